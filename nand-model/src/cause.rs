@@ -1,0 +1,140 @@
+//! Why a flash operation happens. Every operation carries one, so write amplification splits itself.
+
+/// The reason of a flash operation; the spelling of [`Cause::name`] is the only one used anywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Cause {
+    /// The page the host asked to read or write.
+    Host,
+    /// Copies and erases that reclaim space.
+    Gc,
+    /// Copies and erases of a log-block merge.
+    Merge,
+    /// LazyFTL's conversion of update blocks into data blocks.
+    Convert,
+    /// Mapping pages read or written outside a conversion.
+    Translation,
+    /// Trim and write-zeroes records.
+    Trim,
+    /// Static wear levelling.
+    Wear,
+    /// Data rewritten before it decays.
+    Refresh,
+    /// Checkpoints of controller state.
+    Checkpoint,
+    /// Filler programmed so that a word line is complete.
+    Pad,
+    /// Journal pages of a buffered scheme.
+    Journal,
+    /// Work of a mount.
+    Recovery,
+}
+
+impl Cause {
+    /// How many causes there are.
+    pub const COUNT: usize = 12;
+    /// All causes, in the order of their numbers.
+    pub const ALL: [Cause; Cause::COUNT] = [
+        Cause::Host,
+        Cause::Gc,
+        Cause::Merge,
+        Cause::Convert,
+        Cause::Translation,
+        Cause::Trim,
+        Cause::Wear,
+        Cause::Refresh,
+        Cause::Checkpoint,
+        Cause::Pad,
+        Cause::Journal,
+        Cause::Recovery,
+    ];
+
+    /// Lower-case name, as in metrics labels and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::Host => "host",
+            Cause::Gc => "gc",
+            Cause::Merge => "merge",
+            Cause::Convert => "convert",
+            Cause::Translation => "translation",
+            Cause::Trim => "trim",
+            Cause::Wear => "wear",
+            Cause::Refresh => "refresh",
+            Cause::Checkpoint => "checkpoint",
+            Cause::Pad => "pad",
+            Cause::Journal => "journal",
+            Cause::Recovery => "recovery",
+        }
+    }
+}
+
+/// Plain operation counts of one cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpCounts {
+    /// Full page reads.
+    pub reads: u64,
+    /// OOB-only or other short reads.
+    pub partial_reads: u64,
+    /// Page programs.
+    pub programs: u64,
+    /// OOB-only partial programs (NOP > 1).
+    pub oob_programs: u64,
+    /// Block erases.
+    pub erases: u64,
+}
+
+/// What a chip did since it was opened, split by cause.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    by_cause: [OpCounts; Cause::COUNT],
+    /// Emulated time during which a die was reading, ns.
+    pub read_busy_ns: u64,
+    /// Emulated time during which a die was programming, ns.
+    pub program_busy_ns: u64,
+    /// Emulated time during which a die was erasing, ns.
+    pub erase_busy_ns: u64,
+    /// Programs that ended in a status failure.
+    pub program_fails: u64,
+    /// Erases that ended in a status failure.
+    pub erase_fails: u64,
+    /// Reads that the page check refused.
+    pub uncorrectable_reads: u64,
+}
+
+impl Counters {
+    /// Counts of one cause.
+    #[inline]
+    pub fn of(&self, cause: Cause) -> &OpCounts {
+        &self.by_cause[cause as usize]
+    }
+
+    #[inline]
+    pub(crate) fn of_mut(&mut self, cause: Cause) -> &mut OpCounts {
+        &mut self.by_cause[cause as usize]
+    }
+
+    /// Sum over all causes.
+    pub fn total(&self) -> OpCounts {
+        self.by_cause.iter().fold(OpCounts::default(), |sum, c| OpCounts {
+            reads: sum.reads + c.reads,
+            partial_reads: sum.partial_reads + c.partial_reads,
+            programs: sum.programs + c.programs,
+            oob_programs: sum.oob_programs + c.oob_programs,
+            erases: sum.erases + c.erases,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_causes_is_in_numeric_order_and_names_are_distinct() {
+        for (i, cause) in Cause::ALL.iter().enumerate() {
+            assert_eq!(*cause as usize, i);
+        }
+        let names: std::collections::BTreeSet<_> = Cause::ALL.iter().map(|c| c.name()).collect();
+        assert_eq!(names.len(), Cause::COUNT);
+    }
+}

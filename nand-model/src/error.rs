@@ -1,0 +1,54 @@
+//! What silicon, or the host below the emulator, really does. Breaking a rule of the chip is not in here: that panics.
+
+use crate::addr::{Pbn, Ppn};
+
+/// Which part of a page a check refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The page's data bytes.
+    Data,
+    /// The page's spare bytes.
+    Oob,
+}
+
+/// Outcome of a verb that did not succeed, and what the caller has to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NandError {
+    /// The page is used up and its content is undefined. The block is bad from now on: program the data elsewhere, move the
+    /// block's other pages away, never erase it.
+    #[error("program of page {0} failed; its block is bad")]
+    ProgramFailed(Ppn),
+    /// The block is bad from now on: never use it again.
+    #[error("erase of block {0} failed; it is bad")]
+    EraseFailed(Pbn),
+    /// The check of this part failed: torn or decayed. The other part may still be good.
+    #[error("{part:?} of page {ppn} cannot be corrected")]
+    Uncorrectable {
+        /// The page.
+        ppn: Ppn,
+        /// The part that was asked for and is lost.
+        part: Part,
+    },
+    /// Power is off: nothing happens any more until the chip is opened again.
+    #[error("power lost")]
+    PowerLost,
+    /// The host file system is full. Nothing happened to the flash: the same verb may be tried again later.
+    #[error("no space left on the host for the image")]
+    HostFull,
+    /// The host could not read or write the image (errno). Nothing is known about the page.
+    #[error("host I/O error on the image: {}", std::io::Error::from_raw_os_error(*.0))]
+    Host(i32),
+}
+
+impl From<std::io::Error> for NandError {
+    fn from(error: std::io::Error) -> Self {
+        const EIO: i32 = 5;
+        const ENOSPC: i32 = 28;
+        const EDQUOT: i32 = 122;
+        match error.raw_os_error() {
+            Some(ENOSPC | EDQUOT) => NandError::HostFull,
+            Some(errno) => NandError::Host(errno),
+            None => NandError::Host(EIO),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Counts and sizes, and the only place that turns a [`Ppn`] into a block and a page offset or back.
+
+use crate::addr::{Pbn, Ppn};
+
+/// Shape of a flash device. Blocks are striped over the dies: block `b` lies on die `b mod dies`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Buses that transfer independently.
+    pub channels: u32,
+    /// Dies per channel.
+    pub ways: u32,
+    /// Planes per die: the domain of copyback.
+    pub planes: u32,
+    /// Erase blocks of the whole device.
+    pub blocks: u32,
+    /// Pages per erase block.
+    pub pages_per_block: u32,
+    /// Data bytes per page.
+    pub page_bytes: u32,
+    /// Spare (out-of-band) bytes per page.
+    pub oob_bytes: u32,
+}
+
+/// Largest counts an image may declare; keeps every product inside `u64` and every page number inside `u32`.
+const MAX_PAGES_PER_BLOCK: u32 = 4096;
+const MAX_PAGE_BYTES: u32 = 64 << 10;
+const MAX_OOB_BYTES: u32 = 8 << 10;
+
+impl Geometry {
+    /// Says what is wrong with the shape, if anything is. Everything else in this type assumes a valid one.
+    pub fn validate(&self) -> Result<(), String> {
+        let positive =
+            [("channels", self.channels), ("ways", self.ways), ("planes", self.planes), ("blocks", self.blocks)];
+        for (name, value) in positive {
+            if value == 0 {
+                return Err(format!("geometry: {name} is 0"));
+            }
+        }
+        if self.channels > 1024 || self.ways > 1024 || self.planes > 64 {
+            return Err("geometry: more than 1024 channels, 1024 ways or 64 planes".into());
+        }
+        if !(2..=MAX_PAGES_PER_BLOCK).contains(&self.pages_per_block) {
+            return Err(format!("geometry: {} pages per block, need 2 to {MAX_PAGES_PER_BLOCK}", self.pages_per_block));
+        }
+        if !(512..=MAX_PAGE_BYTES).contains(&self.page_bytes) || self.page_bytes % 512 != 0 {
+            return Err(format!(
+                "geometry: {} page bytes, need a multiple of 512 up to {MAX_PAGE_BYTES}",
+                self.page_bytes
+            ));
+        }
+        if !(16..=MAX_OOB_BYTES).contains(&self.oob_bytes) {
+            return Err(format!("geometry: {} OOB bytes, need 16 to {MAX_OOB_BYTES}", self.oob_bytes));
+        }
+        // One raw page number is kept back: tables use all ones for "no page".
+        if (self.blocks as u64) << self.page_shift() >= u32::MAX as u64 {
+            return Err(format!("geometry: {} blocks do not fit 32-bit page numbers", self.blocks));
+        }
+        Ok(())
+    }
+
+    /// Bits of a [`Ppn`] that number the page inside its block.
+    #[inline]
+    pub const fn page_shift(&self) -> u32 {
+        self.pages_per_block.next_power_of_two().trailing_zeros()
+    }
+
+    /// Size of a table indexed by [`Ppn::index`].
+    #[inline]
+    pub const fn page_slots(&self) -> usize {
+        (self.blocks as usize) << self.page_shift()
+    }
+
+    /// Pages that really exist.
+    pub const fn pages(&self) -> u64 {
+        self.blocks as u64 * self.pages_per_block as u64
+    }
+
+    /// Data bytes of the whole device, bad blocks included.
+    pub const fn data_bytes(&self) -> u64 {
+        self.pages() * self.page_bytes as u64
+    }
+
+    /// Dies of the whole device.
+    #[inline]
+    pub const fn dies(&self) -> u32 {
+        self.channels * self.ways
+    }
+
+    /// Whether the device has this page.
+    #[inline]
+    pub const fn contains(&self, ppn: Ppn) -> bool {
+        self.block_of(ppn).raw() < self.blocks && self.offset_of(ppn) < self.pages_per_block
+    }
+
+    /// The page at `offset` of `block`.
+    #[inline]
+    pub const fn page(&self, block: Pbn, offset: u32) -> Ppn {
+        debug_assert!(offset < self.pages_per_block);
+        Ppn::new((block.raw() << self.page_shift()) | offset)
+    }
+
+    /// The block a page lies in.
+    #[inline]
+    pub const fn block_of(&self, ppn: Ppn) -> Pbn {
+        Pbn::new(ppn.raw() >> self.page_shift())
+    }
+
+    /// The page's place inside its block.
+    #[inline]
+    pub const fn offset_of(&self, ppn: Ppn) -> u32 {
+        ppn.raw() & ((1 << self.page_shift()) - 1)
+    }
+
+    /// The die a block lies on.
+    #[inline]
+    pub const fn die_of(&self, block: Pbn) -> u32 {
+        block.raw() % self.dies()
+    }
+
+    /// Every block, ascending.
+    pub fn all_blocks(&self) -> impl Iterator<Item = Pbn> + use<> {
+        (0..self.blocks).map(Pbn::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(pages_per_block: u32) -> Geometry {
+        Geometry { channels: 1, ways: 2, planes: 1, blocks: 7, pages_per_block, page_bytes: 2048, oob_bytes: 64 }
+    }
+
+    #[test]
+    fn page_numbers_split_into_what_they_were_made_of() {
+        for pages in [2, 64, 100, 128, 576] {
+            let g = shape(pages);
+            g.validate().unwrap();
+            for block in g.all_blocks() {
+                for offset in 0..pages {
+                    let ppn = g.page(block, offset);
+                    assert_eq!((g.block_of(ppn), g.offset_of(ppn)), (block, offset));
+                    assert!(g.contains(ppn) && ppn.index() < g.page_slots());
+                }
+            }
+        }
+        assert!(!shape(100).contains(Ppn::new(101)));
+    }
+
+    #[test]
+    fn shapes_that_cannot_be_addressed_are_refused() {
+        assert!(Geometry { blocks: 1 << 26, ..shape(64) }.validate().unwrap_err().contains("32-bit"));
+        assert!(Geometry { page_bytes: 1000, ..shape(64) }.validate().is_err());
+        assert!(Geometry { channels: 0, ..shape(64) }.validate().is_err());
+    }
+}

@@ -1,0 +1,39 @@
+//! A NAND flash emulator: what real flash promises, forbids and does when power fails.
+//!
+//! [`Chip`] is the contract: read, program, erase and copyback over a [`Geometry`], with the law of the part always enforced.
+//! A [`Store`] keeps the bytes: [`store::MemStore`], [`store::OobOnlyStore`], or the image file. Nothing here knows what a
+//! mapping is.
+//!
+//! ```
+//! use nand_model::{Cause, Chip, Profile, store::MemStore};
+//! let profile = Profile::find("torture").unwrap().with_blocks(4);
+//! let mut chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+//! let page = chip.geometry().page(nand_model::Pbn::new(1), 0);
+//! let done = chip.program(0, page, &[7; 1024], b"spare", Cause::Host).unwrap();
+//! let (mut data, mut oob) = ([0; 1024], [0; 5]);
+//! chip.read(done, page, &mut data, &mut oob, Cause::Host).unwrap();
+//! assert_eq!((data[0], &oob), (7, b"spare"));
+//! ```
+#![forbid(unsafe_code)]
+
+mod addr;
+mod cause;
+mod chip;
+mod error;
+mod fault;
+mod geometry;
+mod pairing;
+mod profile;
+pub mod store;
+mod timing;
+
+pub use addr::{Pbn, Ppn};
+pub use cause::{Cause, Counters, OpCounts};
+pub use chip::{Chip, RunError};
+pub use error::{NandError, Part};
+pub use fault::{Cut, EraseCut, FaultPlan, PartnerCut, ProgramCut, SplitMix};
+pub use geometry::Geometry;
+pub use pairing::{PairTable, Pairing};
+pub use profile::{Capacity, PROFILES, PageOrder, Profile, Timing};
+pub use store::{Bad, BlockFacts, Health, Store};
+pub use timing::Nanos;

@@ -1,0 +1,95 @@
+//! Where a chip's bytes live. A store keeps bytes and judges nothing: the law, faults and time are the chip's.
+//!
+//! What always holds: a page is programmed at most once between two erases of its block, except for
+//! [`Store::and_oob`]; the chip has checked that before it calls.
+
+mod mem;
+mod oob_only;
+
+pub use mem::MemStore;
+pub use oob_only::OobOnlyStore;
+
+use crate::addr::{Pbn, Ppn};
+use std::io;
+
+/// What can still be read of a page; stands for the ECC of a real part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Health {
+    /// Everything.
+    #[default]
+    Good,
+    /// The OOB, not the data.
+    DataLost,
+    /// The data, not the OOB.
+    OobLost,
+    /// Nothing.
+    Lost,
+    /// Everything, this many more times; then nothing.
+    Unstable(u8),
+}
+
+impl Health {
+    /// Whether the data part can be read now.
+    #[inline]
+    pub fn data_ok(self) -> bool {
+        matches!(self, Health::Good | Health::OobLost | Health::Unstable(1..))
+    }
+    /// Whether the OOB part can be read now.
+    #[inline]
+    pub fn oob_ok(self) -> bool {
+        matches!(self, Health::Good | Health::DataLost | Health::Unstable(1..))
+    }
+}
+
+/// Why a block must not be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bad {
+    /// Marked by the manufacturer; never held data.
+    Factory,
+    /// A program or erase failed; pages programmed before stay readable.
+    Grown,
+}
+
+/// What outlives a power cut about one block, beside its pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockFacts {
+    /// Completed or begun erases.
+    pub erase_count: u32,
+    /// Whether the block is bad.
+    pub bad: Option<Bad>,
+    /// The last erase was interrupted although the block looks blank: what is programmed now will not hold.
+    pub weak: bool,
+}
+
+/// Keeper of bytes. Runs never cross a block; `first` and the run's length are within one.
+pub trait Store: Send {
+    /// Calls `each` once per block, ascending, with its facts and how often each of its pages was programmed since the last
+    /// erase (0 = erased).
+    fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()>;
+
+    /// Reads `health.len()` programmed pages from `first` on. `data` is empty or holds that many pages; `oobs` is empty or holds
+    /// that many equal slices, each at most the OOB size.
+    fn read(&mut self, first: Ppn, data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()>;
+
+    /// Keeps `count` pages from `first` on. `oobs` holds `count` equal slices; OOB bytes beyond them read as 0xFF.
+    /// On an error none of the pages counts as programmed.
+    fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()>;
+
+    /// Clears those OOB bits of a programmed page that are 0 in `oob`. A host crash may lose or keep this on its own: what it
+    /// says is a hint.
+    fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()>;
+
+    /// Records what can still be read of a programmed page.
+    fn set_health(&mut self, ppn: Ppn, health: Health) -> io::Result<()>;
+
+    /// Forgets the block's pages and records its facts.
+    fn erase(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()>;
+
+    /// Records facts that changed without an erase.
+    fn set_facts(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()>;
+
+    /// Erases that can be taken before a sync is needed; `u32::MAX` where erasing needs none.
+    fn erase_credit(&self) -> u32 {
+        u32::MAX
+    }
+}
