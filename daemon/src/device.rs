@@ -1,0 +1,47 @@
+//! What a transport sees of a volume: bytes, and nothing of pages or flash.
+
+use std::io;
+
+/// One stretch of a device in one state, for NBD block status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Length in bytes.
+    pub len: u64,
+    /// False where nothing was written or the range was trimmed: it reads as zeros.
+    pub mapped: bool,
+}
+
+/// A byte-granular block device. Methods are called from many threads; offsets and lengths are checked by the callee, which
+/// answers `EINVAL` (reads, trims) or `ENOSPC` (writes) for what lies beyond the end. A request runs inline, short, on the
+/// caller's thread; only [`Flush::wait`] blocks for long.
+pub trait BlockDevice: Send + Sync {
+    /// Bytes the host sees.
+    fn size(&self) -> u64;
+    /// Logical block size in bytes: 512 unless told otherwise. Transports may still be byte-granular.
+    fn logical_block(&self) -> u32;
+    /// Unit of atomicity in bytes.
+    fn physical_block(&self) -> u32;
+    /// Preferred request size in bytes: a flash page.
+    fn preferred_block(&self) -> u32;
+    /// Whether writes are refused with `EPERM` from the start (`--read-only`).
+    fn read_only(&self) -> bool;
+    /// Reads `buf.len()` bytes.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+    /// Writes; acknowledged means it survives the death of the daemon, not a power cut.
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// Makes the range read as zeros, giving up its space.
+    fn trim(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Makes the range read as zeros.
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// First half of FLUSH, short, inline: everything acknowledged before is made safe on the flash. The data is durable once
+    /// [`Flush::wait`] on the result returned; FUA is a write followed by both halves.
+    fn flush(&self) -> io::Result<Box<dyn Flush>>;
+    /// States of the range, at most `max` stretches, from `offset` on; they may end early but cover at least one byte.
+    fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>>;
+}
+
+/// A FLUSH under way.
+pub trait Flush: Send {
+    /// Blocks until the host's own storage has it. Never called under a lock; NBD calls it off its event loop.
+    fn wait(self: Box<Self>) -> io::Result<()>;
+}

@@ -1,0 +1,3 @@
+//! The `ftld` daemon as a library, so that tests can run one in their own process.
+
+pub mod device;

@@ -1,0 +1,96 @@
+//! Logical addresses: what the host counts in. [`Span`] is the only place that converts sectors into pages.
+
+use std::fmt;
+
+/// Logical page number: the unit of mapping, one flash page of data.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lpn(u32);
+
+impl Lpn {
+    /// The page with this number.
+    #[inline]
+    pub const fn new(raw: u32) -> Self {
+        Lpn(raw)
+    }
+    /// The raw number.
+    #[inline]
+    pub const fn raw(self) -> u32 {
+        self.0
+    }
+    /// The number as an index into a table with one entry per logical page.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+    /// The page `n` further on.
+    #[inline]
+    pub const fn plus(self, n: u32) -> Self {
+        Lpn(self.0 + n)
+    }
+}
+
+impl fmt::Debug for Lpn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "l{}", self.0)
+    }
+}
+
+impl fmt::Display for Lpn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A byte extent of the host, cut at page boundaries: at most one partial page in front, whole pages, at most one behind.
+/// An extent inside one page is all `head`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Page, first byte inside it, length; a partial page.
+    pub head: Option<(Lpn, u32, u32)>,
+    /// First whole page and how many.
+    pub body: (Lpn, u32),
+    /// Page and length of its first bytes; a partial page.
+    pub tail: Option<(Lpn, u32)>,
+}
+
+impl Span {
+    /// Cuts `len` bytes at `offset` into pages of `page_bytes`.
+    pub fn new(offset: u64, len: u64, page_bytes: u32) -> Span {
+        let page = page_bytes as u64;
+        let lpn = |byte: u64| Lpn((byte / page) as u32);
+        let (start, end) = (offset, offset + len);
+        let (first_whole, past_whole) = (start.div_ceil(page), end / page);
+        let inside = |byte: u64| (byte % page) as u32;
+        if first_whole > past_whole {
+            return Span { head: Some((lpn(start), inside(start), len as u32)), body: (lpn(start), 0), tail: None };
+        }
+        let head = (inside(start) > 0).then(|| (lpn(start), inside(start), page_bytes - inside(start)));
+        let tail = (inside(end) > 0).then(|| (lpn(end), inside(end)));
+        Span { head, body: (Lpn(first_whole as u32), (past_whole - first_whole) as u32), tail }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_cover_exactly_the_extent() {
+        for offset in 0..40 {
+            for len in 1..40 {
+                let span = Span::new(offset, len, 8);
+                let mut bytes = Vec::new();
+                if let Some((lpn, from, n)) = span.head {
+                    assert!(n < 8);
+                    bytes.extend((from..from + n).map(|b| lpn.raw() as u64 * 8 + b as u64));
+                }
+                bytes.extend((0..span.body.1 as u64 * 8).map(|b| span.body.0.raw() as u64 * 8 + b));
+                if let Some((lpn, n)) = span.tail {
+                    assert!(n < 8);
+                    bytes.extend((0..n).map(|b| lpn.raw() as u64 * 8 + b as u64));
+                }
+                assert_eq!(bytes, (offset..offset + len).collect::<Vec<_>>(), "{offset}+{len}");
+            }
+        }
+    }
+}

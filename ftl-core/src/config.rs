@@ -1,0 +1,60 @@
+//! What a scheme is told when it starts, validated once.
+
+use crate::error::FtlError;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+/// Scheme parameters by key (`gc.free_threshold`, `lazy.buffer_blocks` …), as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Params(BTreeMap<String, String>);
+
+impl Params {
+    /// Sets one parameter.
+    pub fn set(&mut self, key: &str, value: &str) {
+        self.0.insert(key.into(), value.into());
+    }
+
+    /// The value of `key`, or `default` where none was given.
+    pub fn get<T: FromStr>(&self, key: &str, default: T) -> Result<T, FtlError> {
+        match self.0.get(key) {
+            None => Ok(default),
+            Some(text) => {
+                text.parse().map_err(|_| FtlError::Config(format!("parameter {key}: {text:?} is not a valid value")))
+            }
+        }
+    }
+
+    /// Refuses keys that are not in the list.
+    pub fn only(&self, known: &[ParamDoc]) -> Result<(), FtlError> {
+        match self.0.keys().find(|key| known.iter().all(|p| p.key != **key)) {
+            None => Ok(()),
+            Some(key) => {
+                let keys: Vec<_> = known.iter().map(|p| p.key).collect();
+                Err(FtlError::Config(format!("no parameter {key:?}; this scheme has {}", keys.join(", "))))
+            }
+        }
+    }
+
+    /// Every `key=value`, in key order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))
+    }
+}
+
+/// One parameter of a scheme, for help texts and validation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParamDoc {
+    /// Key on the command line (`--set KEY=VALUE`).
+    pub key: &'static str,
+    /// Meaning, unit and default in one line.
+    pub help: &'static str,
+}
+
+/// What every scheme is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FtlConfig {
+    /// Pages the host sees.
+    pub logical_pages: u32,
+    /// The scheme's own parameters.
+    pub params: Params,
+}

@@ -1,0 +1,69 @@
+//! The contract between a volume and a scheme.
+//!
+//! Durability (docs/DURABILITY.md): a verb that returned has everything it acknowledged in the store; after [`Ftl::flush`]
+//! returned and the store was synced, it survives any power cut. A page is the unit of atomicity: after a cut it reads as its
+//! old or one of its newer contents, whole.
+
+use crate::addr::Lpn;
+use crate::error::FtlError;
+use crate::stats::{RamReport, SchemeStats};
+use nand_model::{Chip, Nanos, Store};
+
+/// A flash translation layer over a chip whose bytes live in `S`. One caller at a time; every verb takes the instant it may
+/// start and returns the instant it is done, in emulated time.
+pub trait Ftl<S: Store>: Send {
+    /// Name of the scheme, as in the table.
+    fn scheme(&self) -> &'static str;
+
+    /// Pages the host sees.
+    fn logical_pages(&self) -> u32;
+
+    /// Reads consecutive pages; `out` is a whole number of pages. Unmapped pages read as zeros.
+    fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError>;
+
+    /// Writes consecutive pages; `data` is a whole number of pages. On an error a prefix of the pages may have been written.
+    fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError>;
+
+    /// Makes `count` pages read as zeros. Also serves write-zeroes: space is never promised to an address.
+    fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError>;
+
+    /// Makes everything acknowledged so far survive a power cut of the flash. The store's own sync is the volume's business.
+    fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError>;
+
+    /// Does background work (collection ahead of need, wear levelling) of about `budget` flash operations. Returns whether
+    /// there is more to do.
+    fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError>;
+
+    /// Flushes and writes a checkpoint, so that the next mount need not scan.
+    fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError>;
+
+    /// Whether the page holds data (as opposed to reading as zeros because nothing was written, or it was trimmed).
+    fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError>;
+
+    /// Counters and gauges; cheap, takes nothing from the flash.
+    fn stats(&self) -> SchemeStats;
+
+    /// RAM of the scheme's tables, as its paper counts it and as it really is.
+    fn ram_report(&self) -> RamReport;
+
+    /// Compares every table with the chip. Returns what is wrong, one line each; empty when nothing is.
+    fn check(&mut self) -> Result<Vec<String>, FtlError>;
+
+    /// The chip below.
+    fn chip(&self) -> &Chip<S>;
+
+    /// The chip below, for fault plans and the store's own needs.
+    fn chip_mut(&mut self) -> &mut Chip<S>;
+
+    /// Drops all state in RAM, as a power cut does, and gives the chip back.
+    fn into_chip(self: Box<Self>) -> Chip<S>;
+}
+
+/// Whether a device is laid out anew or found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Every block is erased; nothing is on the device.
+    Format,
+    /// Find what an earlier run left, also after a power cut.
+    Mount,
+}

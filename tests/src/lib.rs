@@ -1,0 +1,1 @@
+//! The test harness: payloads that name themselves, the oracle, workloads, the rig.
