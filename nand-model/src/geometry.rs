@@ -42,7 +42,7 @@ impl Geometry {
         if !(2..=MAX_PAGES_PER_BLOCK).contains(&self.pages_per_block) {
             return Err(format!("geometry: {} pages per block, need 2 to {MAX_PAGES_PER_BLOCK}", self.pages_per_block));
         }
-        if !(512..=MAX_PAGE_BYTES).contains(&self.page_bytes) || self.page_bytes % 512 != 0 {
+        if !(512..=MAX_PAGE_BYTES).contains(&self.page_bytes) || !self.page_bytes.is_multiple_of(512) {
             return Err(format!(
                 "geometry: {} page bytes, need a multiple of 512 up to {MAX_PAGE_BYTES}",
                 self.page_bytes
