@@ -10,6 +10,7 @@
 
 use super::{HOST, PageMap, UNMAPPED};
 use crate::addr::Lpn;
+use crate::block_table::State;
 use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
@@ -432,7 +433,8 @@ impl<S: Store> PageMap<S> {
             }
             let block = self.space.geometry().block_of(Ppn::new(entry));
             let in_window = self.space.table.epoch(block) >= base.begin_epoch;
-            if in_window && seen.get(&entry) != Some(&(lpn as u32)) {
+            let blank = self.space.table.state(block) != State::Full;
+            if blank || (in_window && seen.get(&entry) != Some(&(lpn as u32))) {
                 self.map[lpn] = UNMAPPED;
                 self.stats.mount.pages_discarded += 1;
             }
@@ -457,7 +459,6 @@ impl<S: Store> PageMap<S> {
 
     /// Full blocks become collectable, or are released if nothing in them lives.
     fn settle_blocks(&mut self) {
-        use crate::block_table::State;
         for block in self.space.geometry().all_blocks() {
             if self.space.table.state(block) != State::Full {
                 continue;
