@@ -5,6 +5,7 @@
 use std::error::Error;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{env, io, thread};
@@ -65,7 +66,17 @@ impl BlockDevice for PlainFile {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ublk_file: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--stop", n] => Ok(ublk::stop(n.parse()?, false)?),

@@ -3,7 +3,7 @@
 # usage: run.sh SCRIPT...      names of scripts in this folder, without .sh
 #   FIO_SECONDS (5)  KILLS (3)  SCHEMES (all)  what the scripts do
 #   GUEST_TIMEOUT (900)  seconds until the machine is taken for hung
-#   GUEST_ACCEL (tcg,thread=multi)  GUEST_CPUS (2)
+#   GUEST_ACCEL (tcg,thread=single)  GUEST_CPUS (2)
 # Prints the scripts' own lines and a summary; fails unless every step of every script succeeded.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -37,7 +37,7 @@ truncate -s 8G "$run/disk"
 mke2fs -q -F -t ext4 -E lazy_itable_init=1,nodiscard "$run/disk"
 
 log=$work/last.log
-timeout "${GUEST_TIMEOUT:-900}" qemu-system-x86_64 -accel "${GUEST_ACCEL:-tcg,thread=multi}" -cpu max -smp "${GUEST_CPUS:-2}" -m 1536 \
+timeout "${GUEST_TIMEOUT:-900}" qemu-system-x86_64 -accel "${GUEST_ACCEL:-tcg,thread=single}" -cpu max -smp "${GUEST_CPUS:-2}" -m 1536 \
   -nographic -no-reboot -nic none -kernel "$kernel/vmlinuz" -initrd "$run/initrd" \
   -drive "file=$run/disk,if=virtio,format=raw,discard=unmap,cache=writeback" \
   -append "console=ttyS0 quiet panic=-1" < /dev/null 2>&1 | tr -d '\r' | tee "$log" | grep --line-buffered -a -v '^\s*$' || true

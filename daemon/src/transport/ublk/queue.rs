@@ -36,7 +36,8 @@ impl Request {
         Self {
             op: iod.op_flags & 0xff,
             fua: iod.op_flags & abi::UBLK_IO_F_FUA != 0,
-            offset: iod.start_sector * SECTOR,
+            // A FLUSH names the last sector there can be.
+            offset: iod.start_sector.saturating_mul(SECTOR),
             len: u64::from(iod.nr_sectors) * SECTOR,
         }
     }
@@ -124,8 +125,8 @@ impl Queue<'_> {
             };
         }
         error!(result = ?result.err(), queue = self.q.get_qid(), "a ublk queue failed");
-        // Commands are still in the driver's hands, and it may write into their buffers until this thread is gone.
-        std::mem::forget(self.bufs);
+        // The driver still has commands: it may write into their buffers, and to take the queue down would wait for them.
+        std::mem::forget((self.q, self.bufs));
         false
     }
 
@@ -150,9 +151,8 @@ impl Queue<'_> {
             return Ok(());
         }
         let tag = UblkIOCtx::user_data_to_tag(data) as u16;
-        let request = Request::of(self.q.get_iod(tag));
-        let (device, buffer) = (self.device, &mut self.bufs[usize::from(tag)]);
-        match guard(|| perform(device, &request, buffer.as_mut_slice())) {
+        let (iod, device, buffer) = (self.q.get_iod(tag), self.device, &mut self.bufs[usize::from(tag)]);
+        match guard(|| perform(device, &Request::of(iod), buffer.as_mut_slice())) {
             Ok(Step::Done(moved)) => self.complete(tag, moved),
             Ok(Step::Wait(flush, moved)) => match self.flusher.wait(tag, moved, flush) {
                 Ok(()) => Ok(()),
@@ -320,6 +320,14 @@ mod tests {
         assert_eq!(run(abi::UBLK_IO_OP_WRITE_ZEROES, true), (true, 0));
         assert_eq!(run(abi::UBLK_IO_OP_READ, true), (false, 512));
         assert_eq!(*ram.flushes.lock().unwrap(), 3);
+    }
+
+    #[test]
+    fn a_flush_names_no_place() {
+        let iod =
+            abi::ublksrv_io_desc { op_flags: abi::UBLK_IO_OP_FLUSH, start_sector: u64::MAX, ..Default::default() };
+        let request = Request::of(&iod);
+        assert_eq!((request.op, request.fua, request.len), (abi::UBLK_IO_OP_FLUSH, false, 0));
     }
 
     #[test]
