@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use libublk::ctrl::UblkCtrl;
@@ -156,12 +155,9 @@ pub fn delete(n: u32, force: bool) -> Result<(), Error> {
 }
 
 fn exclusive(n: u32) -> Result<File, Error> {
-    no_holders(n)?;
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(node(n));
-    opened.map_err(|error| match error.raw_os_error() {
-        Some(libc::EBUSY) => Error::Held { n, holders: vec!["claimed by the kernel".into()] },
-        _ => Error::Io { what: format!("open {}", node(n).display()), source: error },
-    })
+    let claim = crate::transport::holders::exclude(&name(n));
+    let claim = claim.map_err(|source| Error::Io { what: format!("open {}", node(n).display()), source })?;
+    claim.map_err(|holders| Error::Held { n, holders })
 }
 
 fn no_holders(n: u32) -> Result<(), Error> {
@@ -184,76 +180,14 @@ pub(super) fn remove(n: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Who uses `/dev/ublkbN`: mounts, swap, devices on top, and processes other than this one that have it open.
+/// Who uses `/dev/ublkbN`, one phrase each.
 pub fn holders(n: u32) -> Vec<String> {
-    let numbers = device_numbers(n);
-    let mut found = mounts_of(&numbers);
-    found.extend(swaps_of(n));
-    found.extend(names(&block_folder(n).join("holders")).into_iter().map(|name| format!("held by {name}")));
-    found.extend(openers_of(&numbers));
-    found
+    crate::transport::holders::of(&name(n))
 }
 
 /// Detaches inherited copies of mounts on device `n`; see [`sys::detach_mount_copies`].
 pub fn detach_mount_copies(n: u32) -> io::Result<()> {
-    sys::detach_mount_copies(&device_numbers(n))
-}
-
-/// `major:minor` of the device and its partitions.
-fn device_numbers(n: u32) -> BTreeSet<String> {
-    let folder = block_folder(n);
-    let parts = names(&folder).into_iter().filter(|name| name.starts_with("ublkb")).map(|name| folder.join(name));
-    let all = std::iter::once(folder.clone()).chain(parts);
-    all.filter_map(|folder| fs::read_to_string(folder.join("dev")).ok()).map(|dev| dev.trim().to_owned()).collect()
-}
-
-/// Every mount namespace has its own table; ours holds copies at most.
-fn mounts_of(numbers: &BTreeSet<String>) -> Vec<String> {
-    let own = fs::read_link("/proc/self/ns/mnt").ok();
-    let mut seen = BTreeSet::new();
-    let mut found = BTreeSet::new();
-    for pid in processes() {
-        let Ok(namespace) = fs::read_link(format!("/proc/{pid}/ns/mnt")) else { continue };
-        if (pid != 1 && Some(&namespace) == own.as_ref()) || !seen.insert(namespace) {
-            continue;
-        }
-        let table = sys::mounts(Path::new(&format!("/proc/{pid}/mountinfo"))).unwrap_or_default();
-        let ours = table.into_iter().filter(|mount| numbers.contains(&mount.device));
-        found.extend(ours.map(|mount| format!("mounted on {}", mount.path.display())));
-    }
-    found.into_iter().collect()
-}
-
-fn swaps_of(n: u32) -> Vec<String> {
-    let node = node(n).display().to_string();
-    let table = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let used = table.lines().filter_map(|line| line.split_whitespace().next()).filter(|path| path.starts_with(&node));
-    used.map(|path| format!("swap on {path}")).collect()
-}
-
-fn openers_of(numbers: &BTreeSet<String>) -> Vec<String> {
-    let others = processes().filter(|pid| *pid != std::process::id());
-    let opens = others.filter(|pid| {
-        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        files.filter_map(|file| fs::metadata(file.path()).ok()).any(|file| {
-            file.file_type().is_block_device()
-                && numbers.contains(&format!("{}:{}", libc::major(file.rdev()), libc::minor(file.rdev())))
-        })
-    });
-    opens.map(|pid| format!("open in process {pid} ({})", name_of(pid))).collect()
-}
-
-fn processes() -> impl Iterator<Item = u32> {
-    names(Path::new("/proc")).into_iter().filter_map(|name| name.parse().ok())
-}
-
-fn name_of(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    crate::transport::holders::detach_mount_copies(&name(n))
 }
 
 fn open(n: u32) -> Result<UblkCtrl, Error> {
@@ -261,15 +195,15 @@ fn open(n: u32) -> Result<UblkCtrl, Error> {
 }
 
 pub(super) fn node(n: u32) -> PathBuf {
-    PathBuf::from(format!("/dev/ublkb{n}"))
+    Path::new("/dev").join(name(n))
 }
 
 fn char_device(n: u32) -> PathBuf {
     PathBuf::from(format!("/sys/class/ublk-char/ublkc{n}"))
 }
 
-fn block_folder(n: u32) -> PathBuf {
-    PathBuf::from(format!("/sys/block/ublkb{n}"))
+fn name(n: u32) -> String {
+    format!("ublkb{n}")
 }
 
 /// Where libublk keeps what it must know of device `n` to take it up again.
