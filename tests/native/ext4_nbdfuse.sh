@@ -25,7 +25,7 @@ attach() {
 detach() {
   [ -z "$loop" ] || losetup -d "$loop"
   loop=
-  fusermount3 -u "$SCRATCH/fuse/disk" || fusermount3 -u "$SCRATCH/fuse"
+  fusermount3 -u "$SCRATCH/fuse"
 }
 
 for scheme in $(schemes); do
