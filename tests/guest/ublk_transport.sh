@@ -51,6 +51,19 @@ wait $SERVER 2> /dev/null
 other=$(ublk_file 0 /var/lib/ftld/other $SIZE 2>&1) && bad "another image on a quiesced device"
 same "the quiesced device names its image" "$(echo "$other" | grep -o "image $IMAGE")" "image $IMAGE"
 start
+note "left by a process that ends, while it is written to"
+cp /tmp/data /mnt/more &
+copy=$!
+sleep 0.3
+kill -TERM $SERVER
+wait $SERVER
+same "exit code of leaving" $? 4
+start
+wait $copy
+same "copying across the change, exit code" $? 0
+sync
+echo 3 > /proc/sys/vm/drop_caches
+step "copy across the change" cmp /tmp/data /mnt/more
 step "copy after the kill" cmp /tmp/data /mnt/data
 step "fstrim" fstrim /mnt
 step "umount" umount /mnt
