@@ -1,11 +1,12 @@
 //! A plain file as `/dev/ublkbN`, with no flash below: for working on the transport alone.
 //!
-//! `cargo run --example ublk_file -- N FILE BYTES [FLUSH_MS]`; a FLUSH takes `FLUSH_MS` longer. `ublk_file --stop N` stops.
+//! `cargo run --example ublk_file -- N FILE BYTES [FLUSH_MS]`; a FLUSH takes `FLUSH_MS` longer. `ublk_file --stop N` stops, SIGTERM
+//! leaves the device to a successor.
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::process::ExitCode;
+use std::process::{ExitCode, exit};
 use std::sync::Arc;
 use std::time::Duration;
 use std::{env, io, thread};
@@ -13,6 +14,7 @@ use std::{env, io, thread};
 use ftld::device::{BlockDevice, Extent, Flush};
 use ftld::{sys, transport::ublk};
 use nix::fcntl::{FallocateFlags, fallocate};
+use nix::sys::signal::{SigSet, Signal};
 
 struct PlainFile {
     file: Arc<File>,
@@ -88,13 +90,28 @@ fn run() -> Result<(), Box<dyn Error>> {
 }
 
 fn serve(n: u32, path: &str, size: u64, flush_delay: Duration) -> Result<(), Box<dyn Error>> {
-    sys::own_mount_namespace()?;
+    let left = SigSet::from_iter([Signal::SIGTERM]);
+    left.thread_block()?;
+    for refused in sys::prepare_for_block_device() {
+        eprintln!("ublk_file: goes without {refused}");
+    }
     ublk::detach_mount_copies(n)?;
-    sys::io_flusher()?;
-    sys::lock_memory()?;
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     file.set_len(size)?;
     let device = PlainFile { file: Arc::new(file), size, flush_delay };
-    let ready = |ready: ublk::Ready| println!("ready {} recovered={}", ready.path.display(), ready.recovered);
-    Ok(ublk::serve(Some(n), Arc::new(device), &ublk::Options::new(path), ready)?)
+    let served = Arc::new(ublk::Served::start(Some(n), Arc::new(device), ublk::Options::new(path))?);
+    println!("ready {} recovered={}", served.path().display(), served.recovered());
+    let leaving = served.clone();
+    thread::spawn(move || {
+        let _ = left.wait();
+        leaving.leave();
+        exit(4);
+    });
+    loop {
+        if let Some(why) = served.ended() {
+            println!("{why}");
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
 }

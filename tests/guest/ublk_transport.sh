@@ -4,15 +4,15 @@ IMAGE=/var/lib/ftld/plain
 SIZE=268435456
 QUEUE=/sys/block/ublkb0/queue
 
-# serve [FLUSH_MS]: starts the server and waits for its ready line.
-serve() {
+# start [FLUSH_MS]: starts the server and waits for its ready line.
+start() {
   ublk_file 0 $IMAGE $SIZE "$@" > /tmp/server.log 2>&1 &
   SERVER=$!
   wait_for 20 grep -q '^ready /dev/ublkb0' /tmp/server.log || { bad "no ready line"; cat /tmp/server.log; finish; }
 }
 limit() { cat $QUEUE/"$1"; }
 
-serve
+start
 same "size" "$(cat /sys/block/ublkb0/size)" $((SIZE / 512))
 same "logical block" "$(limit logical_block_size)" 512
 same "physical block" "$(limit physical_block_size)" 4096
@@ -24,7 +24,7 @@ step "discard of the whole device" blkdiscard /dev/ublkb0
 ublk_file 0 $IMAGE $SIZE > /tmp/second.log 2>&1 && bad "a second server on a live device"
 same "a second server names the first" "$(grep -o "served by process $SERVER" /tmp/second.log)" "served by process $SERVER"
 
-fio_verify $((KILLS * 3 + 3)) --filename=/dev/ublkb0 --size=256m --rate_iops=2000 > /tmp/fio.log 2>&1 &
+(fio_verify $((KILLS * 3 + 3)) --filename=/dev/ublkb0; echo $? > /tmp/fio.rc) &
 FIO=$!
 kill=0
 while [ $kill -lt $KILLS ]; do
@@ -32,11 +32,11 @@ while [ $kill -lt $KILLS ]; do
   sleep 1
   kill_9 $SERVER ublkb0
   begin=$(cut -d' ' -f1 /proc/uptime)
-  serve
+  start
   note "taken up again after $(echo "$(cut -d' ' -f1 /proc/uptime) $begin" | awk '{ print $1 - $2 }') s: $(cat /tmp/server.log)"
 done
 wait $FIO
-same "fio verify across $KILLS kills, exit code" $? 0
+same "fio verify across $KILLS kills, exit code" "$(cat /tmp/fio.rc)" 0
 same "I/O errors" "$(io_errors ublkb0)" 0
 
 step "mkfs" mkfs.ext4 -q -F /dev/ublkb0
@@ -50,7 +50,20 @@ kill -9 $SERVER
 wait $SERVER 2> /dev/null
 other=$(ublk_file 0 /var/lib/ftld/other $SIZE 2>&1) && bad "another image on a quiesced device"
 same "the quiesced device names its image" "$(echo "$other" | grep -o "image $IMAGE")" "image $IMAGE"
-serve
+start
+note "left by a process that ends, while it is written to"
+cp /tmp/data /mnt/more &
+copy=$!
+sleep 0.3
+kill -TERM $SERVER
+wait $SERVER
+same "exit code of leaving" $? 4
+start
+wait $copy
+same "copying across the change, exit code" $? 0
+sync
+echo 3 > /proc/sys/vm/drop_caches
+step "copy across the change" cmp /tmp/data /mnt/more
 step "copy after the kill" cmp /tmp/data /mnt/data
 step "fstrim" fstrim /mnt
 step "umount" umount /mnt
@@ -59,7 +72,7 @@ step "stop" ublk_file --stop 0
 soon "the server ends by itself" 5 ended $SERVER
 soon "the device is gone" 5 gone /dev/ublkb0
 
-serve 3000
+start 3000
 note "reads during a FLUSH that takes 3 s"
 dd if=/dev/zero of=/dev/ublkb0 bs=4k count=1 conv=fsync 2> /dev/null &
 sleep 1
