@@ -33,7 +33,8 @@ fn run(args: &[String]) -> Result<(), Failure> {
     let (pages, logical_blocks): (u32, u32) = (pages.parse()?, logical_blocks.parse()?);
     let (warmup, writes): (u64, u64) = (warmup.parse()?, writes.parse()?);
     let mut ftl = start(scheme, blocks.parse()?, pages, pages * logical_blocks, params)?;
-    let mut load = Load { rng: SplitMix::new(seed.parse()?), pages: pages * logical_blocks, at: 0, page: vec![0; 4096] };
+    let mut load =
+        Load { rng: SplitMix::new(seed.parse()?), pages: pages * logical_blocks, at: 0, page: vec![0; 4096] };
 
     load.fill(&mut *ftl)?;
     load.write(&mut *ftl, warmup)?;
