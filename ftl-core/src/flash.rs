@@ -101,6 +101,25 @@ impl<S: Store> Flash<S> {
         Ok(())
     }
 
+    /// Reads pages of one block, ascending, into `data`, one behind the other. `each` gets per page its index, its record (`None`
+    /// where the OOB is blank, foreign or lost) and whether its data is good.
+    pub(crate) fn read_pages(
+        &mut self,
+        pages: &[Ppn],
+        data: &mut [u8],
+        cause: Cause,
+        mut each: impl FnMut(usize, Option<Oob>, bool),
+    ) -> Result<(), NandError> {
+        self.oobs.resize(pages.len() * OOB_BYTES, 0);
+        self.health.resize(pages.len(), Health::Good);
+        self.now = self.chip.read_pages(self.now, pages, data, &mut self.oobs, &mut self.health, cause)?;
+        for (i, (oob, health)) in self.oobs.chunks_exact(OOB_BYTES).zip(&self.health).enumerate() {
+            let oob = if health.oob_ok() { Oob::decode(oob) } else { None };
+            each(i, oob, health.data_ok());
+        }
+        Ok(())
+    }
+
     /// Reads a page's record alone: `None` where it is blank, foreign or lost.
     pub(crate) fn read_oob(&mut self, ppn: Ppn, cause: Cause) -> Result<Option<Oob>, FtlError> {
         let mut bytes = [0; OOB_BYTES];

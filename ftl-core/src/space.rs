@@ -231,11 +231,16 @@ impl<S: Store> Space<S> {
     fn note_programmed(&mut self, stream: StreamId, first: Ppn, tags: &[PageTag], seq: u64, done: u32) {
         let pages = self.geometry().pages_per_block as usize;
         let open = self.streams[stream].open.as_mut().expect("a block is open");
-        for (i, tag) in tags[..done as usize].iter().enumerate() {
-            let filler = tag.role == Role::Pad;
-            open.seqs.push(if filler { FILLER } else { seq + 1 + i as u64 });
-            if !filler {
-                self.table.set_live(Ppn::new(first.raw() + i as u32));
+        let filler = |tag: &PageTag| tag.role == Role::Pad;
+        if done > 0 && !tags[..done as usize].iter().any(filler) {
+            open.seqs.extend(seq + 1..=seq + done as u64);
+            self.table.set_live_run(first, done);
+        } else {
+            for (i, tag) in (0..).zip(&tags[..done as usize]) {
+                open.seqs.push(if filler(tag) { FILLER } else { seq + 1 + i as u64 });
+                if !filler(tag) {
+                    self.table.set_live(Ppn::new(first.raw() + i));
+                }
             }
         }
         if open.seqs.len() == pages {

@@ -249,6 +249,44 @@ impl<S: Store> Chip<S> {
         Ok(done)
     }
 
+    /// Reads pages of one block, ascending, one behind the other into the buffers: same time, counts and reports as
+    /// [`Chip::read_run`] of each.
+    pub fn read_pages(
+        &mut self,
+        at: Nanos,
+        pages: &[Ppn],
+        data: &mut [u8],
+        oobs: &mut [u8],
+        health: &mut [Health],
+        cause: Cause,
+    ) -> Result<Nanos, NandError> {
+        let (Some(first), Some(last)) = (pages.first(), pages.last()) else { return Ok(at) };
+        let block = self.check_page(*first)?;
+        self.check_page(*last)?;
+        assert!(self.profile.geometry.block_of(*last) == block, "law: a run leaves its block");
+        assert!(pages.is_sorted_by(|a, b| a < b), "law: pages of a run ascend");
+        let count = pages.len() as u32;
+        let cell_ns = self.profile.timing.read_ns;
+        self.counters.of_mut(cause).reads += count as u64;
+        self.counters.read_busy_ns += cell_ns * count as u64;
+        let done = self.clocks.read_run(at, self.profile.geometry.die_of(block), cell_ns, count);
+        let whole = if self.programs.is_empty() {
+            self.is_programmed(*last)
+        } else {
+            pages.iter().all(|ppn| self.is_programmed(*ppn))
+        };
+        if whole {
+            self.store.read_pages(pages, data, oobs, health)?;
+            return Ok(done);
+        }
+        let (page, part) = (data.len() / pages.len(), oobs.len() / pages.len());
+        for (i, (ppn, health)) in pages.iter().zip(health).enumerate() {
+            let (data, oob) = (&mut data[i * page..][..page], &mut oobs[i * part..][..part]);
+            *health = self.fetch_health(*ppn, data, oob)?;
+        }
+        Ok(done)
+    }
+
     /// Programs one page, data and OOB in one cycle. OOB bytes beyond the slice stay erased.
     #[inline]
     pub fn program(&mut self, at: Nanos, ppn: Ppn, data: &[u8], oob: &[u8], cause: Cause) -> Result<Nanos, NandError> {
