@@ -248,7 +248,8 @@ impl<S: Store> Ftl<S> for PageMap<S> {
 
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
-        self.space.make_safe()?;
+        // Copies need no hurry: until they are safe, the block they came from is not erased.
+        self.space.make_stream_safe(HOST)?;
         Ok(self.space.flash.now())
     }
 

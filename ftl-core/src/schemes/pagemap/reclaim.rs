@@ -1,5 +1,6 @@
 //! Garbage collection, wear levelling and the writing of trim records: everything that makes or takes space.
 
+use super::trims::Record;
 use super::{HOST, PageMap, UNMAPPED};
 use crate::addr::Lpn;
 use crate::error::FtlError;
@@ -203,7 +204,7 @@ impl<S: Store> PageMap<S> {
         trim::encode(&[TrimRange { lpn: first.raw(), count, ver }], &mut page);
         let tag = PageTag { role: Role::Trim, flags: Flags::NONE, lpn: first.raw(), ver };
         let (ppn, _) = self.space.append(HOST, &[tag], &page, Cause::Trim)?;
-        self.trims.add(ppn, self.checkpoints.next_id());
+        self.trims.add(ppn, Record { ver, contained_in: self.checkpoints.next_id() });
         Ok(())
     }
 }

@@ -1,0 +1,4 @@
+//! NBD.
+
+pub mod kernel;
+pub mod netlink;
