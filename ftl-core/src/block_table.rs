@@ -165,14 +165,17 @@ impl BlockTable {
         self.add_valid(block, count as i32);
     }
 
-    /// The content of these pages of one block was superseded.
-    pub(crate) fn clear_live_pages(&mut self, block: Pbn, pages: &[Ppn]) {
-        for ppn in pages {
-            let word = &mut self.live[ppn.index() / 64];
-            let bit = 1 << (ppn.index() % 64);
-            assert!(*word & bit != 0 && self.geometry.block_of(*ppn) == block, "page {ppn} is not live in {block}");
-            *word &= !bit;
+    /// The content of these pages was superseded: ascending live pages of one block, none left out in between.
+    pub(crate) fn clear_live_pages(&mut self, pages: &[Ppn]) {
+        let (Some(first), Some(last)) = (pages.first(), pages.last()) else { return };
+        let block = self.geometry.block_of(*first);
+        assert!(self.geometry.block_of(*last) == block, "pages {first} to {last} are of several blocks");
+        let mut cleared = 0;
+        for (word, bits) in words_of(first.index(), last.index() + 1 - first.index()) {
+            cleared += (self.live[word] & bits).count_ones();
+            self.live[word] &= !bits;
         }
+        assert!(cleared as usize == pages.len(), "{cleared} live pages from {first} to {last}, not {}", pages.len());
         self.add_valid(block, -(pages.len() as i32));
     }
 
@@ -296,7 +299,7 @@ mod tests {
                 let (mut live, mut kept) = (Vec::new(), Vec::new());
                 many.live_pages(block, &mut live);
                 live.iter().for_each(|ppn| one.clear_live(*ppn));
-                many.clear_live_pages(block, &live);
+                many.clear_live_pages(&live);
                 let offset = rng.below(pages_per_block as u64) as u32;
                 let count = 1 + rng.below((pages_per_block - offset) as u64) as u32;
                 let pages: Vec<_> = (offset..offset + count).map(|o| one.geometry.page(block, o)).collect();

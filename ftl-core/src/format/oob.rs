@@ -3,6 +3,9 @@
 /// Bytes of the fixed part; a scheme's own part follows.
 pub const OOB_BYTES: usize = 26;
 
+/// [`OOB_BYTES`] rounded up, so that records lie at whole words in the buffers of a run.
+pub const OOB_SLOT: usize = 32;
+
 /// First byte of every record: format 1.
 const MAGIC: u8 = 0xF1;
 
@@ -105,22 +108,23 @@ pub struct Oob {
 }
 
 impl Oob {
-    /// Writes the record into the first [`OOB_BYTES`] of `out`.
+    /// The record, and erased bytes up to [`OOB_SLOT`].
     ///
     /// # Panics
     /// When a counter leaves its 48 bits: at a million programs a second that takes nine years.
     #[inline]
-    pub fn encode(&self, out: &mut [u8]) {
+    pub fn encode(&self) -> [u8; OOB_SLOT] {
         let (ver, pseq, epoch) = (self.tag.ver, self.pseq, self.epoch);
         assert!((ver | pseq | epoch) >> COUNTER_BITS == 0, "a 48-bit counter is exhausted");
-        let out: &mut [u8; OOB_BYTES] = out.first_chunk_mut().expect("room for the OOB record");
-        // Four moves: magic, role, flags, lpn; ver and the start of pseq; its rest and most of epoch; the rest of that.
+        // Four words: magic, role, flags, lpn; ver and the start of pseq; its rest and most of epoch; the rest of that.
         let flags = (!self.tag.flags.0) as u64;
         let head = MAGIC as u64 | (self.tag.role as u64) << 8 | flags << 16 | (self.tag.lpn as u64) << 32;
-        out[..8].copy_from_slice(&head.to_le_bytes());
-        out[8..16].copy_from_slice(&(ver | pseq << 48).to_le_bytes());
-        out[16..24].copy_from_slice(&(pseq >> 16 | epoch << 32).to_le_bytes());
-        out[24..].copy_from_slice(&((epoch >> 32) as u16).to_le_bytes());
+        let words = [head, ver | pseq << 48, pseq >> 16 | epoch << 32, epoch >> 32 | !0xFFFF];
+        let mut out = [0; OOB_SLOT];
+        for (word, out) in words.into_iter().zip(out.as_chunks_mut().0) {
+            *out = word.to_le_bytes();
+        }
+        out
     }
 
     /// Reads a record; `None` where the bytes are none of ours (a blank page, another format).
@@ -163,20 +167,20 @@ mod tests {
 
     #[test]
     fn records_survive_the_round_trip() {
-        let mut bytes = [0xFF; 64];
-        sample().encode(&mut bytes);
+        let bytes = sample().encode();
         assert_eq!(Oob::decode(&bytes), Some(sample()));
-        assert!(bytes[OOB_BYTES..].iter().all(|b| *b == 0xFF), "the scheme's part is left alone");
+        assert_eq!(Oob::decode(&bytes[..OOB_BYTES]), Some(sample()));
+        assert!(bytes[OOB_BYTES..].iter().all(|b| *b == 0xFF), "the scheme's part stays erased");
     }
 
     #[test]
     fn the_bytes_on_flash_are_those_of_format_1() {
-        let mut bytes = [0xFF; OOB_BYTES];
-        sample().encode(&mut bytes);
+        let bytes = sample().encode();
         let mut expected = vec![MAGIC, 4, 0xFE, 0xFF, 0x78, 0x56, 0x34, 0x12];
         expected.extend([0xFF; 6]);
         expected.extend([0x5F, 0x4E, 0x3D, 0x2C, 0x1B, 0x0A]);
         expected.extend([0x46, 0x55, 0x64, 0x73, 0x82, 0x91]);
+        expected.extend([0xFF; OOB_SLOT - OOB_BYTES]);
         assert_eq!(bytes[..], expected);
         for byte in 0..=u8::MAX {
             assert_eq!(Role::from_byte(byte).map(|role| role as u8), (1..=9).contains(&byte).then_some(byte));
@@ -188,16 +192,14 @@ mod tests {
         assert_eq!(Oob::decode(&[0xFF; 64]), None);
         assert_eq!(Oob::decode(&[0; 64]), None);
         assert_eq!(Oob::decode(&[MAGIC; 12]), None);
-        let mut bytes = [0; OOB_BYTES];
-        sample().encode(&mut bytes);
+        let mut bytes = sample().encode();
         bytes[1] = 0;
         assert_eq!(Oob::decode(&bytes), None);
     }
 
     #[test]
     fn the_invalid_mark_only_clears_bits_and_sets_only_its_flag() {
-        let mut bytes = [0xFF; OOB_BYTES];
-        sample().encode(&mut bytes);
+        let mut bytes = sample().encode();
         bytes.iter_mut().zip(Oob::invalid_mark()).for_each(|(b, m)| *b &= m);
         let marked = Oob::decode(&bytes).unwrap();
         assert_eq!(marked.tag.flags, Flags::COPY.with(Flags::INVALID));
@@ -207,6 +209,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "48-bit counter")]
     fn an_exhausted_counter_is_not_truncated() {
-        Oob { pseq: 1 << 48, ..sample() }.encode(&mut [0; 64]);
+        Oob { pseq: 1 << 48, ..sample() }.encode();
     }
 }

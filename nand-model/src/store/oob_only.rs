@@ -61,7 +61,9 @@ impl Store for OobOnlyStore {
     fn read_pages(&mut self, pages: &[Ppn], _: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
         health.fill(Health::Good);
         let part = oobs.len() / pages.len();
-        if part > 0 {
+        if let (KEPT, (slots, [])) = (part, oobs.as_chunks_mut::<KEPT>()) {
+            pages.iter().zip(slots).for_each(|(ppn, to)| *to = self.oob[ppn.index()]);
+        } else if part > 0 {
             pages.iter().zip(oobs.chunks_exact_mut(part)).for_each(|(ppn, to)| copy_head(&self.oob[ppn.index()], to));
         }
         Ok(())
@@ -70,7 +72,9 @@ impl Store for OobOnlyStore {
     #[inline]
     fn program(&mut self, first: Ppn, count: u32, _data: &[u8], oobs: &[u8]) -> io::Result<()> {
         let part = oobs.len() / count as usize;
-        if part > 0 {
+        if part == KEPT {
+            self.oob.as_flattened_mut()[first.index() * KEPT..][..oobs.len()].copy_from_slice(oobs);
+        } else if part > 0 {
             let kept = &mut self.oob[first.index()..][..count as usize];
             kept.iter_mut().zip(oobs.chunks_exact(part)).for_each(|(to, from)| copy_head(from, to));
         }

@@ -103,7 +103,7 @@ impl<S: Store> PageMap<S> {
 
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<(), FtlError> {
         self.load_live_pages(victim, cause)?;
-        self.store_copies(victim, cause)
+        self.store_copies(cause)
     }
 
     fn load_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<(), FtlError> {
@@ -113,22 +113,23 @@ impl<S: Store> PageMap<S> {
         from.clear();
         self.space.table.live_pages(victim, from);
         let data = &mut data[..from.len() * page];
-        self.space.flash.read_pages(from, data, cause, |i, oob, data_ok| {
+        let heads = self.space.flash.read_pages(from, data, cause)?;
+        tags.extend(heads.zip(&*from).map(|((oob, data_ok), ppn)| {
             let tag = match oob {
                 Some(oob) => oob.tag,
                 None => {
                     // A new version, so that no older one comes back in its place.
                     self.next_ver += 1;
-                    lost_owner(&self.map, from[i], self.next_ver - 1)
+                    lost_owner(&self.map, *ppn, self.next_ver - 1)
                 }
             };
             let lost = if data_ok { Flags::NONE } else { Flags::LOST };
-            tags.push(PageTag { flags: tag.flags.with(Flags::COPY).with(lost), ..tag });
-        })?;
+            PageTag { flags: tag.flags.with(Flags::COPY).with(lost), ..tag }
+        }));
         Ok(())
     }
 
-    fn store_copies(&mut self, victim: Pbn, cause: Cause) -> Result<(), FtlError> {
+    fn store_copies(&mut self, cause: Cause) -> Result<(), FtlError> {
         let page = self.space.geometry().page_bytes as usize;
         let mut done = 0;
         while done < self.pages.tags.len() {
@@ -145,7 +146,7 @@ impl<S: Store> PageMap<S> {
                 assert!(*entry == from.raw(), "the live page {from} belongs to another logical page");
                 *entry = to.raw();
             }
-            self.space.table.clear_live_pages(victim, &from[..taken as usize]);
+            self.space.table.clear_live_pages(&from[..taken as usize]);
             done += taken as usize;
         }
         Ok(())
