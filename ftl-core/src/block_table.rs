@@ -154,8 +154,10 @@ impl BlockTable {
     }
 
     /// `count` pages of one block, upwards from `first`, hold the newest content of something.
-    #[inline]
     pub(crate) fn set_live_run(&mut self, first: Ppn, count: u32) {
+        if count == 0 {
+            return;
+        }
         for (word, bits) in words_of(first.index(), count as usize) {
             let word = &mut self.live[word];
             assert!(*word & bits == 0, "a page of {count} from {first} on is live already");

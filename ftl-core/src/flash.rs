@@ -58,6 +58,7 @@ impl<S: Store> Flash<S> {
     }
 
     /// Programs one page per tag, upwards from `first`. On an error [`RunError::done`] says how many are there.
+    #[inline(always)]
     pub(crate) fn program(
         &mut self,
         first: Ppn,
@@ -68,9 +69,14 @@ impl<S: Store> Flash<S> {
     ) -> Result<(), RunError> {
         let pseq = self.pseq;
         self.pseq += tags.len() as u64;
+        let record = |(pseq, tag): (u64, &PageTag)| Oob { tag: *tag, pseq, epoch }.encode();
+        if let [tag] = tags {
+            let oob = record((pseq + 1, tag));
+            self.now = self.chip.program_run(self.now, first, 1, data, &oob, cause)?;
+            return Ok(());
+        }
         self.oobs.clear();
-        let records = (pseq + 1..).zip(tags).map(|(pseq, tag)| Oob { tag: *tag, pseq, epoch }.encode());
-        self.oobs.extend(records);
+        self.oobs.extend((pseq + 1..).zip(tags).map(record));
         self.now = self.chip.program_run(self.now, first, tags.len() as u32, data, self.oobs.as_flattened(), cause)?;
         Ok(())
     }

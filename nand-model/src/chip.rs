@@ -295,7 +295,7 @@ impl<S: Store> Chip<S> {
 
     /// Programs `count` pages of one block, upwards from `first`; `oobs` holds `count` equal slices. Same time, counts and faults
     /// as page by page, one store access. On an error the first [`RunError::done`] pages are programmed.
-    #[inline]
+    #[inline(always)]
     pub fn program_run(
         &mut self,
         at: Nanos,
@@ -324,16 +324,7 @@ impl<S: Store> Chip<S> {
             }
             return Ok(self.account_programs(at, block, first, count, cause));
         }
-        let (page, part) = (data.len() / count as usize, oobs.len() / count as usize);
-        let mut at = at;
-        for i in 0..count {
-            let (data, oob) = (&data[i as usize * page..][..page], &oobs[i as usize * part..][..part]);
-            match self.program_with_faults(at, block, Ppn::new(first.raw() + i), data, oob, cause) {
-                Ok(done) => at = done,
-                Err(error) => return fail(i, at, error),
-            }
-        }
-        Ok(at)
+        self.program_run_with_faults(at, block, first, count, data, oobs, cause)
     }
 
     /// Clears OOB bits of a page that is programmed already: those that are 0 in `oob`. Legal where the profile's NOP allows
@@ -473,6 +464,31 @@ impl<S: Store> Chip<S> {
             let first = self.profile.geometry.page(block, offset).index();
             self.programs[first..][..count as usize].iter_mut().for_each(|n| *n = (*n).max(1));
         }
+    }
+
+    /// A run when chance has a say.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the verb, and the block it has looked up")]
+    fn program_run_with_faults(
+        &mut self,
+        at: Nanos,
+        block: Pbn,
+        first: Ppn,
+        count: u32,
+        data: &[u8],
+        oobs: &[u8],
+        cause: Cause,
+    ) -> Result<Nanos, RunError> {
+        let (page, part) = (data.len() / count as usize, oobs.len() / count as usize);
+        let mut at = at;
+        for i in 0..count {
+            let (data, oob) = (&data[i as usize * page..][..page], &oobs[i as usize * part..][..part]);
+            match self.program_with_faults(at, block, Ppn::new(first.raw() + i), data, oob, cause) {
+                Ok(done) => at = done,
+                Err(error) => return Err(RunError { done: i, at, error }),
+            }
+        }
+        Ok(at)
     }
 
     /// One page when chance has a say.

@@ -69,11 +69,14 @@ impl Store for OobOnlyStore {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn program(&mut self, first: Ppn, count: u32, _data: &[u8], oobs: &[u8]) -> io::Result<()> {
         let part = oobs.len() / count as usize;
-        if part == KEPT {
-            self.oob.as_flattened_mut()[first.index() * KEPT..][..oobs.len()].copy_from_slice(oobs);
+        if let (KEPT, (slots, [])) = (part, oobs.as_chunks::<KEPT>()) {
+            match slots {
+                [slot] => self.oob[first.index()] = *slot,
+                slots => self.oob[first.index()..][..slots.len()].copy_from_slice(slots),
+            }
         } else if part > 0 {
             let kept = &mut self.oob[first.index()..][..count as usize];
             kept.iter_mut().zip(oobs.chunks_exact(part)).for_each(|(to, from)| copy_head(from, to));
