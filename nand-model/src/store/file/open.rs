@@ -184,7 +184,7 @@ impl Found {
     }
 }
 
-/// What the scan of one slot is for.
+/// Reads an image that is not in use yet.
 struct Opener<'a> {
     path: &'a Path,
     disk: &'a dyn Disk,
