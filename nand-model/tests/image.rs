@@ -110,11 +110,14 @@ impl Twins {
     }
 }
 
+/// Data, OOBs and health of a run.
+type Run = (Vec<u8>, Vec<u8>, Vec<Health>);
+
 /// The verbs with everything they give back.
 trait Verbs {
     fn read(&mut self, ppn: Ppn) -> Result<(Vec<u8>, Vec<u8>), NandError>;
     fn read_short(&mut self, ppn: Ppn) -> Result<Vec<u8>, NandError>;
-    fn read_run(&mut self, ppn: Ppn, count: usize) -> Result<(Vec<u8>, Vec<u8>, Vec<Health>), NandError>;
+    fn read_run(&mut self, ppn: Ppn, count: usize) -> Result<Run, NandError>;
     fn program(&mut self, ppn: Ppn, count: u32, seed: u64) -> Result<(), NandError>;
     fn hint(&mut self, ppn: Ppn, bits: u8) -> Result<(), NandError>;
     fn erase(&mut self, block: Pbn) -> Result<(), NandError>;
@@ -132,7 +135,7 @@ impl<S: Store> Verbs for Chip<S> {
         let mut oob = vec![0; 5];
         self.read_oob(0, ppn, &mut oob, Cause::Recovery).map(|_| oob)
     }
-    fn read_run(&mut self, ppn: Ppn, count: usize) -> Result<(Vec<u8>, Vec<u8>, Vec<Health>), NandError> {
+    fn read_run(&mut self, ppn: Ppn, count: usize) -> Result<Run, NandError> {
         let (mut data, mut oobs) = (vec![0; count * self.geometry().page_bytes as usize], vec![0; count * 9]);
         let mut health = vec![Health::Good; count];
         Chip::read_run(self, 0, ppn, &mut data, &mut oobs, &mut health, Cause::Gc).map(|_| (data, oobs, health))
