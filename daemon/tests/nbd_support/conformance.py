@@ -13,7 +13,8 @@ ALLOCATION = "base:allocation"
 
 def connect(contexts=True, structured=True):
     h = nbd.NBD()
-    h.set_strict_mode(0)
+    # So that it sends our mistakes, but still sets the flags that extended headers ask for.
+    h.set_strict_mode(getattr(nbd, "STRICT_AUTO_FLAG", 0))
     h.set_request_structured_replies(structured)
     if contexts and structured:
         h.add_meta_context(ALLOCATION)
