@@ -20,6 +20,9 @@ same "write cache" "$(limit write_cache)" "write back"
 same "FUA" "$(limit fua)" 1
 same "largest discard" "$(limit discard_max_bytes)" 4294966784
 same "largest write of zeros" "$(limit write_zeroes_max_bytes)" 4294966784
+locked=$(awk '/^VmLck/ { print $2 }' /proc/$SERVER/status)
+if [ "$locked" -gt 16384 ]; then ok "memory is locked: $locked KiB"; else bad "only $locked KiB are locked"; fi
+same "mount namespace" "$([ "$(readlink /proc/$SERVER/ns/mnt)" = "$(readlink /proc/1/ns/mnt)" ] && echo shared || echo own)" own
 step "discard of the whole device" blkdiscard /dev/ublkb0
 plain_file /dev/ublkb0 $IMAGE $SIZE > /tmp/second.log 2>&1 && bad "a second server on a live device"
 same "a second server names the first" "$(grep -o "served by process $SERVER" /tmp/second.log)" "served by process $SERVER"
@@ -71,6 +74,24 @@ step "file system check" e2fsck -fn /dev/ublkb0
 step "stop" plain_file --stop 0
 soon "the server ends by itself" 5 ended $SERVER
 soon "the device is gone" 5 gone /dev/ublkb0
+
+note "swap on the device"
+start
+step "mkswap" mkswap /dev/ublkb0
+step "swapon" swapon /dev/ublkb0
+plain_file --stop 0 > /tmp/stop.log 2>&1 && bad "stop under swap"
+same "stop names the swap" "$(grep -o 'swap on /dev/ublkb0' /tmp/stop.log)" "swap on /dev/ublkb0"
+# A tmpfs larger than what memory is left has to go there.
+free=$(awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo)
+mkdir -p /tmp/big
+mount -t tmpfs -o size=$((free + 512))m tmpfs /tmp/big
+step "more than memory holds" dd if=/dev/zero of=/tmp/big/file bs=1M count=$((free + 100))
+swapped=$(awk '/ublkb0/ { print int($4 / 1024) }' /proc/swaps)
+if [ "$swapped" -gt 20 ]; then ok "swapped out: $swapped MiB"; else bad "swapped out: only $swapped MiB"; fi
+umount /tmp/big
+step "swapoff" swapoff /dev/ublkb0
+step "stop after swap" plain_file --stop 0
+soon "the device is gone after swap" 5 gone /dev/ublkb0
 
 start 3000
 note "reads during a FLUSH that takes 3 s"
