@@ -134,7 +134,7 @@ impl BlockTable {
     }
 
     /// The page holds the newest content of something.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set_live(&mut self, ppn: Ppn) {
         let word = &mut self.live[ppn.index() / 64];
         let bit = 1 << (ppn.index() % 64);
@@ -144,7 +144,7 @@ impl BlockTable {
     }
 
     /// The page's content was superseded.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn clear_live(&mut self, ppn: Ppn) {
         let word = &mut self.live[ppn.index() / 64];
         let bit = 1 << (ppn.index() % 64);
@@ -182,14 +182,14 @@ impl BlockTable {
     }
 
     /// Pages become live while their block is open, or at mount: never while collectors may choose it.
-    #[inline]
+    #[inline(always)]
     fn add_valid(&mut self, block: Pbn, pages: u32) {
         debug_assert!(!self.is_collectable(block));
         self.valid_pages += pages as u64;
         self.blocks[block.index()].valid += pages as u16;
     }
 
-    #[inline]
+    #[inline(always)]
     fn sub_valid(&mut self, block: Pbn, pages: u32) {
         self.valid_pages -= pages as u64;
         let entry = &mut self.blocks[block.index()];
