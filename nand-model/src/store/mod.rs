@@ -62,7 +62,7 @@ pub struct BlockFacts {
 }
 
 /// Keeper of bytes. Runs never cross a block; `first` and the run's length are within one.
-pub trait Store: Send {
+pub trait Store: Send + 'static {
     /// Calls `each` once per block, ascending, with its facts and how often each of its pages was programmed since the last
     /// erase (0 = erased).
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()>;
