@@ -2,7 +2,7 @@
 //! instant along a request's critical path.
 
 use crate::error::FtlError;
-use crate::format::{OOB_BYTES, Oob, PageTag};
+use crate::format::{OOB_BYTES, OOB_SLOT, Oob, PageTag};
 use nand_model::{Cause, Chip, Geometry, Health, NandError, Nanos, Part, Pbn, Ppn, RunError, Store};
 
 /// A chip with the counters that every program needs.
@@ -10,7 +10,8 @@ pub(crate) struct Flash<S> {
     chip: Chip<S>,
     now: Nanos,
     pseq: u64,
-    oobs: Vec<u8>,
+    /// Records of the run at hand, a slot each.
+    oobs: Vec<[u8; OOB_SLOT]>,
     health: Vec<Health>,
 }
 
@@ -57,6 +58,7 @@ impl<S: Store> Flash<S> {
     }
 
     /// Programs one page per tag, upwards from `first`. On an error [`RunError::done`] says how many are there.
+    #[inline(always)]
     pub(crate) fn program(
         &mut self,
         first: Ppn,
@@ -65,12 +67,17 @@ impl<S: Store> Flash<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<(), RunError> {
-        self.oobs.resize(tags.len() * OOB_BYTES, 0);
-        for (tag, out) in tags.iter().zip(self.oobs.chunks_exact_mut(OOB_BYTES)) {
-            self.pseq += 1;
-            Oob { tag: *tag, pseq: self.pseq, epoch }.encode(out);
+        let pseq = self.pseq;
+        self.pseq += tags.len() as u64;
+        let record = |(pseq, tag): (u64, &PageTag)| Oob { tag: *tag, pseq, epoch }.encode();
+        if let [tag] = tags {
+            let oob = record((pseq + 1, tag));
+            self.now = self.chip.program_run(self.now, first, 1, data, &oob, cause)?;
+            return Ok(());
         }
-        self.now = self.chip.program_run(self.now, first, tags.len() as u32, data, &self.oobs, cause)?;
+        self.oobs.clear();
+        self.oobs.extend((pseq + 1..).zip(tags).map(record));
+        self.now = self.chip.program_run(self.now, first, tags.len() as u32, data, self.oobs.as_flattened(), cause)?;
         Ok(())
     }
 
@@ -90,15 +97,34 @@ impl<S: Store> Flash<S> {
         cause: Cause,
     ) -> Result<(), NandError> {
         let count = data.len() / self.geometry().page_bytes as usize;
-        self.oobs.resize(count * OOB_BYTES, 0);
+        self.oobs.resize(count, [0; OOB_SLOT]);
         self.health.resize(count, Health::Good);
-        self.now = self.chip.read_run(self.now, first, data, &mut self.oobs, &mut self.health, cause)?;
+        let oobs = self.oobs.as_flattened_mut();
+        self.now = self.chip.read_run(self.now, first, data, oobs, &mut self.health, cause)?;
         pages.clear();
-        pages.extend(self.oobs.chunks_exact(OOB_BYTES).zip(&self.health).map(|(oob, health)| {
+        pages.extend(self.oobs.iter().zip(&self.health).map(|(oob, health)| {
             let oob = if health.oob_ok() { Oob::decode(oob) } else { None };
             (oob, health.data_ok())
         }));
         Ok(())
+    }
+
+    /// Reads pages of one block, ascending, into `data`, one behind the other. Gives per page its record (`None` where the OOB
+    /// is blank, foreign or lost) and whether its data is good.
+    pub(crate) fn read_pages(
+        &mut self,
+        pages: &[Ppn],
+        data: &mut [u8],
+        cause: Cause,
+    ) -> Result<impl Iterator<Item = (Option<Oob>, bool)>, NandError> {
+        self.oobs.resize(pages.len(), [0; OOB_SLOT]);
+        self.health.resize(pages.len(), Health::Good);
+        let oobs = self.oobs.as_flattened_mut();
+        self.now = self.chip.read_pages(self.now, pages, data, oobs, &mut self.health, cause)?;
+        Ok(self.oobs.iter().zip(&self.health).map(|(oob, health)| {
+            let oob = if health.oob_ok() { Oob::decode(oob) } else { None };
+            (oob, health.data_ok())
+        }))
     }
 
     /// Reads a page's record alone: `None` where it is blank, foreign or lost.

@@ -207,15 +207,44 @@ impl<S: Store> Space<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<(Ppn, u32), FtlError> {
+        self.append_inline(stream, tags, data, cause)
+    }
+
+    /// [`Space::append`] of one page, compiled for one page.
+    pub(crate) fn append_page(
+        &mut self,
+        stream: StreamId,
+        tag: PageTag,
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<Ppn, FtlError> {
+        self.append_inline(stream, std::slice::from_ref(&tag), data, cause).map(|(ppn, _)| ppn)
+    }
+
+    #[inline(always)]
+    fn append_inline(
+        &mut self,
+        stream: StreamId,
+        tags: &[PageTag],
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(Ppn, u32), FtlError> {
         let page = self.geometry().page_bytes as usize;
         debug_assert_eq!(data.len(), tags.len() * page);
         loop {
-            let (first, count, epoch) = self.frontier(stream, tags.len() as u32)?;
+            let (first, room, epoch) = self.frontier(stream)?;
+            // An open block has room for one page: the compiler is told, so that it can drop the loops over one.
+            let (tags, data) = match tags.len() {
+                1 => (tags, data),
+                wanted => {
+                    let count = room.min(wanted as u32) as usize;
+                    (&tags[..count], &data[..count * page])
+                }
+            };
             let seq = self.flash.pseq();
-            let bytes = count as usize * page;
-            let outcome = self.flash.program(first, epoch, &tags[..count as usize], &data[..bytes], cause);
-            let done = outcome.as_ref().map_or_else(|run| run.done, |()| count);
-            self.note_programmed(stream, first, tags, seq, done);
+            let outcome = self.flash.program(first, epoch, tags, data, cause);
+            let done = outcome.as_ref().map_or_else(|run| run.done, |()| tags.len() as u32);
+            self.note_programmed(stream, first, &tags[..done as usize], seq);
             match outcome {
                 Ok(()) => {}
                 Err(run) if matches!(run.error, NandError::ProgramFailed(_)) => self.abandon_failing(stream),
@@ -228,14 +257,25 @@ impl<S: Store> Space<S> {
         }
     }
 
-    fn note_programmed(&mut self, stream: StreamId, first: Ppn, tags: &[PageTag], seq: u64, done: u32) {
+    #[inline(always)]
+    fn note_programmed(&mut self, stream: StreamId, first: Ppn, tags: &[PageTag], seq: u64) {
         let pages = self.geometry().pages_per_block as usize;
         let open = self.streams[stream].open.as_mut().expect("a block is open");
-        for (i, tag) in tags[..done as usize].iter().enumerate() {
-            let filler = tag.role == Role::Pad;
-            open.seqs.push(if filler { FILLER } else { seq + 1 + i as u64 });
-            if !filler {
-                self.table.set_live(Ppn::new(first.raw() + i as u32));
+        let filler = |tag: &PageTag| tag.role == Role::Pad;
+        if let [tag] = tags {
+            open.seqs.push(if filler(tag) { FILLER } else { seq + 1 });
+            if !filler(tag) {
+                self.table.set_live(first);
+            }
+        } else if !tags.iter().any(filler) {
+            open.seqs.extend(seq + 1..=seq + tags.len() as u64);
+            self.table.set_live_run(first, tags.len() as u32);
+        } else {
+            for (i, tag) in (0..).zip(tags) {
+                open.seqs.push(if filler(tag) { FILLER } else { seq + 1 + i as u64 });
+                if !filler(tag) {
+                    self.table.set_live(Ppn::new(first.raw() + i));
+                }
             }
         }
         if open.seqs.len() == pages {
@@ -260,15 +300,16 @@ impl<S: Store> Space<S> {
         }
     }
 
-    /// Where the stream's next pages go, opening a block if need be.
-    fn frontier(&mut self, stream: StreamId, wanted: u32) -> Result<(Ppn, u32, u64), FtlError> {
+    /// Where the stream's next pages go, for how many there is room, and the block's allocation number; opens a block if need be.
+    #[inline(always)]
+    fn frontier(&mut self, stream: StreamId) -> Result<(Ppn, u32, u64), FtlError> {
         if self.streams[stream].open.is_none() {
             self.open_new(stream)?;
         }
-        let geometry = self.geometry();
+        let geometry = self.flash.geometry();
         let open = self.streams[stream].open.as_ref().expect("just opened");
         let next = open.seqs.len() as u32;
-        Ok((geometry.page(open.block, next), wanted.min(geometry.pages_per_block - next), open.epoch))
+        Ok((geometry.page(open.block, next), geometry.pages_per_block - next, open.epoch))
     }
 
     fn open_new(&mut self, stream: StreamId) -> Result<(), FtlError> {

@@ -209,15 +209,20 @@ impl<S: Store> Ftl<S> for PageMap<S> {
         while done < count {
             self.make_room(HOST)?;
             let wanted = (count - done).min(self.space.geometry().pages_per_block);
-            self.tags.clear();
-            self.tags.extend((0..wanted).map(|i| PageTag {
+            let tag = |i| PageTag {
                 role: Role::Data,
                 flags: Flags::NONE,
                 lpn: first.raw() + done + i,
                 ver: self.next_ver + i as u64,
-            }));
+            };
             let bytes = &data[done as usize * page..][..wanted as usize * page];
-            let (ppn, taken) = self.space.append(HOST, &self.tags, bytes, Cause::Host)?;
+            let (ppn, taken) = if wanted == 1 {
+                (self.space.append_page(HOST, tag(0), bytes, Cause::Host)?, 1)
+            } else {
+                self.tags.clear();
+                self.tags.extend((0..wanted).map(tag));
+                self.space.append(HOST, &self.tags, bytes, Cause::Host)?
+            };
             self.next_ver += taken as u64;
             for i in 0..taken {
                 self.set_map(first.plus(done + i), Some(Ppn::new(ppn.raw() + i)));
@@ -248,7 +253,8 @@ impl<S: Store> Ftl<S> for PageMap<S> {
 
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
-        self.space.make_safe()?;
+        // Copies need no hurry: until they are safe, the block they came from is not erased.
+        self.space.make_stream_safe(HOST)?;
         Ok(self.space.flash.now())
     }
 

@@ -1,5 +1,6 @@
 //! Garbage collection, wear levelling and the writing of trim records: everything that makes or takes space.
 
+use super::trims::Record;
 use super::{HOST, PageMap, UNMAPPED};
 use crate::addr::Lpn;
 use crate::error::FtlError;
@@ -89,42 +90,42 @@ impl<S: Store> PageMap<S> {
     fn evacuate(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         let live = self.space.table.valid(victim);
         if live > 0 {
-            self.load_live_pages(victim, cause)?;
-            self.store_copies(cause)?;
+            let collectable = self.space.table.withdraw(victim);
+            let moved = self.move_live_pages(victim, cause);
+            if moved.is_err() && collectable {
+                self.space.table.set_collectable(victim);
+            }
+            moved?;
         }
         self.space.release(victim);
         Ok(live)
     }
 
+    fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<(), FtlError> {
+        self.load_live_pages(victim, cause)?;
+        self.store_copies(cause)
+    }
+
     fn load_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<(), FtlError> {
-        let geometry = self.space.geometry();
-        let page = geometry.page_bytes as usize;
-        let buffer = &mut self.pages;
-        buffer.tags.clear();
-        buffer.from.clear();
-        let mut next = 0;
-        while let Some(start) = self.space.table.next_live(victim, next) {
-            let is_live = |o: &u32| self.space.table.is_live(geometry.page(victim, *o));
-            let run = (start..geometry.pages_per_block).take_while(is_live).count();
-            let first = geometry.page(victim, start);
-            let data = &mut buffer.data[buffer.from.len() * page..][..run * page];
-            self.space.flash.read_run(first, data, &mut buffer.heads, cause)?;
-            for (i, (oob, data_ok)) in (0..).zip(&buffer.heads) {
-                let ppn = Ppn::new(first.raw() + i);
-                let tag = match oob {
-                    Some(oob) => oob.tag,
-                    None => {
-                        // A new version, so that no older one comes back in its place.
-                        self.next_ver += 1;
-                        lost_owner(&self.map, ppn, self.next_ver - 1)
-                    }
-                };
-                let flags = tag.flags.with(Flags::COPY).with(if *data_ok { Flags::NONE } else { Flags::LOST });
-                buffer.tags.push(PageTag { flags, ..tag });
-                buffer.from.push(ppn);
-            }
-            next = start + run as u32;
-        }
+        let page = self.space.geometry().page_bytes as usize;
+        let CopyBuffer { data, tags, from, .. } = &mut self.pages;
+        tags.clear();
+        from.clear();
+        self.space.table.live_pages(victim, from);
+        let data = &mut data[..from.len() * page];
+        let heads = self.space.flash.read_pages(from, data, cause)?;
+        tags.extend(heads.zip(&*from).map(|((oob, data_ok), ppn)| {
+            let tag = match oob {
+                Some(oob) => oob.tag,
+                None => {
+                    // A new version, so that no older one comes back in its place.
+                    self.next_ver += 1;
+                    lost_owner(&self.map, *ppn, self.next_ver - 1)
+                }
+            };
+            let lost = if data_ok { Flags::NONE } else { Flags::LOST };
+            PageTag { flags: tag.flags.with(Flags::COPY).with(lost), ..tag }
+        }));
         Ok(())
     }
 
@@ -132,27 +133,23 @@ impl<S: Store> PageMap<S> {
         let page = self.space.geometry().page_bytes as usize;
         let mut done = 0;
         while done < self.pages.tags.len() {
-            let tags = &self.pages.tags[done..];
-            let data = &self.pages.data[done * page..][..tags.len() * page];
+            let CopyBuffer { data, tags, from, .. } = &self.pages;
+            let (tags, from) = (&tags[done..], &from[done..]);
+            let data = &data[done * page..][..tags.len() * page];
             let (first, taken) = self.space.append(self.settings.gc_stream, tags, data, cause)?;
-            for i in 0..taken {
-                let (tag, from) = (self.pages.tags[done + i as usize], self.pages.from[done + i as usize]);
-                self.note_moved(tag, from, Ppn::new(first.raw() + i));
+            for (to, (tag, from)) in (first.raw()..first.raw() + taken).map(Ppn::new).zip(tags.iter().zip(from)) {
+                if tag.role == Role::Trim {
+                    self.trims.moved(*from, to);
+                    continue;
+                }
+                let entry = &mut self.map[tag.lpn as usize];
+                assert!(*entry == from.raw(), "the live page {from} belongs to another logical page");
+                *entry = to.raw();
             }
+            self.space.table.clear_live_pages(&from[..taken as usize]);
             done += taken as usize;
         }
         Ok(())
-    }
-
-    #[inline]
-    fn note_moved(&mut self, tag: PageTag, from: Ppn, to: Ppn) {
-        if tag.role == Role::Trim {
-            self.trims.moved(from, to);
-            self.space.table.clear_live(from);
-            return;
-        }
-        assert_eq!(self.map[tag.lpn as usize], from.raw(), "the live page {from} belongs to another logical page");
-        self.set_map(Lpn::new(tag.lpn), Some(to));
     }
 
     /// Collects while nobody waits, until twice the threshold is free.
@@ -208,7 +205,7 @@ impl<S: Store> PageMap<S> {
         trim::encode(&[TrimRange { lpn: first.raw(), count, ver }], &mut page);
         let tag = PageTag { role: Role::Trim, flags: Flags::NONE, lpn: first.raw(), ver };
         let (ppn, _) = self.space.append(HOST, &[tag], &page, Cause::Trim)?;
-        self.trims.add(ppn, self.checkpoints.next_id());
+        self.trims.add(ppn, Record { ver, contained_in: self.checkpoints.next_id() });
         Ok(())
     }
 }
