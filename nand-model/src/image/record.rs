@@ -8,7 +8,7 @@ use crc32c::{crc32c, crc32c_append};
 
 /// The fixed part of a page record; the OOB follows it.
 pub(crate) const CORE_BYTES: usize = 32;
-pub(crate) const SLOT_HEADER_BYTES: usize = 64;
+pub(crate) const SLOT_HEADER_BYTES: usize = 32;
 pub(crate) const TABLE_ENTRY_BYTES: usize = 32;
 /// The part of a hint before its mask.
 pub(crate) const HINT_HEAD_BYTES: usize = 8;
@@ -128,8 +128,6 @@ impl Hint {
 pub(crate) struct SlotHeader {
     pub(crate) block: u32,
     pub(crate) erase_seq: u64,
-    /// The synced number that a durable header held when this slot was taken: whatever header is found later is too old if it says less.
-    pub(crate) witness: u64,
     pub(crate) erase_count: u32,
     pub(crate) weak: bool,
 }
@@ -140,11 +138,10 @@ impl SlotHeader {
         out[0..4].copy_from_slice(&SLOT_MAGIC.to_le_bytes());
         out[4..8].copy_from_slice(&self.block.to_le_bytes());
         out[8..16].copy_from_slice(&self.erase_seq.to_le_bytes());
-        out[16..24].copy_from_slice(&self.witness.to_le_bytes());
-        out[24..28].copy_from_slice(&self.erase_count.to_le_bytes());
-        out[28] = self.weak as u8;
-        let check = crc32c_append(place(slot, 0), &out[..60]);
-        out[60..].copy_from_slice(&check.to_le_bytes());
+        out[16..20].copy_from_slice(&self.erase_count.to_le_bytes());
+        out[20] = self.weak as u8;
+        let check = crc32c_append(place(slot, 0), &out[..28]);
+        out[28..].copy_from_slice(&check.to_le_bytes());
         out
     }
 
@@ -154,15 +151,14 @@ impl SlotHeader {
         if is_zero(bytes) {
             return Ok(None);
         }
-        if u32_at(bytes, 0) != SLOT_MAGIC || u32_at(bytes, 60) != crc32c_append(place(slot, 0), &bytes[..60]) {
+        if u32_at(bytes, 0) != SLOT_MAGIC || u32_at(bytes, 28) != crc32c_append(place(slot, 0), &bytes[..28]) {
             return Err(format!("header of slot {slot} fails its check"));
         }
         Ok(Some(SlotHeader {
             block: u32_at(bytes, 4),
             erase_seq: u64_at(bytes, 8),
-            witness: u64_at(bytes, 16),
-            erase_count: u32_at(bytes, 24),
-            weak: bytes[28] != 0,
+            erase_count: u32_at(bytes, 16),
+            weak: bytes[20] != 0,
         }))
     }
 }
@@ -253,7 +249,7 @@ mod tests {
 
     #[test]
     fn slot_headers_and_entries_round_trip_and_refuse_every_flip() {
-        let header = SlotHeader { block: 9, erase_seq: 1 << 40, witness: 5, erase_count: 3, weak: true };
+        let header = SlotHeader { block: 9, erase_seq: 1 << 40, erase_count: 3, weak: true };
         let facts = BlockFacts { erase_count: 8, bad: Some(Bad::Grown), weak: true };
         let entry = TableEntry { slot: Some(3), facts, erase_seq: 6, marked: true, counts_check: 99 };
         assert_eq!(SlotHeader::decode(4, &header.encode(4)), Ok(Some(header)));

@@ -135,8 +135,8 @@ impl Counts {
 struct Slots {
     /// Free, the host keeps no room for them; the next one is at the end.
     blank: Vec<u32>,
-    /// Free, with the erase that freed them; the latest is at the end, so room is reused while it is still cached.
-    used: VecDeque<(u32, u64)>,
+    /// Free; the one freed last is at the end, so room is reused while it is still cached.
+    used: VecDeque<u32>,
     /// Left by an erase that may not be durable yet, ascending by erase.
     pending: VecDeque<(u32, u64)>,
     /// Per slot: whether the host may keep room for it.
@@ -150,15 +150,15 @@ impl Slots {
     }
 
     fn release(&mut self, durable_seq: u64) {
-        while let Some(entry) = self.pending.front().copied().filter(|&(_, erase_seq)| erase_seq <= durable_seq) {
+        while let Some((slot, _)) = self.pending.front().copied().filter(|&(_, erase_seq)| erase_seq <= durable_seq) {
             self.pending.pop_front();
-            self.used.push_back(entry);
+            self.used.push_back(slot);
         }
     }
 
     /// The slot [`Slots::drop_next`] takes away.
     fn next(&self) -> Option<u32> {
-        self.used.back().map(|&(slot, _)| slot).or(self.blank.last().copied())
+        self.used.back().or(self.blank.last()).copied()
     }
 
     fn drop_next(&mut self) {
@@ -203,28 +203,25 @@ impl FileStore {
         }
         self.usable()?;
         let reserve = (self.layout.slots - self.layout.geometry.blocks) as usize / 2;
-        let settled = self.sync.settled_seq();
-        self.slots.release(self.sync.durable_seq());
+        let durable = self.sync.durable_seq();
+        self.slots.release(durable);
         let mut done = 0;
         while done < max && self.slots.used.len() > reserve {
-            let (slot, erase_seq) = self.slots.used[0];
-            if erase_seq > settled {
-                break;
-            }
+            let slot = self.slots.used[0];
             self.disk.punch(self.layout.slot_at(slot), self.layout.slot_bytes())?;
             self.slots.used.pop_front();
             self.slots.blank.push(slot);
             self.slots.roomy[slot as usize] = false;
             done += 1;
         }
-        done += self.trim_erased_blocks(max - done, reserve, settled)?;
+        done += self.trim_erased_blocks(max - done, reserve, durable)?;
         Ok(done)
     }
 
     /// The slot of an erased block still has the room of its former life: everything behind the slot header's page may go. Blocks
     /// erased since the last complete pass are left alone: they are likely to be written soon.
-    fn trim_erased_blocks(&mut self, max: usize, reserve: usize, settled: u64) -> io::Result<usize> {
-        let limit = settled.min(self.trimmed_seq);
+    fn trim_erased_blocks(&mut self, max: usize, reserve: usize, durable: u64) -> io::Result<usize> {
+        let limit = durable.min(self.trimmed_seq);
         let mut idle: Vec<(u64, u32)> = Vec::new();
         for (index, block) in self.blocks.iter().enumerate() {
             let roomy = block.slot.filter(|&slot| self.slots.roomy[slot as usize]);
@@ -281,13 +278,7 @@ impl FileStore {
         }
         let slot = self.slots.next().expect("released above");
         let erase_seq = self.sync.last_seq() + 1;
-        let header = SlotHeader {
-            block: block as u32,
-            erase_seq,
-            witness: self.sync.durable_seq(),
-            erase_count: facts.erase_count,
-            weak: facts.weak,
-        };
+        let header = SlotHeader { block: block as u32, erase_seq, erase_count: facts.erase_count, weak: facts.weak };
         self.write_slot_header(slot, &header, None)?;
         self.slots.drop_next();
         let old = std::mem::replace(&mut self.blocks[block], Block { slot: Some(slot), facts, erase_seq });
@@ -558,11 +549,9 @@ impl Store for FileStore {
             // Nothing is programmed in it, so to record facts is to erase it.
             return self.take_slot(index, facts).map(drop);
         };
-        let witness = self.sync.durable_seq().min(erase_seq - 1);
         let [before, after] = [old, facts].map(|BlockFacts { erase_count, weak, .. }| SlotHeader {
             block: index as u32,
             erase_seq,
-            witness,
             erase_count,
             weak,
         });

@@ -135,7 +135,7 @@ impl FileStore {
         let found = if header.info.clean {
             opener.read_table(header.synced_seq)?
         } else {
-            opener.recover(&mut header, copy, &mut report)?
+            opener.recover(&mut header, &mut report)?
         };
         let store = FileStore::begin(path, disk, layout, header, copy, found, read_only)?;
         report.took = begun.elapsed();
@@ -154,7 +154,7 @@ impl FileStore {
     ) -> Result<FileStore, ImageError> {
         let info = header.info.clone();
         header.info.sync_failed = false;
-        let sync = SyncHandle::new(disk.clone(), layout, header, copy, 0);
+        let sync = SyncHandle::new(disk.clone(), layout, header, copy);
         sync.write_clean(false).map_err(|e| io_error(path, "sync it", e.into()))?;
         let Found { blocks, counts, sick, slots } = found;
         let path = path.to_path_buf();
@@ -218,16 +218,8 @@ impl Opener<'_> {
     }
 
     /// After an unclean stop: see the module's header. Leaves `header` with the cut as synced number; the caller syncs and writes it.
-    fn recover(&self, header: &mut Header, copy: usize, report: &mut OpenReport) -> Result<Found, ImageError> {
+    fn recover(&self, header: &mut Header, report: &mut OpenReport) -> Result<Found, ImageError> {
         let heads = self.read_heads()?;
-        let witnessed = heads.iter().flatten().map(|head| head.witness).max().unwrap_or(0);
-        if witnessed > header.synced_seq {
-            // The newest header copy is lost to something other than a crash. What it made possible shows what it said.
-            header.synced_seq = witnessed;
-            header.generation += 1;
-            self.write(self.layout.copy_at(1 - copy), &header.encode())?;
-            self.disk.sync().map_err(|e| io_error(self.path, "sync it", e))?;
-        }
         let synced_seq = header.synced_seq;
         let mut late = vec![false; heads.len()];
         let cut = self.find_cut(synced_seq, &heads, &mut late, header.info.sync_failed)?;
@@ -267,9 +259,7 @@ impl Opener<'_> {
             self.read(self.layout.slot_at(slot), &mut bytes)?;
             let head = SlotHeader::decode(slot, &bytes).map_err(|reason| damaged(self.path, reason))?;
             if let Some(head) = head {
-                let sane = head.block < self.layout.geometry.blocks
-                    && (1..=SEQ_MAX).contains(&head.erase_seq)
-                    && head.witness < head.erase_seq;
+                let sane = head.block < self.layout.geometry.blocks && (1..=SEQ_MAX).contains(&head.erase_seq);
                 if !sane {
                     return Err(damaged(self.path, format!("header of slot {slot} says what cannot be")));
                 }
@@ -378,8 +368,7 @@ impl Opener<'_> {
             let at = self.layout.slot_at(slot);
             if self.disk.next_data(at).is_some_and(|data| data < at + self.layout.slot_bytes()) {
                 slots.roomy[slot as usize] = true;
-                // Whatever freed it is synced by now.
-                slots.used.push_back((slot, 0));
+                slots.used.push_back(slot);
             } else {
                 slots.blank.push(slot);
             }

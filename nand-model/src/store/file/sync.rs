@@ -63,8 +63,6 @@ struct Shared {
     last: AtomicU64,
     synced: AtomicU64,
     durable: AtomicU64,
-    /// What the older header copy says, too.
-    settled: AtomicU64,
     /// 0, or the errno of the sync that failed.
     failed: AtomicU64,
     count: AtomicU64,
@@ -91,10 +89,10 @@ struct State {
 }
 
 impl SyncHandle {
-    /// Over a file that is synced up to `header.synced_seq`, with that header in copy `copy` and the number `other_seq` in the other.
-    pub(super) fn new(disk: Arc<dyn Disk>, layout: Layout, header: Header, copy: usize, other_seq: u64) -> Self {
+    /// Over a file with `header` in copy `copy`; everything up to `header.synced_seq` is in it.
+    pub(super) fn new(disk: Arc<dyn Disk>, layout: Layout, header: Header, copy: usize) -> Self {
         let seq = header.synced_seq;
-        let mut copies = [other_seq; 2];
+        let mut copies = [0; 2];
         copies[copy] = seq;
         let state = State {
             running: false,
@@ -111,7 +109,6 @@ impl SyncHandle {
             last: AtomicU64::new(seq),
             synced: AtomicU64::new(seq),
             durable: AtomicU64::new(seq),
-            settled: AtomicU64::new(other_seq.min(seq)),
             failed: AtomicU64::new(0),
             count: AtomicU64::new(0),
             total_ns: AtomicU64::new(0),
@@ -138,11 +135,6 @@ impl SyncHandle {
     #[inline]
     pub fn durable_seq(&self) -> u64 {
         self.0.durable.load(Ordering::Acquire)
-    }
-
-    /// What both header copies on the disk are known to hold at least.
-    pub(super) fn settled_seq(&self) -> u64 {
-        self.0.settled.load(Ordering::Acquire)
     }
 
     /// Counts and times.
@@ -285,7 +277,6 @@ impl SyncHandle {
         // Both copies in the file were written before this sync began.
         state.durable_copy = state.written_copy;
         shared.durable.store(state.copies[state.durable_copy], Ordering::Release);
-        shared.settled.store(state.copies[0].min(state.copies[1]), Ordering::Release);
         shared.synced.store(target, Ordering::Release);
         self.write_header(state, target, false);
         let took_ns = took.as_nanos() as u64;
