@@ -24,6 +24,15 @@ pub enum Exit {
     Damaged = 8,
 }
 
+impl Exit {
+    /// The exit code with this number; those without a name are [`Exit::Failed`].
+    pub fn from_code(code: i32) -> Exit {
+        use Exit::*;
+        let all = [Failed, Usage, NotRunning, Quiesced, DriverMissing, Permission, InUse, Damaged];
+        all.into_iter().find(|exit| *exit as i32 == code).unwrap_or(Failed)
+    }
+}
+
 /// A message that names the thing, the reason and the way out, with its exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {

@@ -25,7 +25,7 @@ use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes handed to a scheme in one go, unless a block is larger.
@@ -34,7 +34,8 @@ const SLICE_BYTES: u64 = 512 << 10;
 const SLICE_BYTES_MAX: u64 = 1 << 20;
 /// Pages trimmed, or looked up for block status, in one go.
 const SLICE_PAGES: u32 = 16_384;
-/// Below this many erases the next change waits for a sync: more than one extent takes.
+/// Below this many erases, or a quarter of what the store has if that is less, the next change waits for a sync: more than one
+/// extent takes.
 const ERASES_LOW: u32 = 8;
 
 const EPERM: i32 = 1;
@@ -48,6 +49,12 @@ pub trait Durable<S>: Send + Sync {
     fn mark(&self, store: &mut S) -> u64;
     /// Blocks until everything up to `mark` is durable; shares a sync with whoever else waits. Never called under the lock.
     fn wait(&self, mark: u64) -> io::Result<()>;
+    /// Blocks until what erases up to `mark` have freed can be used again. Never called under the lock.
+    fn reclaim(&self, mark: u64) -> io::Result<()>;
+    /// Whether nothing will ever be durable again.
+    fn failed(&self) -> bool;
+    /// Gives a little of the host's space back; called under the lock while the host is quiet.
+    fn tidy(&self, store: &mut S) -> io::Result<()>;
 }
 
 /// How a volume presents itself.
@@ -74,6 +81,10 @@ struct Shape {
     page_bytes: u32,
     slice_bytes: u64,
     read_only: bool,
+    /// Erases left at which a change waits for a sync.
+    erases_low: u32,
+    /// Erases left at which a sync is begun behind the requests' back.
+    erases_eager: u32,
 }
 
 /// What outlives the lock: counters and the state of health.
@@ -85,6 +96,9 @@ struct Shared {
     origin: Instant,
     /// End of the last request, in milliseconds since `origin`.
     last_request_ms: AtomicU64,
+    /// Whether erases run short, and the thread that waits to hear of it.
+    short: AtomicBool,
+    short_told: (Mutex<()>, Condvar),
 }
 
 /// Everything is served.
@@ -125,6 +139,7 @@ impl<S: Store + 'static> Volume<S> {
         assert!(options.size <= ftl.logical_pages() as u64 * page, "volume larger than its scheme");
         let block = geometry.pages_per_block as u64 * page;
         let slice_bytes = if block > SLICE_BYTES_MAX { SLICE_BYTES / page * page } else { whole(SLICE_BYTES, block) };
+        let erases = ftl.chip().store().erase_credit();
         let mut core = Core {
             ftl,
             scratch: vec![0; page as usize],
@@ -140,6 +155,8 @@ impl<S: Store + 'static> Volume<S> {
                 page_bytes: geometry.page_bytes,
                 slice_bytes,
                 read_only: options.read_only,
+                erases_low: ERASES_LOW.min(erases / 4),
+                erases_eager: erases / 2,
             },
             shared: Arc::new(Shared::new()),
             core: Mutex::new(Some(core)),
@@ -198,12 +215,35 @@ impl<S: Store + 'static> Volume<S> {
             return false;
         }
         let Ok(mut guard) = self.core.try_lock() else { return true };
-        if guard.as_mut().is_some_and(|core| core.short_of_erases()) {
-            let mark = self.mark(&mut guard);
-            drop(guard);
-            return self.wait(mark).is_ok();
+        if guard.as_mut().is_some_and(|core| core.erases_left() < self.shape.erases_eager) {
+            self.tell_short();
+            return false;
         }
         self.run(&mut guard, true, |core| core.ftl.idle(core.clock.start(1), budget)).unwrap_or(false)
+    }
+
+    /// Gives a little of the host's space back, if the lock is free.
+    pub fn tidy(&self) {
+        if self.shape.read_only || self.shared.health.load(Relaxed) != WELL {
+            return;
+        }
+        let (Some(durable), Ok(mut guard)) = (&self.durable, self.core.try_lock()) else { return };
+        if let Some(Err(error)) = guard.as_mut().map(|core| durable.tidy(core.ftl.chip_mut().store_mut())) {
+            tracing::debug!("giving space back: {error}");
+        }
+    }
+
+    /// Waits up to `patience` for erases to run short, and then for the sync that makes more of them possible.
+    pub fn reclaim_when_short(&self, patience: Duration) {
+        let (lock, told) = &self.shared.short_told;
+        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let quiet = |_: &mut ()| !self.shared.short.load(Relaxed);
+        drop(told.wait_timeout_while(guard, patience, quiet).unwrap_or_else(PoisonError::into_inner));
+        if self.shared.short.load(Relaxed) {
+            let mark = self.mark(&mut self.lock());
+            let _ = self.reclaim(mark);
+            self.shared.short.store(false, Relaxed);
+        }
     }
 
     /// Flushes, writes a checkpoint, waits for the host's storage and gives the store back. Requests that come later fail
@@ -268,13 +308,38 @@ impl<S: Store + 'static> Volume<S> {
     ) -> io::Result<()> {
         self.writable()?;
         let mut guard = self.lock();
-        if guard.as_mut().is_some_and(|core| core.short_of_erases()) {
+        let left = guard.as_ref().map_or(u32::MAX, Core::erases_left);
+        if left < self.shape.erases_eager {
+            self.tell_short();
+        }
+        if left < self.shape.erases_low {
             let mark = self.mark(&mut guard);
             drop(guard);
-            self.wait(mark)?;
+            self.reclaim(mark)?;
             guard = self.lock();
         }
         self.run(&mut guard, true, |core| request.step(core, last, verb))
+    }
+
+    fn tell_short(&self) {
+        if !self.shared.short.swap(true, Relaxed) {
+            let (lock, told) = &self.shared.short_told;
+            drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
+            told.notify_all();
+        }
+    }
+
+    /// Waits for erased space. That the host has no room for it is the request's error, a failed sync the device's end.
+    fn reclaim(&self, mark: u64) -> io::Result<()> {
+        let Some(durable) = &self.durable else { return Ok(()) };
+        durable.reclaim(mark).map_err(|error| {
+            if durable.failed() {
+                return self.shared.sync_failed(&error);
+            }
+            tracing::warn!("waiting for erased space: {error}");
+            let full = error.kind() == io::ErrorKind::StorageFull || error.kind() == io::ErrorKind::QuotaExceeded;
+            io::Error::from_raw_os_error(if full { ENOSPC } else { EIO })
+        })
     }
 
     /// Runs one bounded extent of a request that changes nothing the host could see.
@@ -395,9 +460,9 @@ fn class(errno: i32) -> ErrorClass {
 }
 
 impl<S: Store> Core<S> {
-    /// Whether the store should be synced before it takes more erases.
-    fn short_of_erases(&self) -> bool {
-        self.ftl.chip().store().erase_credit() < ERASES_LOW
+    /// Erases the store takes before it needs a sync.
+    fn erases_left(&self) -> u32 {
+        self.ftl.chip().store().erase_credit()
     }
 
     /// Returns whether every block has been looked at.
@@ -514,6 +579,8 @@ impl Shared {
             worn_out_told: AtomicBool::new(false),
             origin: Instant::now(),
             last_request_ms: AtomicU64::new(0),
+            short: AtomicBool::new(false),
+            short_told: (Mutex::new(()), Condvar::new()),
         }
     }
 
@@ -537,14 +604,15 @@ impl Shared {
     }
 
     fn wait<S>(&self, durable: &dyn Durable<S>, mark: u64) -> io::Result<()> {
-        let failed = |_| io::Error::from_raw_os_error(EIO);
         if self.health.load(Relaxed) != WELL {
-            return Err(failed(()));
+            return Err(io::Error::from_raw_os_error(EIO));
         }
-        durable.wait(mark).map_err(|error| {
-            self.fail(NO_WRITES, format!("sync of the image failed: {error}"));
-            failed(())
-        })
+        durable.wait(mark).map_err(|error| self.sync_failed(&error))
+    }
+
+    fn sync_failed(&self, error: &io::Error) -> io::Error {
+        self.fail(NO_WRITES, format!("sync of the image failed: {error}"));
+        io::Error::from_raw_os_error(EIO)
     }
 
     fn end(&self, op: Op, bytes: u64, began: Instant, emulated: Option<Nanos>, errno: Option<i32>) {

@@ -71,7 +71,7 @@ impl ErrorClass {
 
 /// Counters of one verb.
 #[derive(Debug, Default)]
-pub struct OpCounter {
+pub(super) struct OpCounter {
     pub(super) completed: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) in_flight: AtomicU64,

@@ -5,7 +5,7 @@ mod pagemap;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
-use nand_model::store::{MemStore, OobOnlyStore};
+use nand_model::store::{FileStore, MemStore, OobOnlyStore};
 use nand_model::{Capacity, Chip, Profile, Store};
 
 /// Makes a scheme run on a chip whose bytes live in `S`.
@@ -42,6 +42,7 @@ pub struct Scheme {
     pub overhead_blocks: fn(&Profile, logical_pages: u32, &Params) -> Result<u32, FtlError>,
     mem: Constructor<MemStore>,
     oob_only: Constructor<OobOnlyStore>,
+    file: Constructor<FileStore>,
 }
 
 /// Every scheme, the default first.
@@ -148,5 +149,11 @@ impl SchemeStore for MemStore {
 impl SchemeStore for OobOnlyStore {
     fn constructor(scheme: &Scheme) -> Constructor<Self> {
         scheme.oob_only
+    }
+}
+
+impl SchemeStore for FileStore {
+    fn constructor(scheme: &Scheme) -> Constructor<Self> {
+        scheme.file
     }
 }

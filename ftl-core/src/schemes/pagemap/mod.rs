@@ -59,6 +59,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     overhead_blocks,
     mem: start,
     oob_only: start,
+    file: start,
 };
 
 const HOST: StreamId = 0;
