@@ -43,7 +43,6 @@ pub struct Scheme {
     mem: Constructor<MemStore>,
     file: Constructor<FileStore>,
     oob_only: Constructor<OobOnlyStore>,
-    file: Constructor<FileStore>,
 }
 
 /// Every scheme, the default first.
@@ -156,11 +155,5 @@ impl SchemeStore for FileStore {
 impl SchemeStore for OobOnlyStore {
     fn constructor(scheme: &Scheme) -> Constructor<Self> {
         scheme.oob_only
-    }
-}
-
-impl SchemeStore for FileStore {
-    fn constructor(scheme: &Scheme) -> Constructor<Self> {
-        scheme.file
     }
 }

@@ -60,7 +60,6 @@ pub(super) const SCHEME: Scheme = Scheme {
     mem: start,
     file: start,
     oob_only: start,
-    file: start,
 };
 
 const HOST: StreamId = 0;
