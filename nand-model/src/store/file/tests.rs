@@ -377,6 +377,8 @@ fn syncs_beside_the_work_promise_no_more_than_they_did() {
                     }
                 });
             }
+            // Also when a check fails: the other threads must end for that to be told.
+            let _end = Finally(&done);
             for step in 0..400 {
                 rig.step();
                 if rig.rng.one_in(8) {
@@ -386,8 +388,15 @@ fn syncs_beside_the_work_promise_no_more_than_they_did() {
                     }
                 }
             }
-            done.store(true, std::sync::atomic::Ordering::Release);
         });
+    }
+}
+
+struct Finally<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Finally<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Release);
     }
 }
 
