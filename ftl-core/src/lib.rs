@@ -6,10 +6,19 @@
 #![forbid(unsafe_code)]
 
 mod addr;
+mod block_table;
+mod checkpoint;
 mod config;
 mod error;
+mod flash;
+pub mod format;
 mod ftl;
+mod gc;
+mod recovery;
+pub mod schemes;
+mod space;
 mod stats;
+mod wear;
 
 pub use addr::{Lpn, Span};
 pub use config::{FtlConfig, ParamDoc, Params};

@@ -1,0 +1,332 @@
+//! What every physical block is, and which of its pages are live. The one owner of valid counts.
+//!
+//! What always holds: the states partition the blocks; a block's valid count is the number of its bits in the bitmap; the
+//! victim index holds exactly the full blocks that may be collected, at their count. All of it is RAM; mount rebuilds it.
+
+use crate::format::Role;
+use crate::gc::VictimIndex;
+use crate::stats::BlockCounts;
+use nand_model::{Geometry, Pbn, Ppn};
+
+/// Where a block is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Erased, or to be erased when taken.
+    Free,
+    /// A stream is filling it.
+    Open,
+    /// Takes no more programs; may hold live pages.
+    Full,
+    /// Holds nothing live; waits until no page that replaces its own can be lost.
+    Released,
+    /// Never used again.
+    Bad,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    state: State,
+    role: Role,
+    valid: u16,
+    epoch: u64,
+}
+
+/// State, role, epoch and live pages of every block.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockTable {
+    geometry: Geometry,
+    blocks: Vec<Block>,
+    live: Vec<u64>,
+    victims: VictimIndex,
+    by_state: [u32; 5],
+    full_by_role: [u32; Role::SLOTS],
+    valid_pages: u64,
+}
+
+impl BlockTable {
+    /// All blocks free, nothing live.
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        let block = Block { state: State::Free, role: Role::Pad, valid: 0, epoch: 0 };
+        let mut by_state = [0; 5];
+        by_state[State::Free as usize] = geometry.blocks;
+        BlockTable {
+            geometry,
+            blocks: vec![block; geometry.blocks as usize],
+            live: vec![0; geometry.page_slots().div_ceil(64)],
+            victims: VictimIndex::new(geometry.blocks, geometry.pages_per_block),
+            by_state,
+            full_by_role: [0; Role::SLOTS],
+            valid_pages: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn state(&self, block: Pbn) -> State {
+        self.blocks[block.index()].state
+    }
+
+    #[inline]
+    pub(crate) fn role(&self, block: Pbn) -> Role {
+        self.blocks[block.index()].role
+    }
+
+    #[inline]
+    pub(crate) fn epoch(&self, block: Pbn) -> u64 {
+        self.blocks[block.index()].epoch
+    }
+
+    #[inline]
+    pub(crate) fn valid(&self, block: Pbn) -> u32 {
+        self.blocks[block.index()].valid as u32
+    }
+
+    #[inline]
+    pub(crate) fn is_live(&self, ppn: Ppn) -> bool {
+        self.live[ppn.index() / 64] >> (ppn.index() % 64) & 1 == 1
+    }
+
+    /// Moves a block to another state and takes it off the victim index.
+    pub(crate) fn set_state(&mut self, block: Pbn, state: State) {
+        self.victims.remove(block);
+        let entry = &mut self.blocks[block.index()];
+        self.by_state[entry.state as usize] -= 1;
+        self.by_state[state as usize] += 1;
+        if entry.state == State::Full {
+            self.full_by_role[entry.role as usize] -= 1;
+        }
+        if state == State::Full {
+            self.full_by_role[entry.role as usize] += 1;
+        }
+        if matches!(state, State::Free | State::Released | State::Bad) {
+            assert_eq!(entry.valid, 0, "block {block} is given up with live pages");
+        }
+        entry.state = state;
+    }
+
+    /// A new life begins.
+    pub(crate) fn set_open(&mut self, block: Pbn, role: Role, epoch: u64) {
+        self.set_state(block, State::Open);
+        let entry = &mut self.blocks[block.index()];
+        (entry.role, entry.epoch) = (role, epoch);
+    }
+
+    /// Changes what a full block is for (LazyFTL's convert).
+    pub(crate) fn set_role(&mut self, block: Pbn, role: Role) {
+        let entry = &mut self.blocks[block.index()];
+        if entry.state == State::Full {
+            self.full_by_role[entry.role as usize] -= 1;
+            self.full_by_role[role as usize] += 1;
+        }
+        entry.role = role;
+    }
+
+    /// Lets collectors choose this full block.
+    pub(crate) fn set_collectable(&mut self, block: Pbn) {
+        assert_eq!(self.state(block), State::Full);
+        if !self.victims.contains(block) {
+            self.victims.insert(block, self.valid(block));
+        }
+    }
+
+    /// Whether collectors may choose it.
+    pub(crate) fn is_collectable(&self, block: Pbn) -> bool {
+        self.victims.contains(block)
+    }
+
+    /// The page holds the newest content of something.
+    #[inline(always)]
+    pub(crate) fn set_live(&mut self, ppn: Ppn) {
+        let word = &mut self.live[ppn.index() / 64];
+        let bit = 1 << (ppn.index() % 64);
+        assert!(*word & bit == 0, "page {ppn} is live already");
+        *word |= bit;
+        self.add_valid(self.geometry.block_of(ppn), 1);
+    }
+
+    /// The page's content was superseded.
+    #[inline(always)]
+    pub(crate) fn clear_live(&mut self, ppn: Ppn) {
+        let word = &mut self.live[ppn.index() / 64];
+        let bit = 1 << (ppn.index() % 64);
+        assert!(*word & bit != 0, "page {ppn} is not live");
+        *word &= !bit;
+        self.sub_valid(self.geometry.block_of(ppn), 1);
+    }
+
+    /// `count` pages of one block, upwards from `first`, hold the newest content of something.
+    pub(crate) fn set_live_run(&mut self, first: Ppn, count: u32) {
+        if count == 0 {
+            return;
+        }
+        for (word, bits) in words_of(first.index(), count as usize) {
+            let word = &mut self.live[word];
+            assert!(*word & bits == 0, "a page of {count} from {first} on is live already");
+            *word |= bits;
+        }
+        let block = self.geometry.block_of(first);
+        self.add_valid(block, count);
+    }
+
+    /// The content of these pages was superseded: ascending live pages of one block, none left out in between.
+    pub(crate) fn clear_live_pages(&mut self, pages: &[Ppn]) {
+        let (Some(first), Some(last)) = (pages.first(), pages.last()) else { return };
+        let block = self.geometry.block_of(*first);
+        assert!(self.geometry.block_of(*last) == block, "pages {first} to {last} are of several blocks");
+        let mut cleared = 0;
+        for (word, bits) in words_of(first.index(), last.index() + 1 - first.index()) {
+            cleared += (self.live[word] & bits).count_ones();
+            self.live[word] &= !bits;
+        }
+        assert!(cleared as usize == pages.len(), "{cleared} live pages from {first} to {last}, not {}", pages.len());
+        self.sub_valid(block, pages.len() as u32);
+    }
+
+    /// Pages become live while their block is open, or at mount: never while collectors may choose it.
+    #[inline(always)]
+    fn add_valid(&mut self, block: Pbn, pages: u32) {
+        debug_assert!(!self.is_collectable(block));
+        self.valid_pages += pages as u64;
+        self.blocks[block.index()].valid += pages as u16;
+    }
+
+    #[inline(always)]
+    fn sub_valid(&mut self, block: Pbn, pages: u32) {
+        self.valid_pages -= pages as u64;
+        let entry = &mut self.blocks[block.index()];
+        entry.valid -= pages as u16;
+        let valid = entry.valid as u32;
+        self.victims.update(block, valid);
+    }
+
+    /// Appends the block's live pages, ascending.
+    pub(crate) fn live_pages(&self, block: Pbn, pages: &mut Vec<Ppn>) {
+        let first = self.geometry.page(block, 0).index();
+        for (word, bits) in words_of(first, self.geometry.pages_per_block as usize) {
+            let mut left = self.live[word] & bits;
+            while left != 0 {
+                pages.push(Ppn::new((word * 64) as u32 + left.trailing_zeros()));
+                left &= left - 1;
+            }
+        }
+    }
+
+    /// Keeps collectors off a block that is about to be emptied, so that its pages do not move it from list to list. Returns
+    /// whether they could choose it: then it must be made collectable again if it stays.
+    pub(crate) fn withdraw(&mut self, block: Pbn) -> bool {
+        let listed = self.victims.contains(block);
+        self.victims.remove(block);
+        listed
+    }
+
+    /// The collectable block with the fewest live pages.
+    pub(crate) fn greedy_victim(&mut self) -> Option<Pbn> {
+        self.victims.greedy()
+    }
+
+    pub(crate) fn valid_pages(&self) -> u64 {
+        self.valid_pages
+    }
+
+    pub(crate) fn full(&self, role: Role) -> u32 {
+        self.full_by_role[role as usize]
+    }
+
+    /// Counts for reports.
+    pub(crate) fn counts(&self) -> BlockCounts {
+        let of = |state: State| self.by_state[state as usize];
+        BlockCounts {
+            free: of(State::Free),
+            open: of(State::Open),
+            data: self.full(Role::Data),
+            log: self.full(Role::Update) + self.full(Role::Cold) + self.full(Role::Log),
+            map: self.full(Role::Map),
+            checkpoint: self.full(Role::Checkpoint),
+            released: of(State::Released),
+            bad: of(State::Bad),
+        }
+    }
+
+    /// Compares the incremental counts with a fresh count; one line per difference.
+    pub(crate) fn audit(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut total = 0;
+        for block in self.geometry.all_blocks() {
+            let pages = (0..self.geometry.pages_per_block).map(|o| self.geometry.page(block, o));
+            let live = pages.filter(|p| self.is_live(*p)).count() as u32;
+            total += live as u64;
+            if live != self.valid(block) {
+                wrong.push(format!("block {block}: {} pages counted valid, {live} are", self.valid(block)));
+            }
+        }
+        if total != self.valid_pages {
+            wrong.push(format!("{} valid pages counted, {total} are", self.valid_pages));
+        }
+        wrong
+    }
+
+    /// Bytes really allocated: bitmap, victim index, block entries.
+    pub(crate) fn bytes(&self) -> (u64, u64, u64) {
+        let entries = self.blocks.len() * std::mem::size_of::<Block>();
+        (8 * self.live.len() as u64, self.victims.bytes(), entries as u64)
+    }
+}
+
+/// The bitmap words that `count` bits from `first` on touch, and which of their bits.
+#[inline]
+fn words_of(first: usize, count: usize) -> impl Iterator<Item = (usize, u64)> {
+    let end = first + count;
+    (first / 64..end.div_ceil(64)).map(move |word| {
+        let from = u64::MAX << (first.max(word * 64) - word * 64);
+        let upto = u64::MAX >> ((word + 1) * 64 - end.min((word + 1) * 64));
+        (word, from & upto)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nand_model::SplitMix;
+
+    fn table(pages_per_block: u32) -> BlockTable {
+        BlockTable::new(Geometry {
+            channels: 1,
+            ways: 1,
+            planes: 1,
+            blocks: 9,
+            pages_per_block,
+            page_bytes: 512,
+            oob_bytes: 64,
+        })
+    }
+
+    #[test]
+    fn runs_and_lists_of_pages_count_as_the_pages_one_by_one() {
+        for pages_per_block in [16, 48, 100, 256] {
+            let (mut one, mut many) = (table(pages_per_block), table(pages_per_block));
+            let mut rng = SplitMix::new(5);
+            for _ in 0..200 {
+                let block = Pbn::new(rng.below(9) as u32);
+                let (mut live, mut kept) = (Vec::new(), Vec::new());
+                many.live_pages(block, &mut live);
+                live.iter().for_each(|ppn| one.clear_live(*ppn));
+                many.clear_live_pages(&live);
+                let offset = rng.below(pages_per_block as u64) as u32;
+                let count = 1 + rng.below((pages_per_block - offset) as u64) as u32;
+                let pages: Vec<_> = (offset..offset + count).map(|o| one.geometry.page(block, o)).collect();
+                pages.iter().for_each(|ppn| one.set_live(*ppn));
+                many.set_live_run(pages[0], count);
+                many.live_pages(block, &mut kept);
+                assert_eq!((kept, &one.live, one.valid_pages()), (pages, &many.live, many.valid_pages()));
+                assert_eq!((one.audit(), many.audit()), (vec![], vec![]));
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "is live already")]
+    fn a_run_over_a_live_page_is_refused() {
+        let mut table = table(64);
+        table.set_live(Ppn::new(70));
+        table.set_live_run(Ppn::new(64), 10);
+    }
+}

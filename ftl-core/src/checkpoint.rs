@@ -1,0 +1,212 @@
+//! Checkpoints: state in RAM, written to blocks of its own so that mount need not scan everything.
+//!
+//! A set is a row of pages (role CHECKPOINT, `lpn` = chunk number, `ver` = set number). Every chunk says up to which program its
+//! content reaches (`upto`), so a set can be written a few pages at a time while writes go on. The last chunk carries COMMIT and
+//! is programmed after everything the set names is safe. The two newest complete sets are kept.
+//!
+//! If power fails while a set is written, it is incomplete and the one before rules; mount releases what is incomplete. A
+//! checkpoint bounds the scan and carries trims that left the flash; both newest sets say the same of trims older than either.
+
+use crate::error::FtlError;
+use crate::format::{Flags, PageTag, Role};
+use crate::recovery::{Head, scan_block};
+use crate::space::{Space, StreamId};
+use nand_model::{Cause, Geometry, Pbn, Store};
+use std::collections::BTreeMap;
+
+/// Bytes in front of a chunk's payload: magic, chunk count, payload length, `upto`.
+const CHUNK_HEAD: usize = 24;
+const MAGIC: u32 = 0x4B50_4346; // "FCPK"
+
+/// A complete set, as read back.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// Set number.
+    pub(crate) id: u64,
+    /// Payload and `upto` per chunk.
+    pub(crate) chunks: Vec<(Vec<u8>, u64)>,
+}
+
+/// Writer and keeper of checkpoint sets.
+#[derive(Debug)]
+pub(crate) struct Checkpoints {
+    stream: StreamId,
+    /// Complete sets, oldest first: number and blocks.
+    complete: Vec<(u64, Vec<Pbn>)>,
+    next_id: u64,
+    writing: Option<Writing>,
+    page: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Writing {
+    id: u64,
+    total: u32,
+    next: u32,
+    blocks: Vec<Pbn>,
+}
+
+/// How many sets are kept.
+const KEPT: usize = 2;
+
+impl Checkpoints {
+    pub(crate) fn new(stream: StreamId) -> Self {
+        Checkpoints { stream, complete: Vec::new(), next_id: 1, writing: None, page: Vec::new() }
+    }
+
+    /// Payload bytes per chunk.
+    pub(crate) fn chunk_bytes(geometry: &Geometry) -> usize {
+        geometry.page_bytes as usize - CHUNK_HEAD
+    }
+
+    /// Blocks that all sets together need at most: the kept ones, and one being written.
+    pub(crate) fn blocks_needed(geometry: &Geometry, chunks: u32) -> u32 {
+        (KEPT as u32 + 1) * (chunks + 4).div_ceil(geometry.pages_per_block)
+    }
+
+    /// Number of the next set to begin.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    /// Whether both kept sets were begun as this one or later.
+    pub(crate) fn both_since(&self, id: u64) -> bool {
+        self.complete.len() == KEPT && self.complete[0].0 >= id
+    }
+
+    /// The next chunk to write, if a set is under way.
+    pub(crate) fn next_chunk(&self) -> Option<u32> {
+        self.writing.as_ref().map(|w| w.next)
+    }
+
+    /// Begins a set of `total` chunks.
+    pub(crate) fn begin<S: Store>(&mut self, space: &mut Space<S>, total: u32) -> u64 {
+        assert!(self.writing.is_none() && total > 0);
+        space.seal(self.stream);
+        let id = self.next_id;
+        self.next_id += 1;
+        self.writing = Some(Writing { id, total, next: 0, blocks: Vec::new() });
+        id
+    }
+
+    /// Writes the next chunk, whose content reaches up to program `upto`. Returns the set's number when that completed it; the
+    /// oldest set is given up then.
+    pub(crate) fn write<S: Store>(
+        &mut self,
+        space: &mut Space<S>,
+        payload: &[u8],
+        upto: u64,
+    ) -> Result<Option<u64>, FtlError> {
+        let writing = self.writing.as_mut().expect("a set is under way");
+        let last = writing.next + 1 == writing.total;
+        if last {
+            // The set names pages: none of them may be lost once it counts.
+            space.make_safe()?;
+        }
+        self.page.clear();
+        self.page.extend(MAGIC.to_le_bytes());
+        self.page.extend(writing.total.to_le_bytes());
+        self.page.extend((payload.len() as u64).to_le_bytes());
+        self.page.extend(upto.to_le_bytes());
+        self.page.extend(payload);
+        self.page.resize(space.geometry().page_bytes as usize, 0);
+        let flags = if last { Flags::COMMIT } else { Flags::NONE };
+        let tag = PageTag { role: Role::Checkpoint, flags, lpn: writing.next, ver: writing.id };
+        let (ppn, _) = space.append(self.stream, &[tag], &self.page, Cause::Checkpoint)?;
+        // Checkpoint pages live and die with their set; they take no part in valid counts.
+        space.table.clear_live(ppn);
+        let block = space.geometry().block_of(ppn);
+        if writing.blocks.last() != Some(&block) {
+            writing.blocks.push(block);
+        }
+        writing.next += 1;
+        if !last {
+            return Ok(None);
+        }
+        space.make_stream_safe(self.stream)?;
+        space.seal(self.stream);
+        let done = self.writing.take().expect("checked above");
+        self.complete.push((done.id, done.blocks));
+        while self.complete.len() > KEPT {
+            let (_, blocks) = self.complete.remove(0);
+            blocks.into_iter().for_each(|block| space.release(block));
+        }
+        Ok(Some(done.id))
+    }
+
+    /// Reads every set that is on the flash. Keeps the newest complete ones, gives up the rest, and returns them, oldest first.
+    pub(crate) fn load<S: Store>(
+        &mut self,
+        space: &mut Space<S>,
+        heads: &[Head],
+        scanned: &mut u64,
+    ) -> Result<Vec<Found>, FtlError> {
+        let mut sets: BTreeMap<u64, BTreeMap<u32, (nand_model::Ppn, bool)>> = BTreeMap::new();
+        let mut blocks: BTreeMap<Pbn, u64> = BTreeMap::new();
+        for (block, head) in (0..).map(Pbn::new).zip(heads) {
+            if !matches!(head, Head::Found { role: Role::Checkpoint, .. }) {
+                continue;
+            }
+            scan_block(&mut space.flash, block, scanned, |ppn, oob| {
+                if oob.tag.role == Role::Checkpoint {
+                    let commit = oob.tag.flags.has(Flags::COMMIT);
+                    sets.entry(oob.tag.ver).or_default().insert(oob.tag.lpn, (ppn, commit));
+                    blocks.insert(block, oob.tag.ver);
+                }
+            })?;
+        }
+        self.next_id = sets.keys().next_back().map_or(1, |newest| newest + 1);
+        let mut found = Vec::new();
+        for (id, pages) in sets.iter().rev() {
+            if found.len() < KEPT {
+                found.extend(self.read_set(space, *id, pages)?);
+            }
+        }
+        found.reverse();
+        for set in &found {
+            let own = blocks.iter().filter(|(_, id)| **id == set.id).map(|(block, _)| *block).collect();
+            self.complete.push((set.id, own));
+        }
+        Ok(found)
+    }
+
+    fn read_set<S: Store>(
+        &mut self,
+        space: &mut Space<S>,
+        id: u64,
+        pages: &BTreeMap<u32, (nand_model::Ppn, bool)>,
+    ) -> Result<Option<Found>, FtlError> {
+        let mut chunks = Vec::new();
+        self.page.resize(space.geometry().page_bytes as usize, 0);
+        for (number, (ppn, commit)) in pages {
+            let mut page = std::mem::take(&mut self.page);
+            let read = space.flash.read(*ppn, &mut page, Cause::Recovery);
+            let chunk = read.map(|oob| oob.and_then(|_| decode_chunk(&page)));
+            self.page = page;
+            let Some((total, payload, upto)) = chunk? else { return Ok(None) };
+            if *number as usize != chunks.len() || *commit != (*number + 1 == total) {
+                return Ok(None);
+            }
+            chunks.push((payload, upto));
+            if *commit {
+                return Ok(Some(Found { id, chunks }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a kept set lies in this block.
+    pub(crate) fn owns(&self, block: Pbn) -> bool {
+        self.complete.iter().any(|(_, blocks)| blocks.contains(&block))
+    }
+}
+
+fn decode_chunk(page: &[u8]) -> Option<(u32, Vec<u8>, u64)> {
+    let u32_at = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"));
+    let u64_at = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().expect("eight bytes"));
+    if u32_at(0) != MAGIC {
+        return None;
+    }
+    let payload = page[CHUNK_HEAD..].get(..usize::try_from(u64_at(8)).ok()?)?;
+    Some((u32_at(4), payload.to_vec(), u64_at(16)))
+}

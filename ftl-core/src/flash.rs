@@ -1,0 +1,180 @@
+//! The schemes' only door to the chip: encodes and decodes the OOB record, hands out program sequence numbers, and carries the
+//! instant along a request's critical path.
+
+use crate::error::FtlError;
+use crate::format::{OOB_BYTES, OOB_SLOT, Oob, PageTag};
+use nand_model::{Cause, Chip, Geometry, Health, NandError, Nanos, Part, Pbn, Ppn, RunError, Store};
+
+/// A chip with the counters that every program needs.
+pub(crate) struct Flash<S> {
+    chip: Chip<S>,
+    now: Nanos,
+    pseq: u64,
+    /// Records of the run at hand, a slot each.
+    oobs: Vec<[u8; OOB_SLOT]>,
+    health: Vec<Health>,
+}
+
+impl<S: Store> Flash<S> {
+    pub(crate) fn new(chip: Chip<S>) -> Self {
+        Flash { chip, now: 0, pseq: 0, oobs: Vec::new(), health: Vec::new() }
+    }
+
+    pub(crate) fn chip(&self) -> &Chip<S> {
+        &self.chip
+    }
+
+    pub(crate) fn chip_mut(&mut self) -> &mut Chip<S> {
+        &mut self.chip
+    }
+
+    pub(crate) fn into_chip(self) -> Chip<S> {
+        self.chip
+    }
+
+    #[inline]
+    pub(crate) fn geometry(&self) -> &Geometry {
+        self.chip.geometry()
+    }
+
+    /// Sets the instant at which the next operation may start.
+    pub(crate) fn begin(&mut self, at: Nanos) {
+        self.now = at;
+    }
+
+    /// When the last operation on the critical path was done.
+    pub(crate) fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Sequence number of the last program.
+    pub(crate) fn pseq(&self) -> u64 {
+        self.pseq
+    }
+
+    /// Mount found a program with this number.
+    pub(crate) fn saw_pseq(&mut self, pseq: u64) {
+        self.pseq = self.pseq.max(pseq);
+    }
+
+    /// Programs one page per tag, upwards from `first`. On an error [`RunError::done`] says how many are there.
+    #[inline(always)]
+    pub(crate) fn program(
+        &mut self,
+        first: Ppn,
+        epoch: u64,
+        tags: &[PageTag],
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(), RunError> {
+        let pseq = self.pseq;
+        self.pseq += tags.len() as u64;
+        let record = |(pseq, tag): (u64, &PageTag)| Oob { tag: *tag, pseq, epoch }.encode();
+        if let [tag] = tags {
+            let oob = record((pseq + 1, tag));
+            self.now = self.chip.program_run(self.now, first, 1, data, &oob, cause)?;
+            return Ok(());
+        }
+        self.oobs.clear();
+        self.oobs.extend((pseq + 1..).zip(tags).map(record));
+        self.now = self.chip.program_run(self.now, first, tags.len() as u32, data, self.oobs.as_flattened(), cause)?;
+        Ok(())
+    }
+
+    /// Clears OOB bits of a programmed page.
+    pub(crate) fn mark(&mut self, ppn: Ppn, bits: &[u8], cause: Cause) -> Result<(), NandError> {
+        self.now = self.chip.program_oob(self.now, ppn, bits, cause)?;
+        Ok(())
+    }
+
+    /// Reads consecutive pages of one block. `pages` receives per page its record and whether its data is good; `None` where
+    /// the OOB is blank, foreign or lost.
+    pub(crate) fn read_run(
+        &mut self,
+        first: Ppn,
+        data: &mut [u8],
+        pages: &mut Vec<(Option<Oob>, bool)>,
+        cause: Cause,
+    ) -> Result<(), NandError> {
+        let count = data.len() / self.geometry().page_bytes as usize;
+        self.oobs.resize(count, [0; OOB_SLOT]);
+        self.health.resize(count, Health::Good);
+        let oobs = self.oobs.as_flattened_mut();
+        self.now = self.chip.read_run(self.now, first, data, oobs, &mut self.health, cause)?;
+        pages.clear();
+        pages.extend(self.oobs.iter().zip(&self.health).map(|(oob, health)| {
+            let oob = if health.oob_ok() { Oob::decode(oob) } else { None };
+            (oob, health.data_ok())
+        }));
+        Ok(())
+    }
+
+    /// Reads pages of one block, ascending, one behind the other into `data` and `records`. Returns whether all is well; if not,
+    /// [`Flash::health`] tells about each page, and a record may be none.
+    pub(crate) fn read_pages(
+        &mut self,
+        pages: &[Ppn],
+        data: &mut [u8],
+        records: &mut [[u8; OOB_SLOT]],
+        cause: Cause,
+    ) -> Result<bool, NandError> {
+        self.health.clear();
+        self.health.resize(pages.len(), Health::Good);
+        let oobs = records.as_flattened_mut();
+        self.now = self.chip.read_pages(self.now, pages, data, oobs, &mut self.health, cause)?;
+        let good = |health: &Health| health.data_ok() && health.oob_ok();
+        Ok(self.health.iter().all(good) && records.iter().all(Oob::is_record))
+    }
+
+    /// What the last [`Flash::read_pages`] found, page by page.
+    pub(crate) fn health(&self) -> &[Health] {
+        &self.health
+    }
+
+    /// Programs copies of pages, upwards from `first`: their records as read, renewed here. On an error [`RunError::done`] says
+    /// how many are there.
+    pub(crate) fn program_copies(
+        &mut self,
+        first: Ppn,
+        epoch: u64,
+        records: &mut [[u8; OOB_SLOT]],
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(), RunError> {
+        let pseq = self.pseq;
+        self.pseq += records.len() as u64;
+        for (pseq, record) in (pseq + 1..).zip(&mut *records) {
+            Oob::recopy(record, pseq, epoch);
+        }
+        let (count, oobs) = (records.len() as u32, records.as_flattened());
+        self.now = self.chip.program_run(self.now, first, count, data, oobs, cause)?;
+        Ok(())
+    }
+
+    /// Reads a page's record alone: `None` where it is blank, foreign or lost.
+    pub(crate) fn read_oob(&mut self, ppn: Ppn, cause: Cause) -> Result<Option<Oob>, FtlError> {
+        let mut bytes = [0; OOB_BYTES];
+        match self.chip.read_oob(self.now, ppn, &mut bytes, cause) {
+            Ok(done) => self.now = done,
+            Err(NandError::Uncorrectable { .. }) => return Ok(None),
+            Err(other) => return Err(other.into()),
+        }
+        Ok(Oob::decode(&bytes))
+    }
+
+    /// Reads a whole page. `Ok(None)` where data or record cannot be had.
+    pub(crate) fn read(&mut self, ppn: Ppn, data: &mut [u8], cause: Cause) -> Result<Option<Oob>, FtlError> {
+        let mut bytes = [0; OOB_BYTES];
+        match self.chip.read(self.now, ppn, data, &mut bytes, cause) {
+            Ok(done) => self.now = done,
+            Err(NandError::Uncorrectable { part: Part::Data | Part::Oob, .. }) => return Ok(None),
+            Err(other) => return Err(other.into()),
+        }
+        Ok(Oob::decode(&bytes))
+    }
+
+    pub(crate) fn erase(&mut self, block: Pbn, cause: Cause) -> Result<(), NandError> {
+        self.now = self.chip.erase(self.now, block, cause)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! The data of a [`Role::Trim`](super::Role) page: ranges that read as zeros from a version on.
+
+/// `count` pages from `lpn` on hold nothing older than `ver`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TrimRange {
+    pub(crate) lpn: u32,
+    pub(crate) count: u32,
+    pub(crate) ver: u64,
+}
+
+const MAGIC: u32 = 0x4D49_5254; // "TRIM"
+const HEAD: usize = 8;
+const ENTRY: usize = 16;
+
+/// Fills a page with as many of the ranges as fit and returns how many did.
+pub(crate) fn encode(ranges: &[TrimRange], page: &mut [u8]) -> usize {
+    let taken = ranges.len().min((page.len() - HEAD) / ENTRY);
+    page.fill(0);
+    page[..4].copy_from_slice(&MAGIC.to_le_bytes());
+    page[4..8].copy_from_slice(&(taken as u32).to_le_bytes());
+    for (range, out) in ranges.iter().zip(page[HEAD..].chunks_exact_mut(ENTRY)) {
+        out[..4].copy_from_slice(&range.lpn.to_le_bytes());
+        out[4..8].copy_from_slice(&range.count.to_le_bytes());
+        out[8..].copy_from_slice(&range.ver.to_le_bytes());
+    }
+    taken
+}
+
+/// The ranges of a page, or `None` where it holds none of ours.
+pub(crate) fn decode(page: &[u8]) -> Option<Vec<TrimRange>> {
+    let u32_at = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"));
+    if page.len() < HEAD || u32_at(0) != MAGIC {
+        return None;
+    }
+    let count = u32_at(4) as usize;
+    if count > (page.len() - HEAD) / ENTRY {
+        return None;
+    }
+    let entry = |i: usize| {
+        let at = HEAD + i * ENTRY;
+        let ver = u64::from_le_bytes(page[at + 8..at + 16].try_into().expect("eight bytes"));
+        TrimRange { lpn: u32_at(at), count: u32_at(at + 4), ver }
+    };
+    Some((0..count).map(entry).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_survive_the_round_trip_and_overflow_is_reported() {
+        let ranges: Vec<_> = (0..100).map(|i| TrimRange { lpn: i, count: i + 1, ver: i as u64 * 3 }).collect();
+        let mut page = [0; 1024];
+        let taken = encode(&ranges, &mut page);
+        assert_eq!(taken, 63);
+        assert_eq!(decode(&page).unwrap(), ranges[..taken]);
+    }
+
+    #[test]
+    fn foreign_pages_are_refused() {
+        assert_eq!(decode(&[0; 512]), None);
+        let mut page = [0; 64];
+        encode(&[], &mut page);
+        page[4] = 200;
+        assert_eq!(decode(&page), None);
+    }
+}

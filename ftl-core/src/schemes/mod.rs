@@ -1,0 +1,159 @@
+//! The table of schemes. Command line, tests, metrics and documents iterate over it; nothing else names a scheme.
+
+mod pagemap;
+
+use crate::config::{FtlConfig, ParamDoc, Params};
+use crate::error::FtlError;
+use crate::ftl::{Ftl, Start};
+use nand_model::store::{FileStore, MemStore, OobOnlyStore};
+use nand_model::{Capacity, Chip, Profile, Store};
+
+/// Makes a scheme run on a chip whose bytes live in `S`.
+pub type Constructor<S> = fn(Chip<S>, &FtlConfig, Start) -> Result<Box<dyn Ftl<S>>, FtlError>;
+
+/// How a scheme may be used on multi-level cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MlcUse {
+    /// As its authors wrote it.
+    AsPublished,
+    /// By an adaptation of ours, named in its header.
+    Adapted,
+}
+
+/// One scheme: what it is, and how to make it.
+pub struct Scheme {
+    /// Name on the command line and in image headers.
+    pub name: &'static str,
+    /// One line.
+    pub title: &'static str,
+    /// Where it was published.
+    pub paper: &'static str,
+    /// Granularity of the mapping and where it lives.
+    pub mapping: &'static str,
+    /// RAM it takes, as a formula.
+    pub ram: &'static str,
+    /// A: as its authors did; B: well known, original not at hand; C: reconstruction.
+    pub fidelity: char,
+    /// Multi-level cells.
+    pub mlc: MlcUse,
+    /// Parameters it understands.
+    pub params: &'static [ParamDoc],
+    /// Blocks beyond data and over-provisioning: mapping, checkpoints, open blocks, reserve.
+    pub overhead_blocks: fn(&Profile, logical_pages: u32, &Params) -> Result<u32, FtlError>,
+    mem: Constructor<MemStore>,
+    file: Constructor<FileStore>,
+    oob_only: Constructor<OobOnlyStore>,
+}
+
+/// Every scheme, the default first.
+pub const SCHEMES: &[Scheme] = &[pagemap::SCHEME];
+
+impl Scheme {
+    /// The scheme of this name.
+    pub fn find(name: &str) -> Option<&'static Scheme> {
+        SCHEMES.iter().find(|s| s.name == name)
+    }
+
+    /// Starts the scheme on a chip.
+    pub fn start<S: SchemeStore>(
+        &self,
+        chip: Chip<S>,
+        config: &FtlConfig,
+        start: Start,
+    ) -> Result<Box<dyn Ftl<S>>, FtlError> {
+        config.params.only(self.params)?;
+        S::constructor(self)(chip, config, start)
+    }
+
+    /// Lays a device out: what the host sees and how many raw blocks that takes.
+    ///
+    /// A profile by size: data x (1 + over-provisioning), the scheme's overhead, and the bad blocks its data sheet allows. A
+    /// paper's device has its raw blocks; then the logical size follows and `size_bytes` must be 0 or not larger.
+    pub fn layout(&self, profile: &Profile, size_bytes: u64, op: f64, params: &Params) -> Result<Layout, FtlError> {
+        params.only(self.params)?;
+        if !(0.01..=10.0).contains(&op) {
+            return Err(FtlError::Config(format!("over-provisioning of {:.1} %: need 1 to 1000 %", op * 100.0)));
+        }
+        let pages_per_block = profile.geometry.pages_per_block as u64;
+        let spare = |blocks: u64| (blocks * profile.max_bad_permille as u64).div_ceil(1000).max(4);
+        match profile.capacity {
+            Capacity::BySize => {
+                let logical_pages = self.logical_pages(profile, size_bytes)?;
+                let data = ((logical_pages as f64 * (1.0 + op)).ceil() as u64).div_ceil(pages_per_block);
+                let used = data + (self.overhead_blocks)(profile, logical_pages, params)? as u64;
+                let blocks = used + spare(used);
+                let blocks = u32::try_from(blocks).map_err(|_| too_large(size_bytes))?;
+                let profile = profile.with_blocks(blocks);
+                profile.geometry.validate().map_err(FtlError::Config)?;
+                Ok(Layout { profile, logical_pages })
+            }
+            Capacity::Blocks(blocks) => {
+                let fits = |logical_pages: u32| -> Result<bool, FtlError> {
+                    let data = ((logical_pages as f64 * (1.0 + op)).ceil() as u64).div_ceil(pages_per_block);
+                    Ok(data + (self.overhead_blocks)(profile, logical_pages, params)? as u64 <= blocks as u64)
+                };
+                let (mut low, mut high) = (0u32, (blocks as u64 * pages_per_block) as u32);
+                while low + 1 < high {
+                    let middle = low + (high - low) / 2;
+                    *(if fits(middle)? { &mut low } else { &mut high }) = middle;
+                }
+                let whole = (4096 / profile.geometry.page_bytes).max(1);
+                let largest = low / whole * whole;
+                let wanted = if size_bytes == 0 { largest } else { self.logical_pages(profile, size_bytes)? };
+                if wanted == 0 || wanted > largest {
+                    return Err(FtlError::Config(format!(
+                        "profile {} has {blocks} blocks: at most {} bytes at this over-provisioning",
+                        profile.name,
+                        largest as u64 * profile.geometry.page_bytes as u64
+                    )));
+                }
+                Ok(Layout { profile: profile.with_blocks(blocks), logical_pages: wanted })
+            }
+        }
+    }
+
+    fn logical_pages(&self, profile: &Profile, size_bytes: u64) -> Result<u32, FtlError> {
+        if size_bytes == 0 || !size_bytes.is_multiple_of(4096) {
+            return Err(FtlError::Config(format!("size of {size_bytes} bytes: need a multiple of 4 KiB")));
+        }
+        let pages = size_bytes.div_ceil(profile.geometry.page_bytes as u64);
+        u32::try_from(pages).ok().filter(|p| *p < 1 << 31).ok_or_else(|| too_large(size_bytes))
+    }
+}
+
+fn too_large(size_bytes: u64) -> FtlError {
+    FtlError::Config(format!("size of {size_bytes} bytes does not fit 32-bit page numbers"))
+}
+
+/// A device's shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The profile with its number of blocks.
+    pub profile: Profile,
+    /// Pages the host sees.
+    pub logical_pages: u32,
+}
+
+/// Stores that schemes are built for.
+pub trait SchemeStore: Store + Sized {
+    /// The scheme's constructor over this store.
+    fn constructor(scheme: &Scheme) -> Constructor<Self>;
+}
+
+impl SchemeStore for MemStore {
+    fn constructor(scheme: &Scheme) -> Constructor<Self> {
+        scheme.mem
+    }
+}
+
+impl SchemeStore for FileStore {
+    fn constructor(scheme: &Scheme) -> Constructor<Self> {
+        scheme.file
+    }
+}
+
+impl SchemeStore for OobOnlyStore {
+    fn constructor(scheme: &Scheme) -> Constructor<Self> {
+        scheme.oob_only
+    }
+}

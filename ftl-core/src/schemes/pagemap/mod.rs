@@ -1,0 +1,397 @@
+//! Page-level ideal: the whole table LPN -> PPN in RAM.
+//!
+//! Not one paper's scheme but everybody's reference: any page may lie anywhere, a lookup costs no flash. Greedy garbage
+//! collection at a threshold of free blocks. RAM: 4 bytes per logical page, one bit per physical page, the victim index.
+//!
+//! Ours, where papers say nothing: trims leave records (role TRIM) that live until two checkpoints contain them; checkpoints of
+//! the map bound the scan of a mount (`recovery.rs`); a page whose data is lost while it is moved stays an error.
+//!
+//! What always holds: `map[lpn] = ppn` if and only if the page at `ppn` is live and carries `lpn`. If power fails, mount takes
+//! the newest readable version of every page; a write is acknowledged when its page is programmed.
+
+mod reclaim;
+mod recovery;
+#[cfg(test)]
+mod tests;
+mod trims;
+
+use crate::addr::Lpn;
+use crate::checkpoint::Checkpoints;
+use crate::config::{FtlConfig, ParamDoc, Params};
+use crate::error::FtlError;
+use crate::flash::Flash;
+use crate::format::{Flags, PageTag, Role, UNMAPPED};
+use crate::ftl::{Ftl, Start};
+use crate::schemes::{MlcUse, Scheme};
+use crate::space::{Space, StreamId, StreamSpec, WearHint};
+use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
+use crate::wear::ColdToWorn;
+use nand_model::{Cause, Chip, Nanos, Ppn, Profile, Store};
+use recovery::MapWriter;
+use trims::Trims;
+
+/// The table's line.
+pub(super) const SCHEME: Scheme = Scheme {
+    name: "pagemap",
+    title: "page-level ideal: the whole map in RAM",
+    paper: "folklore; the reference of every paper here",
+    mapping: "page, in RAM",
+    ram: "4 B per logical page + 1 bit per physical page",
+    fidelity: 'A',
+    mlc: MlcUse::AsPublished,
+    params: &[
+        ParamDoc {
+            key: "gc.free_threshold",
+            help: "free blocks that collection keeps (default max(4, 0.5 % of blocks))",
+        },
+        ParamDoc {
+            key: "page.gc_stream",
+            help: "where collected pages go: same block as host writes, or separate (default)",
+        },
+        ParamDoc {
+            key: "ckpt.interval",
+            help: "programs between checkpoints, 0 = none (default max(65536, 100 x pages))",
+        },
+        ParamDoc { key: "wear.policy", help: "none, or cold_to_worn (default)" },
+        ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 10)" },
+        ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" },
+    ],
+    overhead_blocks,
+    mem: start,
+    file: start,
+    oob_only: start,
+};
+
+const HOST: StreamId = 0;
+const CHECKPOINT: StreamId = 1;
+const GC: StreamId = 2;
+
+/// The parameters, validated.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    free_threshold: u32,
+    gc_stream: StreamId,
+    checkpoint_interval: u64,
+    wear: Option<ColdToWorn>,
+    pair_protection: bool,
+}
+
+impl Settings {
+    fn new(params: &Params, blocks: u32, checkpoint_pages: u32) -> Result<Settings, FtlError> {
+        let choice = |key: &str, default: &str, other: &str| -> Result<bool, FtlError> {
+            match params.get(key, default.to_string())? {
+                value if value == default => Ok(true),
+                value if value == other => Ok(false),
+                value => Err(FtlError::Config(format!("parameter {key}: {value:?} is neither {default} nor {other}"))),
+            }
+        };
+        let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200))?;
+        if free_threshold < 2 {
+            return Err(FtlError::Config("parameter gc.free_threshold: collection needs at least 2 blocks".into()));
+        }
+        let separate = choice("page.gc_stream", "separate", "same")?;
+        let level = choice("wear.policy", "cold_to_worn", "none")?;
+        Ok(Settings {
+            free_threshold,
+            gc_stream: if separate { GC } else { HOST },
+            checkpoint_interval: params.get("ckpt.interval", u64::max(65_536, 100 * checkpoint_pages as u64))?,
+            wear: if level { Some(ColdToWorn { floor: params.get("wear.gap", 10)? }) } else { None },
+            pair_protection: choice("nand.pair_policy", "defer_erase", "none")?,
+        })
+    }
+}
+
+/// Three sets of checkpoints; trim records up to their limit, twice; three open blocks, two waiting for their erase, one for a
+/// failing block, and the free threshold.
+fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
+    let geometry = &profile.geometry;
+    let chunks = MapWriter::chunks(geometry, logical_pages);
+    let estimate = logical_pages / geometry.pages_per_block;
+    let settings = Settings::new(params, estimate, chunks)?;
+    let trims = 2 * Trims::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
+    Ok(Checkpoints::blocks_needed(geometry, chunks) + trims + 6 + settings.free_threshold)
+}
+
+/// The scheme over a chip.
+struct PageMap<S: Store> {
+    space: Space<S>,
+    settings: Settings,
+    map: Vec<u32>,
+    mapped: u64,
+    next_ver: u64,
+    trims: Trims,
+    checkpoints: Checkpoints,
+    map_writer: Option<MapWriter>,
+    /// `pseq` at which the last checkpoint began.
+    last_checkpoint: u64,
+    /// Erases since wear was last looked at.
+    erases_seen: u64,
+    read_only: Option<&'static str>,
+    stats: SchemeStats,
+    tags: Vec<PageTag>,
+    pages: reclaim::CopyBuffer,
+}
+
+fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+    let geometry = *chip.geometry();
+    let chunks = MapWriter::chunks(&geometry, config.logical_pages);
+    let settings = Settings::new(&config.params, geometry.blocks, chunks)?;
+    if config.logical_pages as u64 >= geometry.pages() {
+        return Err(FtlError::Config("more logical pages than the flash has".into()));
+    }
+    let stream = |role, collectable, hint| StreamSpec { role, collectable, hint };
+    let streams = [
+        stream(Role::Data, true, WearHint::Least),
+        stream(Role::Checkpoint, false, WearHint::Least),
+        stream(Role::Data, true, WearHint::Most),
+    ];
+    let mut space = Space::new(Flash::new(chip), &streams);
+    space.set_pair_protection(settings.pair_protection);
+    let mut ftl = PageMap {
+        pages: reclaim::CopyBuffer::new(&geometry),
+        space,
+        settings,
+        map: vec![UNMAPPED; config.logical_pages as usize],
+        mapped: 0,
+        next_ver: 1,
+        trims: Trims::new(Trims::limit(&geometry, chunks)),
+        checkpoints: Checkpoints::new(CHECKPOINT),
+        map_writer: None,
+        last_checkpoint: 0,
+        erases_seen: 0,
+        read_only: None,
+        stats: SchemeStats::default(),
+        tags: Vec::new(),
+    };
+    match start {
+        Start::Format => {
+            ftl.space.format();
+            ftl.stats.mount = MountReport { clean: true, ..MountReport::default() };
+        }
+        Start::Mount => ftl.mount()?,
+    }
+    Ok(Box::new(ftl))
+}
+
+impl<S: Store> Ftl<S> for PageMap<S> {
+    fn scheme(&self) -> &'static str {
+        SCHEME.name
+    }
+
+    fn logical_pages(&self) -> u32 {
+        self.map.len() as u32
+    }
+
+    fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        let page = self.space.geometry().page_bytes as usize;
+        let count = (out.len() / page) as u32;
+        self.stats.host_pages_read += count as u64;
+        let mut done = 0;
+        while done < count {
+            let lpn = first.plus(done);
+            let run = self.physical_run(lpn, count - done);
+            let bytes = &mut out[done as usize * page..][..run as usize * page];
+            match self.map[lpn.index()] {
+                UNMAPPED => bytes.fill(0),
+                ppn => self.read_run(lpn, Ppn::new(ppn), bytes)?,
+            }
+            done += run;
+        }
+        Ok(self.space.flash.now())
+    }
+
+    fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        self.refuse_if_read_only()?;
+        let page = self.space.geometry().page_bytes as usize;
+        let count = (data.len() / page) as u32;
+        let mut done = 0;
+        while done < count {
+            self.make_room(HOST)?;
+            let wanted = (count - done).min(self.space.geometry().pages_per_block);
+            let tag = |i| PageTag {
+                role: Role::Data,
+                flags: Flags::NONE,
+                lpn: first.raw() + done + i,
+                ver: self.next_ver + i as u64,
+            };
+            let bytes = &data[done as usize * page..][..wanted as usize * page];
+            let (ppn, taken) = if wanted == 1 {
+                (self.space.append_page(HOST, tag(0), bytes, Cause::Host)?, 1)
+            } else {
+                self.tags.clear();
+                self.tags.extend((0..wanted).map(tag));
+                self.space.append(HOST, &self.tags, bytes, Cause::Host)?
+            };
+            self.next_ver += taken as u64;
+            for i in 0..taken {
+                self.set_map(first.plus(done + i), Some(Ppn::new(ppn.raw() + i)));
+            }
+            self.stats.host_pages_written += taken as u64;
+            done += taken;
+            self.advance_checkpoint(taken)?;
+        }
+        Ok(self.space.flash.now())
+    }
+
+    fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        self.refuse_if_read_only()?;
+        let range = first.index()..first.index() + count as usize;
+        self.stats.host_pages_trimmed += count as u64;
+        if self.map[range].iter().all(|ppn| *ppn == UNMAPPED) {
+            return Ok(at);
+        }
+        self.make_room(HOST)?;
+        let ver = self.next_ver;
+        self.next_ver += 1;
+        self.write_trim_record(first, count, ver)?;
+        (0..count).for_each(|i| self.set_map(first.plus(i), None));
+        self.advance_checkpoint(1)?;
+        Ok(self.space.flash.now())
+    }
+
+    fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        // Copies need no hurry: until they are safe, the block they came from is not erased.
+        self.space.make_stream_safe(HOST)?;
+        Ok(self.space.flash.now())
+    }
+
+    fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
+        self.space.flash.begin(at);
+        self.collect_ahead(budget)
+    }
+
+    fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        self.space.make_safe()?;
+        if self.read_only.is_none() {
+            self.write_whole_checkpoint()?;
+        }
+        Ok(self.space.flash.now())
+    }
+
+    fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError> {
+        Ok(self.map[lpn.index()] != UNMAPPED)
+    }
+
+    fn stats(&self) -> SchemeStats {
+        SchemeStats {
+            map_cache_hits: self.stats.host_pages_read,
+            checkpoints: self.stats.checkpoints,
+            mapped_pages: self.mapped,
+            valid_pages: self.space.table.valid_pages(),
+            reserve_blocks: self.settings.free_threshold,
+            blocks: self.space.table.counts(),
+            read_only: self.read_only,
+            ..self.stats.clone()
+        }
+    }
+
+    fn ram_report(&self) -> RamReport {
+        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry { part, entries, paper_bytes, real_bytes };
+        let geometry = self.space.geometry();
+        let (bitmap, victims, blocks) = self.space.table.bytes();
+        let map = 4 * self.map.len() as u64;
+        vec![
+            entry("map", self.map.len() as u64, map, map),
+            entry("bitmaps", geometry.pages(), geometry.pages().div_ceil(8), bitmap),
+            entry("gc", geometry.blocks as u64, 2 * geometry.blocks as u64, victims + blocks),
+            entry("other", self.trims.len() as u64, 0, self.trims.bytes() + self.space.pool_bytes()),
+            entry("buffers", 1, 0, self.pages.bytes()),
+        ]
+    }
+
+    fn check(&mut self) -> Result<Vec<String>, FtlError> {
+        self.audit()
+    }
+
+    fn chip(&self) -> &Chip<S> {
+        self.space.flash.chip()
+    }
+
+    fn chip_mut(&mut self) -> &mut Chip<S> {
+        self.space.flash.chip_mut()
+    }
+
+    fn into_chip(self: Box<Self>) -> Chip<S> {
+        self.space.flash.into_chip()
+    }
+}
+
+impl<S: Store> PageMap<S> {
+    fn refuse_if_read_only(&self) -> Result<(), FtlError> {
+        self.read_only.map_or(Ok(()), |reason| Err(FtlError::ReadOnly(reason)))
+    }
+
+    /// Pages from `lpn` on, at most `max`, that are unmapped together or lie one after the other in one block.
+    fn physical_run(&self, lpn: Lpn, max: u32) -> u32 {
+        let geometry = self.space.geometry();
+        let first = self.map[lpn.index()];
+        let follows = |i: &u32| match (first, self.map[lpn.plus(*i).index()]) {
+            (UNMAPPED, other) => other == UNMAPPED,
+            (first, other) => {
+                other == first.wrapping_add(*i)
+                    && geometry.block_of(Ppn::new(first)) == geometry.block_of(Ppn::new(other))
+            }
+        };
+        1 + (1..max).take_while(follows).count() as u32
+    }
+
+    fn read_run(&mut self, lpn: Lpn, first: Ppn, out: &mut [u8]) -> Result<(), FtlError> {
+        let mut pages = std::mem::take(&mut self.pages.heads);
+        let outcome = self.space.flash.read_run(first, out, &mut pages, Cause::Host);
+        let bad = (0..).zip(&pages).find(|(i, (oob, data_ok))| {
+            let ours = oob.is_some_and(|oob| oob.tag.lpn == lpn.raw() + i && !oob.tag.flags.has(Flags::LOST));
+            !ours || !data_ok
+        });
+        let bad = bad.map(|(i, _)| lpn.raw() + i);
+        self.pages.heads = pages;
+        outcome?;
+        bad.map_or(Ok(()), |lpn| Err(FtlError::MediaLost(lpn)))
+    }
+
+    /// Points the page at its new place and gives up the old one.
+    #[inline]
+    fn set_map(&mut self, lpn: Lpn, ppn: Option<Ppn>) {
+        let entry = &mut self.map[lpn.index()];
+        let old = std::mem::replace(entry, ppn.map_or(UNMAPPED, Ppn::raw));
+        self.mapped += ppn.is_some() as u64;
+        if old != UNMAPPED {
+            self.mapped -= 1;
+            self.space.table.clear_live(Ppn::new(old));
+        }
+    }
+
+    fn audit(&mut self) -> Result<Vec<String>, FtlError> {
+        let mut wrong = self.space.table.audit();
+        let mapped = self.map.iter().filter(|p| **p != UNMAPPED).count() as u64;
+        let live = self.space.table.valid_pages();
+        if mapped != self.mapped || live != mapped + self.trims.len() as u64 {
+            wrong.push(format!(
+                "{mapped} pages mapped ({} counted), {live} live, {} trims",
+                self.mapped,
+                self.trims.len()
+            ));
+        }
+        let counts = self.space.table.counts();
+        let sum = counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
+        if sum + counts.released + counts.bad != self.space.geometry().blocks {
+            wrong.push(format!("blocks do not add up: {counts:?}"));
+        }
+        for lpn in 0..self.map.len() as u32 {
+            let Some(ppn) = Some(self.map[lpn as usize]).filter(|p| *p != UNMAPPED).map(Ppn::new) else { continue };
+            if !self.space.geometry().contains(ppn) || !self.space.table.is_live(ppn) {
+                wrong.push(format!("logical page {lpn} maps to {ppn}, which is not live"));
+                continue;
+            }
+            let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
+            if oob.is_none_or(|oob| oob.tag.lpn != lpn || oob.tag.role != Role::Data) {
+                wrong.push(format!("logical page {lpn} maps to {ppn}, which says {oob:?}"));
+            }
+        }
+        Ok(wrong)
+    }
+}

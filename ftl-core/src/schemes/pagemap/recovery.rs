@@ -1,0 +1,577 @@
+//! Checkpoints of the map, and mount.
+//!
+//! Mount: read the head of every block; load the newest complete checkpoint; read every record of the blocks opened since (all
+//! blocks if there is none); give each logical page its newest readable version; make safe again what the cut may have left
+//! unstable; rebuild counts. If power fails during a mount, the next one does the same: a mount only adds copies of pages it
+//! keeps, and erases only blocks without live pages.
+//!
+//! A map chunk reaches up to program `upto` and to versions below `ver`: data with a larger `pseq` is newer than the chunk or a
+//! copy of what it names; a trim of at least that version is newer. (A trim's `pseq` says nothing: its record may be a copy.)
+
+use super::trims::Record;
+use super::{HOST, PageMap, UNMAPPED};
+use crate::addr::Lpn;
+use crate::block_table::State;
+use crate::checkpoint::{Checkpoints, Found};
+use crate::error::FtlError;
+use crate::format::trim::{self, TrimRange};
+use crate::format::{Flags, Oob, PageTag, Role};
+use crate::recovery::{Head, scan_block, scan_heads, suspects};
+use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
+use std::collections::{HashMap, HashSet};
+
+/// A checkpoint being written: its head as composed at the beginning, then the map in chunks as it is when their turn comes.
+pub(super) struct MapWriter {
+    head: Vec<u8>,
+}
+
+/// What a checkpoint's head says.
+struct CheckpointHead {
+    /// Written at shutdown, nothing programmed after it by that run.
+    clean: bool,
+    /// Programs before this number are contained.
+    begin_pseq: u64,
+    /// Blocks opened from this number on may hold newer pages.
+    begin_epoch: u64,
+    next_ver: u64,
+    logical_pages: u32,
+    /// Blocks that were being filled.
+    open: Vec<u32>,
+    /// Live trim records.
+    trims: Vec<(Ppn, Record)>,
+    /// Blocks known to be erased.
+    free: Vec<u32>,
+}
+
+impl CheckpointHead {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut put = |n: u64| out.extend(n.to_le_bytes());
+        [self.clean as u64, self.begin_pseq, self.begin_epoch, self.next_ver, self.logical_pages as u64]
+            .into_iter()
+            .for_each(&mut put);
+        for list in [&self.open, &self.free] {
+            put(list.len() as u64);
+            list.iter().for_each(|block| put(*block as u64));
+        }
+        put(self.trims.len() as u64);
+        self.trims.iter().for_each(|(ppn, record)| {
+            [ppn.raw() as u64, record.ver, record.contained_in].into_iter().for_each(&mut put);
+        });
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<CheckpointHead> {
+        let mut words = bytes.chunks_exact(8).map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")));
+        let available = bytes.len() / 8;
+        let mut next = || words.next();
+        let (clean, begin_pseq, begin_epoch, next_ver) = (next()? == 1, next()?, next()?, next()?);
+        let logical_pages = u32::try_from(next()?).ok()?;
+        let mut blocks = || -> Option<Vec<u32>> {
+            let len = usize::try_from(next()?).ok().filter(|n| *n <= available)?;
+            (0..len).map(|_| u32::try_from(next()?).ok()).collect()
+        };
+        let (open, free) = (blocks()?, blocks()?);
+        let len = usize::try_from(next()?).ok().filter(|n| *n <= available)?;
+        let mut trim = || -> Option<(Ppn, Record)> {
+            Some((Ppn::new(u32::try_from(next()?).ok()?), Record { ver: next()?, contained_in: next()? }))
+        };
+        let trims = (0..len).map(|_| trim()).collect::<Option<_>>()?;
+        Some(CheckpointHead { clean, begin_pseq, begin_epoch, next_ver, logical_pages, open, trims, free })
+    }
+}
+
+impl MapWriter {
+    fn map_chunks(geometry: &Geometry, logical_pages: u32) -> u32 {
+        logical_pages.div_ceil(Self::entries(geometry))
+    }
+
+    /// Map entries per chunk.
+    fn entries(geometry: &Geometry) -> u32 {
+        (Checkpoints::chunk_bytes(geometry) - CHUNK_VER) as u32 / 4
+    }
+
+    /// Pages of a checkpoint, with room for a typical head.
+    pub(super) fn chunks(geometry: &Geometry, logical_pages: u32) -> u32 {
+        Self::map_chunks(geometry, logical_pages) + 1
+    }
+}
+
+/// Bytes in front of a map chunk's entries: the version from which on it knows nothing.
+const CHUNK_VER: usize = 8;
+
+/// Chunks written per host program while a checkpoint is under way.
+const CHUNKS_PER_PROGRAM: u32 = 1;
+
+impl<S: Store> PageMap<S> {
+    /// Called after `programs` host programs: begins a checkpoint when one is due, and writes its chunks a few at a time.
+    pub(super) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {
+        if self.settings.checkpoint_interval == 0 {
+            return Ok(());
+        }
+        if self.map_writer.is_none() {
+            let age = self.space.flash.pseq() - self.last_checkpoint;
+            let due = age >= self.settings.checkpoint_interval || self.trims.checkpoint_due(self.checkpoints.next_id());
+            if !due {
+                return Ok(());
+            }
+            self.begin_checkpoint(false)?;
+        }
+        for _ in 0..programs * CHUNKS_PER_PROGRAM {
+            if self.map_writer.is_some() {
+                self.write_chunk()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint at once; the device is idle and stays so.
+    pub(super) fn write_whole_checkpoint(&mut self) -> Result<(), FtlError> {
+        if self.settings.checkpoint_interval == 0 {
+            return Ok(());
+        }
+        while self.map_writer.is_some() {
+            self.write_chunk()?;
+        }
+        self.begin_checkpoint(true)?;
+        while self.map_writer.is_some() {
+            self.write_chunk()?;
+        }
+        Ok(())
+    }
+
+    fn begin_checkpoint(&mut self, clean: bool) -> Result<(), FtlError> {
+        self.make_room(super::CHECKPOINT)?;
+        if clean {
+            // Mount never continues a block, so it need not look into these again.
+            (0..=super::GC).for_each(|stream| self.space.seal(stream));
+        }
+        let open = (0..=super::GC).filter_map(|stream| self.space.open_block(stream)).map(|(block, _)| block.raw());
+        let head = CheckpointHead {
+            clean,
+            begin_pseq: self.space.flash.pseq(),
+            begin_epoch: self.space.next_epoch(),
+            next_ver: self.next_ver,
+            logical_pages: self.map.len() as u32,
+            open: open.collect(),
+            trims: self.trims.iter().collect(),
+            free: if clean { self.space.confirmed_free() } else { Vec::new() },
+        }
+        .encode();
+        let geometry = self.space.geometry();
+        let head_chunks = head.len().div_ceil(Checkpoints::chunk_bytes(&geometry)) as u32;
+        let total = head_chunks + MapWriter::map_chunks(&geometry, self.map.len() as u32);
+        self.checkpoints.begin(&mut self.space, total);
+        self.last_checkpoint = self.space.flash.pseq();
+        self.map_writer = Some(MapWriter { head });
+        Ok(())
+    }
+
+    fn write_chunk(&mut self) -> Result<(), FtlError> {
+        self.make_room(super::CHECKPOINT)?;
+        let geometry = self.space.geometry();
+        let size = Checkpoints::chunk_bytes(&geometry);
+        let writer = self.map_writer.as_ref().expect("a checkpoint is under way");
+        let number = self.checkpoints.next_chunk().expect("a set is under way") as usize;
+        let head_chunks = writer.head.len().div_ceil(size);
+        let payload: Vec<u8> = if number < head_chunks {
+            writer.head.chunks(size).nth(number).expect("counted above").to_vec()
+        } else {
+            let entries = MapWriter::entries(&geometry) as usize;
+            let part = self.map.chunks(entries).nth(number - head_chunks).expect("counted at the beginning");
+            let entries = part.iter().flat_map(|ppn| ppn.to_le_bytes());
+            self.next_ver.to_le_bytes().into_iter().chain(entries).collect()
+        };
+        let upto = self.space.flash.pseq();
+        if self.checkpoints.write(&mut self.space, &payload, upto)?.is_some() {
+            self.map_writer = None;
+            self.stats.checkpoints += 1;
+            let kept = &self.checkpoints;
+            for ppn in self.trims.expire(|set| kept.both_since(set)) {
+                self.space.table.clear_live(ppn);
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds what an earlier run left.
+    pub(super) fn mount(&mut self) -> Result<(), FtlError> {
+        self.space.flash.begin(0);
+        let mut scanned = 0;
+        let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
+        self.end_step("scan heads");
+        let base = self.load_checkpoint(&heads, &mut scanned)?;
+        self.end_step("load checkpoint");
+        let window = self.scan_window(&heads, &base, &mut scanned)?;
+        self.end_step("scan window");
+        self.adopt_blocks(&heads, &base, &window);
+        let kept = self.resolve(&base, &window)?;
+        self.end_step("resolve versions");
+        self.settle_blocks();
+        self.rewrite_suspects(kept)?;
+        self.end_step("rewrite suspects");
+        self.stats.mount.pages_scanned = scanned;
+        self.stats.mount.clean = base.clean && !window.touched;
+        self.last_checkpoint = self.space.flash.pseq();
+        Ok(())
+    }
+
+    fn end_step(&mut self, name: &'static str) {
+        let before = self.stats.mount.total_ns();
+        let now = self.space.flash.now();
+        self.stats.mount.steps.push((name, now - before));
+    }
+
+    fn load_checkpoint(&mut self, heads: &[Head], scanned: &mut u64) -> Result<Base, FtlError> {
+        let found = self.checkpoints.load(&mut self.space, heads, scanned)?;
+        let mut base = Base::default();
+        if let Some(newest) = found.last() {
+            base = self.read_base(newest)?;
+            base.clean &= self.checkpoints.next_id() == newest.id + 1;
+        }
+        Ok(base)
+    }
+
+    fn read_base(&mut self, set: &Found) -> Result<Base, FtlError> {
+        let geometry = self.space.geometry();
+        let entries = MapWriter::entries(&geometry) as usize;
+        let map_chunks = MapWriter::map_chunks(&geometry, self.map.len() as u32) as usize;
+        let damaged = |what: &str| FtlError::Corrupt(format!("checkpoint {}: {what}", set.id));
+        let head_chunks = set.chunks.len().checked_sub(map_chunks).ok_or_else(|| damaged("too few chunks"))?;
+        let head: Vec<u8> = set.chunks[..head_chunks].iter().flat_map(|(payload, _)| payload.clone()).collect();
+        let head = CheckpointHead::decode(&head).ok_or_else(|| damaged("unreadable head"))?;
+        if head.logical_pages as usize != self.map.len() {
+            return Err(damaged("made for another size"));
+        }
+        let mut reach = Vec::with_capacity(map_chunks);
+        for (part, (payload, upto)) in self.map.chunks_mut(entries).zip(&set.chunks[head_chunks..]) {
+            let Some((ver, payload)) = payload.split_first_chunk().filter(|(_, rest)| rest.len() == part.len() * 4)
+            else {
+                return Err(damaged("a chunk has the wrong length"));
+            };
+            for (entry, bytes) in part.iter_mut().zip(payload.chunks_exact(4)) {
+                *entry = u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+                if *entry != UNMAPPED && !geometry.contains(Ppn::new(*entry)) {
+                    return Err(damaged("it names a page that does not exist"));
+                }
+            }
+            reach.push(Reach { upto: *upto, ver: u64::from_le_bytes(*ver) });
+        }
+        self.next_ver = head.next_ver;
+        self.space.flash.saw_pseq(head.begin_pseq);
+        self.space.saw_epoch(head.begin_epoch - 1);
+        Ok(Base {
+            clean: head.clean,
+            begin_epoch: head.begin_epoch,
+            open: head.open.into_iter().collect(),
+            free: head.free.into_iter().collect(),
+            trims: head.trims,
+            reach,
+            entries,
+        })
+    }
+
+    /// Reads every record of the blocks that may hold pages newer than the checkpoint.
+    fn scan_window(&mut self, heads: &[Head], base: &Base, scanned: &mut u64) -> Result<Window, FtlError> {
+        let mut window = Window::default();
+        let mut trim_pages: Vec<(Ppn, Oob)> = Vec::new();
+        for (block, head) in (0..).map(Pbn::new).zip(heads) {
+            let Head::Found { role, epoch, pseq, intact } = *head else { continue };
+            self.space.saw_epoch(epoch);
+            self.space.flash.saw_pseq(pseq);
+            let newer = epoch >= base.begin_epoch || base.open.contains(&block.raw()) || !intact;
+            if !newer {
+                continue;
+            }
+            let is_checkpoint = role == Role::Checkpoint;
+            let mut newest = 0;
+            scan_block(&mut self.space.flash, block, scanned, |ppn, oob| {
+                newest = newest.max(oob.pseq);
+                match oob.tag.role {
+                    Role::Data if !is_checkpoint => window.pages.push(Version { oob, ppn }),
+                    Role::Trim if !is_checkpoint => trim_pages.push((ppn, oob)),
+                    _ => {}
+                }
+            })?;
+            self.space.flash.saw_pseq(newest);
+            window.newest_pseq = window.newest_pseq.max(newest);
+            if !is_checkpoint {
+                window.touched = true;
+                let partly = self.space.flash.chip().frontier(block) < self.space.geometry().pages_per_block;
+                for ppn in suspects(&self.space.flash, block) {
+                    window.suspects.insert(ppn, partly);
+                }
+            }
+        }
+        let older = base.trims.iter().map(|(ppn, _)| *ppn);
+        for ppn in older {
+            if !self.space.geometry().contains(ppn) || trim_pages.iter().any(|(known, _)| *known == ppn) {
+                continue;
+            }
+            // A record that was moved or erased since shows as something else, and its copy was found above.
+            if let Some(oob) = self.space.flash.read_oob(ppn, Cause::Recovery)?.filter(|o| o.tag.role == Role::Trim) {
+                trim_pages.push((ppn, oob));
+            }
+        }
+        self.read_trims(trim_pages, base, &mut window)?;
+        Ok(window)
+    }
+
+    /// Reads the records themselves; of equal ones (a copy and its source) the later stays.
+    fn read_trims(&mut self, mut pages: Vec<(Ppn, Oob)>, base: &Base, window: &mut Window) -> Result<(), FtlError> {
+        pages.sort_by_key(|(_, oob)| (oob.tag.ver, oob.pseq));
+        pages.reverse();
+        let known: HashMap<u64, Record> = base.trims.iter().map(|(_, record)| (record.ver, *record)).collect();
+        let mut data = vec![0; self.space.geometry().page_bytes as usize];
+        let mut last_ver = None;
+        for (ppn, oob) in pages {
+            if last_ver == Some(oob.tag.ver) {
+                continue;
+            }
+            let read = self.space.flash.read(ppn, &mut data, Cause::Recovery)?;
+            let Some(ranges) = read.and_then(|_| trim::decode(&data)) else {
+                self.stats.mount.pages_discarded += 1;
+                continue;
+            };
+            last_ver = Some(oob.tag.ver);
+            self.next_ver = self.next_ver.max(oob.tag.ver + 1);
+            let unknown = Record { ver: oob.tag.ver, contained_in: self.checkpoints.next_id() };
+            let record = known.get(&oob.tag.ver).copied().unwrap_or(unknown);
+            let suspect = window.suspects.contains_key(&ppn);
+            window.trims.push(FoundTrim { ppn, oob, ranges, record, suspect });
+        }
+        Ok(())
+    }
+
+    /// Gives every block its state and role; live pages come later.
+    fn adopt_blocks(&mut self, heads: &[Head], base: &Base, window: &Window) {
+        let clean = base.clean && !window.touched;
+        for (block, head) in (0..).map(Pbn::new).zip(heads) {
+            match *head {
+                Head::Factory => {}
+                Head::Nothing => self.space.add_free(block, clean && base.free.contains(&block.raw())),
+                Head::Found { role, epoch, .. } => self.space.adopt_full(block, role, epoch),
+            }
+        }
+    }
+
+    /// Gives each logical page its newest readable version. Returns the pages to be written again, with their data.
+    fn resolve(&mut self, base: &Base, window: &Window) -> Result<Vec<Rescue>, FtlError> {
+        let mut versions: Vec<&Version> = window.pages.iter().filter(|v| self.competes(base, v)).collect();
+        versions.sort_unstable_by_key(|v| (v.oob.tag.lpn, v.oob.tag.ver, v.oob.pseq));
+        let mut rescues = Vec::new();
+        self.apply_trims_to_base(base, window);
+        let mut rest = &versions[..];
+        while let Some(first) = rest.first() {
+            let lpn = first.oob.tag.lpn;
+            let (group, others) = rest.split_at(rest.partition_point(|v| v.oob.tag.lpn == lpn));
+            rest = others;
+            self.next_ver = self.next_ver.max(group[group.len() - 1].oob.tag.ver + 1);
+            self.resolve_page(lpn, group, window, &mut rescues)?;
+        }
+        self.drop_dangling(base, window);
+        for index in 0..self.map.len() {
+            if self.map[index] != UNMAPPED {
+                self.mapped += 1;
+                self.space.table.set_live(Ppn::new(self.map[index]));
+            }
+        }
+        self.adopt_trims(window, &mut rescues)?;
+        Ok(rescues)
+    }
+
+    /// Whether a version found in the window is news to the checkpoint.
+    fn competes(&self, base: &Base, version: &Version) -> bool {
+        let lpn = version.oob.tag.lpn as usize;
+        lpn < self.map.len() && (version.oob.pseq > base.reach(lpn).upto || self.map[lpn] == version.ppn.raw())
+    }
+
+    fn apply_trims_to_base(&mut self, base: &Base, window: &Window) {
+        for range in window.trim_ranges() {
+            for lpn in range.lpn..range.lpn.saturating_add(range.count).min(self.map.len() as u32) {
+                if range.ver >= base.reach(lpn as usize).ver {
+                    self.map[lpn as usize] = UNMAPPED;
+                }
+            }
+        }
+    }
+
+    fn resolve_page(
+        &mut self,
+        lpn: u32,
+        group: &[&Version],
+        window: &Window,
+        rescues: &mut Vec<Rescue>,
+    ) -> Result<(), FtlError> {
+        let trimmed_at = window.trimmed_at(lpn);
+        for version in group.iter().rev() {
+            if trimmed_at.is_some_and(|ver| ver > version.oob.tag.ver) {
+                return Ok(());
+            }
+            let Some(&partly) = window.suspects.get(&version.ppn) else {
+                self.map[lpn as usize] = version.ppn.raw();
+                return Ok(());
+            };
+            // The cut may have torn this page, or left it unstable: read it once, and keep what was read.
+            let mut data = vec![0; self.space.geometry().page_bytes as usize];
+            if self.space.flash.read(version.ppn, &mut data, Cause::Recovery)?.is_none() {
+                self.stats.mount.pages_discarded += 1;
+                continue;
+            }
+            self.map[lpn as usize] = version.ppn.raw();
+            if partly || version.oob.pseq + RECENT > window.newest_pseq {
+                rescues.push(Rescue { tag: version.oob.tag, from: version.ppn, data });
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// The checkpoint's entries that point into blocks used again since: their page was rewritten, and that version is torn or
+    /// was never acknowledged as safe. Such entries cannot be; if one is, reading it must fail rather than tell another's data.
+    fn drop_dangling(&mut self, base: &Base, window: &Window) {
+        if base.reach.is_empty() {
+            return;
+        }
+        let seen: HashMap<u32, u32> = window.pages.iter().map(|v| (v.ppn.raw(), v.oob.tag.lpn)).collect();
+        for lpn in 0..self.map.len() {
+            let entry = self.map[lpn];
+            if entry == UNMAPPED {
+                continue;
+            }
+            let block = self.space.geometry().block_of(Ppn::new(entry));
+            let in_window = self.space.table.epoch(block) >= base.begin_epoch;
+            let blank = self.space.table.state(block) != State::Full;
+            if blank || (in_window && seen.get(&entry) != Some(&(lpn as u32))) {
+                self.map[lpn] = UNMAPPED;
+                self.stats.mount.pages_discarded += 1;
+            }
+        }
+    }
+
+    fn adopt_trims(&mut self, window: &Window, rescues: &mut Vec<Rescue>) -> Result<(), FtlError> {
+        for trim in &window.trims {
+            if self.checkpoints.both_since(trim.record.contained_in) {
+                continue;
+            }
+            self.trims.add(trim.ppn, trim.record);
+            self.space.table.set_live(trim.ppn);
+            if trim.suspect {
+                let mut data = vec![0; self.space.geometry().page_bytes as usize];
+                trim::encode(&trim.ranges, &mut data);
+                rescues.push(Rescue { tag: trim.oob.tag, from: trim.ppn, data });
+            }
+        }
+        Ok(())
+    }
+
+    /// Full blocks become collectable, or are released if nothing in them lives.
+    fn settle_blocks(&mut self) {
+        for block in self.space.geometry().all_blocks() {
+            if self.space.table.state(block) != State::Full {
+                continue;
+            }
+            let checkpoint = self.space.table.role(block) == Role::Checkpoint;
+            if checkpoint && self.checkpoints.owns(block) {
+                continue;
+            }
+            if self.space.table.valid(block) == 0 {
+                self.space.release(block);
+            } else {
+                self.space.table.set_collectable(block);
+            }
+        }
+    }
+
+    /// Programs again what the cut may have left unstable, so that it stays what this mount has seen.
+    fn rewrite_suspects(&mut self, rescues: Vec<Rescue>) -> Result<(), FtlError> {
+        self.stats.mount.pages_discarded += rescues.len() as u64;
+        for rescue in rescues {
+            if self.space.room(HOST) == 0 {
+                self.space.reclaim(Cause::Recovery)?;
+            }
+            let tag = PageTag { flags: rescue.tag.flags.with(Flags::COPY), ..rescue.tag };
+            let (to, _) = self.space.append(HOST, &[tag], &rescue.data, Cause::Recovery)?;
+            if tag.role == Role::Trim {
+                self.trims.moved(rescue.from, to);
+                self.space.table.clear_live(rescue.from);
+            } else {
+                self.set_map(Lpn::new(tag.lpn), Some(to));
+            }
+        }
+        self.space.make_safe()
+    }
+}
+
+/// Programs before the newest one that a cut may have left unstable: a mount that was itself cut may have added a few.
+const RECENT: u64 = 256;
+
+/// The newest complete checkpoint, beside the map that was loaded from it. Without one, everything is news.
+#[derive(Default)]
+struct Base {
+    clean: bool,
+    begin_epoch: u64,
+    open: HashSet<u32>,
+    free: HashSet<u32>,
+    trims: Vec<(Ppn, Record)>,
+    /// How far each map chunk reaches.
+    reach: Vec<Reach>,
+    entries: usize,
+}
+
+impl Base {
+    fn reach(&self, lpn: usize) -> Reach {
+        if self.reach.is_empty() { Reach::default() } else { self.reach[lpn / self.entries] }
+    }
+}
+
+/// What a map chunk contains: programs up to `upto`, versions below `ver`.
+#[derive(Clone, Copy, Default)]
+struct Reach {
+    upto: u64,
+    ver: u64,
+}
+
+struct Version {
+    oob: Oob,
+    ppn: Ppn,
+}
+
+struct FoundTrim {
+    ppn: Ppn,
+    oob: Oob,
+    ranges: Vec<TrimRange>,
+    record: Record,
+    suspect: bool,
+}
+
+/// A page to program again.
+struct Rescue {
+    tag: PageTag,
+    from: Ppn,
+    data: Vec<u8>,
+}
+
+/// What the blocks hold that are newer than the checkpoint.
+#[derive(Default)]
+struct Window {
+    pages: Vec<Version>,
+    trims: Vec<FoundTrim>,
+    /// Pages to be read in full before they are trusted; true if their block was never filled.
+    suspects: HashMap<Ppn, bool>,
+    newest_pseq: u64,
+    /// Whether any block but checkpoints was used after the checkpoint began.
+    touched: bool,
+}
+
+impl Window {
+    fn trim_ranges(&self) -> impl Iterator<Item = TrimRange> {
+        self.trims.iter().flat_map(|trim| trim.ranges.iter().copied())
+    }
+
+    /// The newest version from which on the page is trimmed.
+    fn trimmed_at(&self, lpn: u32) -> Option<u64> {
+        let covers = |range: &TrimRange| range.lpn <= lpn && lpn - range.lpn < range.count;
+        self.trim_ranges().filter(covers).map(|range| range.ver).max()
+    }
+}

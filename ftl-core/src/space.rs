@@ -1,0 +1,440 @@
+//! Physical space: streams that append pages, blocks that are opened, filled, released and erased.
+//!
+//! Schemes choose what to write and which block to give up; this part opens blocks, obeys page order and pairing, deals with
+//! failed programs and erases, and decides *when* a released block may be erased.
+//!
+//! What always holds: nothing is given up for a page that can still be lost. An LSB page whose MSB partner is not programmed
+//! yet can be destroyed by the cut that interrupts the partner's program; until then it is *unsafe*. A block is released with
+//! the sequence number of the last program so far, and is erased only when every page programmed up to that number is safe.
+//! So whatever replaced its pages cannot be lost any more. If power fails between release and erase, mount finds a block
+//! without live pages and erases it.
+//!
+//! A block that a mount finds partly filled is never continued, so its LSB pages are safe for good.
+
+use crate::block_table::{BlockTable, State};
+use crate::error::FtlError;
+use crate::flash::Flash;
+use crate::format::{OOB_SLOT, PageTag, Role};
+use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, RunError, Store};
+use std::collections::{BTreeSet, VecDeque};
+
+/// Which free block a stream likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WearHint {
+    /// The least worn: for data that will be rewritten soon.
+    Least,
+    /// The most worn: for data that is expected to stay.
+    Most,
+}
+
+/// A write frontier: pages of one kind go to one open block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamSpec {
+    /// Role of the stream's blocks.
+    pub(crate) role: Role,
+    /// Whether full blocks may be collected at once.
+    pub(crate) collectable: bool,
+    /// Which free block to take.
+    pub(crate) hint: WearHint,
+}
+
+/// Number of a stream, as given when the space was made.
+pub(crate) type StreamId = usize;
+
+/// At-risk marker of pages that hold nothing.
+const FILLER: u64 = u64::MAX;
+
+#[derive(Debug)]
+struct OpenBlock {
+    block: Pbn,
+    epoch: u64,
+    /// Sequence number per programmed page, [`FILLER`] for pads; its length is the frontier.
+    seqs: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    spec: StreamSpec,
+    open: Option<OpenBlock>,
+}
+
+/// Erased blocks by wear. Blocks whose erase nobody confirmed are erased again when taken.
+#[derive(Debug, Default)]
+struct FreePool {
+    by_wear: BTreeSet<(u32, Pbn)>,
+    unconfirmed: BTreeSet<Pbn>,
+}
+
+impl FreePool {
+    fn put(&mut self, block: Pbn, erase_count: u32, confirmed: bool) {
+        self.by_wear.insert((erase_count, block));
+        if !confirmed {
+            self.unconfirmed.insert(block);
+        }
+    }
+
+    fn take(&mut self, hint: WearHint) -> Option<(Pbn, bool)> {
+        let (_, block) = match hint {
+            WearHint::Least => self.by_wear.pop_first()?,
+            WearHint::Most => self.by_wear.pop_last()?,
+        };
+        Some((block, !self.unconfirmed.remove(&block)))
+    }
+}
+
+/// Everything between a scheme's tables and the chip.
+pub(crate) struct Space<S> {
+    pub(crate) flash: Flash<S>,
+    pub(crate) table: BlockTable,
+    pool: FreePool,
+    streams: Vec<Stream>,
+    /// Collected blocks and the last program before their release, in order.
+    released: VecDeque<(Pbn, u64)>,
+    /// Full blocks that went bad while they hold live pages.
+    failing: Vec<Pbn>,
+    next_epoch: u64,
+    pair_protection: bool,
+}
+
+const NO_BLOCK: FtlError = FtlError::ReadOnly("no erased block is left");
+
+impl<S: Store> Space<S> {
+    /// A space over an unmounted chip: good blocks are not yet in the pool.
+    pub(crate) fn new(flash: Flash<S>, streams: &[StreamSpec]) -> Self {
+        let geometry = *flash.geometry();
+        let mut space = Space {
+            table: BlockTable::new(geometry),
+            flash,
+            pool: FreePool::default(),
+            streams: streams.iter().map(|spec| Stream { spec: *spec, open: None }).collect(),
+            released: VecDeque::new(),
+            failing: Vec::new(),
+            next_epoch: 1,
+            pair_protection: true,
+        };
+        for block in geometry.all_blocks() {
+            if space.flash.chip().bad(block) == Some(nand_model::Bad::Factory) {
+                space.table.set_state(block, State::Bad);
+            }
+        }
+        space
+    }
+
+    /// Puts every good block into the pool: the device is new.
+    pub(crate) fn format(&mut self) {
+        for block in self.geometry().all_blocks() {
+            if self.table.state(block) == State::Free {
+                self.add_free(block, true);
+            }
+        }
+    }
+
+    /// Switches the protection of paired pages off, to show what it is for (docs/DURABILITY.md). Never on a real device.
+    pub(crate) fn set_pair_protection(&mut self, on: bool) {
+        self.pair_protection = on;
+    }
+
+    #[inline]
+    pub(crate) fn geometry(&self) -> Geometry {
+        *self.flash.geometry()
+    }
+
+    /// Erased blocks that can be taken now.
+    #[inline]
+    pub(crate) fn free_blocks(&self) -> u32 {
+        self.pool.by_wear.len() as u32
+    }
+
+    /// Collected blocks that wait for their erase.
+    #[inline]
+    pub(crate) fn released_blocks(&self) -> u32 {
+        self.released.len() as u32
+    }
+
+    /// The allocation number that the next block will get.
+    pub(crate) fn next_epoch(&self) -> u64 {
+        self.next_epoch
+    }
+
+    /// Mount found a block with this allocation number.
+    pub(crate) fn saw_epoch(&mut self, epoch: u64) {
+        self.next_epoch = self.next_epoch.max(epoch + 1);
+    }
+
+    /// A block that holds nothing goes to the pool; `confirmed` tells that its last erase is known to have ended.
+    pub(crate) fn add_free(&mut self, block: Pbn, confirmed: bool) {
+        if self.flash.chip().bad(block).is_some() {
+            self.table.set_state(block, State::Bad);
+            return;
+        }
+        self.table.set_state(block, State::Free);
+        self.pool.put(block, self.flash.chip().erase_count(block), confirmed);
+    }
+
+    /// Numbers of the free blocks whose last erase is known to have ended.
+    pub(crate) fn confirmed_free(&self) -> Vec<u32> {
+        let blocks = self.pool.by_wear.iter().map(|(_, block)| *block);
+        blocks.filter(|block| !self.pool.unconfirmed.contains(block)).map(Pbn::raw).collect()
+    }
+
+    /// Mount found a block that holds pages; it takes no more programs.
+    pub(crate) fn adopt_full(&mut self, block: Pbn, role: Role, epoch: u64) {
+        self.table.set_open(block, role, epoch);
+        self.table.set_state(block, State::Full);
+        if self.flash.chip().bad(block).is_some() {
+            self.failing.push(block);
+        }
+    }
+
+    /// The block a stream is filling and how many of its pages are programmed.
+    pub(crate) fn open_block(&self, stream: StreamId) -> Option<(Pbn, u32)> {
+        self.streams[stream].open.as_ref().map(|open| (open.block, open.seqs.len() as u32))
+    }
+
+    /// Pages that the stream can take before it needs another block.
+    pub(crate) fn room(&self, stream: StreamId) -> u32 {
+        let pages = self.flash.geometry().pages_per_block;
+        self.open_block(stream).map_or(0, |(_, next)| pages - next)
+    }
+
+    /// Appends as many of the pages as fit into the stream's open block, at least one, and marks them live. Returns the first
+    /// and how many. A failed program is survived: the rest goes to another block and the failing one is put on
+    /// [`Space::failing_block`]. Pages of one call are all filler, or none is.
+    pub(crate) fn append(
+        &mut self,
+        stream: StreamId,
+        tags: &[PageTag],
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(Ppn, u32), FtlError> {
+        self.append_with(stream, tags.len(), |flash, first, epoch, count| {
+            let tags = &tags[..count];
+            let bytes = count * flash.geometry().page_bytes as usize;
+            let outcome = flash.program(first, epoch, tags, &data[..bytes], cause);
+            (outcome, tags.first().is_some_and(|tag| tag.role == Role::Pad))
+        })
+    }
+
+    /// [`Space::append`] of one page, compiled for one page.
+    #[inline(always)]
+    pub(crate) fn append_page(
+        &mut self,
+        stream: StreamId,
+        tag: PageTag,
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<Ppn, FtlError> {
+        let appended = self.append_with(stream, 1, |flash, first, epoch, _| {
+            (flash.program(first, epoch, &[tag], data, cause), tag.role == Role::Pad)
+        });
+        appended.map(|(ppn, _)| ppn)
+    }
+
+    /// [`Space::append`] of copies, whose records are as read and get renewed here.
+    pub(crate) fn append_copies(
+        &mut self,
+        stream: StreamId,
+        records: &mut [[u8; OOB_SLOT]],
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(Ppn, u32), FtlError> {
+        self.append_with(stream, records.len(), |flash, first, epoch, count| {
+            let bytes = count * flash.geometry().page_bytes as usize;
+            (flash.program_copies(first, epoch, &mut records[..count], &data[..bytes], cause), false)
+        })
+    }
+
+    /// Calls `program` with first page, epoch and count of pages until some were programmed; it also tells whether they are
+    /// filler.
+    #[inline(always)]
+    fn append_with(
+        &mut self,
+        stream: StreamId,
+        wanted: usize,
+        mut program: impl FnMut(&mut Flash<S>, Ppn, u64, usize) -> (Result<(), RunError>, bool),
+    ) -> Result<(Ppn, u32), FtlError> {
+        loop {
+            let (first, room, epoch) = self.frontier(stream)?;
+            // An open block has room for one page: the compiler is told, so that it can drop the loops over one.
+            let count = if wanted == 1 { 1 } else { wanted.min(room as usize) };
+            let seq = self.flash.pseq();
+            let (outcome, filler) = program(&mut self.flash, first, epoch, count);
+            let done = outcome.as_ref().map_or_else(|run| run.done, |()| count as u32);
+            self.note_programmed(stream, first, done, seq, filler);
+            match outcome {
+                Ok(()) => {}
+                Err(run) if matches!(run.error, NandError::ProgramFailed(_)) => self.abandon_failing(stream),
+                Err(run) if done == 0 => return Err(run.error.into()),
+                Err(_) => {}
+            }
+            if done > 0 {
+                return Ok((first, done));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn note_programmed(&mut self, stream: StreamId, first: Ppn, done: u32, seq: u64, filler: bool) {
+        let pages = self.geometry().pages_per_block as usize;
+        let open = self.streams[stream].open.as_mut().expect("a block is open");
+        match (filler, done) {
+            (true, _) => open.seqs.extend((0..done).map(|_| FILLER)),
+            (false, 1) => {
+                open.seqs.push(seq + 1);
+                self.table.set_live(first);
+            }
+            (false, _) => {
+                open.seqs.extend(seq + 1..=seq + done as u64);
+                self.table.set_live_run(first, done);
+            }
+        }
+        if open.seqs.len() == pages {
+            self.seal(stream);
+        }
+    }
+
+    /// Closes the stream's block, if one is open; its remaining pages stay unused.
+    pub(crate) fn seal(&mut self, stream: StreamId) {
+        if let Some(open) = self.streams[stream].open.take() {
+            self.table.set_state(open.block, State::Full);
+            if self.streams[stream].spec.collectable {
+                self.table.set_collectable(open.block);
+            }
+        }
+    }
+
+    fn abandon_failing(&mut self, stream: StreamId) {
+        if let Some(open) = self.streams[stream].open.take() {
+            self.table.set_state(open.block, State::Full);
+            self.failing.push(open.block);
+        }
+    }
+
+    /// Where the stream's next pages go, for how many there is room, and the block's allocation number; opens a block if need be.
+    #[inline(always)]
+    fn frontier(&mut self, stream: StreamId) -> Result<(Ppn, u32, u64), FtlError> {
+        if self.streams[stream].open.is_none() {
+            self.open_new(stream)?;
+        }
+        let geometry = self.flash.geometry();
+        let open = self.streams[stream].open.as_ref().expect("just opened");
+        let next = open.seqs.len() as u32;
+        Ok((geometry.page(open.block, next), geometry.pages_per_block - next, open.epoch))
+    }
+
+    fn open_new(&mut self, stream: StreamId) -> Result<(), FtlError> {
+        let spec = self.streams[stream].spec;
+        let block = self.take_free(spec.hint)?;
+        let epoch = self.next_epoch;
+        self.next_epoch += 1;
+        self.table.set_open(block, spec.role, epoch);
+        let seqs = Vec::with_capacity(self.geometry().pages_per_block as usize);
+        self.streams[stream].open = Some(OpenBlock { block, epoch, seqs });
+        Ok(())
+    }
+
+    fn take_free(&mut self, hint: WearHint) -> Result<Pbn, FtlError> {
+        loop {
+            let (block, confirmed) = self.pool.take(hint).ok_or(NO_BLOCK)?;
+            if confirmed {
+                return Ok(block);
+            }
+            match self.flash.erase(block, Cause::Recovery) {
+                Ok(()) => return Ok(block),
+                Err(NandError::EraseFailed(_)) => self.table.set_state(block, State::Bad),
+                Err(other) => {
+                    self.pool.put(block, self.flash.chip().erase_count(block), false);
+                    return Err(other.into());
+                }
+            }
+        }
+    }
+
+    /// A full bad block that still holds live pages, to be collected before any other.
+    pub(crate) fn failing_block(&self) -> Option<Pbn> {
+        self.failing.last().copied()
+    }
+
+    /// Gives up a full block without live pages. It is erased once nothing that replaced its pages can be lost.
+    pub(crate) fn release(&mut self, block: Pbn) {
+        self.failing.retain(|b| *b != block);
+        if self.flash.chip().bad(block).is_some() {
+            self.table.set_state(block, State::Bad);
+            return;
+        }
+        self.table.set_state(block, State::Released);
+        self.released.push_back((block, self.flash.pseq()));
+    }
+
+    /// Erases the released blocks that nothing depends on any more. Returns how many blocks became free.
+    pub(crate) fn reclaim(&mut self, cause: Cause) -> Result<u32, FtlError> {
+        let floor = self.safe_floor();
+        let mut freed = 0;
+        while let Some(&(block, seq)) = self.released.front() {
+            if seq >= floor {
+                break;
+            }
+            match self.flash.erase(block, cause) {
+                Ok(()) => {
+                    self.add_free(block, true);
+                    freed += 1;
+                }
+                Err(NandError::EraseFailed(_)) => self.table.set_state(block, State::Bad),
+                Err(other) => return Err(other.into()),
+            }
+            self.released.pop_front();
+        }
+        Ok(freed)
+    }
+
+    /// Sequence number of the oldest page that the next program may destroy; all before it are safe. `u64::MAX` if none.
+    pub(crate) fn safe_floor(&self) -> u64 {
+        if !self.pair_protection {
+            return u64::MAX;
+        }
+        (0..self.streams.len()).map(|stream| self.oldest_unsafe(stream)).min().unwrap_or(u64::MAX)
+    }
+
+    fn oldest_unsafe(&self, stream: StreamId) -> u64 {
+        let Some(open) = &self.streams[stream].open else { return u64::MAX };
+        let pairs = self.flash.chip().pairs();
+        let next = open.seqs.len() as u32;
+        let at_risk = |offset: &u32| pairs.msb_of(*offset).is_some_and(|msb| msb >= next);
+        let recent = next.saturating_sub(pairs.span())..next;
+        recent.filter(at_risk).map(|offset| open.seqs[offset as usize]).min().unwrap_or(u64::MAX)
+    }
+
+    /// Whether this page can no longer be destroyed by a later program.
+    pub(crate) fn is_safe(&self, ppn: Ppn) -> bool {
+        let geometry = self.geometry();
+        let (block, offset) = (geometry.block_of(ppn), geometry.offset_of(ppn));
+        let filling = self.streams.iter().filter_map(|s| s.open.as_ref()).find(|open| open.block == block);
+        let Some(open) = filling.filter(|_| self.pair_protection) else { return true };
+        self.flash.chip().pairs().msb_of(offset).is_none_or(|msb| msb < open.seqs.len() as u32)
+    }
+
+    /// Programs filler until no page of any stream can be lost.
+    pub(crate) fn make_safe(&mut self) -> Result<(), FtlError> {
+        (0..self.streams.len()).try_for_each(|stream| self.make_stream_safe(stream))
+    }
+
+    /// Programs filler until no page of this stream can be lost.
+    pub(crate) fn make_stream_safe(&mut self, stream: StreamId) -> Result<(), FtlError> {
+        const PAD: PageTag =
+            PageTag { role: Role::Pad, flags: crate::format::Flags::NONE, lpn: crate::format::UNMAPPED, ver: 0 };
+        if !self.pair_protection {
+            return Ok(());
+        }
+        let blank = vec![0; if self.oldest_unsafe(stream) < FILLER { self.geometry().page_bytes as usize } else { 0 }];
+        while self.oldest_unsafe(stream) < FILLER {
+            self.append(stream, &[PAD], &blank, Cause::Pad)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes really allocated for pool and streams.
+    pub(crate) fn pool_bytes(&self) -> u64 {
+        let per_stream = 8 * self.geometry().pages_per_block as u64;
+        self.pool.by_wear.len() as u64 * 16 + self.streams.len() as u64 * per_stream
+    }
+}

@@ -1,0 +1,38 @@
+//! Static wear levelling: data that never changes keeps its block young while the others age.
+
+use crate::block_table::State;
+use crate::space::Space;
+use nand_model::{Pbn, Store};
+
+/// Moves cold data into worn blocks: when the gap between the most and the least erased block exceeds `max(floor, 5 % of the
+/// mean)`, the least erased full block is to be relocated into the most worn free one. Half the cost of a swap.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ColdToWorn {
+    /// Smallest gap that triggers.
+    pub(crate) floor: u32,
+}
+
+impl ColdToWorn {
+    /// The block to relocate, if any. Looks at every block: call once per many erases.
+    pub(crate) fn candidate<S: Store>(&self, space: &Space<S>) -> Option<Pbn> {
+        let erases = |block: Pbn| space.flash.chip().erase_count(block);
+        let mut in_use = (0, 0, 0);
+        let mut coldest: Option<(u32, u64, Pbn)> = None;
+        for block in space.geometry().all_blocks() {
+            let state = space.table.state(block);
+            if state == State::Bad {
+                continue;
+            }
+            let count = erases(block);
+            in_use = (in_use.0 + 1, in_use.1 + count as u64, in_use.2.max(count));
+            if state == State::Full && space.table.is_collectable(block) {
+                let key = (count, space.table.epoch(block), block);
+                coldest = Some(coldest.map_or(key, |best| best.min(key)));
+            }
+        }
+        let (blocks, sum, max) = in_use;
+        let mean = sum / u64::max(blocks, 1);
+        let gap = u64::max(self.floor as u64, mean / 20);
+        coldest.filter(|(count, ..)| (max - count) as u64 > gap).map(|(.., block)| block)
+    }
+}
