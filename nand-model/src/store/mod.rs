@@ -3,9 +3,11 @@
 //! What always holds: a page is programmed at most once between two erases of its block, except for
 //! [`Store::and_oob`]; the chip has checked that before it calls.
 
+mod file;
 mod mem;
 mod oob_only;
 
+pub use file::{Access, FileStore, OpenReport, SyncError, SyncHandle, SyncStats, peek};
 pub use mem::MemStore;
 pub use oob_only::OobOnlyStore;
 
