@@ -2,7 +2,7 @@
 # turns the steps into the exit code.
 SUITE=$(basename "$0" .sh)
 FAILED=0
-: "${SCRATCH:=/tmp}" "${FIO_SECONDS:=5}" "${KILLS:=3}" "${SCHEMES:=all}"
+: "${SCRATCH:=/tmp}" "${FIO_SECONDS:=5}" "${FIO_MIB:=32}" "${KILLS:=3}" "${SCHEMES:=all}"
 
 now() { cut -d. -f1 /proc/uptime; }
 
@@ -70,16 +70,16 @@ quit() {
   if [ $rc = 0 ]; then ok "$1: SIGTERM ends the daemon"; else bad "$1: exit code $rc"; tail -n 20 "$SCRATCH/ftld.log"; fi
 }
 
-# fio_verify SECONDS ARGS...: writes at random for about so long, in rounds of 64 MiB, each read back and compared. Fails
+# fio_verify SECONDS ARGS...: writes at random for about so long, in rounds of $FIO_MIB MiB, each read back and compared. Fails
 # unless everything that was written has also been read.
 fio_verify() {
   local seconds=$1 rounds
   shift
-  rounds=$(((seconds * 2000 * 4096 + 67108863) / 67108864))
+  rounds=$((seconds * 8 / FIO_MIB + 1))
   timeout $((seconds * 20 + 300)) fio --name=verify --eta=never --ioengine=libaio --direct=1 --rw=randwrite --bs=4k --iodepth=16 \
-    --size=64m --loops=$rounds --rate_iops=,2000 --verify=crc32c --verify_fatal=1 --randseed=11 "$@" > "$SCRATCH/fio.log" 2>&1 ||
+    --size=${FIO_MIB}m --loops=$rounds --rate_iops=,2000 --verify=crc32c --verify_fatal=1 --randseed=11 "$@" > "$SCRATCH/fio.log" 2>&1 ||
     { tail -n 30 "$SCRATCH/fio.log"; return 1; }
-  awk -F '[=,]' '/issued rwts: total=/ { found = 1; if ($2 != $3 || $3 < 16384) exit 1 } END { exit !found }' "$SCRATCH/fio.log" ||
+  awk -F '[=,]' '/issued rwts: total=/ { found = 1; if ($2 != $3 || $3 < 1024) exit 1 } END { exit !found }' "$SCRATCH/fio.log" ||
     { echo "fio did not read everything back"; grep 'issued rwts' "$SCRATCH/fio.log"; return 1; }
 }
 

@@ -137,6 +137,17 @@ mod tests {
     }
 
     #[test]
+    fn threads_of_an_io_flusher_are_io_flushers() {
+        let inherited = std::thread::spawn(|| io_flusher().map(|()| std::thread::spawn(is_io_flusher).join().unwrap()));
+        match inherited.join().unwrap() {
+            Ok(inherited) => assert!(inherited.unwrap()),
+            // Not for everybody; what it needs is known.
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
+        }
+        assert!(!is_io_flusher().unwrap_or(false), "the caller was not asked to be one");
+    }
+
+    #[test]
     fn this_process_is_alive_and_a_reaped_child_is_not() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 const SIZE: u64 = 64 * MIB;
 
 fn pattern(length: usize, seed: u8) -> Vec<u8> {
-    (0..length).map(|i| (i as u64 * 31 >> 3) as u8 ^ seed).collect()
+    (0..length).map(|i| ((i * 31) >> 3) as u8 ^ seed).collect()
 }
 
 /// Pieces so small that ordinary requests are cut.

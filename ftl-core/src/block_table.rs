@@ -134,7 +134,7 @@ impl BlockTable {
     }
 
     /// The page holds the newest content of something.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set_live(&mut self, ppn: Ppn) {
         let word = &mut self.live[ppn.index() / 64];
         let bit = 1 << (ppn.index() % 64);
@@ -144,13 +144,13 @@ impl BlockTable {
     }
 
     /// The page's content was superseded.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn clear_live(&mut self, ppn: Ppn) {
         let word = &mut self.live[ppn.index() / 64];
         let bit = 1 << (ppn.index() % 64);
         assert!(*word & bit != 0, "page {ppn} is not live");
         *word &= !bit;
-        self.add_valid(self.geometry.block_of(ppn), -1);
+        self.sub_valid(self.geometry.block_of(ppn), 1);
     }
 
     /// `count` pages of one block, upwards from `first`, hold the newest content of something.
@@ -164,7 +164,7 @@ impl BlockTable {
             *word |= bits;
         }
         let block = self.geometry.block_of(first);
-        self.add_valid(block, count as i32);
+        self.add_valid(block, count);
     }
 
     /// The content of these pages was superseded: ascending live pages of one block, none left out in between.
@@ -178,14 +178,22 @@ impl BlockTable {
             self.live[word] &= !bits;
         }
         assert!(cleared as usize == pages.len(), "{cleared} live pages from {first} to {last}, not {}", pages.len());
-        self.add_valid(block, -(pages.len() as i32));
+        self.sub_valid(block, pages.len() as u32);
     }
 
-    #[inline]
-    fn add_valid(&mut self, block: Pbn, pages: i32) {
-        self.valid_pages = self.valid_pages.strict_add_signed(pages as i64);
+    /// Pages become live while their block is open, or at mount: never while collectors may choose it.
+    #[inline(always)]
+    fn add_valid(&mut self, block: Pbn, pages: u32) {
+        debug_assert!(!self.is_collectable(block));
+        self.valid_pages += pages as u64;
+        self.blocks[block.index()].valid += pages as u16;
+    }
+
+    #[inline(always)]
+    fn sub_valid(&mut self, block: Pbn, pages: u32) {
+        self.valid_pages -= pages as u64;
         let entry = &mut self.blocks[block.index()];
-        entry.valid = entry.valid.strict_add_signed(pages as i16);
+        entry.valid -= pages as u16;
         let valid = entry.valid as u32;
         self.victims.update(block, valid);
     }

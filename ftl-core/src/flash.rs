@@ -109,22 +109,46 @@ impl<S: Store> Flash<S> {
         Ok(())
     }
 
-    /// Reads pages of one block, ascending, into `data`, one behind the other. Gives per page its record (`None` where the OOB
-    /// is blank, foreign or lost) and whether its data is good.
+    /// Reads pages of one block, ascending, one behind the other into `data` and `records`. Returns whether all is well; if not,
+    /// [`Flash::health`] tells about each page, and a record may be none.
     pub(crate) fn read_pages(
         &mut self,
         pages: &[Ppn],
         data: &mut [u8],
+        records: &mut [[u8; OOB_SLOT]],
         cause: Cause,
-    ) -> Result<impl Iterator<Item = (Option<Oob>, bool)>, NandError> {
-        self.oobs.resize(pages.len(), [0; OOB_SLOT]);
+    ) -> Result<bool, NandError> {
+        self.health.clear();
         self.health.resize(pages.len(), Health::Good);
-        let oobs = self.oobs.as_flattened_mut();
+        let oobs = records.as_flattened_mut();
         self.now = self.chip.read_pages(self.now, pages, data, oobs, &mut self.health, cause)?;
-        Ok(self.oobs.iter().zip(&self.health).map(|(oob, health)| {
-            let oob = if health.oob_ok() { Oob::decode(oob) } else { None };
-            (oob, health.data_ok())
-        }))
+        let good = |health: &Health| health.data_ok() && health.oob_ok();
+        Ok(self.health.iter().all(good) && records.iter().all(Oob::is_record))
+    }
+
+    /// What the last [`Flash::read_pages`] found, page by page.
+    pub(crate) fn health(&self) -> &[Health] {
+        &self.health
+    }
+
+    /// Programs copies of pages, upwards from `first`: their records as read, renewed here. On an error [`RunError::done`] says
+    /// how many are there.
+    pub(crate) fn program_copies(
+        &mut self,
+        first: Ppn,
+        epoch: u64,
+        records: &mut [[u8; OOB_SLOT]],
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(), RunError> {
+        let pseq = self.pseq;
+        self.pseq += records.len() as u64;
+        for (pseq, record) in (pseq + 1..).zip(&mut *records) {
+            Oob::recopy(record, pseq, epoch);
+        }
+        let (count, oobs) = (records.len() as u32, records.as_flattened());
+        self.now = self.chip.program_run(self.now, first, count, data, oobs, cause)?;
+        Ok(())
     }
 
     /// Reads a page's record alone: `None` where it is blank, foreign or lost.

@@ -14,8 +14,8 @@
 use crate::block_table::{BlockTable, State};
 use crate::error::FtlError;
 use crate::flash::Flash;
-use crate::format::{PageTag, Role};
-use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, Store};
+use crate::format::{OOB_SLOT, PageTag, Role};
+use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, RunError, Store};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Which free block a stream likes.
@@ -199,7 +199,7 @@ impl<S: Store> Space<S> {
 
     /// Appends as many of the pages as fit into the stream's open block, at least one, and marks them live. Returns the first
     /// and how many. A failed program is survived: the rest goes to another block and the failing one is put on
-    /// [`Space::take_failing`].
+    /// [`Space::failing_block`]. Pages of one call are all filler, or none is.
     pub(crate) fn append(
         &mut self,
         stream: StreamId,
@@ -207,10 +207,16 @@ impl<S: Store> Space<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<(Ppn, u32), FtlError> {
-        self.append_inline(stream, tags, data, cause)
+        self.append_with(stream, tags.len(), |flash, first, epoch, count| {
+            let tags = &tags[..count];
+            let bytes = count * flash.geometry().page_bytes as usize;
+            let outcome = flash.program(first, epoch, tags, &data[..bytes], cause);
+            (outcome, tags.first().is_some_and(|tag| tag.role == Role::Pad))
+        })
     }
 
     /// [`Space::append`] of one page, compiled for one page.
+    #[inline(always)]
     pub(crate) fn append_page(
         &mut self,
         stream: StreamId,
@@ -218,33 +224,43 @@ impl<S: Store> Space<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<Ppn, FtlError> {
-        self.append_inline(stream, std::slice::from_ref(&tag), data, cause).map(|(ppn, _)| ppn)
+        let appended = self.append_with(stream, 1, |flash, first, epoch, _| {
+            (flash.program(first, epoch, &[tag], data, cause), tag.role == Role::Pad)
+        });
+        appended.map(|(ppn, _)| ppn)
     }
 
-    #[inline(always)]
-    fn append_inline(
+    /// [`Space::append`] of copies, whose records are as read and get renewed here.
+    pub(crate) fn append_copies(
         &mut self,
         stream: StreamId,
-        tags: &[PageTag],
+        records: &mut [[u8; OOB_SLOT]],
         data: &[u8],
         cause: Cause,
     ) -> Result<(Ppn, u32), FtlError> {
-        let page = self.geometry().page_bytes as usize;
-        debug_assert_eq!(data.len(), tags.len() * page);
+        self.append_with(stream, records.len(), |flash, first, epoch, count| {
+            let bytes = count * flash.geometry().page_bytes as usize;
+            (flash.program_copies(first, epoch, &mut records[..count], &data[..bytes], cause), false)
+        })
+    }
+
+    /// Calls `program` with first page, epoch and count of pages until some were programmed; it also tells whether they are
+    /// filler.
+    #[inline(always)]
+    fn append_with(
+        &mut self,
+        stream: StreamId,
+        wanted: usize,
+        mut program: impl FnMut(&mut Flash<S>, Ppn, u64, usize) -> (Result<(), RunError>, bool),
+    ) -> Result<(Ppn, u32), FtlError> {
         loop {
             let (first, room, epoch) = self.frontier(stream)?;
             // An open block has room for one page: the compiler is told, so that it can drop the loops over one.
-            let (tags, data) = match tags.len() {
-                1 => (tags, data),
-                wanted => {
-                    let count = room.min(wanted as u32) as usize;
-                    (&tags[..count], &data[..count * page])
-                }
-            };
+            let count = if wanted == 1 { 1 } else { wanted.min(room as usize) };
             let seq = self.flash.pseq();
-            let outcome = self.flash.program(first, epoch, tags, data, cause);
-            let done = outcome.as_ref().map_or_else(|run| run.done, |()| tags.len() as u32);
-            self.note_programmed(stream, first, &tags[..done as usize], seq);
+            let (outcome, filler) = program(&mut self.flash, first, epoch, count);
+            let done = outcome.as_ref().map_or_else(|run| run.done, |()| count as u32);
+            self.note_programmed(stream, first, done, seq, filler);
             match outcome {
                 Ok(()) => {}
                 Err(run) if matches!(run.error, NandError::ProgramFailed(_)) => self.abandon_failing(stream),
@@ -258,24 +274,18 @@ impl<S: Store> Space<S> {
     }
 
     #[inline(always)]
-    fn note_programmed(&mut self, stream: StreamId, first: Ppn, tags: &[PageTag], seq: u64) {
+    fn note_programmed(&mut self, stream: StreamId, first: Ppn, done: u32, seq: u64, filler: bool) {
         let pages = self.geometry().pages_per_block as usize;
         let open = self.streams[stream].open.as_mut().expect("a block is open");
-        let filler = |tag: &PageTag| tag.role == Role::Pad;
-        if let [tag] = tags {
-            open.seqs.push(if filler(tag) { FILLER } else { seq + 1 });
-            if !filler(tag) {
+        match (filler, done) {
+            (true, _) => open.seqs.extend((0..done).map(|_| FILLER)),
+            (false, 1) => {
+                open.seqs.push(seq + 1);
                 self.table.set_live(first);
             }
-        } else if !tags.iter().any(filler) {
-            open.seqs.extend(seq + 1..=seq + tags.len() as u64);
-            self.table.set_live_run(first, tags.len() as u32);
-        } else {
-            for (i, tag) in (0..).zip(tags) {
-                open.seqs.push(if filler(tag) { FILLER } else { seq + 1 + i as u64 });
-                if !filler(tag) {
-                    self.table.set_live(Ppn::new(first.raw() + i));
-                }
+            (false, _) => {
+                open.seqs.extend(seq + 1..=seq + done as u64);
+                self.table.set_live_run(first, done);
             }
         }
         if open.seqs.len() == pages {

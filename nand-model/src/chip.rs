@@ -420,7 +420,7 @@ impl<S: Store> Chip<S> {
     }
 
     /// The law of programs, as asked for: `count` pages upwards from `first`.
-    #[inline]
+    #[inline(always)]
     fn judge_programs(&self, first: Ppn, count: u32) {
         let geometry = &self.profile.geometry;
         let (block, offset) = (geometry.block_of(first), geometry.offset_of(first));
@@ -442,7 +442,7 @@ impl<S: Store> Chip<S> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn account_programs(&mut self, at: Nanos, block: Pbn, first: Ppn, count: u32, cause: Cause) -> Nanos {
         let geometry = self.profile.geometry;
         let (die, offset) = (geometry.die_of(block), geometry.offset_of(first));
@@ -456,7 +456,7 @@ impl<S: Store> Chip<S> {
         done
     }
 
-    #[inline]
+    #[inline(always)]
     fn note_programmed(&mut self, block: Pbn, offset: u32, count: u32) {
         let frontier = &mut self.frontier[block.index()];
         *frontier = (*frontier).max((offset + count) as u16);

@@ -56,7 +56,7 @@ impl Clocks {
 
     /// `count` pages, one after the other: the page crosses the bus, then the cells. `cells_ns` is the cell time of them all,
     /// `last_ns` that of the last.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn program_run(&mut self, at: Nanos, die: u32, cells_ns: Nanos, last_ns: Nanos, count: u32) -> Nanos {
         let bus_ns = self.timing.bus_ns;
         if bus_ns == 0 {
@@ -98,7 +98,7 @@ impl ProgramTimes {
     }
 
     /// Cell time of `count` pages from `offset` on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of_run(&self, offset: u32, count: u32) -> Nanos {
         self.before[(offset + count) as usize] - self.before[offset as usize]
     }

@@ -1,4 +1,5 @@
 # The kernel's own NBD client: set up by ftld over netlink, and by nbd-client over the network protocol.
+FIO_MIB=8 # the kernel's client is slow under emulation
 . /bin/lib.sh
 for scheme in $(schemes); do
   image=/var/lib/ftld/$scheme.ftld

@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 scripts=("$@")
-[ "$*" != all ] || scripts=(ublk_transport ublk_ext4 ublk_kill nbd_kernel)
+[ "$*" != all ] || scripts=(ublk_transport nbd_transport ublk_ext4 ublk_kill nbd_kernel)
 [ ${#scripts[@]} -gt 0 ] || { echo "usage: tests/guest/run.sh all | SCRIPT..." >&2; exit 2; }
 here=tests/guest
 work=$PWD/target/guest
@@ -26,11 +26,11 @@ tools=(/bin/busybox "$(command -v fio)" "$(command -v mke2fs)" "$(command -v e2f
 base=$work/base-$(cat "${tools[@]}" "$kernel"/modules/*.ko "$here/mkroot.sh" | md5sum | cut -c1-12).cpio.gz
 [ -e "$base" ] || "$here/mkroot.sh" "$base" "${tools[@]}" "$kernel"/modules/*.ko
 
-cargo build --release -q -p ftld --bin ftld --example ublk_file
-for program in ftld examples/ublk_file; do
+cargo build --release -q -p ftld --bin ftld --example plain_file
+for program in ftld examples/plain_file; do
   objcopy --strip-debug "target/release/$program" "$run/${program##*/}"
 done
-"$here/mkroot.sh" "$run/own.cpio.gz" "$run/ftld" "$run/ublk_file" tests/lib.sh "$here"/*.sh
+"$here/mkroot.sh" "$run/own.cpio.gz" "$run/ftld" "$run/plain_file" tests/lib.sh "$here"/*.sh
 install -D -m 755 "$here/init" "$run/top/init"
 (cd "$run/top" && echo init | cpio_here) > "$run/top.cpio.gz"
 

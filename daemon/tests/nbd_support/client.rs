@@ -56,7 +56,7 @@ pub(crate) struct Answer {
 pub(crate) struct Client {
     pub(crate) stream: UnixStream,
     pub(crate) style: Style,
-    next: u64,
+    pub(crate) next: u64,
 }
 
 impl Client {

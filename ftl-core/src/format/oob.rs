@@ -149,6 +149,34 @@ impl Oob {
         })
     }
 
+    /// Whether these bytes are a record: what [`Oob::decode`] would say.
+    #[inline]
+    pub fn is_record(slot: &[u8; OOB_SLOT]) -> bool {
+        slot[0] == MAGIC && Role::from_byte(slot[1]).is_some()
+    }
+
+    /// Role and logical page of a record.
+    #[inline]
+    pub fn owner(slot: &[u8; OOB_SLOT]) -> (Role, u32) {
+        let role = Role::from_byte(slot[1]).expect("the slot holds a record");
+        (role, u32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]]))
+    }
+
+    /// Turns a record into that of a copy of its page, programmed as `pseq` in another block's life: what decoding it, setting
+    /// [`Flags::COPY`] and encoding it anew would give.
+    ///
+    /// # Panics
+    /// As [`Oob::encode`].
+    #[inline]
+    pub fn recopy(slot: &mut [u8; OOB_SLOT], pseq: u64, epoch: u64) {
+        assert!((pseq | epoch) >> COUNTER_BITS == 0, "a 48-bit counter is exhausted");
+        let [head, middle, tail, rest] = slot.as_chunks_mut::<8>().0 else { unreachable!("a slot is four words") };
+        *head = (u64::from_le_bytes(*head) & !((Flags::COPY.0 as u64) << 16)).to_le_bytes();
+        *middle = (u64::from_le_bytes(*middle) & COUNTER_MAX | pseq << 48).to_le_bytes();
+        *tail = (pseq >> 16 | epoch << 32).to_le_bytes();
+        *rest = (epoch >> 32 | !0xFFFF).to_le_bytes();
+    }
+
     /// The bytes that mark a programmed record [`Flags::INVALID`] when programmed over it.
     pub fn invalid_mark() -> [u8; 4] {
         let [lo, hi] = (!Flags::INVALID.0).to_le_bytes();
@@ -185,6 +213,20 @@ mod tests {
         for byte in 0..=u8::MAX {
             assert_eq!(Role::from_byte(byte).map(|role| role as u8), (1..=9).contains(&byte).then_some(byte));
         }
+    }
+
+    #[test]
+    fn a_record_is_recopied_as_if_decoded_and_encoded_anew() {
+        for flags in [Flags::NONE, Flags::COPY, Flags::LOST.with(Flags::COMMIT)] {
+            let original = Oob { tag: PageTag { flags, ..sample().tag }, ..sample() };
+            let mut slot = original.encode();
+            assert!(Oob::is_record(&slot));
+            assert_eq!(Oob::owner(&slot), (original.tag.role, original.tag.lpn));
+            Oob::recopy(&mut slot, 0x1234_5678_9ABC, 0xFEDC_BA98_7654);
+            let tag = PageTag { flags: flags.with(Flags::COPY), ..original.tag };
+            assert_eq!(slot, Oob { tag, pseq: 0x1234_5678_9ABC, epoch: 0xFEDC_BA98_7654 }.encode());
+        }
+        assert!(!Oob::is_record(&[0xFF; OOB_SLOT]) && !Oob::is_record(&[MAGIC; OOB_SLOT]));
     }
 
     #[test]

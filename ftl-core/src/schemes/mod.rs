@@ -41,8 +41,8 @@ pub struct Scheme {
     /// Blocks beyond data and over-provisioning: mapping, checkpoints, open blocks, reserve.
     pub overhead_blocks: fn(&Profile, logical_pages: u32, &Params) -> Result<u32, FtlError>,
     mem: Constructor<MemStore>,
-    oob_only: Constructor<OobOnlyStore>,
     file: Constructor<FileStore>,
+    oob_only: Constructor<OobOnlyStore>,
 }
 
 /// Every scheme, the default first.
@@ -146,14 +146,14 @@ impl SchemeStore for MemStore {
     }
 }
 
-impl SchemeStore for OobOnlyStore {
-    fn constructor(scheme: &Scheme) -> Constructor<Self> {
-        scheme.oob_only
-    }
-}
-
 impl SchemeStore for FileStore {
     fn constructor(scheme: &Scheme) -> Constructor<Self> {
         scheme.file
+    }
+}
+
+impl SchemeStore for OobOnlyStore {
+    fn constructor(scheme: &Scheme) -> Constructor<Self> {
+        scheme.oob_only
     }
 }

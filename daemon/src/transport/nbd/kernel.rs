@@ -4,14 +4,27 @@
 //! image gets them all. There is no handshake: both sides are told what was agreed.
 
 use std::fs;
+use std::future::pending;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use super::netlink::{Command, Device, Netlink};
+use super::wire::Mode;
+use super::{Ended, Export, ExportInfo, Limits, NbdStats, attach_stream};
 use crate::device::BlockDevice;
 use crate::sys;
+use crate::transport::holders;
+
+/// The kernel spreads its queues over them.
+const CONNECTIONS: usize = 2;
+
+/// How long a disconnected device may take to answer what is under way.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long requests wait for a new daemon, in seconds.
 const DEAD_SECONDS: u64 = 30;
@@ -62,19 +75,103 @@ impl Error {
     }
 }
 
-/// Sets `/dev/nbdN` up with `connections` connections and returns our ends of them, to be served at once: the kernel reads the
-/// partition table before it is done, so this has to run on another thread than they do; `serve` gets them before. `flags` are
-/// the server's transmission flags, `image` names the image.
-///
-/// A device that lost its daemon goes on with the same image.
-pub fn attach(
+/// A `/dev/nbdN` with the threads that serve it, one for each connection.
+pub struct Attached {
     n: u32,
-    device: &dyn BlockDevice,
-    flags: u16,
-    image: &str,
-    connections: usize,
-    serve: impl FnOnce(Vec<UnixStream>),
-) -> Result<bool, Error> {
+    recovered: bool,
+    threads: Mutex<Vec<JoinHandle<Result<(), Ended>>>>,
+    stats: Arc<NbdStats>,
+}
+
+impl Attached {
+    /// Sets `/dev/nbdN` up for `device`; returns when it takes requests. `image` names the image: a device that lost its daemon
+    /// goes on with the same one.
+    pub fn start(n: u32, device: &Arc<dyn BlockDevice>, image: &str) -> Result<Self, Error> {
+        let context = |source| Error::Io { n, source };
+        let stats = Arc::new(NbdStats::default());
+        let pairs = (0..CONNECTIONS).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>().map_err(context)?;
+        let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        // The kernel reads the partition table before it answers, so they have to be served before.
+        let threads = ours.into_iter().map(|stream| serve(stream, device.clone(), stats.clone()));
+        let threads = threads.collect::<io::Result<Vec<_>>>().map_err(context)?;
+        let recovered = hand_over(n, device.as_ref(), image, &theirs)?;
+        Ok(Self { n, recovered, threads: Mutex::new(threads), stats })
+    }
+
+    /// Its node.
+    pub fn path(&self) -> PathBuf {
+        Path::new("/dev").join(name(self.n))
+    }
+
+    /// Whether it was taken up from a daemon that died.
+    pub fn recovered(&self) -> bool {
+        self.recovered
+    }
+
+    /// What was served.
+    pub fn stats(&self) -> Arc<NbdStats> {
+        self.stats.clone()
+    }
+
+    /// Who uses it, one phrase each.
+    pub fn holders(&self) -> Vec<String> {
+        holders::of(&name(self.n))
+    }
+
+    /// Why it is served no more, if all connections ended by themselves.
+    pub fn ended(&self) -> Option<String> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if threads.is_empty() || !threads.iter().all(JoinHandle::is_finished) {
+            return None;
+        }
+        let why = threads.drain(..).filter_map(|thread| thread.join().ok()?.err()).next();
+        Some(why.map_or_else(|| "disconnected by another program".into(), |error| error.to_string()))
+    }
+
+    /// Disconnects the device, even under its users: requests under way are answered, later ones fail.
+    pub fn remove(&self) -> Result<(), Error> {
+        let context = |source| Error::Io { n: self.n, source };
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        if threads.is_empty() {
+            return Ok(());
+        }
+        Netlink::open().and_then(|mut netlink| netlink.disconnect(self.n)).map_err(context)?;
+        let end = Instant::now() + END_TIMEOUT;
+        while !threads.iter().all(JoinHandle::is_finished) {
+            if Instant::now() > end {
+                return Err(context(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "requests were still under way after 5 s",
+                )));
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+}
+
+/// One connection on a thread with a runtime of its own: it blocks nobody else.
+fn serve(
+    stream: UnixStream,
+    device: Arc<dyn BlockDevice>,
+    stats: Arc<NbdStats>,
+) -> io::Result<JoinHandle<Result<(), Ended>>> {
+    stream.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name("ftld-nbd".into()).spawn(move || {
+        let served = runtime.block_on(async {
+            let stream = tokio::net::UnixStream::from_std(stream)?;
+            attach_stream(stream, device, &Limits::default(), &stats, pending()).await
+        });
+        if let Err(error) = &served {
+            tracing::error!(%error, "a connection of the kernel's NBD client ended");
+        }
+        served
+    })
+}
+
+/// Gives the kernel its ends; true if the device was there before.
+fn hand_over(n: u32, device: &dyn BlockDevice, image: &str, theirs: &[UnixStream]) -> Result<bool, Error> {
     let command = claim(n, image)?;
     let context = |source: io::Error| match source.kind() {
         io::ErrorKind::PermissionDenied => Error::Permission(n),
@@ -82,26 +179,17 @@ pub fn attach(
         io::ErrorKind::ResourceBusy => Error::InUse { n, pid: connected_by(n).unwrap_or_default() },
         _ => Error::Io { n, source },
     };
-    let mut netlink = Netlink::open().map_err(context)?;
-    let pairs = (0..connections).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>().map_err(context)?;
-    let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-    serve(ours);
     let told = Device {
         n,
         size: device.size(),
         block: device.logical_block(),
-        flags,
+        flags: Export::of(device, ExportInfo::default()).flags(Mode::Simple),
         dead_seconds: DEAD_SECONDS,
         backend: image,
     };
     let fds: Vec<_> = theirs.iter().map(AsFd::as_fd).collect();
-    netlink.serve(command, &told, &fds).map_err(context)?;
+    Netlink::open().and_then(|mut netlink| netlink.serve(command, &told, &fds)).map_err(context)?;
     Ok(command == Command::Reconfigure)
-}
-
-/// Takes `/dev/nbdN` down, whoever uses it; see [`holders`](crate::transport::holders).
-pub fn detach(n: u32) -> io::Result<()> {
-    Netlink::open()?.disconnect(n)
 }
 
 /// Whether the device is free, or ours to go on with.
@@ -115,10 +203,14 @@ fn claim(n: u32, image: &str) -> Result<Command, Error> {
 }
 
 /// The process that connected the device; it need not live any more.
-pub fn connected_by(n: u32) -> Option<i32> {
+fn connected_by(n: u32) -> Option<i32> {
     fs::read_to_string(folder(n).join("pid")).ok()?.trim().parse().ok()
 }
 
 fn folder(n: u32) -> PathBuf {
-    Path::new("/sys/block").join(format!("nbd{n}"))
+    Path::new("/sys/block").join(name(n))
+}
+
+fn name(n: u32) -> String {
+    format!("nbd{n}")
 }

@@ -5,7 +5,8 @@
 //!
 //! [`wire`] knows bytes, [`handshake`] and [`engine`] are state machines without a socket (what a fuzzer drives), [`connection`] moves
 //! bytes, [`server`] counts connections. [`Limits`] says what a peer may cost. A peer that breaks a rule loses its
-//! connection or gets an error, and nobody else notices. What power failure does to acknowledged requests is the device's
+//! connection or gets an error, and nobody else notices. [`kernel`] hands connections to the kernel's own client, which makes
+//! a `/dev/nbdN` of them. What power failure does to acknowledged requests is the device's
 //! affair: a reply leaves only after the device said so, and for FLUSH and FUA only after [`crate::device::Flush::wait`].
 
 pub mod buffer;

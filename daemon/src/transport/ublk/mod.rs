@@ -90,12 +90,12 @@ impl Error {
     /// The exit code that tells a script what to do next.
     pub fn exit_code(&self) -> i32 {
         match self {
-            Self::Io { .. } | Self::Held { .. } => 1,
+            Self::Io { .. } => 1,
             Self::Absent(_) => 3,
             Self::Quiesced { .. } => 4,
             Self::DriverMissing(_) => 5,
             Self::Permission(_) => 6,
-            Self::InUse { .. } => 7,
+            Self::InUse { .. } | Self::Held { .. } => 7,
         }
     }
 

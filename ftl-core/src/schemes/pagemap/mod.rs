@@ -58,8 +58,8 @@ pub(super) const SCHEME: Scheme = Scheme {
     ],
     overhead_blocks,
     mem: start,
-    oob_only: start,
     file: start,
+    oob_only: start,
 };
 
 const HOST: StreamId = 0;

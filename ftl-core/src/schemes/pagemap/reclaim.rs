@@ -5,14 +5,14 @@ use super::{HOST, PageMap, UNMAPPED};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
-use crate::format::{Flags, Oob, PageTag, Role};
+use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role};
 use crate::space::StreamId;
 use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
 
 /// Room for the live pages of one block on their way.
 pub(super) struct CopyBuffer {
     data: Vec<u8>,
-    tags: Vec<PageTag>,
+    records: Vec<[u8; OOB_SLOT]>,
     from: Vec<Ppn>,
     pub(super) heads: Vec<(Option<Oob>, bool)>,
 }
@@ -20,7 +20,7 @@ pub(super) struct CopyBuffer {
 impl CopyBuffer {
     pub(super) fn new(geometry: &Geometry) -> Self {
         let data = vec![0; (geometry.pages_per_block * geometry.page_bytes) as usize];
-        CopyBuffer { data, tags: Vec::new(), from: Vec::new(), heads: Vec::new() }
+        CopyBuffer { data, records: Vec::new(), from: Vec::new(), heads: Vec::new() }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -108,46 +108,57 @@ impl<S: Store> PageMap<S> {
 
     fn load_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<(), FtlError> {
         let page = self.space.geometry().page_bytes as usize;
-        let CopyBuffer { data, tags, from, .. } = &mut self.pages;
-        tags.clear();
+        let CopyBuffer { data, records, from, .. } = &mut self.pages;
         from.clear();
         self.space.table.live_pages(victim, from);
+        records.resize(from.len(), [0; OOB_SLOT]);
         let data = &mut data[..from.len() * page];
-        let heads = self.space.flash.read_pages(from, data, cause)?;
-        tags.extend(heads.zip(&*from).map(|((oob, data_ok), ppn)| {
-            let tag = match oob {
-                Some(oob) => oob.tag,
-                None => {
-                    // A new version, so that no older one comes back in its place.
-                    self.next_ver += 1;
-                    lost_owner(&self.map, *ppn, self.next_ver - 1)
-                }
-            };
-            let lost = if data_ok { Flags::NONE } else { Flags::LOST };
-            PageTag { flags: tag.flags.with(Flags::COPY).with(lost), ..tag }
-        }));
+        if !self.space.flash.read_pages(from, data, records, cause)? {
+            self.mend_records();
+        }
         Ok(())
+    }
+
+    /// Gives every loaded page a record that says what can be said: a page whose data is lost stays an error, and one whose
+    /// record is lost gets its owner's name and a new version, so that no older one comes back in its place.
+    #[cold]
+    fn mend_records(&mut self) {
+        let CopyBuffer { records, from, .. } = &mut self.pages;
+        for ((record, from), health) in records.iter_mut().zip(from).zip(self.space.flash.health()) {
+            let found = Oob::decode(record).filter(|_| health.oob_ok());
+            let mut tag = found.map_or_else(
+                || {
+                    self.next_ver += 1;
+                    lost_owner(&self.map, *from, self.next_ver - 1)
+                },
+                |oob| oob.tag,
+            );
+            if !health.data_ok() {
+                tag.flags = tag.flags.with(Flags::LOST);
+            }
+            *record = Oob { tag, pseq: 0, epoch: 0 }.encode();
+        }
     }
 
     fn store_copies(&mut self, cause: Cause) -> Result<(), FtlError> {
         let page = self.space.geometry().page_bytes as usize;
-        let mut done = 0;
-        while done < self.pages.tags.len() {
-            let CopyBuffer { data, tags, from, .. } = &self.pages;
-            let (tags, from) = (&tags[done..], &from[done..]);
-            let data = &data[done * page..][..tags.len() * page];
-            let (first, taken) = self.space.append(self.settings.gc_stream, tags, data, cause)?;
-            for (to, (tag, from)) in (first.raw()..first.raw() + taken).map(Ppn::new).zip(tags.iter().zip(from)) {
-                if tag.role == Role::Trim {
+        let CopyBuffer { data, records, from, .. } = &mut self.pages;
+        let (mut data, mut records, mut from) = (&data[..records.len() * page], &mut records[..], &from[..]);
+        while !records.is_empty() {
+            let (first, taken) = self.space.append_copies(self.settings.gc_stream, records, data, cause)?;
+            let (moved, rest) = records.split_at_mut(taken as usize);
+            for (to, (record, from)) in (first.raw()..).map(Ppn::new).zip(moved.iter().zip(from)) {
+                let (role, lpn) = Oob::owner(record);
+                if role == Role::Trim {
                     self.trims.moved(*from, to);
                     continue;
                 }
-                let entry = &mut self.map[tag.lpn as usize];
+                let entry = &mut self.map[lpn as usize];
                 assert!(*entry == from.raw(), "the live page {from} belongs to another logical page");
                 *entry = to.raw();
             }
             self.space.table.clear_live_pages(&from[..taken as usize]);
-            done += taken as usize;
+            (data, records, from) = (&data[taken as usize * page..], rest, &from[taken as usize..]);
         }
         Ok(())
     }

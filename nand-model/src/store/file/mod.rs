@@ -348,11 +348,13 @@ impl FileStore {
         let Some(core) = core else { return Ok(Health::Lost) };
         let data_good = data.is_empty() || crc32c(data) == core.data_check;
         let marked = if self.sick.is_empty() { Health::Good } else { self.use_mark(ppn, core.seq)? };
+        if data_good && oob_good {
+            return Ok(marked);
+        }
         Ok(match (data_good && marked.data_ok(), oob_good && marked.oob_ok()) {
-            (true, true) => marked,
-            (true, false) => Health::OobLost,
-            (false, true) => Health::DataLost,
             (false, false) => Health::Lost,
+            (false, true) => Health::DataLost,
+            (true, _) => Health::OobLost,
         })
     }
 

@@ -17,6 +17,7 @@ use crate::store::{BlockFacts, Health};
 use crc32c::crc32c;
 use std::collections::HashMap;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -184,7 +185,7 @@ impl Found {
     }
 }
 
-/// What the scan of one slot is for.
+/// Reads an image that is not in use yet.
 struct Opener<'a> {
     path: &'a Path,
     disk: &'a dyn Disk,
@@ -280,34 +281,50 @@ impl Opener<'_> {
         // Every operation beyond the synced number has a place of its own in the file, so there are no more than places.
         let places = self.layout.slots as u64 * (self.layout.pages() as u64 + 1);
         let mut seen = Seen { from: synced_seq + 1, bits: vec![0; (places / 64 + 1) as usize] };
-        let mut data = vec![0; self.layout.geometry.page_bytes as usize];
+        let mut data = Vec::new();
         for (slot, head) in (0..).zip(heads) {
             if let Some(head) = head {
                 seen.insert(head.erase_seq);
             }
             let meta = self.read_meta(slot)?;
-            for page in 0..self.layout.pages() {
-                let record = self.layout.record_in(&meta, page);
-                let Some(core) = Core::decode(slot, page as u32, record).filter(|core| core.seq > synced_seq) else {
-                    continue;
-                };
+            let core = |page| Core::decode(slot, page as u32, self.layout.record_in(&meta, page));
+            let is_late = |&page: &usize| core(page).is_some_and(|core| core.seq > synced_seq);
+            let mut page = 0;
+            while let Some(first) = (page..self.layout.pages()).find(is_late) {
                 late[slot as usize] = true;
-                if !trust_synced_only && self.holds(slot, page as u32, record, core, &mut data)? {
-                    seen.insert(core.seq);
+                // Some at a time: one read for all, still small enough for the processor's cache.
+                page = (first..self.layout.pages().min(first + 32)).find(|page| !is_late(page)).unwrap_or(first + 32);
+                page = page.min(self.layout.pages());
+                if !trust_synced_only {
+                    self.note_whole(slot, first..page, &meta, &mut data, &mut seen)?;
                 }
             }
         }
         Ok(if trust_synced_only { synced_seq } else { seen.unbroken() })
     }
 
-    /// Whether all that belongs to an operation is in the file.
-    fn holds(&self, slot: u32, page: u32, record: &[u8], core: Core, data: &mut [u8]) -> Result<bool, ImageError> {
-        let oob = &record[CORE_BYTES..][..self.layout.geometry.oob_bytes as usize];
-        if crc32c(oob) != core.oob_check {
-            return Ok(false);
+    /// Notes the operations of these pages of which all is in the file.
+    fn note_whole(
+        &self,
+        slot: u32,
+        pages: Range<usize>,
+        meta: &[u8],
+        data: &mut Vec<u8>,
+        seen: &mut Seen,
+    ) -> Result<(), ImageError> {
+        let geometry = self.layout.geometry;
+        data.resize(pages.len() * geometry.page_bytes as usize, 0);
+        self.read(self.layout.data_at(slot, pages.start as u32), data)?;
+        for (page, data) in pages.zip(data.chunks_exact(geometry.page_bytes as usize)) {
+            let record = self.layout.record_in(meta, page);
+            let oob = &record[CORE_BYTES..][..geometry.oob_bytes as usize];
+            let core = Core::decode(slot, page as u32, record);
+            let whole = |core: &Core| crc32c(oob) == core.oob_check && crc32c(data) == core.data_check;
+            if let Some(core) = core.filter(whole) {
+                seen.insert(core.seq);
+            }
         }
-        self.read(self.layout.data_at(slot, page), data)?;
-        Ok(crc32c(data) == core.data_check)
+        Ok(())
     }
 
     /// Takes back what a slot holds of operations after the cut: their numbers will be given again. Returns how many there were.

@@ -1,7 +1,7 @@
-//! A plain file as `/dev/ublkbN`, with no flash below: for working on the transport alone.
+//! A plain file as `/dev/ublkbN` or `/dev/nbdN`, with no flash below: for working on the transports alone.
 //!
-//! `cargo run --example ublk_file -- N FILE BYTES [FLUSH_MS]`; a FLUSH takes `FLUSH_MS` longer. `ublk_file --stop N` stops, SIGTERM
-//! leaves the device to a successor.
+//! `cargo run --example plain_file -- DEVICE FILE BYTES [FLUSH_MS]`; a FLUSH takes `FLUSH_MS` longer. `plain_file --stop N` stops, SIGTERM
+//! leaves it to a successor; an NBD device ends on SIGTERM.
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -12,7 +12,9 @@ use std::time::Duration;
 use std::{env, io, thread};
 
 use ftld::device::{BlockDevice, Extent, Flush};
-use ftld::{sys, transport::ublk};
+use ftld::sys;
+use ftld::transport::nbd::kernel::Attached;
+use ftld::transport::{holders, ublk};
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::signal::{SigSet, Signal};
 
@@ -72,7 +74,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ublk_file: {error}");
+            eprintln!("plain_file: {error}");
             ExitCode::FAILURE
         }
     }
@@ -83,23 +85,32 @@ fn run() -> Result<(), Box<dyn Error>> {
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--stop", n] => Ok(ublk::stop(n.parse()?, false)?),
         ["--force", n] => Ok(ublk::stop(n.parse()?, true)?),
-        [n, path, bytes] => serve(n.parse()?, path, bytes.parse()?, Duration::ZERO),
-        [n, path, bytes, ms] => serve(n.parse()?, path, bytes.parse()?, Duration::from_millis(ms.parse()?)),
-        _ => Err("usage: ublk_file N FILE BYTES [FLUSH_MS] | ublk_file --stop N | ublk_file --force N".into()),
+        [node, path, bytes] => serve(node, path, bytes.parse()?, Duration::ZERO),
+        [node, path, bytes, ms] => serve(node, path, bytes.parse()?, Duration::from_millis(ms.parse()?)),
+        _ => Err("usage: plain_file DEVICE FILE BYTES [FLUSH_MS] | plain_file --stop N | plain_file --force N".into()),
     }
 }
 
-fn serve(n: u32, path: &str, size: u64, flush_delay: Duration) -> Result<(), Box<dyn Error>> {
+fn serve(node: &str, path: &str, size: u64, flush_delay: Duration) -> Result<(), Box<dyn Error>> {
     let left = SigSet::from_iter([Signal::SIGTERM]);
     left.thread_block()?;
     for refused in sys::prepare_for_block_device() {
-        eprintln!("ublk_file: goes without {refused}");
+        eprintln!("plain_file: goes without {refused}");
     }
-    ublk::detach_mount_copies(n)?;
+    let name = node.strip_prefix("/dev/").ok_or("DEVICE is /dev/ublkbN or /dev/nbdN")?;
+    holders::detach_mount_copies(name)?;
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     file.set_len(size)?;
-    let device = PlainFile { file: Arc::new(file), size, flush_delay };
-    let served = Arc::new(ublk::Served::start(Some(n), Arc::new(device), ublk::Options::new(path))?);
+    let device: Arc<dyn BlockDevice> = Arc::new(PlainFile { file: Arc::new(file), size, flush_delay });
+    match (name.strip_prefix("ublkb"), name.strip_prefix("nbd")) {
+        (Some(n), _) => by_ublk(n.parse()?, device, path, left),
+        (_, Some(n)) => by_nbd(n.parse()?, &device, path, left),
+        _ => Err("DEVICE is /dev/ublkbN or /dev/nbdN".into()),
+    }
+}
+
+fn by_ublk(n: u32, device: Arc<dyn BlockDevice>, path: &str, left: SigSet) -> Result<(), Box<dyn Error>> {
+    let served = Arc::new(ublk::Served::start(Some(n), device, ublk::Options::new(path))?);
     println!("ready {} recovered={}", served.path().display(), served.recovered());
     let leaving = served.clone();
     thread::spawn(move || {
@@ -107,10 +118,26 @@ fn serve(n: u32, path: &str, size: u64, flush_delay: Duration) -> Result<(), Box
         leaving.leave();
         exit(4);
     });
+    until(|| served.ended());
+    Ok(())
+}
+
+fn by_nbd(n: u32, device: &Arc<dyn BlockDevice>, path: &str, left: SigSet) -> Result<(), Box<dyn Error>> {
+    let attached = Arc::new(Attached::start(n, device, path)?);
+    println!("ready {} recovered={}", attached.path().display(), attached.recovered());
+    let leaving = attached.clone();
+    thread::spawn(move || {
+        let _ = left.wait();
+        exit(leaving.remove().map_or(1, |()| 0));
+    });
+    until(|| attached.ended());
+    Ok(())
+}
+
+fn until(ended: impl Fn() -> Option<String>) {
     loop {
-        if let Some(why) = served.ended() {
-            println!("{why}");
-            return Ok(());
+        if let Some(why) = ended() {
+            return println!("{why}");
         }
         thread::sleep(Duration::from_millis(100));
     }
