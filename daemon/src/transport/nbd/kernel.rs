@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
+
 use super::netlink::{Command, Device, Netlink};
 use super::wire::Mode;
 use super::{Ended, Export, ExportInfo, Limits, NbdStats, attach_stream};
@@ -80,6 +82,7 @@ pub struct Attached {
     n: u32,
     recovered: bool,
     threads: Mutex<Vec<JoinHandle<Result<(), Ended>>>>,
+    leave: watch::Sender<bool>,
     stats: Arc<NbdStats>,
 }
 
@@ -92,10 +95,11 @@ impl Attached {
         let pairs = (0..CONNECTIONS).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>().map_err(context)?;
         let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         // The kernel reads the partition table before it answers, so they have to be served before.
-        let threads = ours.into_iter().map(|stream| serve(stream, device.clone(), stats.clone()));
+        let (leave, left) = watch::channel(false);
+        let threads = ours.into_iter().map(|stream| serve(stream, device.clone(), stats.clone(), left.clone()));
         let threads = threads.collect::<io::Result<Vec<_>>>().map_err(context)?;
         let recovered = hand_over(n, device.as_ref(), image, &theirs)?;
-        Ok(Self { n, recovered, threads: Mutex::new(threads), stats })
+        Ok(Self { n, recovered, threads: Mutex::new(threads), leave, stats })
     }
 
     /// Its node.
@@ -128,21 +132,34 @@ impl Attached {
         Some(why.map_or_else(|| "disconnected by another program".into(), |error| error.to_string()))
     }
 
+    /// Closes the sockets without another word: the kernel keeps its requests for the next daemon, whereas an answer would be final.
+    pub fn leave(&self) -> Result<(), Error> {
+        let threads = self.take_threads();
+        drop(self.leave.send(true));
+        self.await_end(&threads)
+    }
+
     /// Disconnects the device, even under its users: requests under way are answered, later ones fail.
     pub fn remove(&self) -> Result<(), Error> {
-        let context = |source| Error::Io { n: self.n, source };
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = self.take_threads();
         if threads.is_empty() {
             return Ok(());
         }
-        Netlink::open().and_then(|mut netlink| netlink.disconnect(self.n)).map_err(context)?;
+        let disconnected = Netlink::open().and_then(|mut netlink| netlink.disconnect(self.n));
+        disconnected.map_err(|source| Error::Io { n: self.n, source })?;
+        self.await_end(&threads)
+    }
+
+    fn take_threads(&self) -> Vec<JoinHandle<Result<(), Ended>>> {
+        std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn await_end(&self, threads: &[JoinHandle<Result<(), Ended>>]) -> Result<(), Error> {
         let end = Instant::now() + END_TIMEOUT;
         while !threads.iter().all(JoinHandle::is_finished) {
             if Instant::now() > end {
-                return Err(context(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    "requests were still under way after 5 s",
-                )));
+                let source = io::Error::new(io::ErrorKind::TimedOut, "requests were still under way after 5 s");
+                return Err(Error::Io { n: self.n, source });
             }
             thread::sleep(Duration::from_millis(10));
         }
@@ -155,13 +172,18 @@ fn serve(
     stream: UnixStream,
     device: Arc<dyn BlockDevice>,
     stats: Arc<NbdStats>,
+    mut left: watch::Receiver<bool>,
 ) -> io::Result<JoinHandle<Result<(), Ended>>> {
     stream.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name("ftld-nbd".into()).spawn(move || {
         let served = runtime.block_on(async {
             let stream = tokio::net::UnixStream::from_std(stream)?;
-            attach_stream(stream, device, &Limits::default(), &stats, pending()).await
+            let limits = Limits::default();
+            tokio::select! {
+                ended = attach_stream(stream, device, &limits, &stats, pending()) => ended,
+                _ = left.wait_for(|left| *left) => Ok(()),
+            }
         });
         if let Err(error) = &served {
             tracing::error!(%error, "a connection of the kernel's NBD client ended");
