@@ -1,10 +1,11 @@
 //! A running way in, as the rest of the daemon sees it: one [`Service`] per target, each plugged in by one line of [`start`].
 
 use super::holders;
-use super::nbd::{Endpoint, ExportInfo, Limits, NbdStats, NbdUri, Server, kernel};
+use super::nbd::{self, Endpoint, ExportInfo, Limits, NbdStats, NbdUri, Server, kernel};
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
 use crate::target::Target;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +15,8 @@ use tokio::sync::watch;
 
 /// How long a stopped transport may take to answer what is under way.
 const END_TIMEOUT: Duration = Duration::from_secs(6);
+/// Connections between the kernel's NBD client and us.
+const KERNEL_CONNECTIONS: usize = 2;
 
 /// A running way in.
 pub trait Service: Send + Sync {
@@ -63,7 +66,7 @@ pub fn default_target(runtime: &Path) -> Target {
 pub fn start(target: &Target, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
     match target {
         Target::Ublk(n) => ublk(*n, device, context),
-        Target::NbdKernel(n) => kernel_client(*n, &device, context),
+        Target::NbdKernel(n) => Ok(Arc::new(KernelClient::start(*n, device, context)?)),
         Target::Nbd(uri) => Ok(Arc::new(NbdServer::start(uri, device, context)?)),
     }
 }
@@ -212,39 +215,81 @@ impl Service for NbdServer {
 }
 
 /// Our NBD server on sockets of the kernel's client: `/dev/nbdN`.
-fn kernel_client(n: u32, device: &Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
-    if let Err(error) = holders::detach_mount_copies(&format!("nbd{n}")) {
-        tracing::warn!("copies of mounts on /dev/nbd{n}: {error}");
-    }
-    let attached = kernel::Attached::start(n, device, context.image).map_err(kernel_failure)?;
-    if attached.recovered() {
-        tracing::info!("took {} up again where a daemon had left it", attached.path().display());
-    }
-    Ok(Arc::new(attached))
+struct KernelClient {
+    n: u32,
+    leave: watch::Sender<bool>,
+    stats: Arc<NbdStats>,
+    workers: Vec<Worker>,
 }
 
-fn kernel_failure(error: kernel::Error) -> Failure {
-    Failure::new(Exit::from_code(error.exit_code()), error.to_string())
+impl KernelClient {
+    fn start(n: u32, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Self, Failure> {
+        if let Err(error) = holders::detach_mount_copies(&format!("nbd{n}")) {
+            tracing::warn!("copies of mounts on /dev/nbd{n}: {error}");
+        }
+        let (leave, left) = watch::channel(false);
+        let stats = Arc::<NbdStats>::default();
+        let flags = nbd::Export::of(&*device, ExportInfo::default()).flags(nbd::wire::Mode::Simple);
+        let mut workers = Vec::new();
+        let attached = kernel::attach(n, &*device, flags, context.image, KERNEL_CONNECTIONS, |streams| {
+            for stream in streams {
+                let (device, stats, left) = (device.clone(), stats.clone(), left.clone());
+                workers.push(Worker::spawn("ftld-nbd", move || serve_kernel(stream, device, &stats, left)));
+            }
+        });
+        let failed = |error: std::io::Error| Failure::io(format!("/dev/nbd{n}"), &error);
+        let workers = workers.into_iter().collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
+        match attached {
+            Ok(true) => tracing::info!("took /dev/nbd{n} up again where a daemon had left it"),
+            Ok(false) => {}
+            Err(error) => return Err(Failure::new(Exit::from_code(error.exit_code()), error.to_string())),
+        }
+        Ok(KernelClient { n, leave, stats, workers })
+    }
 }
 
-impl Service for kernel::Attached {
+/// One connection, until the kernel closes it. When it is left, the socket closes without another word: the kernel then keeps
+/// its requests for the next daemon, whereas an answer would be final.
+fn serve_kernel(stream: UnixStream, device: Arc<dyn BlockDevice>, stats: &NbdStats, mut left: watch::Receiver<bool>) {
+    let served = small_runtime().and_then(|runtime| {
+        runtime.block_on(async {
+            stream.set_nonblocking(true)?;
+            let stream = tokio::net::UnixStream::from_std(stream)?;
+            let limits = Limits::default();
+            tokio::select! {
+                ended = nbd::attach_stream(stream, device, &limits, stats, std::future::pending()) => {
+                    if let Err(ended) = ended {
+                        tracing::warn!("kernel's NBD client: {ended}");
+                    }
+                }
+                _ = left.wait_for(|left| *left) => {}
+            }
+            Ok(())
+        })
+    });
+    if let Err(error) = served {
+        tracing::error!("kernel's NBD client: {error}");
+    }
+}
+
+impl Service for KernelClient {
     fn target(&self) -> String {
-        self.path().display().to_string()
+        format!("/dev/nbd{}", self.n)
     }
     fn holders(&self) -> Vec<String> {
-        kernel::Attached::holders(self)
+        holders::of(&format!("nbd{}", self.n))
     }
     fn ended(&self) -> Option<String> {
-        kernel::Attached::ended(self)
+        self.workers.iter().all(Worker::finished).then(|| "disconnected by another program".into())
     }
     fn stop(&self, how: StopHow) -> Result<(), Failure> {
         match how {
-            StopHow::Leave => self.leave(),
-            StopHow::Remove => self.remove(),
+            StopHow::Leave => drop(self.leave.send(true)),
+            StopHow::Remove => kernel::detach(self.n).map_err(|error| Failure::io(self.target(), &error))?,
         }
-        .map_err(kernel_failure)
+        self.workers.iter().try_for_each(|worker| worker.join(&self.target()))
     }
     fn nbd_stats(&self) -> Option<Arc<NbdStats>> {
-        Some(self.stats())
+        Some(self.stats.clone())
     }
 }
