@@ -6,7 +6,7 @@
 mod mem;
 mod oob_only;
 
-pub use mem::MemStore;
+pub use mem::{Change, MemStore};
 pub use oob_only::OobOnlyStore;
 
 use crate::addr::{Pbn, Ppn};
