@@ -134,16 +134,12 @@ impl Store for MemStore {
         for (i, health) in health.iter_mut().enumerate() {
             let index = first.index() + i;
             oobs[i * part..][..part].copy_from_slice(&self.oob[index * oob..][..part]);
-            *health = match self.sick.get_mut(&(index as u32)) {
-                None => Health::Good,
-                Some(sick) => {
-                    let now = *sick;
-                    if let Health::Unstable(left) = sick {
-                        *left = left.saturating_sub(1);
-                    }
-                    now
-                }
-            };
+            *health = self.sick.get(&(index as u32)).copied().unwrap_or_default();
+            if let Health::Unstable(left) = *health {
+                let (ppn, health) = (Ppn::new(index as u32), Health::Unstable(left.saturating_sub(1)));
+                self.sick.insert(ppn.raw(), health);
+                self.note(|| Change::Health { ppn, health });
+            }
         }
         Ok(())
     }
