@@ -4,7 +4,7 @@ use crate::model::{Model, ZEROS};
 use crate::payload::{self, Seen};
 use crate::rig::Rig;
 use crate::workload::HostOp;
-use ftl_core::{Ftl, FtlError, Lpn, SchemeStats};
+use ftl_core::{Ftl, FtlError, Lpn, SchemeStats, Start};
 use nand_model::store::MemStore;
 use nand_model::{Chip, FaultPlan};
 
@@ -64,6 +64,13 @@ impl<'a> Host<'a> {
     /// A host of a new device.
     pub fn format(rig: &'a Rig) -> Host<'a> {
         Host::over(rig, rig.format(), Model::new(rig.config.logical_pages, rig.seed))
+    }
+
+    /// A host of a new device on a chip with every bad block that its data sheet allows.
+    pub fn format_at_end_of_life(rig: &'a Rig) -> Host<'a> {
+        let chip = rig.blank_at_end_of_life();
+        let ftl = rig.scheme.start(chip, &rig.config, Start::Format).expect("a new device starts");
+        Host::over(rig, ftl, Model::new(rig.config.logical_pages, rig.seed))
     }
 
     /// A host of a running scheme.

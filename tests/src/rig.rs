@@ -6,7 +6,7 @@
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
 use nand_model::store::MemStore;
-use nand_model::{Chip, Geometry, Profile};
+use nand_model::{Bad, BlockFacts, Chip, Geometry, Pbn, Profile, SplitMix, Store};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Kind of cells: which rules the chip enforces.
@@ -90,6 +90,24 @@ impl Rig {
     /// An erased chip.
     pub fn blank(&self) -> Chip<MemStore> {
         self.open(MemStore::new(self.profile.geometry))
+    }
+
+    /// An erased chip that has as many bad blocks as its data sheet allows: the least room the scheme was promised.
+    pub fn blank_at_end_of_life(&self) -> Chip<MemStore> {
+        let blocks = self.profile.geometry.blocks as u64;
+        let allowed = |used: u64| (used * self.profile.max_bad_permille as u64).div_ceil(1000).max(4);
+        let spare = (0..blocks).find(|used| used + allowed(*used) >= blocks).map_or(0, |used| blocks - used);
+        let mut chip = self.open(MemStore::new(self.profile.geometry));
+        let mut rng = SplitMix::new(self.seed);
+        for _ in 0..spare {
+            let good = |block: &Pbn| chip.bad(*block).is_none();
+            let blocks: Vec<_> = self.profile.geometry.all_blocks().filter(good).collect();
+            let block = blocks[rng.below(blocks.len() as u64) as usize];
+            let facts = BlockFacts { bad: Some(Bad::Factory), ..BlockFacts::default() };
+            chip.store_mut().set_facts(block, facts).expect("memory does not fail");
+            chip = self.open(chip.into_store());
+        }
+        chip
     }
 
     /// A chip over a store.
