@@ -18,6 +18,7 @@ use crate::target::Target;
 use crate::transport::{self, Context, Service, StopHow};
 use crate::volume::Volume;
 use std::io::Write;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -56,7 +57,15 @@ pub fn serve(config: &Config, dirs: &Dirs, recover: bool) -> Result<(), Failure>
     let volume = Arc::new(stack.volume);
     let image = std::fs::canonicalize(&config.image).map_err(|error| Failure::io(config.image.display(), &error))?;
     let context = Context { name: &config.name, image: &image.to_string_lossy() };
-    let service = transport::start(&target, volume.clone(), context)?;
+    let started = control::bind(&dirs.control(&config.name))
+        .and_then(|control| Ok((control, transport::start(&target, volume.clone(), context)?)));
+    let (control, service) = match started {
+        Ok(started) => started,
+        Err(failure) => {
+            close(&volume, &image)?;
+            return Err(failure);
+        }
+    };
     let facts = Facts {
         name: config.name.clone(),
         target: service.target(),
@@ -72,7 +81,7 @@ pub fn serve(config: &Config, dirs: &Dirs, recover: bool) -> Result<(), Failure>
     };
     let served = Arc::new(Served { facts: Arc::new(facts), volume, waiting_for: Mutex::default() });
     let background = Background::start(&served.volume).map_err(|error| Failure::io("background thread", &error))?;
-    let how = run(&served, &service, http, control::bind(&dirs.control(&config.name))?, metrics.as_deref());
+    let how = run(&served, &service, http, control, metrics.as_deref());
     let how = match how {
         Ok(how) => how,
         Err(failure) => {
@@ -212,13 +221,18 @@ impl Served {
 fn end(served: &Served, service: &dyn Service, background: Background, how: StopHow) -> Result<(), Failure> {
     let stopped = service.stop(how);
     drop(background);
-    let image = served.facts.image.display();
-    let store = served.volume.close();
+    let closed = close(&served.volume, &served.facts.image);
     stopped?;
-    if let Some(why) = served.volume.trouble() {
-        return Err(Failure::failed(format!("{image}: ended after a failure: {why}")));
-    }
-    stack::close_store(store.map_err(|error| Failure::io(format!("{image}: closing"), &error))?)?;
+    closed?;
     tracing::info!("stopped, everything is on the image");
     Ok(())
+}
+
+/// Ends with everything on the image.
+fn close(volume: &Volume<DaemonStore>, image: &Path) -> Result<(), Failure> {
+    let store = volume.close();
+    if let Some(why) = volume.trouble() {
+        return Err(Failure::failed(format!("{}: ended after a failure: {why}", image.display())));
+    }
+    stack::close_store(store.map_err(|error| Failure::io(format!("{}: closing", image.display()), &error))?)
 }

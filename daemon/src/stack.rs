@@ -94,9 +94,10 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
         );
     }
     let access = if config.read_only { Access::ReadOnly } else { Access::ReadWrite };
-    let label = read_label(image, &peek(image).map_err(|error| image_failure(&error))?)?;
+    let info = peek(image).map_err(|error| image_failure(&error))?;
+    let label = read_label(image, &info)?;
+    contradiction(image, &config.wish, &info, &label)?;
     let (store, report) = FileStore::open(image, access).map_err(|error| image_failure(&error))?;
-    contradiction(image, &config.wish, store.info(), &label)?;
     if !report.was_clean {
         tracing::warn!(
             "{}: was not closed in order; {} operations kept, {} undone",
@@ -183,7 +184,7 @@ pub fn close_store(store: DaemonStore) -> Result<(), Failure> {
     store.close().map_err(|error| image_failure(&error))
 }
 
-/// For tests of slow and failing host storage: `FTLD_TEST_SYNC_DELAY_MS` and `FTLD_TEST_SYNC_FAILS`.
+/// For tests of slow host storage: `FTLD_TEST_SYNC_DELAY_MS`.
 fn sync_hooks(sync: &SyncHandle) {
     let var = |name: &str| std::env::var(name).ok();
     if let Some(ms) = var("FTLD_TEST_SYNC_DELAY_MS").and_then(|text| text.parse().ok()) {

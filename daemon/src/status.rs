@@ -88,7 +88,7 @@ impl View {
     /// Flash programs per page the host wrote, since the image was opened; `None` before the first write.
     pub fn write_amplification(&self) -> Option<f64> {
         let page = self.facts.geometry().page_bytes as u64;
-        let written = self.host.of(Op::Write).bytes;
+        let written = self.flash.host_written_bytes;
         let programmed = self.flash.counters.total().programs * page;
         (written > 0).then(|| programmed as f64 / written as f64)
     }

@@ -148,7 +148,7 @@ impl<S: Store + 'static> Volume<S> {
             wear: Wear::default(),
         };
         while !core.look_at_wear() {}
-        let published = Mutex::new(Arc::new(FlashSnapshot::take(&*core.ftl, core.wear.clone())));
+        let published = Mutex::new(Arc::new(FlashSnapshot::take(&*core.ftl, core.wear.clone(), 0)));
         Volume {
             shape: Shape {
                 size: options.size,
@@ -201,7 +201,11 @@ impl<S: Store + 'static> Volume<S> {
         }
         let snapshot = self.run(&mut guard, false, |core| {
             core.look_at_wear();
-            Ok(FlashSnapshot::take(&*core.ftl, core.wear.clone()))
+            Ok(FlashSnapshot::take(
+                &*core.ftl,
+                core.wear.clone(),
+                self.shared.counters.of(Op::Write).bytes.load(Relaxed),
+            ))
         });
         if let Ok(snapshot) = snapshot {
             *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);

@@ -368,6 +368,9 @@ impl<S: Store> Space<S> {
 
     /// Erases the released blocks that nothing depends on any more. Returns how many blocks became free.
     pub(crate) fn reclaim(&mut self, cause: Cause) -> Result<u32, FtlError> {
+        if self.released.is_empty() {
+            return Ok(0);
+        }
         let floor = self.safe_floor();
         let mut freed = 0;
         while let Some(&(block, seq)) = self.released.front() {

@@ -228,7 +228,7 @@ impl<'a> Page<'a> {
             for (i, count) in wear.distribution.iter().enumerate() {
                 below += count;
                 let bound = WEAR_BOUNDS.get(i).map_or("+Inf".into(), u32::to_string);
-                f.value(&[("le", &bound)], below as f64);
+                f.value(&[("at_most", &bound)], below as f64);
             }
         });
     }

@@ -12,6 +12,8 @@ pub const WEAR_BOUNDS: [u32; 14] = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000
 pub struct FlashSnapshot {
     /// When it was taken.
     pub taken: Instant,
+    /// Bytes the host had written by then, so that ratios do not mix instants.
+    pub host_written_bytes: u64,
     /// Flash operations by cause since the image was opened.
     pub counters: Counters,
     /// The scheme's own counters and gauges.
@@ -94,10 +96,11 @@ impl WearScan {
 }
 
 impl FlashSnapshot {
-    pub(super) fn take<S: Store>(ftl: &dyn Ftl<S>, wear: Wear) -> Self {
+    pub(super) fn take<S: Store>(ftl: &dyn Ftl<S>, wear: Wear, host_written_bytes: u64) -> Self {
         let chip = ftl.chip();
         FlashSnapshot {
             taken: Instant::now(),
+            host_written_bytes,
             counters: chip.counters().clone(),
             scheme: ftl.stats(),
             ram: ftl.ram_report(),

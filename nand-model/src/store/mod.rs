@@ -8,7 +8,7 @@ mod mem;
 mod oob_only;
 
 pub use file::{Access, FileStore, OpenReport, SyncError, SyncHandle, SyncStats, peek};
-pub use mem::MemStore;
+pub use mem::{Change, MemStore};
 pub use oob_only::OobOnlyStore;
 
 use crate::addr::{Pbn, Ppn};

@@ -74,7 +74,12 @@ impl Store for OobOnlyStore {
         let part = oobs.len() / count as usize;
         if let (KEPT, (slots, [])) = (part, oobs.as_chunks::<KEPT>()) {
             match slots {
-                [slot] => self.oob[first.index()] = *slot,
+                // In words, as it was written a moment ago: a wider load would have to wait for them.
+                [slot] => {
+                    let words = slot.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+                    let kept = self.oob[first.index()].as_chunks_mut().0;
+                    kept.iter_mut().zip(words).for_each(|(to, word)| *to = word.to_le_bytes());
+                }
                 slots => self.oob[first.index()..][..slots.len()].copy_from_slice(slots),
             }
         } else if part > 0 {
