@@ -4,28 +4,9 @@ use super::{HOST, PageMap, UNMAPPED};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
-use crate::format::{Flags, Oob, PageTag, Role};
+use crate::format::{Flags, PageTag, Role};
 use crate::space::StreamId;
-use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
-
-/// Room for the live pages of one block on their way.
-pub(super) struct CopyBuffer {
-    data: Vec<u8>,
-    tags: Vec<PageTag>,
-    from: Vec<Ppn>,
-    pub(super) heads: Vec<(Option<Oob>, bool)>,
-}
-
-impl CopyBuffer {
-    pub(super) fn new(geometry: &Geometry) -> Self {
-        let data = vec![0; (geometry.pages_per_block * geometry.page_bytes) as usize];
-        CopyBuffer { data, tags: Vec::new(), from: Vec::new(), heads: Vec::new() }
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.data.len() as u64
-    }
-}
+use nand_model::{Cause, Pbn, Ppn, Store};
 
 /// Blocks below which collection waits for nothing: a copy target and one more.
 const CRITICAL: u32 = 2;
@@ -97,33 +78,11 @@ impl<S: Store> PageMap<S> {
     }
 
     fn load_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<(), FtlError> {
-        let geometry = self.space.geometry();
-        let page = geometry.page_bytes as usize;
-        let buffer = &mut self.pages;
-        buffer.tags.clear();
-        buffer.from.clear();
-        let mut next = 0;
-        while let Some(start) = self.space.table.next_live(victim, next) {
-            let is_live = |o: &u32| self.space.table.is_live(geometry.page(victim, *o));
-            let run = (start..geometry.pages_per_block).take_while(is_live).count();
-            let first = geometry.page(victim, start);
-            let data = &mut buffer.data[buffer.from.len() * page..][..run * page];
-            self.space.flash.read_run(first, data, &mut buffer.heads, cause)?;
-            for (i, (oob, data_ok)) in (0..).zip(&buffer.heads) {
-                let ppn = Ppn::new(first.raw() + i);
-                let tag = match oob {
-                    Some(oob) => oob.tag,
-                    None => {
-                        // A new version, so that no older one comes back in its place.
-                        self.next_ver += 1;
-                        lost_owner(&self.map, ppn, self.next_ver - 1)
-                    }
-                };
-                let flags = tag.flags.with(Flags::COPY).with(if *data_ok { Flags::NONE } else { Flags::LOST });
-                buffer.tags.push(PageTag { flags, ..tag });
-                buffer.from.push(ppn);
-            }
-            next = start + run as u32;
+        self.pages.load(&mut self.space, victim, cause)?;
+        for (tag, ppn) in self.pages.unknown() {
+            // A new version, so that no older one comes back in its place.
+            *tag = lost_owner(&self.map, ppn, self.next_ver);
+            self.next_ver += 1;
         }
         Ok(())
     }
@@ -216,5 +175,6 @@ impl<S: Store> PageMap<S> {
 /// Who owns a live page whose record is lost: a search, because it happens next to never.
 fn lost_owner(map: &[u32], ppn: Ppn, ver: u64) -> PageTag {
     let lpn = map.iter().position(|entry| *entry == ppn.raw()).map_or(UNMAPPED, |lpn| lpn as u32);
-    PageTag { role: if lpn == UNMAPPED { Role::Trim } else { Role::Data }, flags: Flags::LOST, lpn, ver }
+    let role = if lpn == UNMAPPED { Role::Trim } else { Role::Data };
+    PageTag { role, flags: Flags::COPY.with(Flags::LOST), lpn, ver }
 }

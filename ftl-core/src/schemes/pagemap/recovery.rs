@@ -267,7 +267,7 @@ impl<S: Store> PageMap<S> {
         let mut window = Window::default();
         let mut trim_pages: Vec<(Ppn, Oob)> = Vec::new();
         for (block, head) in (0..).map(Pbn::new).zip(heads) {
-            let Head::Found { role, epoch, pseq, intact } = *head else { continue };
+            let Head::Found { role, epoch, pseq, intact, .. } = *head else { continue };
             self.space.saw_epoch(epoch);
             self.space.flash.saw_pseq(pseq);
             let newer = epoch >= base.begin_epoch || base.open.contains(&block.raw()) || !intact;
