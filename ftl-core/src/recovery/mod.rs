@@ -8,6 +8,9 @@ use crate::flash::Flash;
 use crate::format::{Oob, Role};
 use nand_model::{Bad, Cause, Pbn, Ppn, Store};
 
+/// Programs before the newest one that a cut may have left unstable: a mount that was itself cut may have added a few.
+pub(crate) const RECENT: u64 = 256;
+
 /// What the first readable page of a block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {

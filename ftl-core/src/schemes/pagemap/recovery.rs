@@ -14,7 +14,7 @@ use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, Oob, PageTag, Role};
-use crate::recovery::{Head, scan_block, scan_heads, suspects};
+use crate::recovery::{Head, RECENT, scan_block, scan_heads, suspects};
 use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
 use std::collections::{HashMap, HashSet};
 
@@ -493,9 +493,6 @@ impl<S: Store> PageMap<S> {
         self.space.make_safe()
     }
 }
-
-/// Programs before the newest one that a cut may have left unstable: a mount that was itself cut may have added a few.
-const RECENT: u64 = 256;
 
 /// The newest complete checkpoint, beside the map that was loaded from it. Without one, everything is news.
 #[derive(Default)]
