@@ -85,7 +85,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "gc.free_threshold",
-            help: "free blocks that collection keeps (default the reserve + max(1, 0.5 % of blocks))",
+            help: "free blocks that collection keeps (default 6, on MLC 8, and max(1, 0.5 % of blocks))",
         },
         ParamDoc {
             key: "ckpt.interval",
@@ -154,7 +154,8 @@ impl Settings {
             other => return refuse(format!("parameter valid_tracking: {other:?} is neither oob_mark nor ram_bitmap")),
         };
         let reserve = if profile.is_mlc() { 5 } else { 3 };
-        let free_threshold = params.get("gc.free_threshold", reserve + 1.max(blocks / 200))?;
+        // Above the reserve, a mount after a cut may need a block per stream.
+        let free_threshold = params.get("gc.free_threshold", reserve + 3 + 1.max(blocks / 200))?;
         if free_threshold < reserve {
             return refuse(format!("parameter gc.free_threshold: collection needs a reserve of {reserve} blocks"));
         }
@@ -185,7 +186,7 @@ fn map_pages(geometry: &Geometry, logical_pages: u32) -> u32 {
 }
 
 /// The areas that are not collected while they are what they are (update and cold), the map twice (its garbage must be cheap to
-/// collect), trim records, checkpoints, one block per stream for a mount, blocks that wait for their erase, the threshold.
+/// collect), trim records, checkpoints, open blocks, blocks that wait for their erase, the threshold.
 fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
     let geometry = &profile.geometry;
     let estimate = logical_pages.div_ceil(geometry.pages_per_block) / 16 * 18 + 32;

@@ -13,8 +13,6 @@ use crate::format::{Flags, PageTag, Role};
 use crate::space::StreamId;
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-/// A collection may open a cold and a mapping block.
-const PER_VICTIM: u32 = 2;
 /// Released blocks that may wait for their turn before pads hurry them.
 const MAX_WAITING: u32 = 2;
 
@@ -50,7 +48,7 @@ impl<S: Store> Lazy<S> {
             rounds += 1;
             // Space that many collections could not free is not there.
             let endless = rounds > 4 * self.space.geometry().blocks;
-            if endless || self.space.free_blocks() < PER_VICTIM || !self.collect_one()? {
+            if endless || !self.collect_one()? {
                 return self.no_victim(wanted);
             }
             self.space.reclaim(Cause::Gc)?;
@@ -69,7 +67,17 @@ impl<S: Store> Lazy<S> {
         self.refuse_if_read_only()
     }
 
-    /// Moves the live pages of the best victim and releases it. False if no block is worth it.
+    /// Free blocks that moving this block's pages may take: none if they fit into the open blocks; else a cold block, and a
+    /// mapping block for the conversion that makes room for it.
+    fn blocks_to_move(&self, victim: Pbn) -> u32 {
+        let live = self.space.table.valid(victim);
+        match self.space.table.role(victim) {
+            Role::Map => (live > self.space.room(MAP)) as u32,
+            _ => 2 * (live > self.space.room(COLD)) as u32,
+        }
+    }
+
+    /// Moves the live pages of the best victim and releases it. False if no block is worth it, or none can be moved.
     fn collect_one(&mut self) -> Result<bool, FtlError> {
         let pages = self.space.geometry().pages_per_block;
         let victim = match self.space.failing_block() {
@@ -81,7 +89,8 @@ impl<S: Store> Lazy<S> {
             }
             None => self.greedy_victim()?.filter(|block| self.space.table.valid(*block) < pages),
         };
-        let Some(victim) = victim else { return Ok(false) };
+        let possible = |block: &Pbn| self.blocks_to_move(*block) <= self.space.free_blocks();
+        let Some(victim) = victim.filter(possible) else { return Ok(false) };
         let moved = self.evacuate(victim, Cause::Gc)?;
         self.stats.gc_runs += 1;
         self.stats.gc_pages_moved += moved as u64;
@@ -115,8 +124,8 @@ impl<S: Store> Lazy<S> {
         if self.space.table.role(victim) == Role::Map {
             self.expire_records();
         }
-        let enough = self.space.free_blocks() >= PER_VICTIM || self.space.table.valid(victim) == 0;
-        assert!(enough, "a collection was begun with {} free blocks", self.space.free_blocks());
+        let free = self.space.free_blocks();
+        assert!(free >= self.blocks_to_move(victim), "a collection was begun with {free} free blocks");
         if self.space.table.valid(victim) > 0 {
             self.pages.load(&mut self.space, victim, cause)?;
             moved = match self.space.table.role(victim) {

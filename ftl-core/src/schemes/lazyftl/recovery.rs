@@ -43,6 +43,7 @@ struct FoundTrim {
     seq: u64,
     at: Version,
     range: TrimRange,
+    shaky: bool,
 }
 
 /// A page to program again.
@@ -50,6 +51,19 @@ struct Rescue {
     tag: PageTag,
     from: Ppn,
     data: Vec<u8>,
+}
+
+/// Pages to program again, and the blocks that hold what would rule should they be lost before that.
+#[derive(Default)]
+struct Rescues {
+    pages: Vec<Rescue>,
+    pinned: HashSet<Pbn>,
+}
+
+impl Rescues {
+    fn add(&mut self, version: &Version, data: Vec<u8>) {
+        self.pages.push(Rescue { tag: version.oob.tag, from: version.ppn, data });
+    }
 }
 
 /// What the scanned blocks hold.
@@ -73,6 +87,23 @@ impl Window {
         let from = self.data.partition_point(|v| v.oob.tag.lpn < lpns.start);
         let to = self.data.partition_point(|v| v.oob.tag.lpn < lpns.end);
         &self.data[from..to]
+    }
+
+    /// The page that rules if no suspect one does, of versions in rising order.
+    fn fallback(&self, versions: &[Version]) -> Option<Ppn> {
+        versions.iter().rev().map(|v| v.ppn).find(|ppn| !self.suspects.contains_key(&ppn.raw()))
+    }
+
+    /// One copy of every trim record that no cut can have hit.
+    fn stable_trims(&self) -> impl Iterator<Item = Ppn> {
+        let mut first: FastMap<u64, Version> = FastMap::default();
+        for version in self.trims.iter().filter(|v| !self.suspects.contains_key(&v.ppn.raw())) {
+            let known = first.entry(version.oob.tag.ver).or_insert(*version);
+            if version.oob.pseq < known.oob.pseq {
+                *known = *version;
+            }
+        }
+        first.into_values().map(|version| version.ppn)
     }
 
     /// Whether a page that was read well has to be programmed again to stay so.
@@ -100,7 +131,7 @@ impl<S: Store> Lazy<S> {
         self.end_step("scan window");
         self.stats.mount.clean = base.as_ref().is_some_and(|base| base.clean) && !window.touched;
         self.adopt_blocks(&heads, base.as_ref(), &window);
-        let mut rescues = Vec::new();
+        let mut rescues = Rescues::default();
         let trims = self.read_trims(&window, &mut rescues)?;
         for vtpn in 0..self.gmd.len() as u32 {
             self.resolve(vtpn, &window, &trims, &mut rescues)?;
@@ -108,8 +139,9 @@ impl<S: Store> Lazy<S> {
         self.adopt_trims(trims);
         self.next_ver = self.space.flash.pseq() + 1;
         self.end_step("resolve versions");
-        self.settle_blocks();
-        self.rewrite(rescues)?;
+        self.settle_blocks(|block| rescues.pinned.contains(&block));
+        self.rewrite(&rescues.pages)?;
+        self.settle_blocks(|_| false);
         self.end_step("rewrite suspects");
         self.stats.mount.pages_scanned = scanned;
         self.last_checkpoint = self.space.flash.pseq();
@@ -249,7 +281,7 @@ impl<S: Store> Lazy<S> {
     }
 
     /// Reads the trim records; of copies of one the latest readable stays.
-    fn read_trims(&mut self, window: &Window, rescues: &mut Vec<Rescue>) -> Result<Vec<FoundTrim>, FtlError> {
+    fn read_trims(&mut self, window: &Window, rescues: &mut Rescues) -> Result<Vec<FoundTrim>, FtlError> {
         let mut pages = window.trims.clone();
         pages.sort_unstable_by_key(|v| std::cmp::Reverse((v.oob.tag.ver, v.oob.pseq)));
         let mut found: Vec<FoundTrim> = Vec::new();
@@ -264,10 +296,11 @@ impl<S: Store> Lazy<S> {
                 self.stats.mount.pages_discarded += 1;
                 continue;
             };
-            if window.is_shaky(&at) {
-                rescues.push(Rescue { tag: at.oob.tag, from: at.ppn, data });
+            let shaky = window.is_shaky(&at);
+            if shaky {
+                rescues.add(&at, data);
             }
-            found.push(FoundTrim { seq, at, range });
+            found.push(FoundTrim { seq, at, range, shaky });
         }
         Ok(found)
     }
@@ -290,8 +323,9 @@ impl<S: Store> Lazy<S> {
         vtpn: u32,
         window: &Window,
         trims: &[FoundTrim],
-        rescues: &mut Vec<Rescue>,
+        rescues: &mut Rescues,
     ) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
         let mut newest = None;
         for version in window.maps.get(&vtpn).map_or(&[][..], |versions| versions).iter().rev() {
             if let Some(data) = self.read_trusted(version)? {
@@ -304,6 +338,9 @@ impl<S: Store> Lazy<S> {
         let pages = self.pages_of(vtpn);
         let overlaps = |t: &&FoundTrim| t.range.lpn < pages.end && pages.start < t.range.lpn + t.range.count;
         let trims: Vec<&FoundTrim> = trims.iter().filter(|t| t.seq > upto).filter(overlaps).collect();
+        if trims.iter().any(|t| t.shaky) {
+            self.pin_untrimmed(vtpn, window, rescues)?;
+        }
         // A mapping page trimmed as a whole is gone, unless it was written after the trim.
         newest = newest.filter(|(v, _)| !trims.iter().any(|t| v.oob.pseq < t.seq && covers(&t.range, &pages)));
         let versions = window.versions(pages.clone());
@@ -313,7 +350,9 @@ impl<S: Store> Lazy<S> {
                 self.gmd[vtpn as usize] = version.ppn.raw();
                 self.adopt_live(version.ppn)?;
                 if window.is_shaky(&version) {
-                    rescues.push(Rescue { tag: version.oob.tag, from: version.ppn, data });
+                    rescues.add(&version, data);
+                    let older = window.fallback(&window.maps[&vtpn]).into_iter().chain(window.stable_trims());
+                    rescues.pinned.extend(older.map(|ppn| geometry.block_of(ppn)));
                 }
                 self.resolve_pages(pages, upto, version.oob.pseq, window, versions, &trims, rescues)
             }
@@ -322,6 +361,22 @@ impl<S: Store> Lazy<S> {
                 self.resolve_pages(pages, upto, 0, window, versions, &trims, rescues)
             }
         }
+    }
+
+    /// A trim may yet be lost: keeps everything that it gave up.
+    fn pin_untrimmed(&mut self, vtpn: u32, window: &Window, rescues: &mut Rescues) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
+        let versions = window.versions(self.pages_of(vtpn)).iter().map(|v| v.ppn);
+        let mut needed: Vec<Ppn> = versions.filter(|ppn| !window.suspects.contains_key(&ppn.raw())).collect();
+        if let Some(ppn) = window.maps.get(&vtpn).and_then(|versions| window.fallback(versions)) {
+            needed.push(ppn);
+            let mut page = vec![0; geometry.page_bytes as usize];
+            if self.space.flash.read(ppn, &mut page, Cause::Recovery)?.is_some() {
+                needed.extend((0..self.per_page()).filter_map(|index| entry_at(&page, index)));
+            }
+        }
+        rescues.pinned.extend(needed.into_iter().filter(|p| geometry.contains(*p)).map(|p| geometry.block_of(p)));
+        Ok(())
     }
 
     #[expect(clippy::too_many_arguments, reason = "one mapping page's facts, passed on once")]
@@ -333,7 +388,7 @@ impl<S: Store> Lazy<S> {
         window: &Window,
         versions: &[Version],
         trims: &[&FoundTrim],
-        rescues: &mut Vec<Rescue>,
+        rescues: &mut Rescues,
     ) -> Result<(), FtlError> {
         let mut rest = versions;
         for lpn in pages.clone() {
@@ -384,14 +439,16 @@ impl<S: Store> Lazy<S> {
         named: Option<Ppn>,
         contenders: &[Version],
         window: &Window,
-        rescues: &mut Vec<Rescue>,
+        rescues: &mut Rescues,
     ) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
         for version in contenders.iter().rev() {
             if window.suspects.contains_key(&version.ppn.raw()) {
                 // The cut may have torn this page, or left it unstable: read it once, and keep what was read.
                 let Some(data) = self.read_trusted(version)? else { continue };
                 if window.is_shaky(version) {
-                    rescues.push(Rescue { tag: version.oob.tag, from: version.ppn, data });
+                    rescues.add(version, data);
+                    rescues.pinned.extend(window.fallback(contenders).map(|ppn| geometry.block_of(ppn)));
                 }
             }
             self.adopt_live(version.ppn)?;
@@ -435,7 +492,7 @@ impl<S: Store> Lazy<S> {
 
     /// Keeps the records that some mapping page does not contain.
     fn adopt_trims(&mut self, trims: Vec<FoundTrim>) {
-        for FoundTrim { seq, at, range } in trims {
+        for FoundTrim { seq, at, range, .. } in trims {
             let end = (range.lpn + range.count).div_ceil(self.per_page());
             let touched: Vec<u32> =
                 (range.lpn / self.per_page()..end).filter(|vtpn| self.upto[*vtpn as usize] < seq).collect();
@@ -447,8 +504,9 @@ impl<S: Store> Lazy<S> {
         self.expire_records();
     }
 
-    /// Full blocks become collectable, or are released if nothing in them lives; the update and cold area stays.
-    fn settle_blocks(&mut self) {
+    /// Full blocks become collectable, or are released if nothing in them lives and they are not pinned; the update and cold
+    /// area stays.
+    fn settle_blocks(&mut self, pinned: impl Fn(Pbn) -> bool) {
         for block in self.space.geometry().all_blocks() {
             if self.space.table.state(block) != State::Full || self.umt.holds(block) {
                 continue;
@@ -456,22 +514,22 @@ impl<S: Store> Lazy<S> {
             if self.space.table.role(block) == Role::Checkpoint && self.checkpoints.owns(block) {
                 continue;
             }
-            if self.space.table.valid(block) == 0 {
-                self.space.release(block);
-            } else {
+            if self.space.table.valid(block) > 0 {
                 self.space.table.set_collectable(block);
+            } else if !pinned(block) {
+                self.space.release(block);
             }
         }
     }
 
     /// Programs again what the cut may have left unstable, so that it stays what this mount has seen.
-    fn rewrite(&mut self, rescues: Vec<Rescue>) -> Result<(), FtlError> {
+    fn rewrite(&mut self, rescues: &[Rescue]) -> Result<(), FtlError> {
         for rescue in rescues {
             if !self.space.table.is_live(rescue.from) {
                 continue;
             }
             self.stats.mount.pages_discarded += 1;
-            match self.rewrite_one(&rescue) {
+            match self.rewrite_one(rescue) {
                 Err(FtlError::ReadOnly(reason)) => {
                     self.read_only = Some(reason);
                     return Ok(());

@@ -204,7 +204,7 @@ fn work(ftl: &mut Lazy<Shared>, oracle: &mut Oracle, rng: &mut SplitMix, steps: 
         match outcome {
             Ok(_) => {}
             Err(FtlError::PowerLost) => return false,
-            Err(other) => panic!("step {step}: {other}"),
+            Err(other) => panic!("step {step}: {other}, {:?}", ftl.stats()),
         }
     }
     true
