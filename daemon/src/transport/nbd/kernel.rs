@@ -135,7 +135,7 @@ impl Attached {
     /// Closes the sockets without another word: the kernel keeps its requests for the next daemon, whereas an answer would be final.
     pub fn leave(&self) -> Result<(), Error> {
         let threads = self.take_threads();
-        drop(self.leave.send(true));
+        let _ = self.leave.send(true);
         self.await_end(&threads)
     }
 
