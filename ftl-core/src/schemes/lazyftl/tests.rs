@@ -496,3 +496,95 @@ fn impossible_parameters_are_refused_with_a_reason() {
         }
     }
 }
+
+/// A device laid out for this size, with the bad blocks that its data sheet allows from the factory.
+fn laid_out(name: &str, bytes: u64, op: f64, params: &[(&str, &str)]) -> (Lazy<MemStore>, FtlConfig) {
+    let params = config(0, params).params;
+    let scheme = Scheme::find("lazyftl").unwrap();
+    let layout = scheme.layout(Profile::find(name).unwrap(), bytes, op, &params).unwrap();
+    let config = FtlConfig { logical_pages: layout.logical_pages, params };
+    let mut chip = Chip::open(layout.profile, MemStore::new(layout.profile.geometry)).unwrap();
+    chip.mark_factory_bad(9).unwrap();
+    (Lazy::start(chip, &config, Start::Format).unwrap(), config)
+}
+
+#[test]
+fn a_full_device_takes_random_overwrites_and_cuts() {
+    for (name, bytes) in [("torture", 1 << 20), ("torture", 4 << 20), ("mlc-4k", 32 << 20), ("slc-2k", 16 << 20)] {
+        for (op, params) in [(0.07, &[][..]), (0.02, &[("lazy.cache_pages", "1"), ("lazy.buffer_blocks", "4")][..])] {
+            let (mut ftl, config) = laid_out(name, bytes, op, params);
+            let pages = config.logical_pages;
+            let mut rng = SplitMix::new(8);
+            let mut model: Vec<u64> = (1..=pages as u64).collect();
+            (0..pages).for_each(|lpn| write(&mut ftl, lpn, model[lpn as usize]));
+            for step in 0..3 * pages as u64 {
+                let lpn = rng.below(pages as u64) as u32;
+                model[lpn as usize] = 1_000_000 + step;
+                write(&mut ftl, lpn, model[lpn as usize]);
+                if step % (pages as u64 / 4) == 0 {
+                    ftl = remount(ftl, &config);
+                }
+            }
+            assert_sound(&mut ftl);
+            (0..pages).for_each(|lpn| assert_eq!(read(&mut ftl, lpn), model[lpn as usize]));
+            assert_eq!(ftl.stats().mapped_pages, pages as u64, "{name} {bytes}");
+        }
+    }
+}
+
+#[test]
+fn trims_alone_do_not_fill_the_device() {
+    let (mut ftl, config) = laid_out("torture", 2 << 20, 0.07, &[]);
+    let mut rng = SplitMix::new(5);
+    let pages = config.logical_pages;
+    for step in 0..6 * pages as u64 {
+        let lpn = rng.below(pages as u64 - 1) as u32;
+        write(&mut ftl, lpn, step);
+        ftl.trim(0, Lpn::new(lpn), 1 + rng.below(2) as u32).unwrap();
+        if step % 100 == 0 {
+            ftl.trim(0, Lpn::new(0), pages).unwrap();
+        }
+        assert!(ftl.trims.len() as u32 <= Trims::limit(&ftl.space.geometry()));
+    }
+    assert_sound(&mut ftl);
+    ftl.trim(0, Lpn::new(0), pages).unwrap();
+    let mut ftl = remount(ftl, &config);
+    assert_eq!(ftl.stats().mapped_pages, 0);
+    assert!((0..pages).all(|lpn| read(&mut ftl, lpn) == 0));
+    assert_sound(&mut ftl);
+}
+
+#[test]
+fn failing_programs_and_erases_cost_blocks_but_no_data() {
+    let (mut ftl, config) = laid_out("torture", 2 << 20, 0.3, &[]);
+    let plan = FaultPlan { program_fail_ppb: 400_000, erase_fail_ppb: 2_000_000, seed: 4, ..FaultPlan::default() };
+    ftl.chip_mut().set_faults(plan.clone());
+    let mut rng = SplitMix::new(6);
+    let mut model = vec![0; config.logical_pages as usize];
+    let mut last = None;
+    for step in 1..=40_000 {
+        let lpn = rng.below(model.len() as u64) as u32;
+        let page = content(1024, step);
+        match ftl.write(0, Lpn::new(lpn), &page) {
+            Ok(_) => model[lpn as usize] = step,
+            Err(FtlError::ReadOnly(_)) => {
+                last = Some((lpn, step));
+                break;
+            }
+            Err(other) => panic!("step {step}: {other}"),
+        }
+        if step % 3000 == 0 {
+            assert_sound(&mut ftl);
+            ftl = remount(ftl, &config);
+            ftl.chip_mut().set_faults(FaultPlan { seed: step, ..plan.clone() });
+        }
+    }
+    ftl.flush(0).unwrap();
+    assert_sound(&mut ftl);
+    assert!(ftl.space.table.counts().bad > 8, "{:?}", ftl.stats());
+    let mut ftl = remount(ftl, &config);
+    for (lpn, expected) in (0..).zip(model) {
+        let got = read(&mut ftl, lpn);
+        assert!(got == expected || last == Some((lpn, got)), "page {lpn} reads {got}, not {expected}");
+    }
+}
