@@ -1,7 +1,7 @@
 //! Room for the live pages of one block on their way to another place.
 
 use crate::error::FtlError;
-use crate::format::{Flags, Oob, PageTag, Role, UNMAPPED};
+use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
 use crate::space::Space;
 use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
 
@@ -10,8 +10,9 @@ pub(crate) struct CopyBuffer {
     pub(crate) data: Vec<u8>,
     pub(crate) tags: Vec<PageTag>,
     pub(crate) from: Vec<Ppn>,
-    /// Scratch of run reads.
+    /// Scratch of host reads.
     pub(crate) heads: Vec<(Option<Oob>, bool)>,
+    records: Vec<[u8; OOB_SLOT]>,
 }
 
 /// The tag of a page whose record is lost: its owner has to be searched for.
@@ -20,30 +21,23 @@ const UNKNOWN: PageTag = PageTag { role: Role::Pad, flags: Flags::LOST, lpn: UNM
 impl CopyBuffer {
     pub(crate) fn new(geometry: &Geometry) -> Self {
         let data = vec![0; (geometry.pages_per_block * geometry.page_bytes) as usize];
-        CopyBuffer { data, tags: Vec::new(), from: Vec::new(), heads: Vec::new() }
+        CopyBuffer { data, tags: Vec::new(), from: Vec::new(), heads: Vec::new(), records: Vec::new() }
     }
 
     /// Reads every live page of the block, a run at a time. Tags say COPY, and LOST where the data cannot be read; pages
     /// whose record cannot be read are [`CopyBuffer::unknown`].
     pub(crate) fn load<S: Store>(&mut self, space: &mut Space<S>, block: Pbn, cause: Cause) -> Result<(), FtlError> {
-        let geometry = space.geometry();
-        let page = geometry.page_bytes as usize;
         self.tags.clear();
         self.from.clear();
-        let mut next = 0;
-        while let Some(start) = space.table.next_live(block, next) {
-            let is_live = |o: &u32| space.table.is_live(geometry.page(block, *o));
-            let run = (start..geometry.pages_per_block).take_while(is_live).count();
-            let first = geometry.page(block, start);
-            let data = &mut self.data[self.from.len() * page..][..run * page];
-            space.flash.read_run(first, data, &mut self.heads, cause)?;
-            for (i, (oob, data_ok)) in (0..).zip(&self.heads) {
-                let lost = if *data_ok { Flags::NONE } else { Flags::LOST };
-                let copy = |tag: PageTag| PageTag { flags: tag.flags.with(Flags::COPY).with(lost), ..tag };
-                self.tags.push(oob.map_or(UNKNOWN, |oob| copy(oob.tag)));
-                self.from.push(Ppn::new(first.raw() + i));
-            }
-            next = start + run as u32;
+        space.table.live_pages(block, &mut self.from);
+        self.records.resize(self.from.len(), [0; OOB_SLOT]);
+        let bytes = self.from.len() * space.geometry().page_bytes as usize;
+        space.flash.read_pages(&self.from, &mut self.data[..bytes], &mut self.records, cause)?;
+        for (record, health) in self.records.iter().zip(space.flash.health()) {
+            let lost = if health.data_ok() { Flags::NONE } else { Flags::LOST };
+            let copy = |tag: PageTag| PageTag { flags: tag.flags.with(Flags::COPY).with(lost), ..tag };
+            let oob = Oob::decode(record).filter(|_| health.oob_ok());
+            self.tags.push(oob.map_or(UNKNOWN, |oob| copy(oob.tag)));
         }
         Ok(())
     }

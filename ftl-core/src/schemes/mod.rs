@@ -6,7 +6,7 @@ mod pagemap;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
-use nand_model::store::{MemStore, OobOnlyStore};
+use nand_model::store::{FileStore, MemStore, OobOnlyStore};
 use nand_model::{Capacity, Chip, Profile, Store};
 
 /// Makes a scheme run on a chip whose bytes live in `S`.
@@ -42,6 +42,7 @@ pub struct Scheme {
     /// Blocks beyond data and over-provisioning: mapping, checkpoints, open blocks, reserve.
     pub overhead_blocks: fn(&Profile, logical_pages: u32, &Params) -> Result<u32, FtlError>,
     mem: Constructor<MemStore>,
+    file: Constructor<FileStore>,
     oob_only: Constructor<OobOnlyStore>,
 }
 
@@ -143,6 +144,12 @@ pub trait SchemeStore: Store + Sized {
 impl SchemeStore for MemStore {
     fn constructor(scheme: &Scheme) -> Constructor<Self> {
         scheme.mem
+    }
+}
+
+impl SchemeStore for FileStore {
+    fn constructor(scheme: &Scheme) -> Constructor<Self> {
+        scheme.file
     }
 }
 

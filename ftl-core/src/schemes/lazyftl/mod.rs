@@ -97,6 +97,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     ],
     overhead_blocks,
     mem: start,
+    file: start,
     oob_only: start,
 };
 

@@ -18,7 +18,6 @@ mod trims;
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
-use crate::copy::CopyBuffer;
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
@@ -59,6 +58,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     ],
     overhead_blocks,
     mem: start,
+    file: start,
     oob_only: start,
 };
 
@@ -122,7 +122,7 @@ struct PageMap<S: Store> {
     read_only: Option<&'static str>,
     stats: SchemeStats,
     tags: Vec<PageTag>,
-    pages: CopyBuffer,
+    pages: reclaim::CopyBuffer,
 }
 
 fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
@@ -141,7 +141,7 @@ fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Bo
     let mut space = Space::new(Flash::new(chip), &streams);
     space.set_pair_protection(settings.pair_protection);
     let mut ftl = PageMap {
-        pages: CopyBuffer::new(&geometry),
+        pages: reclaim::CopyBuffer::new(&geometry),
         space,
         settings,
         map: vec![UNMAPPED; config.logical_pages as usize],
@@ -203,15 +203,20 @@ impl<S: Store> Ftl<S> for PageMap<S> {
         while done < count {
             self.make_room(HOST)?;
             let wanted = (count - done).min(self.space.geometry().pages_per_block);
-            self.tags.clear();
-            self.tags.extend((0..wanted).map(|i| PageTag {
+            let tag = |i| PageTag {
                 role: Role::Data,
                 flags: Flags::NONE,
                 lpn: first.raw() + done + i,
                 ver: self.next_ver + i as u64,
-            }));
+            };
             let bytes = &data[done as usize * page..][..wanted as usize * page];
-            let (ppn, taken) = self.space.append(HOST, &self.tags, bytes, Cause::Host)?;
+            let (ppn, taken) = if wanted == 1 {
+                (self.space.append_page(HOST, tag(0), bytes, Cause::Host)?, 1)
+            } else {
+                self.tags.clear();
+                self.tags.extend((0..wanted).map(tag));
+                self.space.append(HOST, &self.tags, bytes, Cause::Host)?
+            };
             self.next_ver += taken as u64;
             for i in 0..taken {
                 self.set_map(first.plus(done + i), Some(Ppn::new(ppn.raw() + i)));
@@ -242,7 +247,8 @@ impl<S: Store> Ftl<S> for PageMap<S> {
 
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
-        self.space.make_safe()?;
+        // Copies need no hurry: until they are safe, the block they came from is not erased.
+        self.space.make_stream_safe(HOST)?;
         Ok(self.space.flash.now())
     }
 

@@ -5,11 +5,13 @@
 //! unstable; rebuild counts. If power fails during a mount, the next one does the same: a mount only adds copies of pages it
 //! keeps, and erases only blocks without live pages.
 //!
-//! A map chunk reaches up to program `upto`: records of its pages with a larger `pseq` are newer than the chunk, all others are
-//! contained in it.
+//! A map chunk reaches up to program `upto` and to versions below `ver`: data with a larger `pseq` is newer than the chunk or a
+//! copy of what it names; a trim of at least that version is newer. (A trim's `pseq` says nothing: its record may be a copy.)
 
+use super::trims::Record;
 use super::{HOST, PageMap, UNMAPPED};
 use crate::addr::Lpn;
+use crate::block_table::State;
 use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
@@ -35,8 +37,8 @@ struct CheckpointHead {
     logical_pages: u32,
     /// Blocks that were being filled.
     open: Vec<u32>,
-    /// Live trim records: page and the set that first contains it.
-    trims: Vec<(u32, u64)>,
+    /// Live trim records.
+    trims: Vec<(Ppn, Record)>,
     /// Blocks known to be erased.
     free: Vec<u32>,
 }
@@ -53,9 +55,8 @@ impl CheckpointHead {
             list.iter().for_each(|block| put(*block as u64));
         }
         put(self.trims.len() as u64);
-        self.trims.iter().for_each(|(ppn, set)| {
-            put(*ppn as u64);
-            put(*set);
+        self.trims.iter().for_each(|(ppn, record)| {
+            [ppn.raw() as u64, record.ver, record.contained_in].into_iter().for_each(&mut put);
         });
         out
     }
@@ -72,7 +73,10 @@ impl CheckpointHead {
         };
         let (open, free) = (blocks()?, blocks()?);
         let len = usize::try_from(next()?).ok().filter(|n| *n <= available)?;
-        let trims = (0..len).map(|_| Some((u32::try_from(next()?).ok()?, next()?))).collect::<Option<_>>()?;
+        let mut trim = || -> Option<(Ppn, Record)> {
+            Some((Ppn::new(u32::try_from(next()?).ok()?), Record { ver: next()?, contained_in: next()? }))
+        };
+        let trims = (0..len).map(|_| trim()).collect::<Option<_>>()?;
         Some(CheckpointHead { clean, begin_pseq, begin_epoch, next_ver, logical_pages, open, trims, free })
     }
 }
@@ -84,7 +88,7 @@ impl MapWriter {
 
     /// Map entries per chunk.
     fn entries(geometry: &Geometry) -> u32 {
-        Checkpoints::chunk_bytes(geometry) as u32 / 4
+        (Checkpoints::chunk_bytes(geometry) - CHUNK_VER) as u32 / 4
     }
 
     /// Pages of a checkpoint, with room for a typical head.
@@ -92,6 +96,9 @@ impl MapWriter {
         Self::map_chunks(geometry, logical_pages) + 1
     }
 }
+
+/// Bytes in front of a map chunk's entries: the version from which on it knows nothing.
+const CHUNK_VER: usize = 8;
 
 /// Chunks written per host program while a checkpoint is under way.
 const CHUNKS_PER_PROGRAM: u32 = 1;
@@ -147,7 +154,7 @@ impl<S: Store> PageMap<S> {
             next_ver: self.next_ver,
             logical_pages: self.map.len() as u32,
             open: open.collect(),
-            trims: self.trims.iter().map(|(ppn, set)| (ppn.raw(), set)).collect(),
+            trims: self.trims.iter().collect(),
             free: if clean { self.space.confirmed_free() } else { Vec::new() },
         }
         .encode();
@@ -172,7 +179,8 @@ impl<S: Store> PageMap<S> {
         } else {
             let entries = MapWriter::entries(&geometry) as usize;
             let part = self.map.chunks(entries).nth(number - head_chunks).expect("counted at the beginning");
-            part.iter().flat_map(|ppn| ppn.to_le_bytes()).collect()
+            let entries = part.iter().flat_map(|ppn| ppn.to_le_bytes());
+            self.next_ver.to_le_bytes().into_iter().chain(entries).collect()
         };
         let upto = self.space.flash.pseq();
         if self.checkpoints.write(&mut self.space, &payload, upto)?.is_some() {
@@ -199,13 +207,28 @@ impl<S: Store> PageMap<S> {
         self.adopt_blocks(&heads, &base, &window);
         let kept = self.resolve(&base, &window)?;
         self.end_step("resolve versions");
-        self.settle_blocks();
-        self.rewrite_suspects(kept)?;
-        self.end_step("rewrite suspects");
         self.stats.mount.pages_scanned = scanned;
         self.stats.mount.clean = base.clean && !window.touched;
+        let withheld = self.settle_blocks(&kept);
+        let rewritten = self.rewrite_suspects(kept, withheld);
+        self.end_step("rewrite suspects");
+        match rewritten.and_then(|()| self.refill_pool()) {
+            // Reading goes on.
+            Err(FtlError::ReadOnly(reason)) => self.read_only = Some(reason),
+            other => other?,
+        }
+        self.end_step("refill pool");
         self.last_checkpoint = self.space.flash.pseq();
         Ok(())
+    }
+
+    /// Every mount after a cut gives up the rest of the blocks that were open. Were they collected only when the host writes,
+    /// cuts in a row would use the free blocks up.
+    fn refill_pool(&mut self) -> Result<(), FtlError> {
+        if self.stats.mount.clean {
+            return Ok(());
+        }
+        self.collect_until(self.settings.free_threshold + 1)
     }
 
     fn end_step(&mut self, name: &'static str) {
@@ -235,18 +258,19 @@ impl<S: Store> PageMap<S> {
         if head.logical_pages as usize != self.map.len() {
             return Err(damaged("made for another size"));
         }
-        let mut upto = Vec::with_capacity(map_chunks);
-        for (part, (payload, reached)) in self.map.chunks_mut(entries).zip(&set.chunks[head_chunks..]) {
-            if payload.len() != part.len() * 4 {
+        let mut reach = Vec::with_capacity(map_chunks);
+        for (part, (payload, upto)) in self.map.chunks_mut(entries).zip(&set.chunks[head_chunks..]) {
+            let Some((ver, payload)) = payload.split_first_chunk().filter(|(_, rest)| rest.len() == part.len() * 4)
+            else {
                 return Err(damaged("a chunk has the wrong length"));
-            }
+            };
             for (entry, bytes) in part.iter_mut().zip(payload.chunks_exact(4)) {
                 *entry = u32::from_le_bytes(bytes.try_into().expect("four bytes"));
                 if *entry != UNMAPPED && !geometry.contains(Ppn::new(*entry)) {
                     return Err(damaged("it names a page that does not exist"));
                 }
             }
-            upto.push(*reached);
+            reach.push(Reach { upto: *upto, ver: u64::from_le_bytes(*ver) });
         }
         self.next_ver = head.next_ver;
         self.space.flash.saw_pseq(head.begin_pseq);
@@ -257,7 +281,7 @@ impl<S: Store> PageMap<S> {
             open: head.open.into_iter().collect(),
             free: head.free.into_iter().collect(),
             trims: head.trims,
-            upto,
+            reach,
             entries,
         })
     }
@@ -294,7 +318,7 @@ impl<S: Store> PageMap<S> {
                 }
             }
         }
-        let older = base.trims.iter().map(|(ppn, _)| Ppn::new(*ppn));
+        let older = base.trims.iter().map(|(ppn, _)| *ppn);
         for ppn in older {
             if !self.space.geometry().contains(ppn) || trim_pages.iter().any(|(known, _)| *known == ppn) {
                 continue;
@@ -312,11 +336,12 @@ impl<S: Store> PageMap<S> {
     fn read_trims(&mut self, mut pages: Vec<(Ppn, Oob)>, base: &Base, window: &mut Window) -> Result<(), FtlError> {
         pages.sort_by_key(|(_, oob)| (oob.tag.ver, oob.pseq));
         pages.reverse();
-        let known: HashMap<u32, u64> = base.trims.iter().copied().collect();
+        let known: HashMap<u64, Record> = base.trims.iter().map(|(_, record)| (record.ver, *record)).collect();
         let mut data = vec![0; self.space.geometry().page_bytes as usize];
         let mut last_ver = None;
         for (ppn, oob) in pages {
             if last_ver == Some(oob.tag.ver) {
+                window.trims.last_mut().expect("it set the version").fallbacks.push(ppn);
                 continue;
             }
             let read = self.space.flash.read(ppn, &mut data, Cause::Recovery)?;
@@ -326,9 +351,16 @@ impl<S: Store> PageMap<S> {
             };
             last_ver = Some(oob.tag.ver);
             self.next_ver = self.next_ver.max(oob.tag.ver + 1);
-            let contained_in = known.get(&ppn.raw()).copied().unwrap_or(self.checkpoints.next_id());
+            let unknown = Record { ver: oob.tag.ver, contained_in: self.checkpoints.next_id() };
+            let record = known.get(&oob.tag.ver).copied().unwrap_or(unknown);
             let suspect = window.suspects.contains_key(&ppn);
-            window.trims.push(FoundTrim { ppn, oob, ranges, contained_in, suspect });
+            window.trims.push(FoundTrim { ppn, oob, ranges, record, suspect, fallbacks: Vec::new() });
+        }
+        for trim in window.trims.iter_mut().filter(|trim| trim.suspect) {
+            let covered = |lpn: u32| trim.ranges.iter().any(|r| r.lpn <= lpn && lpn - r.lpn < r.count);
+            let newer = window.pages.iter().filter(|v| covered(v.oob.tag.lpn)).map(|v| v.ppn);
+            let older = (0..).zip(&self.map).filter(|(lpn, ppn)| covered(*lpn) && **ppn != UNMAPPED);
+            trim.fallbacks.extend(newer.chain(older.map(|(_, ppn)| Ppn::new(*ppn))));
         }
         Ok(())
     }
@@ -357,7 +389,7 @@ impl<S: Store> PageMap<S> {
             let (group, others) = rest.split_at(rest.partition_point(|v| v.oob.tag.lpn == lpn));
             rest = others;
             self.next_ver = self.next_ver.max(group[group.len() - 1].oob.tag.ver + 1);
-            self.resolve_page(lpn, group, base, window, &mut rescues)?;
+            self.resolve_page(lpn, group, window, &mut rescues)?;
         }
         self.drop_dangling(base, window);
         for index in 0..self.map.len() {
@@ -373,13 +405,13 @@ impl<S: Store> PageMap<S> {
     /// Whether a version found in the window is news to the checkpoint.
     fn competes(&self, base: &Base, version: &Version) -> bool {
         let lpn = version.oob.tag.lpn as usize;
-        lpn < self.map.len() && (version.oob.pseq > base.upto(lpn) || self.map[lpn] == version.ppn.raw())
+        lpn < self.map.len() && (version.oob.pseq > base.reach(lpn).upto || self.map[lpn] == version.ppn.raw())
     }
 
     fn apply_trims_to_base(&mut self, base: &Base, window: &Window) {
-        for (pseq, range) in window.trim_ranges() {
+        for range in window.trim_ranges() {
             for lpn in range.lpn..range.lpn.saturating_add(range.count).min(self.map.len() as u32) {
-                if pseq > base.upto(lpn as usize) {
+                if range.ver >= base.reach(lpn as usize).ver {
                     self.map[lpn as usize] = UNMAPPED;
                 }
             }
@@ -390,11 +422,11 @@ impl<S: Store> PageMap<S> {
         &mut self,
         lpn: u32,
         group: &[&Version],
-        base: &Base,
         window: &Window,
         rescues: &mut Vec<Rescue>,
     ) -> Result<(), FtlError> {
-        let trimmed_at = window.trimmed_at(lpn, base.upto(lpn as usize));
+        let trimmed_at = window.trimmed_at(lpn);
+        let older = self.map[lpn as usize];
         for version in group.iter().rev() {
             if trimmed_at.is_some_and(|ver| ver > version.oob.tag.ver) {
                 return Ok(());
@@ -411,7 +443,9 @@ impl<S: Store> PageMap<S> {
             }
             self.map[lpn as usize] = version.ppn.raw();
             if partly || version.oob.pseq + RECENT > window.newest_pseq {
-                rescues.push(Rescue { tag: version.oob.tag, from: version.ppn, data });
+                let others = group.iter().map(|other| other.ppn).filter(|other| *other != version.ppn);
+                let fallbacks = others.chain(Some(older).filter(|p| *p != UNMAPPED).map(Ppn::new)).collect();
+                rescues.push(Rescue { tag: version.oob.tag, from: version.ppn, data, fallbacks });
             }
             return Ok(());
         }
@@ -421,7 +455,7 @@ impl<S: Store> PageMap<S> {
     /// The checkpoint's entries that point into blocks used again since: their page was rewritten, and that version is torn or
     /// was never acknowledged as safe. Such entries cannot be; if one is, reading it must fail rather than tell another's data.
     fn drop_dangling(&mut self, base: &Base, window: &Window) {
-        if base.upto.is_empty() {
+        if base.reach.is_empty() {
             return;
         }
         let seen: HashMap<u32, u32> = window.pages.iter().map(|v| (v.ppn.raw(), v.oob.tag.lpn)).collect();
@@ -432,7 +466,8 @@ impl<S: Store> PageMap<S> {
             }
             let block = self.space.geometry().block_of(Ppn::new(entry));
             let in_window = self.space.table.epoch(block) >= base.begin_epoch;
-            if in_window && seen.get(&entry) != Some(&(lpn as u32)) {
+            let blank = self.space.table.state(block) != State::Full;
+            if blank || (in_window && seen.get(&entry) != Some(&(lpn as u32))) {
                 self.map[lpn] = UNMAPPED;
                 self.stats.mount.pages_discarded += 1;
             }
@@ -441,23 +476,27 @@ impl<S: Store> PageMap<S> {
 
     fn adopt_trims(&mut self, window: &Window, rescues: &mut Vec<Rescue>) -> Result<(), FtlError> {
         for trim in &window.trims {
-            if self.checkpoints.both_since(trim.contained_in) {
+            if self.checkpoints.both_since(trim.record.contained_in) {
                 continue;
             }
-            self.trims.add(trim.ppn, trim.contained_in);
+            self.trims.add(trim.ppn, trim.record);
             self.space.table.set_live(trim.ppn);
             if trim.suspect {
                 let mut data = vec![0; self.space.geometry().page_bytes as usize];
                 trim::encode(&trim.ranges, &mut data);
-                rescues.push(Rescue { tag: trim.oob.tag, from: trim.ppn, data });
+                rescues.push(Rescue { tag: trim.oob.tag, from: trim.ppn, data, fallbacks: trim.fallbacks.clone() });
             }
         }
         Ok(())
     }
 
-    /// Full blocks become collectable, or are released if nothing in them lives.
-    fn settle_blocks(&mut self) {
-        use crate::block_table::State;
+    /// Full blocks become collectable, or are released if nothing in them lives. Returns those that hold no live page but one
+    /// that an unstable page's loss would bring back: they must outlast its rescue.
+    fn settle_blocks(&mut self, rescues: &[Rescue]) -> Vec<Pbn> {
+        let geometry = self.space.geometry();
+        let needed: HashSet<Pbn> =
+            rescues.iter().flat_map(|r| &r.fallbacks).map(|ppn| geometry.block_of(*ppn)).collect();
+        let mut withheld = Vec::new();
         for block in self.space.geometry().all_blocks() {
             if self.space.table.state(block) != State::Full {
                 continue;
@@ -466,20 +505,30 @@ impl<S: Store> PageMap<S> {
             if checkpoint && self.checkpoints.owns(block) {
                 continue;
             }
-            if self.space.table.valid(block) == 0 {
-                self.space.release(block);
-            } else {
+            if self.space.table.valid(block) > 0 {
                 self.space.table.set_collectable(block);
+            } else if needed.contains(&block) {
+                withheld.push(block);
+            } else {
+                self.space.release(block);
             }
         }
+        withheld.sort_by_key(|block| self.space.table.epoch(*block));
+        withheld
     }
 
-    /// Programs again what the cut may have left unstable, so that it stays what this mount has seen.
-    fn rewrite_suspects(&mut self, rescues: Vec<Rescue>) -> Result<(), FtlError> {
+    /// Programs again what the cut may have left unstable, so that it stays what this mount has seen; then gives up what had
+    /// to wait for that.
+    fn rewrite_suspects(&mut self, rescues: Vec<Rescue>, mut withheld: Vec<Pbn>) -> Result<(), FtlError> {
         self.stats.mount.pages_discarded += rescues.len() as u64;
         for rescue in rescues {
             if self.space.room(HOST) == 0 {
                 self.space.reclaim(Cause::Recovery)?;
+                if self.space.free_blocks() == 0 {
+                    // Only cut after cut inside mounts comes to this. The youngest block holds copies that such a mount made.
+                    withheld.pop().into_iter().for_each(|block| self.space.release(block));
+                    self.space.reclaim(Cause::Recovery)?;
+                }
             }
             let tag = PageTag { flags: rescue.tag.flags.with(Flags::COPY), ..rescue.tag };
             let (to, _) = self.space.append(HOST, &[tag], &rescue.data, Cause::Recovery)?;
@@ -490,7 +539,9 @@ impl<S: Store> PageMap<S> {
                 self.set_map(Lpn::new(tag.lpn), Some(to));
             }
         }
-        self.space.make_safe()
+        self.space.make_safe()?;
+        withheld.into_iter().for_each(|block| self.space.release(block));
+        Ok(())
     }
 }
 
@@ -501,16 +552,23 @@ struct Base {
     begin_epoch: u64,
     open: HashSet<u32>,
     free: HashSet<u32>,
-    trims: Vec<(u32, u64)>,
-    /// Per map chunk: the last program it contains.
-    upto: Vec<u64>,
+    trims: Vec<(Ppn, Record)>,
+    /// How far each map chunk reaches.
+    reach: Vec<Reach>,
     entries: usize,
 }
 
 impl Base {
-    fn upto(&self, lpn: usize) -> u64 {
-        if self.upto.is_empty() { 0 } else { self.upto[lpn / self.entries] }
+    fn reach(&self, lpn: usize) -> Reach {
+        if self.reach.is_empty() { Reach::default() } else { self.reach[lpn / self.entries] }
     }
+}
+
+/// What a map chunk contains: programs up to `upto`, versions below `ver`.
+#[derive(Clone, Copy, Default)]
+struct Reach {
+    upto: u64,
+    ver: u64,
 }
 
 struct Version {
@@ -522,8 +580,10 @@ struct FoundTrim {
     ppn: Ppn,
     oob: Oob,
     ranges: Vec<TrimRange>,
-    contained_in: u64,
+    record: Record,
     suspect: bool,
+    /// Other pages with the same record; of one that the cut may have hit, also what it made obsolete.
+    fallbacks: Vec<Ppn>,
 }
 
 /// A page to program again.
@@ -531,6 +591,8 @@ struct Rescue {
     tag: PageTag,
     from: Ppn,
     data: Vec<u8>,
+    /// Pages that take its place if it is lost before it is written again.
+    fallbacks: Vec<Ppn>,
 }
 
 /// What the blocks hold that are newer than the checkpoint.
@@ -546,13 +608,13 @@ struct Window {
 }
 
 impl Window {
-    fn trim_ranges(&self) -> impl Iterator<Item = (u64, TrimRange)> {
-        self.trims.iter().flat_map(|trim| trim.ranges.iter().map(|range| (trim.oob.pseq, *range)))
+    fn trim_ranges(&self) -> impl Iterator<Item = TrimRange> {
+        self.trims.iter().flat_map(|trim| trim.ranges.iter().copied())
     }
 
-    /// The newest version from which on the page is trimmed, by records newer than `upto`.
-    fn trimmed_at(&self, lpn: u32, upto: u64) -> Option<u64> {
+    /// The newest version from which on the page is trimmed.
+    fn trimmed_at(&self, lpn: u32) -> Option<u64> {
         let covers = |range: &TrimRange| range.lpn <= lpn && lpn - range.lpn < range.count;
-        self.trim_ranges().filter(|(pseq, range)| *pseq > upto && covers(range)).map(|(_, range)| range.ver).max()
+        self.trim_ranges().filter(covers).map(|range| range.ver).max()
     }
 }

@@ -77,3 +77,95 @@ fn lookups_cost_one_page_read_and_writes_one_program() {
 fn the_map_is_dense_and_unmapped_is_all_ones() {
     assert_eq!(UNMAPPED, u32::MAX);
 }
+
+/// What each page may read as: the newest value a FLUSH covered, and everything submitted after it.
+struct Allowed(Vec<Vec<u64>>);
+
+impl Allowed {
+    fn submit(&mut self, lpn: u32, value: u64) {
+        self.0[lpn as usize].push(value);
+    }
+    fn flushed(&mut self) {
+        self.0.iter_mut().for_each(|values| drop(values.drain(..values.len() - 1)));
+    }
+    fn check(&mut self, ftl: &mut dyn Ftl<MemStore>, context: &str) {
+        for (lpn, allowed) in self.0.iter_mut().enumerate() {
+            let mut out = vec![1; 1024];
+            ftl.read(0, Lpn::new(lpn as u32), &mut out).unwrap_or_else(|e| panic!("{context}: page {lpn}: {e}"));
+            let value = u64::from_le_bytes(out[..8].try_into().unwrap());
+            assert!(out.chunks_exact(8).all(|c| c == &out[..8]), "{context}: page {lpn} is a mixture");
+            assert!(allowed.contains(&value), "{context}: page {lpn} reads {value}, allowed {allowed:?}");
+            *allowed = vec![value];
+        }
+    }
+}
+
+/// Runs a seeded workload until it ends or power fails; returns the flash and what it may hold.
+fn run_until_cut(profile: Profile, config: &FtlConfig, cut: Option<nand_model::Cut>) -> (Chip<MemStore>, Allowed, u64) {
+    let pages = config.logical_pages;
+    let mut ftl = format(profile, config);
+    ftl.chip_mut().set_faults(nand_model::FaultPlan { cut, ..Default::default() });
+    let mut allowed = Allowed(vec![vec![0]; pages as usize]);
+    let mut rng = SplitMix::new(3);
+    for step in 1..900u64 {
+        let lpn = rng.below(pages as u64) as u32;
+        let outcome = match rng.below(24) {
+            0 => {
+                let count = (1 + rng.below(12) as u32).min(pages - lpn);
+                (lpn..lpn + count).for_each(|lpn| allowed.submit(lpn, 0));
+                ftl.trim(0, Lpn::new(lpn), count)
+            }
+            1 | 2 => {
+                let done = ftl.flush(0);
+                if done.is_ok() {
+                    allowed.flushed();
+                }
+                done
+            }
+            _ => {
+                allowed.submit(lpn, step);
+                ftl.write(0, Lpn::new(lpn), &page(&profile.geometry, step))
+            }
+        };
+        match outcome {
+            Ok(_) => {}
+            Err(FtlError::PowerLost) => break,
+            Err(other) => panic!("step {step}: {other}"),
+        }
+    }
+    let ops = ftl.chip().ops();
+    let mut chip = ftl.into_chip();
+    chip.power_on();
+    (chip, allowed, ops)
+}
+
+#[test]
+fn flushed_data_survives_cuts_with_every_outcome() {
+    let profile = torture(40);
+    let config = config(250, &[("ckpt.interval", "300")]);
+    let (_, _, ops) = run_until_cut(profile, &config, None);
+    assert!(ops > 1_000, "{ops} operations");
+    for at_op in (0..ops).step_by(7) {
+        for cut in nand_model::Cut::menu(at_op, at_op) {
+            let context = format!("{cut:?}");
+            let (chip, mut allowed, _) = run_until_cut(profile, &config, Some(cut));
+            let mut ftl = start(chip, &config, Start::Mount).unwrap_or_else(|e| panic!("{context}: mount: {e}"));
+            assert_eq!(ftl.check().unwrap(), Vec::<String>::new(), "{context}");
+            allowed.check(&mut *ftl, &context);
+            for i in 0..32 {
+                let lpn = (i * 37 + at_op as u32) % 250;
+                allowed.submit(lpn, 5_000 + i as u64);
+                ftl.write(0, Lpn::new(lpn), &page(&profile.geometry, 5_000 + i as u64)).unwrap();
+                if i % 5 == 0 {
+                    ftl.flush(0).unwrap();
+                    allowed.flushed();
+                }
+            }
+            let mut chip = ftl.into_chip();
+            chip.power_on();
+            let mut ftl = start(chip, &config, Start::Mount).unwrap();
+            assert_eq!(ftl.check().unwrap(), Vec::<String>::new(), "{context}");
+            allowed.check(&mut *ftl, &context);
+        }
+    }
+}

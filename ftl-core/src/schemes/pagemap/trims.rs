@@ -5,10 +5,18 @@
 use nand_model::{Geometry, Ppn};
 use std::collections::BTreeMap;
 
+/// A live trim record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Version of the trim, the record's identity: copies keep it.
+    pub(super) ver: u64,
+    /// Number of the first checkpoint that surely contains it.
+    pub(super) contained_in: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct Trims {
-    /// Page of the record -> number of the first checkpoint that surely contains it.
-    live: BTreeMap<Ppn, u64>,
+    live: BTreeMap<Ppn, Record>,
     limit: u32,
 }
 
@@ -27,32 +35,33 @@ impl Trims {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.live.len() as u64 * 32
+        self.live.len() as u64 * 40
     }
 
-    pub(super) fn add(&mut self, ppn: Ppn, contained_in: u64) {
-        self.live.insert(ppn, contained_in);
+    pub(super) fn add(&mut self, ppn: Ppn, record: Record) {
+        self.live.insert(ppn, record);
     }
 
     pub(super) fn moved(&mut self, from: Ppn, to: Ppn) {
-        let contained_in = self.live.remove(&from).expect("a live trim record is known");
-        self.live.insert(to, contained_in);
+        let record = self.live.remove(&from).expect("a live trim record is known");
+        self.live.insert(to, record);
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Ppn, u64)> {
-        self.live.iter().map(|(ppn, set)| (*ppn, *set))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Ppn, Record)> {
+        self.live.iter().map(|(ppn, record)| (*ppn, *record))
     }
 
     /// Whether the records that the next checkpoint would contain for the first time are too many.
     pub(super) fn checkpoint_due(&self, next_set: u64) -> bool {
         self.live.len() as u32 >= self.limit
-            && self.live.values().filter(|set| **set >= next_set).count() as u32 >= self.limit
+            && self.live.values().filter(|record| record.contained_in >= next_set).count() as u32 >= self.limit
     }
 
     /// Takes out the records for which `obsolete` holds, by the first set that contains them.
     pub(super) fn expire(&mut self, obsolete: impl Fn(u64) -> bool) -> Vec<Ppn> {
-        let gone: Vec<_> = self.live.iter().filter(|(_, set)| obsolete(**set)).map(|(ppn, _)| *ppn).collect();
-        self.live.retain(|_, set| !obsolete(*set));
+        let gone: Vec<_> =
+            self.live.iter().filter(|(_, record)| obsolete(record.contained_in)).map(|(ppn, _)| *ppn).collect();
+        self.live.retain(|_, record| !obsolete(record.contained_in));
         gone
     }
 }

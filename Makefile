@@ -1,0 +1,35 @@
+# What to type here. Continuous integration uses the same names.
+#   make run        build, and serve a device (ARGS="--scheme lazyftl /dev/ublkb0" and the like)
+#   make check      the quick gate: format, lints, unit tests
+#   make test       everything a machine can do in a quarter of an hour
+#   make long-test  the same at acceptance length
+#   make deps       install what these need; as another user than root, say what to type
+
+CARGO ?= cargo
+ARGS ?=
+
+.PHONY: run check test long-test deps
+
+run: deps
+	$(CARGO) run --release -p ftld --bin ftld -- $(ARGS)
+
+check:
+	$(CARGO) fmt --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) test --workspace --lib
+
+# The native half of the daemon has to build where there is no libclang.
+test: deps
+	$(CARGO) fmt --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy -p ftld --no-default-features -- -D warnings
+	$(CARGO) test --workspace
+	tests/native/run.sh
+	tests/guest/run.sh all
+
+long-test: deps
+	FIO_SECONDS=120 tests/native/run.sh
+	FIO_SECONDS=120 KILLS=10 GUEST_TIMEOUT=14400 tests/guest/run.sh all
+
+deps:
+	@tests/deps.sh

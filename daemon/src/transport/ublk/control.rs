@@ -1,0 +1,212 @@
+//! Looking at devices and ending them, from any thread or process.
+//!
+//! libublk's control ring belongs to a thread, so every function opens its own.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use libublk::ctrl::UblkCtrl;
+use libublk::sys as abi;
+
+use super::{Error, Options, present, wait_until};
+use crate::device::BlockDevice;
+use crate::sys;
+
+const CONTROL: &str = "/dev/ublk-control";
+
+/// Life of a device number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// No such device.
+    Absent,
+    /// Served by this process.
+    Live {
+        /// Who.
+        pid: i32,
+    },
+    /// Its daemon died; requests wait for a new one.
+    Quiesced,
+    /// Known to the driver but without a block device: being made, or stopped and not yet removed.
+    Dead {
+        /// Who made it.
+        pid: i32,
+    },
+}
+
+/// Whether ublk can be used here: the driver is loaded and lets us in.
+pub fn probe() -> Result<(), Error> {
+    match OpenOptions::new().read(true).write(true).open(CONTROL) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(Error::DriverMissing(format!("{CONTROL} does not exist")));
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(Error::Permission(format!("{CONTROL} may not be opened")));
+        }
+        Err(error) => return Err(Error::DriverMissing(format!("{CONTROL}: {error}"))),
+    }
+    match io_uring::IoUring::new(2) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(Error::Permission("io_uring is switched off (sysctl kernel.io_uring_disabled)".into()))
+        }
+        Err(source) => Err(Error::Io { what: "set up io_uring, which ublk needs".into(), source }),
+    }
+}
+
+/// Numbers of all devices the driver knows, ours or not, in order.
+pub fn devices() -> Vec<u32> {
+    let entries = fs::read_dir("/sys/class/ublk-char").into_iter().flatten().flatten();
+    let number = |name: std::ffi::OsString| name.to_str()?.strip_prefix("ublkc")?.parse().ok();
+    entries.filter_map(|entry| number(entry.file_name())).collect::<BTreeSet<u32>>().into_iter().collect()
+}
+
+/// What the driver says of device `n`.
+pub fn state(n: u32) -> Result<State, Error> {
+    if !present(&char_device(n)) {
+        return Ok(State::Absent);
+    }
+    let ctrl = open(n)?;
+    let info = ctrl.dev_info();
+    Ok(match u32::from(info.state) {
+        abi::UBLK_S_DEV_LIVE => State::Live { pid: info.ublksrv_pid },
+        abi::UBLK_S_DEV_QUIESCED => State::Quiesced,
+        _ => State::Dead { pid: info.ublksrv_pid },
+    })
+}
+
+/// The image device `n` was made for, if one of our daemons made it.
+pub fn image_of(n: u32) -> Option<String> {
+    let state = fs::read(state_file(n)).ok()?;
+    let state: serde_json::Value = serde_json::from_slice(&state).ok()?;
+    Some(state.get("target_data")?.get("image")?.as_str()?.to_owned())
+}
+
+/// Makes number `n` ours: false if it is free, true if it is a device of ours that a dead daemon left.
+pub(super) fn claim(n: u32, options: &Options, device: &dyn BlockDevice) -> Result<bool, Error> {
+    match settled(n)? {
+        State::Absent => Ok(false),
+        State::Live { pid } => Err(Error::InUse { n, pid }),
+        State::Quiesced => {
+            let image = image_of(n);
+            if image.as_ref() != Some(&options.image) {
+                return Err(Error::Quiesced { n, image });
+            }
+            same_size(n, device)?;
+            Ok(true)
+        }
+        State::Dead { pid } if sys::process_alive(pid) => Err(Error::InUse { n, pid }),
+        State::Dead { .. } => remove(n).map(|()| false),
+    }
+}
+
+/// The state of `n` once the kernel has noticed that its daemon died, which takes it a moment.
+fn settled(n: u32) -> Result<State, Error> {
+    let dying = |state: &State| matches!(state, State::Live { pid } if !sys::process_alive(*pid));
+    let mut last = state(n)?;
+    if dying(&last) {
+        wait_until(|| !state(n).is_ok_and(|state| dying(&state)));
+        last = state(n)?;
+    }
+    Ok(last)
+}
+
+/// The kernel keeps the size of a quiesced device, and users rely on it.
+fn same_size(n: u32, device: &dyn BlockDevice) -> Result<(), Error> {
+    let what = format!("read the size of ublk device {n}");
+    let mut params = abi::ublk_params { types: abi::UBLK_PARAM_TYPE_BASIC, ..Default::default() };
+    open(n)?.get_params(&mut params).map_err(|error| Error::driver(what, error))?;
+    let (kernel, image) = (params.basic.dev_sectors * 512, device.size());
+    if kernel == image {
+        return Ok(());
+    }
+    let source = io::Error::other(format!("it has {kernel} bytes and its users rely on them, the image has {image}"));
+    Err(Error::Io { what: format!("take up /dev/ublkb{n}"), source })
+}
+
+/// Stops device `n`, whoever serves it; with `force` even under its users, whose I/O then fails. Everything written to the
+/// device before has reached its daemon. The serving [`serve`](super::serve) returns; a quiesced device is removed.
+pub fn stop(n: u32, force: bool) -> Result<(), Error> {
+    let state = settled(n)?;
+    let claim = match state {
+        State::Absent => return Err(Error::Absent(n)),
+        // Held exclusively, it cannot be mounted from here on.
+        State::Live { .. } if !force => Some(exclusive(n)?),
+        // Opening this one could wait for a request for ever.
+        State::Quiesced if !force => no_holders(n).map(|()| None)?,
+        _ => None,
+    };
+    let stopped = open(n)?.kill_dev();
+    stopped.map_err(|error| Error::driver(format!("stop /dev/ublkb{n}"), error))?;
+    drop(claim);
+    match state {
+        // Its own daemon removes it.
+        State::Live { .. } => Ok(()),
+        _ => remove(n),
+    }
+}
+
+/// Removes device `n` as [`stop`] does, and what a dead daemon left of it.
+pub fn delete(n: u32, force: bool) -> Result<(), Error> {
+    stop(n, force)?;
+    remove(n)
+}
+
+fn exclusive(n: u32) -> Result<File, Error> {
+    let claim = crate::transport::holders::exclude(&name(n));
+    let claim = claim.map_err(|source| Error::Io { what: format!("open {}", node(n).display()), source })?;
+    claim.map_err(|holders| Error::Held { n, holders })
+}
+
+fn no_holders(n: u32) -> Result<(), Error> {
+    let holders = holders(n);
+    if holders.is_empty() { Ok(()) } else { Err(Error::Held { n, holders }) }
+}
+
+/// Takes a stopped device away, without waiting for those who still have it open.
+pub(super) fn remove(n: u32) -> Result<(), Error> {
+    if !present(&char_device(n)) {
+        return Ok(());
+    }
+    if let Err(error) = open(n)?.del_dev_async()
+        && present(&char_device(n))
+    {
+        return Err(Error::driver(format!("remove ublk device {n}"), error));
+    }
+    let _ = fs::remove_file(state_file(n));
+    wait_until(|| !present(&char_device(n)) || !holders(n).is_empty());
+    Ok(())
+}
+
+/// Who uses `/dev/ublkbN`, one phrase each.
+pub fn holders(n: u32) -> Vec<String> {
+    crate::transport::holders::of(&name(n))
+}
+
+/// Detaches inherited copies of mounts on device `n`; see [`sys::detach_mount_copies`].
+pub fn detach_mount_copies(n: u32) -> io::Result<()> {
+    crate::transport::holders::detach_mount_copies(&name(n))
+}
+
+fn open(n: u32) -> Result<UblkCtrl, Error> {
+    UblkCtrl::new_simple(n as i32).map_err(|error| Error::driver(format!("look at ublk device {n}"), error))
+}
+
+pub(super) fn node(n: u32) -> PathBuf {
+    Path::new("/dev").join(name(n))
+}
+
+fn char_device(n: u32) -> PathBuf {
+    PathBuf::from(format!("/sys/class/ublk-char/ublkc{n}"))
+}
+
+fn name(n: u32) -> String {
+    format!("ublkb{n}")
+}
+
+/// Where libublk keeps what it must know of device `n` to take it up again.
+pub(super) fn state_file(n: u32) -> PathBuf {
+    PathBuf::from(format!("{}/{n:04}.json", UblkCtrl::run_dir()))
+}

@@ -1,0 +1,334 @@
+//! `/dev/ublkbN`: a block device whose requests the kernel's ublk driver hands to this process.
+//!
+//! Always true: a request is answered exactly once, on the queue thread that received it; a panic below answers `EIO`; reads
+//! and writes go on while a FLUSH waits for the host's storage. If this process dies, the kernel keeps the device, holds its
+//! requests back (*quiesced*), and hands them again to the process that takes the device up, so acknowledged writes must
+//! outlive the process and repeated ones must not matter. Which image a device belongs to stands in libublk's state file.
+
+mod control;
+mod queue;
+mod served;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use libublk::ctrl::{UblkCtrl, UblkCtrlBuilder};
+use libublk::io::UblkDev;
+use libublk::{UblkFlags, sys as abi};
+
+pub use control::{State, delete, detach_mount_copies, devices, holders, image_of, probe, state, stop};
+pub use served::Served;
+
+use crate::device::BlockDevice;
+use queue::{Flusher, Gate};
+
+/// Dead daemons leave their device behind, and requests in flight are handed to the next one.
+const RECOVERY: u64 = (abi::UBLK_F_USER_RECOVERY | abi::UBLK_F_USER_RECOVERY_REISSUE) as u64;
+
+/// How long the kernel may take to make or remove a device node.
+const NODE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a device could not be served, stopped or looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The driver is not there.
+    #[error(
+        "this kernel offers no ublk ({0}): load it with `modprobe ublk_drv` (Linux 6.0 or later with CONFIG_BLK_DEV_UBLK; \
+         Debian 12's 6.1 kernel lacks it, its linux-image-6.12-cloud-amd64 has it), or serve NBD instead: \
+         `ftld 'nbd+unix:///?socket=ftld.sock'`"
+    )]
+    DriverMissing(String),
+    /// The driver is there but not for us.
+    #[error(
+        "{0}: run ftld as root, or serve NBD instead, which needs no rights: `ftld 'nbd+unix:///?socket=ftld.sock'`"
+    )]
+    Permission(String),
+    /// Another process serves the device.
+    #[error("/dev/ublkb{n} is served by process {pid}: choose another number, or stop that one first")]
+    InUse {
+        /// Device number.
+        n: u32,
+        /// Who serves it.
+        pid: i32,
+    },
+    /// The device waits for another image.
+    #[error(
+        "/dev/ublkb{n} was left by a daemon that died, and waits for image {}: start ftld with that image to take it up, \
+         or remove it, failing its users' I/O, with `ftld stop --force ublkb{n}`", .image.as_deref().unwrap_or("of another program")
+    )]
+    Quiesced {
+        /// Device number.
+        n: u32,
+        /// The image it belongs to, if a daemon of ours left it.
+        image: Option<String>,
+    },
+    /// Somebody uses the device.
+    #[error("/dev/ublkb{n} is in use: {}", .holders.join(", "))]
+    Held {
+        /// Device number.
+        n: u32,
+        /// One phrase for each user.
+        holders: Vec<String>,
+    },
+    /// There is no such device.
+    #[error("there is no ublk device {0}")]
+    Absent(u32),
+    /// What the driver or the file system answered.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// The answer.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The exit code that tells a script what to do next.
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            Self::Io { .. } => 1,
+            Self::Absent(_) => 3,
+            Self::Quiesced { .. } => 4,
+            Self::DriverMissing(_) => 5,
+            Self::Permission(_) => 6,
+            Self::InUse { .. } | Self::Held { .. } => 7,
+        }
+    }
+
+    fn driver(what: impl Into<String>, error: libublk::UblkError) -> Self {
+        let source = match error {
+            libublk::UblkError::IOError(source) => source,
+            libublk::UblkError::OtherError(code) | libublk::UblkError::UringIOError(code) => {
+                io::Error::from_raw_os_error(code.saturating_abs())
+            }
+            other => io::Error::other(other),
+        };
+        Self::Io { what: what.into(), source }
+    }
+}
+
+/// How to set a device up. What a quiesced device was made with wins over it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Identity of the image: only a daemon that names the same takes the device up again.
+    pub image: String,
+    /// Hardware queues, each with a thread.
+    pub queues: u16,
+    /// Requests in flight for each queue.
+    pub depth: u16,
+    /// Largest request in bytes, a multiple of the host's page; every slot of every queue has a buffer of this size.
+    pub buffer_bytes: u32,
+}
+
+impl Options {
+    /// One queue of 64 requests with 256 KiB each, 16 MiB in all: the volume answers one request at a time, and more queues
+    /// would only wait for each other.
+    pub fn new(image: impl Into<String>) -> Self {
+        Self { image: image.into(), queues: 1, depth: 64, buffer_bytes: 256 << 10 }
+    }
+}
+
+/// A device that takes requests.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// Its number.
+    pub n: u32,
+    /// Its node.
+    pub path: PathBuf,
+    /// Whether it was taken up from a daemon that died.
+    pub recovered: bool,
+}
+
+/// Serves `device` as `/dev/ublkbN` until the device is stopped, by [`stop`] or by another program; `n` of `None` takes the
+/// first free number. Blocks; `on_ready` runs once the first request can be served. The caller's thread and those of the
+/// queues should be [I/O flushers](crate::sys::io_flusher).
+///
+/// A device `n` that a dead daemon left for the same image is taken up again, with its requests. Exiting the process without
+/// [`stop`], or after an error while serving, leaves the device quiesced.
+pub fn serve(
+    n: Option<u32>,
+    device: Arc<dyn BlockDevice>,
+    options: &Options,
+    on_ready: impl FnOnce(Ready) + Send + Sync + 'static,
+) -> Result<(), Error> {
+    serve_behind(Arc::default(), n, device, options, on_ready)
+}
+
+/// [`serve`], until the gate closes.
+fn serve_behind(
+    gate: Arc<Gate>,
+    n: Option<u32>,
+    device: Arc<dyn BlockDevice>,
+    options: &Options,
+    on_ready: impl FnOnce(Ready) + Send + Sync + 'static,
+) -> Result<(), Error> {
+    probe()?;
+    secure_state_folder()?;
+    let recover = n.map_or(Ok(false), |n| control::claim(n, options, device.as_ref()))?;
+    let ctrl = if recover { take_up(n.unwrap_or_default())? } else { add(n, options)? };
+    // The node goes by `delete` below, which also works when somebody still has it open; libublk's own way would wait.
+    ctrl.disown();
+    let served = Arc::new(AtomicBool::new(recover));
+    let ready = {
+        let served = served.clone();
+        move |ready: Ready| {
+            served.store(true, Ordering::Relaxed);
+            on_ready(ready);
+        }
+    };
+    let result = run(&ctrl, device, gate, options, recover, ready);
+    let n = ctrl.dev_info().dev_id;
+    drop(ctrl);
+    if result.is_err() && served.load(Ordering::Relaxed) {
+        // Nothing acknowledged is lost: once this process has gone, the device waits for the next one.
+        return result;
+    }
+    result.and(control::remove(n))
+}
+
+/// libublk makes its folder writable for all, and root would then follow links that others put there.
+fn secure_state_folder() -> Result<(), Error> {
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+    let folder = UblkCtrl::run_dir();
+    let context = |source| Error::Io { what: format!("state folder {folder}"), source };
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder).map_err(context)?;
+    let found = fs::symlink_metadata(&folder).map_err(context)?;
+    if !found.is_dir() || found.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(context(io::Error::new(io::ErrorKind::PermissionDenied, "not a folder of this user's")));
+    }
+    if found.mode() & 0o022 != 0 {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).map_err(context)?;
+    }
+    Ok(())
+}
+
+fn add(n: Option<u32>, options: &Options) -> Result<UblkCtrl, Error> {
+    if let Some(n) = n {
+        // A state file of an earlier boot or of another owner is not followed, it is replaced.
+        let _ = fs::remove_file(control::state_file(n));
+    }
+    builder(n.map_or(-1, |n| n as i32), options.queues, options.depth, options.buffer_bytes, RECOVERY)
+        .dev_flags(UblkFlags::UBLK_DEV_F_ADD_DEV)
+        .build()
+        .map_err(|error| Error::driver(n.map_or("add a ublk device".into(), |n| format!("add ublk device {n}")), error))
+}
+
+fn take_up(n: u32) -> Result<UblkCtrl, Error> {
+    let context = |error| Error::driver(format!("take up ublk device {n}"), error);
+    let old = UblkCtrl::new_simple(n as i32).map_err(context)?;
+    old.start_user_recover().map_err(context)?;
+    let info = old.dev_info();
+    // Newer drivers add flags of their own, which libublk refuses to be told.
+    builder(n as i32, info.nr_hw_queues, info.queue_depth, info.max_io_buf_bytes, info.flags & RECOVERY)
+        .dev_flags(UblkFlags::UBLK_DEV_F_RECOVER_DEV)
+        .build()
+        .map_err(context)
+}
+
+fn builder(id: i32, queues: u16, depth: u16, buffer_bytes: u32, flags: u64) -> UblkCtrlBuilder<'static> {
+    UblkCtrlBuilder::default()
+        .name("ftld")
+        .id(id)
+        .nr_queues(queues)
+        .depth(depth)
+        .io_buf_bytes(buffer_bytes)
+        .ctrl_flags(flags)
+}
+
+/// Runs the queues until all have ended.
+fn run(
+    ctrl: &UblkCtrl,
+    device: Arc<dyn BlockDevice>,
+    gate: Arc<Gate>,
+    options: &Options,
+    recovered: bool,
+    on_ready: impl FnOnce(Ready) + Send + Sync + 'static,
+) -> Result<(), Error> {
+    let info = ctrl.dev_info();
+    let n = info.dev_id;
+    let flushers = (0..info.nr_hw_queues).map(|_| Flusher::start()).collect::<io::Result<Vec<_>>>();
+    let flushers = flushers.map_err(|source| Error::Io { what: "start a flush thread".into(), source })?;
+    let flushers = Arc::new(Mutex::new(flushers));
+    let broken = Arc::new(AtomicBool::new(false));
+    let (queue_device, queue_broken) = (device.clone(), broken.clone());
+    let queue = move |id: u16, dev: &UblkDev| {
+        let flusher = flushers.lock().ok().and_then(|mut idle| idle.pop());
+        if !flusher.is_some_and(|flusher| queue::run(id, dev, queue_device.as_ref(), &gate, flusher)) {
+            queue_broken.store(true, Ordering::Relaxed);
+        }
+    };
+    let image = options.image.clone();
+    let describe = move |dev: &mut UblkDev| {
+        set_parameters(dev, device.as_ref())?;
+        dev.set_target_json(serde_json::json!({ "image": image }));
+        Ok(())
+    };
+    let ready = move |_: &UblkCtrl| {
+        let path = control::node(n);
+        wait_until(|| path.exists());
+        on_ready(Ready { n, path, recovered });
+    };
+    ctrl.run_target(describe, queue, ready).map_err(|error| Error::driver(format!("start /dev/ublkb{n}"), error))?;
+    if broken.load(Ordering::Relaxed) {
+        let source = io::Error::other("a queue thread ended by itself; the log says why");
+        return Err(Error::Io { what: format!("serve /dev/ublkb{n}"), source });
+    }
+    Ok(())
+}
+
+/// What the kernel may send and what users see in `/sys/block/ublkbN/queue`.
+fn set_parameters(dev: &mut UblkDev, device: &dyn BlockDevice) -> Result<(), libublk::UblkError> {
+    let (logical, physical) = (shift(device.logical_block())?, shift(device.physical_block())?);
+    let preferred = shift(device.preferred_block())?.max(physical);
+    dev.set_default_params(device.size());
+    // Every slot's command and the flusher's wake-up may complete at once.
+    dev.tgt.cq_depth = dev.tgt.cq_depth.saturating_mul(2);
+    let params = &mut dev.tgt.params;
+    params.basic.attrs = abi::UBLK_ATTR_VOLATILE_CACHE | abi::UBLK_ATTR_FUA;
+    params.basic.logical_bs_shift = logical;
+    params.basic.physical_bs_shift = physical;
+    params.basic.io_min_shift = physical;
+    params.basic.io_opt_shift = preferred;
+    if device.read_only() {
+        params.basic.attrs |= abi::UBLK_ATTR_READ_ONLY;
+        return Ok(());
+    }
+    params.types |= abi::UBLK_PARAM_TYPE_DISCARD;
+    params.discard = abi::ublk_param_discard {
+        discard_granularity: device.physical_block(),
+        // As much as a request can name: the whole device goes in few requests.
+        max_discard_sectors: u32::MAX >> 9,
+        max_write_zeroes_sectors: u32::MAX >> 9,
+        max_discard_segments: 1,
+        ..Default::default()
+    };
+    Ok(())
+}
+
+fn shift(block: u32) -> Result<u8, libublk::UblkError> {
+    if block.is_power_of_two() && block >= 512 {
+        return Ok(block.trailing_zeros() as u8);
+    }
+    Err(libublk::UblkError::OtherError(-libc::EINVAL))
+}
+
+/// Polls until `done`; the kernel makes and removes nodes in its own time.
+fn wait_until(done: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !done() {
+        if start.elapsed() > NODE_TIMEOUT {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
+}
+
+/// Whether a path exists, a dangling link included.
+fn present(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}

@@ -1,0 +1,24 @@
+#!/bin/bash
+# Makes sure that what the build and the tests need is there: Debian packages, and a Rust toolchain. As root it installs what
+# is missing; as another user it prints what to type and fails. With everything there it takes no time.
+set -euo pipefail
+
+packages="build-essential pkg-config clang libclang-dev qemu-system-x86 busybox-static cpio xz-utils e2fsprogs fuse3 fio
+  libnbd-bin python3-libnbd nbdkit nbd-client nbd-server qemu-utils prometheus curl ca-certificates"
+rust=1.88 # as in Cargo.toml
+
+fail() { echo "deps: $*" >&2; exit 1; }
+
+installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' 2>/dev/null | awk '$1 == "ii" { print $2 }') ||
+  fail "this is not a Debian machine; install these by hand: $packages"
+missing=$(comm -23 <(tr -s ' \n' '\n\n' <<<"$packages" | grep . | sort) <(sort -u <<<"$installed") | tr '\n' ' ')
+if [ -n "$missing" ]; then
+  [ "$(id -u)" = 0 ] || fail "packages are missing: sudo apt-get install -y --no-install-recommends $missing"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -q
+  apt-get install -q -y --no-install-recommends -o Dpkg::Options::=--force-confold $missing
+fi
+
+found=$(cargo --version 2>/dev/null | awk '{ print $2 }') || true
+[ -n "$found" ] || fail "there is no cargo: curl --proto '=https' -sSf https://sh.rustup.rs | sh -s -- -y"
+[ "$(printf '%s\n' "$rust" "$found" | sort -V | head -n 1)" = "$rust" ] || fail "cargo $found is older than $rust: rustup update"

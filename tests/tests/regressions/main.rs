@@ -1,0 +1,4 @@
+//! Bugs that were found, one file each; a file's header tells the story. They run for every scheme, like any other suite.
+
+mod mount_erased_before_rescue;
+mod mounts_in_a_row;
