@@ -70,6 +70,7 @@ impl Content {
 /// A checkpoint being written.
 pub(super) struct Writer {
     bytes: Vec<u8>,
+    clean: bool,
 }
 
 impl Writer {
@@ -112,10 +113,13 @@ impl<S: Store> Lazy<S> {
         while self.writer.is_some() {
             self.write_chunk()?;
         }
-        // What collection moves to make room has to be converted as well.
+        // A clean checkpoint moves nothing while it is written: what it needs must be there before.
         self.make_room(CHECKPOINT)?;
         self.convert_everything()?;
-        self.begin_checkpoint(self.umt.block_count() == 0)?;
+        let geometry = self.space.geometry();
+        let pages = Writer::pages(&geometry, self.logical_pages, geometry.blocks);
+        let room = self.space.free_blocks() > pages.div_ceil(geometry.pages_per_block);
+        self.begin_checkpoint(room)?;
         while self.writer.is_some() {
             self.write_chunk()?;
         }
@@ -147,12 +151,15 @@ impl<S: Store> Lazy<S> {
         let total = bytes.len().div_ceil(Checkpoints::chunk_bytes(&self.space.geometry())) as u32;
         self.checkpoints.begin(&mut self.space, total);
         self.last_checkpoint = self.space.flash.pseq();
-        self.writer = Some(Writer { bytes });
+        self.writer = Some(Writer { bytes, clean });
         Ok(())
     }
 
     fn write_chunk(&mut self) -> Result<(), FtlError> {
-        self.make_room(CHECKPOINT)?;
+        let clean = self.writer.as_ref().is_some_and(|writer| writer.clean);
+        if !clean {
+            self.make_room(CHECKPOINT)?;
+        }
         let size = Checkpoints::chunk_bytes(&self.space.geometry());
         let writer = self.writer.as_ref().expect("a checkpoint is under way");
         let number = self.checkpoints.next_chunk().expect("a set is under way") as usize;

@@ -132,9 +132,8 @@ impl Umt {
             invalidate: old.map_or(fresh, |old| old.invalidate),
         };
         self.entries.insert(lpn, entry);
-        match old {
-            Some(old) => self.uncount(old, vtpn),
-            None => {}
+        if let Some(old) = old {
+            self.uncount(old, vtpn);
         }
         if !old.is_some_and(|old| old.update) {
             self.dirty.entry(vtpn).or_insert(Dirty { lpns: Vec::new(), since: seq }).lpns.push(lpn);
@@ -278,7 +277,8 @@ impl Umt {
         }
         for (vtpn, mut lpns) in dirty {
             let mut listed = self.dirty.get(&vtpn).map_or(Vec::new(), |d| d.lpns.clone());
-            (lpns.sort_unstable(), listed.sort_unstable());
+            lpns.sort_unstable();
+            listed.sort_unstable();
             if lpns != listed {
                 wrong.push(format!("mapping page {vtpn}: dirty entries and their list differ"));
             }
