@@ -102,6 +102,11 @@ pub trait Store: Send + 'static {
     /// Records facts that changed without an erase.
     fn set_facts(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()>;
 
+    /// Whether a page's data can be read back; else only its first OOB bytes can.
+    fn keeps_data(&self) -> bool {
+        true
+    }
+
     /// Erases that can be taken before a sync is needed; `u32::MAX` where erasing needs none.
     fn erase_credit(&self) -> u32 {
         u32::MAX
