@@ -15,12 +15,13 @@ use crate::stack::{self, DaemonStore};
 use crate::status::{Facts, Observed, View};
 use crate::sys;
 use crate::target::Target;
+use crate::transport::nbd::NbdStats;
 use crate::transport::{self, Context, Service, StopHow};
 use crate::volume::Volume;
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -37,12 +38,7 @@ pub fn serve(config: &Config, dirs: &Dirs, recover: bool) -> Result<(), Failure>
         tracing::info!("no target given: serving {target}");
         target
     });
-    if recover && matches!(target, Target::Nbd(_)) {
-        return Err(Failure::usage(format!(
-            "{target}: only /dev/ublkbN and /dev/nbdN outlive their daemon; serve this again with `ftld --name {} '{target}'`",
-            config.name
-        )));
-    }
+    transport::probe(&target, recover)?;
     prepare(&target);
     let _instance = Instance::take(dirs, &config.name)?;
     let http = config.metrics.map(http::bind).transpose()?;
@@ -53,7 +49,9 @@ pub fn serve(config: &Config, dirs: &Dirs, recover: bool) -> Result<(), Failure>
             Some(format!("http://{addr}/metrics"))
         }
     };
+    let opening = Instant::now();
     let stack = stack::open_or_create(config)?;
+    let opened_in = opening.elapsed();
     let volume = Arc::new(stack.volume);
     let image = std::fs::canonicalize(&config.image).map_err(|error| Failure::io(config.image.display(), &error))?;
     let context = Context { name: &config.name, image: &image.to_string_lossy() };
@@ -78,8 +76,10 @@ pub fn serve(config: &Config, dirs: &Dirs, recover: bool) -> Result<(), Failure>
         metrics: metrics.clone(),
         read_only: config.read_only,
         started: SystemTime::now(),
+        opened_in,
     };
-    let served = Arc::new(Served { facts: Arc::new(facts), volume, waiting_for: Mutex::default() });
+    let served =
+        Arc::new(Served { facts: Arc::new(facts), volume, nbd: service.nbd_stats(), waiting_for: Mutex::default() });
     let background = Background::start(&served.volume).map_err(|error| Failure::io("background thread", &error))?;
     let how = run(&served, &service, http, control, metrics.as_deref());
     let how = match how {
@@ -116,6 +116,7 @@ fn prepare(target: &Target) {
 struct Served {
     facts: Arc<Facts>,
     volume: Arc<Volume<DaemonStore>>,
+    nbd: Option<Arc<NbdStats>>,
     waiting_for: Mutex<Vec<String>>,
 }
 
@@ -125,6 +126,7 @@ impl Observed for Served {
             facts: self.facts.clone(),
             host: self.volume.host(),
             flash: self.volume.flash(),
+            nbd: self.nbd.as_ref().map(|stats| stats.snapshot()).unwrap_or_default(),
             trouble: self.volume.trouble(),
             waiting_for: self.waiting_for.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }

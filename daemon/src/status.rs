@@ -1,11 +1,12 @@
 //! What an instance tells about itself: one picture for `/status`, `ftld status` and the metrics.
 
+use crate::transport::nbd::NbdSnapshot;
 use crate::volume::{ErrorClass, FlashSnapshot, HostView, Op};
 use nand_model::{Cause, Geometry, Profile};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Facts that do not change while an instance runs.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct Facts {
     pub read_only: bool,
     /// When it started.
     pub started: SystemTime,
+    /// How long opening the image and mounting its scheme took.
+    pub opened_in: Duration,
 }
 
 /// An instance at one moment.
@@ -43,6 +46,8 @@ pub struct View {
     pub host: HostView,
     /// The flash side, as last published.
     pub flash: Arc<FlashSnapshot>,
+    /// What the NBD server counts; all zero where there is none.
+    pub nbd: NbdSnapshot,
     /// What went wrong for good, if anything did.
     pub trouble: Option<String>,
     /// Who holds up a stop that was asked for; empty if none was.
@@ -166,6 +171,9 @@ impl View {
         json!({
             "mapped_pages": s.mapped_pages, "valid_pages": s.valid_pages, "reserve_blocks": s.reserve_blocks,
             "checkpoints": s.checkpoints, "erase_credit": self.flash.erase_credit,
+            "gc_runs": s.gc_runs, "gc_pages_moved": s.gc_pages_moved, "wear_moves": s.wear_moves,
+            "converts": s.converts, "convert_map_pages": s.convert_map_pages,
+            "map_cache_hits": s.map_cache_hits, "map_cache_misses": s.map_cache_misses,
             "mount": {
                 "clean": s.mount.clean, "pages_scanned": s.mount.pages_scanned,
                 "pages_discarded": s.mount.pages_discarded, "steps": steps,

@@ -611,7 +611,10 @@ impl Shared {
         if self.health.load(Relaxed) != WELL {
             return Err(io::Error::from_raw_os_error(EIO));
         }
-        durable.wait(mark).map_err(|error| self.sync_failed(&error))
+        let began = Instant::now();
+        let synced = durable.wait(mark);
+        self.counters.sync.record(began.elapsed().as_nanos() as u64);
+        synced.map_err(|error| self.sync_failed(&error))
     }
 
     fn sync_failed(&self, error: &io::Error) -> io::Error {

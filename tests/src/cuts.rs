@@ -15,6 +15,8 @@ use nand_model::{Cause, Cut, FaultPlan, NandError, PairTable, PartnerCut, Pbn};
 /// A run that can be cut anywhere.
 pub struct Recording {
     start: MemStore,
+    model: Model,
+    first_step: u64,
     changes: Vec<Change>,
     /// Each request and how many changes there were when it returned.
     steps: Vec<(HostOp, usize)>,
@@ -28,27 +30,10 @@ const MAX_STEPS: usize = 5_000;
 /// Runs a workload on a new device until it contains what [`Coverage`] asks for.
 pub fn record(rig: &Rig, kind: Kind) -> Recording {
     let mut host = Host::format(rig);
-    let start = host.ftl.chip().store().clone();
-    host.ftl.chip_mut().store_mut().record();
-    let mut coverage = Coverage::default();
-    let mut steps = Vec::new();
-    let geometry = rig.profile.geometry;
-    for op in Workload::new(kind, rig.config.logical_pages, rig.seed).take(MAX_STEPS) {
-        let before = steps.last().map_or(0, |(_, end)| *end);
-        host.run(&op).unwrap_or_else(|trouble| panic!("{op:?}: {}", String::from(trouble)));
-        let changes = host.ftl.chip().store().recorded();
-        coverage.note(&geometry, &op, &changes[before..]);
-        steps.push((op, changes.len()));
-        let stats = host.ftl.stats();
-        coverage.note_stats(&stats);
-        if coverage.missing(stats.converts > 0).is_none() {
-            break;
-        }
-    }
-    host.compare_all().unwrap_or_else(|trouble| panic!("uncut run: {}", String::from(trouble)));
-    host.check().unwrap_or_else(|why| panic!("uncut run: {why}"));
-    let changes = host.cut_power().0.into_store().take_record();
-    Recording { start, changes, steps, coverage }
+    let (programs, erases) = rig.failing.clone();
+    host.set_faults(FaultPlan { fail_program_in: programs, fail_erase_of: erases, ..FaultPlan::default() });
+    let workload = Workload::new(kind, rig.config.logical_pages, rig.seed).take(MAX_STEPS);
+    Recording::of(host, workload, |coverage| coverage.missing(coverage.converts > 0).is_none())
 }
 
 /// The instant before a program or erase.
@@ -68,16 +53,55 @@ fn is_operation(change: &Change) -> bool {
 }
 
 impl Recording {
+    /// Runs requests until there are no more, or enough; each must succeed.
+    pub fn of(mut host: Host, requests: impl Iterator<Item = HostOp>, enough: impl Fn(&Coverage) -> bool) -> Recording {
+        let start = host.ftl.chip().store().clone();
+        let (model, first_step) = (host.model.clone(), host.step());
+        host.ftl.chip_mut().store_mut().record();
+        let geometry = *host.ftl.chip().geometry();
+        let mut coverage = Coverage::default();
+        let mut steps: Vec<(HostOp, usize)> = Vec::new();
+        for op in requests {
+            let before = steps.last().map_or(0, |(_, end)| *end);
+            host.run(&op).unwrap_or_else(|trouble| panic!("{op:?}: {}", String::from(trouble)));
+            let changes = host.ftl.chip().store().recorded();
+            coverage.note(&geometry, &op, &changes[before..]);
+            coverage.note_stats(&host.ftl.stats());
+            steps.push((op, changes.len()));
+            if enough(&coverage) {
+                break;
+            }
+        }
+        host.compare_all().unwrap_or_else(|trouble| panic!("uncut run: {}", String::from(trouble)));
+        host.check().unwrap_or_else(|why| panic!("uncut run: {why}"));
+        let changes = host.cut_power().0.into_store().take_record();
+        Recording { start, model, first_step, changes, steps, coverage }
+    }
+
     /// Programs and erases.
     pub fn operations(&self) -> usize {
         self.changes.iter().filter(|change| is_operation(change)).count()
     }
 
+    /// The same run on a flash that lost every OOB mark programmed later: they are hints and may be missing (a host crash may
+    /// drop them). `None` where the scheme makes none.
+    pub fn without_marks(mut self) -> Option<Recording> {
+        let is_mark = |change: &Change| matches!(change, Change::AndOob { .. });
+        let mut kept_before = vec![0];
+        for change in &self.changes {
+            kept_before.push(kept_before.last().expect("not empty") + !is_mark(change) as usize);
+        }
+        self.steps.iter_mut().for_each(|(_, end)| *end = kept_before[*end]);
+        let all = self.changes.len();
+        self.changes.retain(|change| !is_mark(change));
+        (self.changes.len() < all).then_some(self)
+    }
+
     /// Visits the instant before every program and erase.
-    pub fn visit(&self, rig: &Rig, mut each: impl FnMut(&Moment)) {
+    pub fn visit(&self, mut each: impl FnMut(&Moment)) {
         let mut store = self.start.clone();
-        let mut model = Model::new(rig.config.logical_pages, rig.seed);
-        let mut steps = self.steps.iter().zip(0u64..).peekable();
+        let mut model = self.model.clone();
+        let mut steps = self.steps.iter().zip(self.first_step..).peekable();
         let mut submitted = None;
         let mut index = 0;
         for (at, change) in self.changes.iter().enumerate() {

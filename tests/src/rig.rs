@@ -55,6 +55,10 @@ pub struct Rig {
     pub config: FtlConfig,
     /// Seed of payloads, workloads and chances.
     pub seed: u64,
+    /// Blocks whose next program, and whose next erase, fails in recorded runs.
+    pub failing: (Vec<Pbn>, Vec<Pbn>),
+    /// More of a case's path, when the rig differs from the usual.
+    pub variant: String,
 }
 
 /// Over-provisioning of the suites: that of the default device.
@@ -76,7 +80,15 @@ impl Rig {
             .layout(&profile, bytes, OVER_PROVISIONING, &params)
             .unwrap_or_else(|error| panic!("{} has no layout for {pages} pages: {error}", scheme.name));
         let config = FtlConfig { logical_pages: layout.logical_pages, params };
-        Rig { scheme, cells, profile: layout.profile, config, seed: seed() }
+        Rig {
+            scheme,
+            cells,
+            profile: layout.profile,
+            config,
+            seed: seed(),
+            failing: Default::default(),
+            variant: String::new(),
+        }
     }
 
     /// The same with one more parameter, where the scheme has it.
@@ -125,9 +137,16 @@ impl Rig {
         self.scheme.start(chip, &self.config, Start::Mount)
     }
 
-    /// First two parts of a case's path.
+    /// The same, called `name` in a case's path, changed by `change`.
+    pub fn variant(mut self, name: &str, change: impl FnOnce(&mut Rig)) -> Rig {
+        self.variant = format!("/{name}");
+        change(&mut self);
+        self
+    }
+
+    /// First parts of a case's path.
     pub fn path(&self) -> String {
-        format!("{}/{}", self.scheme.name, self.cells.name())
+        format!("{}/{}{}", self.scheme.name, self.cells.name(), self.variant)
     }
 }
 

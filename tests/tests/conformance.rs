@@ -188,6 +188,45 @@ fn failing_blocks(rig: &Rig, seed: u64) -> FaultPlan {
     FaultPlan { fail_program_in: blocks, fail_erase_of: erases, ..FaultPlan::default() }
 }
 
+/// The host's file system is full now and then, in the middle of anything: requests fail, nothing is lost, no block retires, and
+/// the same request succeeds when there is room again.
+#[test]
+fn a_full_host_file_system_is_no_fault_of_the_flash() {
+    for_every_scheme(|rig, verdicts| {
+        for kind in [Kind::FullDisk, Kind::Mixed, Kind::TrimHeavy] {
+            verdicts.case(&format!("{}/host_full/{}", rig.path(), kind.name()), || {
+                let mut host = Host::format(rig);
+                let mut rng = SplitMix::new(rig.seed);
+                let mut refused = 0;
+                for (number, op) in Workload::new(kind, PAGES, rig.seed).take(requests()).enumerate() {
+                    if rng.one_in(4) {
+                        host.ftl.chip_mut().store_mut().set_room(Some(rng.below(40)));
+                    }
+                    let mut tries = 0;
+                    while let Err(trouble) = host.run(&op) {
+                        if !matches!(trouble, Trouble::Refused(FtlError::HostFull)) || tries == 3 {
+                            return Err(format!("request {number}, {op:?}: {}", String::from(trouble)));
+                        }
+                        (refused, tries) = (refused + 1, tries + 1);
+                        host.check().map_err(|why| format!("request {number}, {op:?}, host full: {why}"))?;
+                        host.ftl.chip_mut().store_mut().set_room(if tries == 1 { Some(3) } else { None });
+                    }
+                    if number % 250 == 249 {
+                        host.check()?;
+                        host.compare_all()?;
+                    }
+                }
+                host.ftl.chip_mut().store_mut().set_room(None);
+                host = host.remount()?;
+                host.settle_all()?;
+                host.check()?;
+                let bad = host.ftl.stats().blocks.bad;
+                if refused < 50 || bad > 0 { Err(format!("{refused} refusals, {bad} bad blocks")) } else { Ok(()) }
+            });
+        }
+    });
+}
+
 /// Blocks fail until the device gives up writing: what was acknowledged can be read, flushes go on, and it mounts.
 #[test]
 fn a_worn_out_device_turns_read_only_and_loses_nothing() {

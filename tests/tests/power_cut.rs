@@ -9,7 +9,7 @@ use ftld_tests::host::Host;
 use ftld_tests::rig::{self, Cells, Rig, Verdicts};
 use ftld_tests::workload::{HostOp, Kind, Workload};
 use nand_model::store::{Change, MemStore};
-use nand_model::{Cut, FaultPlan, Health, Pbn, Ppn, SplitMix};
+use nand_model::{Cut, FaultPlan, Health, Pairing, Pbn, Ppn, SplitMix};
 
 /// Pages of the devices here: a few blocks of map, enough for collections to have a choice.
 const PAGES: u32 = 256;
@@ -20,13 +20,14 @@ const SHORT_OUTCOMES: usize = 3;
 fn rig_of(scheme: &'static ftl_core::schemes::Scheme, cells: Cells) -> Rig {
     let mut params = Params::default();
     params.set("ckpt.interval", "250");
+    params.set("wear.gap", "2");
     Rig::with_params(scheme, cells, PAGES, params)
 }
 
-/// The outcomes to try at an operation: all in the long form, else some that change from one operation to the next.
-fn chosen(rig: &Rig, next: &Change, index: usize) -> Vec<(usize, Cut)> {
+/// The outcomes to try at an operation: all of them, or some that change from one operation to the next.
+fn chosen(rig: &Rig, next: &Change, index: usize, all: bool) -> Vec<(usize, Cut)> {
     let menu: Vec<_> = cuts::outcomes(rig, next, index as u64 ^ rig.seed << 32).into_iter().enumerate().collect();
-    if rig::long() {
+    if all {
         return menu;
     }
     let spread = menu.len().div_ceil(SHORT_OUTCOMES).max(1);
@@ -36,7 +37,7 @@ fn chosen(rig: &Rig, next: &Change, index: usize) -> Vec<(usize, Cut)> {
 /// Cuts one workload everywhere.
 fn cut_everywhere(rig: &Rig, kind: Kind, verdicts: &mut Verdicts) -> Recording {
     let recording = cuts::record(rig, kind);
-    recording.visit(rig, |moment| cut_here(rig, kind, moment, verdicts));
+    recording.visit(|moment| cut_here(rig, kind, moment, verdicts));
     recording
 }
 
@@ -45,7 +46,7 @@ fn cut_here(rig: &Rig, kind: Kind, moment: &Moment, verdicts: &mut Verdicts) {
     if !rig::wanted(&here) {
         return;
     }
-    for (number, cut) in chosen(rig, moment.next, moment.index) {
+    for (number, cut) in chosen(rig, moment.next, moment.index, rig::long()) {
         verdicts.case(&format!("{here}/{number}"), || {
             let store = cuts::strike(rig, moment.store, moment.next, cut);
             cuts::survive(rig, store, moment.model.clone(), moment.index as u64)
@@ -122,28 +123,77 @@ fn without_pair_protection_the_same_cuts_lose_flushed_data() {
     assert!(tried > 0, "no scheme can have its protection switched off");
 }
 
-/// A second cut inside the mount that follows the first one.
+/// Some of the outcomes at every operation of variants of the usual rig: programs and erases that fail on their own, other
+/// word-line pairings, marks in the OOB that were lost.
+#[test]
+fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
+    for (scheme, cells) in rig::matrix() {
+        let mut verdicts = Verdicts::new("power_cut");
+        for salt in 0..if rig::long() { 8 } else { 2 } {
+            let failing = rig_of(scheme, cells).variant(&format!("failing{salt}"), |rig| {
+                let mut rng = SplitMix::new(rig.seed + salt);
+                let mut any = || Pbn::new(rng.below(rig.profile.geometry.blocks as u64) as u32);
+                rig.failing = (vec![any(), any()], vec![any(), any()]);
+            });
+            cut_sampled(&failing, cuts::record(&failing, Kind::HotCold), &mut verdicts);
+        }
+        if cells == Cells::Mlc {
+            for pairing in [Pairing::Adjacent, Pairing::Dist6, Pairing::Shared4] {
+                let paired = rig_of(scheme, cells).variant(pairing.name(), |rig| rig.profile.pairing = pairing);
+                cut_sampled(&paired, cuts::record(&paired, Kind::HotCold), &mut verdicts);
+            }
+        }
+        let unmarked = rig_of(scheme, cells).variant("unmarked", |_| {});
+        if let Some(recording) = cuts::record(&unmarked, Kind::HotCold).without_marks() {
+            cut_sampled(&unmarked, recording, &mut verdicts);
+        }
+        println!("{}/{}: {} cuts in variants, {} failed", scheme.name, cells.name(), verdicts.cases, verdicts.failures);
+        verdicts.assert_none_failed();
+    }
+}
+
+fn cut_sampled(rig: &Rig, recording: Recording, verdicts: &mut Verdicts) {
+    let every = if rig::long() { 1 } else { 3 };
+    recording.visit(|moment| {
+        if moment.index % every == 0 {
+            cut_here(rig, Kind::HotCold, moment, verdicts);
+        }
+    });
+}
+
+/// A second cut inside the mount that follows the first one: samples in the short form; in the long form every pair of
+/// operations and outcomes on a tiny device, and samples of all workloads on the usual one.
 #[test]
 fn a_cut_inside_a_mount_loses_nothing_either() {
     for (scheme, cells) in rig::matrix() {
         let rig = rig_of(scheme, cells);
         let mut verdicts = Verdicts::new("power_cut");
-        let (every, kinds) = if rig::long() { (1, &Kind::ALL[..]) } else { (23, &[Kind::FullDisk, Kind::Mixed][..]) };
+        let (every, kinds) = if rig::long() { (7, &Kind::ALL[..]) } else { (41, &[Kind::FullDisk, Kind::Mixed][..]) };
         for kind in kinds {
-            let recording = cuts::record(&rig, *kind);
-            recording.visit(&rig, |moment| {
-                if moment.index % every == 0 {
-                    cut_mounts_after(&rig, *kind, moment, &mut verdicts);
-                }
-            });
+            cut_mounts(&rig, *kind, every, false, &mut verdicts);
+        }
+        if rig::long() {
+            let tiny = Rig::with_params(scheme, cells, 64, rig.config.params.clone()).variant("tiny", |_| {});
+            cut_mounts(&tiny, Kind::Mixed, 1, true, &mut verdicts);
         }
         println!("{}: {} cuts inside mounts, {} failed", rig.path(), verdicts.cases, verdicts.failures);
         verdicts.assert_none_failed();
     }
 }
 
-fn cut_mounts_after(rig: &Rig, kind: Kind, moment: &Moment, verdicts: &mut Verdicts) {
-    for (first, cut) in chosen(rig, moment.next, moment.index) {
+fn cut_mounts(rig: &Rig, kind: Kind, every: usize, all: bool, verdicts: &mut Verdicts) {
+    if !rig::wanted(&format!("{}/{}", rig.path(), kind.name())) {
+        return;
+    }
+    cuts::record(rig, kind).visit(|moment| {
+        if moment.index % every == 0 {
+            cut_mounts_after(rig, kind, moment, all, verdicts);
+        }
+    });
+}
+
+fn cut_mounts_after(rig: &Rig, kind: Kind, moment: &Moment, all: bool, verdicts: &mut Verdicts) {
+    for (first, cut) in chosen(rig, moment.next, moment.index, all) {
         let here = format!("{}/{}/{}/{first}/mount", rig.path(), kind.name(), moment.index);
         if !rig::wanted(&here) {
             continue;
@@ -154,13 +204,54 @@ fn cut_mounts_after(rig: &Rig, kind: Kind, moment: &Moment, verdicts: &mut Verdi
             Err(why) => return verdicts.case(&here, || Err(why)),
         };
         cuts::visit_mount(&store, &changes, |index, store, next| {
-            for (second, cut) in chosen(rig, next, index + moment.index) {
+            for (second, cut) in chosen(rig, next, index + moment.index, all) {
                 verdicts.case(&format!("{here}/{index}/{second}"), || {
                     let store = cuts::strike(rig, store, next, cut);
                     cuts::survive(rig, store, moment.model.clone(), index as u64).map(drop)
                 });
             }
         });
+    }
+}
+
+/// Every row of up to three (long form: four) requests on two pages of a full device, cut everywhere: small scopes find most
+/// mistakes.
+#[test]
+fn every_short_row_of_requests_may_be_cut() {
+    const ALPHABET: [HostOp; 7] = [
+        HostOp::Write { lpn: 0, count: 1, fua: false },
+        HostOp::Write { lpn: 1, count: 1, fua: false },
+        HostOp::Write { lpn: 0, count: 2, fua: false },
+        HostOp::Write { lpn: 1, count: 1, fua: true },
+        HostOp::Trim { lpn: 0, count: 2 },
+        HostOp::WriteZeroes { lpn: 0, count: 1, fua: true },
+        HostOp::Flush,
+    ];
+    let length = if rig::long() { 4 } else { 3 };
+    for (scheme, cells) in rig::matrix() {
+        let rig = rig_of(scheme, cells);
+        let mut verdicts = Verdicts::new("power_cut");
+        let (store, model) = aged(&rig, Kind::FullDisk, false);
+        for number in 0..ALPHABET.len().pow(length) {
+            let here = format!("{}/row/{number}", rig.path());
+            if !rig::wanted(&here) {
+                continue;
+            }
+            let row = (0..length).map(|i| ALPHABET[number / ALPHABET.len().pow(i) % ALPHABET.len()]);
+            let mut host = Host::over(&rig, rig.mount(rig.open(store.clone())).expect("it mounts"), model.clone());
+            host.settle_all().expect("nothing is lost before the row");
+            host.set_step(1 << 20);
+            Recording::of(host, row, |_| false).visit(|moment| {
+                for (outcome, cut) in chosen(&rig, moment.next, moment.index + number, false) {
+                    verdicts.case(&format!("{here}/{}/{outcome}", moment.index), || {
+                        let store = cuts::strike(&rig, moment.store, moment.next, cut);
+                        cuts::survive(&rig, store, moment.model.clone(), 7).map(drop)
+                    });
+                }
+            });
+        }
+        println!("{}: {} cuts in short rows, {} failed", rig.path(), verdicts.cases, verdicts.failures);
+        verdicts.assert_none_failed();
     }
 }
 

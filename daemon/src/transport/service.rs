@@ -62,6 +62,59 @@ pub fn default_target(runtime: &Path) -> Target {
     Target::Nbd(NbdUri { endpoint: Endpoint::Unix(runtime.join("nbd.sock")), export: String::new() })
 }
 
+/// Whether the target can be served here at all; asked before an image is made or opened. `recover` wants a device that a dead
+/// daemon left.
+pub fn probe(target: &Target, recover: bool) -> Result<(), Failure> {
+    match target {
+        Target::Ublk(n) => probe_ublk(*n, recover),
+        Target::Nbd(_) if recover => Err(Failure::usage(format!(
+            "{target}: only /dev/ublkbN and /dev/nbdN outlive their daemon; serve this again with `ftld '{target}'`"
+        ))),
+        Target::NbdKernel(_) | Target::Nbd(_) => Ok(()),
+    }
+}
+
+/// Removes the device of an instance whose daemon is dead, under whoever waits for it. `None` if the name is not that of a
+/// device that can be left behind.
+pub fn remove_left(instance: &str) -> Option<Result<(), Failure>> {
+    #[cfg(feature = "ublk")]
+    if let Some(n) = instance.strip_prefix("ublkb").and_then(|n| n.parse().ok()) {
+        return Some(super::ublk::stop(n, true).map_err(ublk_failure));
+    }
+    let _ = instance;
+    None
+}
+
+#[cfg(feature = "ublk")]
+fn probe_ublk(n: u32, recover: bool) -> Result<(), Failure> {
+    use super::ublk::State;
+    super::ublk::probe().map_err(ublk_failure)?;
+    match recover.then(|| super::ublk::state(n)).transpose().map_err(ublk_failure)? {
+        None | Some(State::Quiesced) => Ok(()),
+        Some(State::Live { pid }) => Err(Failure::new(
+            Exit::InUse,
+            format!("/dev/ublkb{n} is served by process {pid}: there is nothing to recover"),
+        )),
+        Some(State::Absent | State::Dead { .. }) => {
+            let message = format!("no daemon left /dev/ublkb{n} behind; serve it anew with `ftld /dev/ublkb{n}`");
+            Err(Failure::new(Exit::NotRunning, message))
+        }
+    }
+}
+
+#[cfg(not(feature = "ublk"))]
+fn probe_ublk(_: u32, _: bool) -> Result<(), Failure> {
+    Err(Failure::new(
+        Exit::DriverMissing,
+        "this ftld was built without ublk; serve NBD instead, as in `ftld 'nbd+unix:///?socket=ftld.sock'`",
+    ))
+}
+
+#[cfg(feature = "ublk")]
+fn ublk_failure(error: super::ublk::Error) -> Failure {
+    Failure::new(Exit::from_code(error.exit_code()), error.to_string())
+}
+
 /// Starts serving the device at the target; returns when the first request can be served.
 pub fn start(target: &Target, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
     match target {
@@ -74,12 +127,10 @@ pub fn start(target: &Target, device: Arc<dyn BlockDevice>, context: Context<'_>
 #[cfg(feature = "ublk")]
 fn ublk(n: u32, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
     use super::ublk::{Options, Served, detach_mount_copies};
-    let failed = |error: super::ublk::Error| Failure::new(Exit::from_code(error.exit_code()), error.to_string());
-    super::ublk::probe().map_err(failed)?;
     if let Err(error) = detach_mount_copies(n) {
         tracing::warn!("copies of mounts on /dev/ublkb{n}: {error}");
     }
-    let served = Served::start(Some(n), device, Options::new(context.image)).map_err(failed)?;
+    let served = Served::start(Some(n), device, Options::new(context.image)).map_err(ublk_failure)?;
     if served.recovered() {
         tracing::info!("took {} up again where a daemon had left it", served.path().display());
     }
@@ -87,11 +138,8 @@ fn ublk(n: u32, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Ar
 }
 
 #[cfg(not(feature = "ublk"))]
-fn ublk(_: u32, _: Arc<dyn BlockDevice>, _: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
-    Err(Failure::new(
-        Exit::DriverMissing,
-        "this ftld was built without ublk; serve NBD instead, as in `ftld 'nbd+unix:///?socket=ftld.sock'`",
-    ))
+fn ublk(n: u32, _: Arc<dyn BlockDevice>, _: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
+    probe_ublk(n, false).map(|()| unreachable!("no ublk in this build"))
 }
 
 #[cfg(feature = "ublk")]
@@ -111,9 +159,7 @@ impl Service for super::ublk::Served {
                 self.leave();
                 Ok(())
             }
-            StopHow::Remove => {
-                self.remove().map_err(|error| Failure::new(Exit::from_code(error.exit_code()), error.to_string()))
-            }
+            StopHow::Remove => self.remove().map_err(ublk_failure),
         }
     }
 }

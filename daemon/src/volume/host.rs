@@ -85,6 +85,8 @@ pub(super) struct OpCounter {
 #[derive(Debug, Default)]
 pub struct HostCounters {
     ops: [OpCounter; Op::COUNT],
+    /// Waits for the host's storage.
+    pub(super) sync: Histogram,
 }
 
 /// Counters of one verb at one moment.
@@ -111,6 +113,8 @@ pub struct OpView {
 pub struct HostView {
     /// One entry per verb.
     pub ops: [OpView; Op::COUNT],
+    /// Time that FLUSH and FUA waited for the image to reach the host's storage.
+    pub sync: HistogramView,
 }
 
 impl HostCounters {
@@ -129,7 +133,7 @@ impl HostCounters {
 
     /// The counters now.
     pub fn view(&self) -> HostView {
-        let mut view = HostView::default();
+        let mut view = HostView { sync: self.sync.view(), ..HostView::default() };
         view.ops.iter_mut().zip(&self.ops).for_each(|(to, from)| *to = from.view());
         view
     }

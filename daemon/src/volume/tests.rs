@@ -365,3 +365,20 @@ fn emulated_time_is_counted_beside_wall_time() {
     assert_eq!((host.of(Op::Write).emulated.sum_ns, host.of(Op::Read).emulated.sum_ns), (500_000, 50_000));
     assert_eq!((host.of(Op::Write).bytes, host.of(Op::Write).wall.count()), (PAGE as u64, 1));
 }
+
+#[test]
+fn a_scrape_goes_through_while_a_request_holds_the_lock() {
+    let (volume, _) = toy(None, false);
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let request = volume.lock();
+        scope.spawn(|| {
+            let mut view = crate::metrics::fresh_view();
+            (view.host, view.flash, view.trouble) = (volume.host(), volume.flash(), volume.trouble());
+            tell.send(crate::metrics::render(&view).lines().count()).unwrap();
+        });
+        let lines = told.recv_timeout(Duration::from_secs(10));
+        drop(request);
+        assert!(lines.expect("the scrape waited for the lock") > 100);
+    });
+}

@@ -62,6 +62,8 @@ pub struct MemStore {
     /// Pages that are not [`Health::Good`].
     sick: HashMap<u32, Health>,
     journal: Option<Vec<Change>>,
+    /// Pages for which the pretended host still has room.
+    room: Option<u64>,
 }
 
 impl MemStore {
@@ -76,7 +78,14 @@ impl MemStore {
             facts: vec![BlockFacts::default(); geometry.blocks as usize],
             sick: HashMap::new(),
             journal: None,
+            room: None,
         }
+    }
+
+    /// Pretends that the host has room for this many pages more and is full then, as a file system may be; `None` for room
+    /// without end.
+    pub fn set_room(&mut self, pages: Option<u64>) {
+        self.room = pages;
     }
 
     /// Begins to journal changes.
@@ -145,6 +154,10 @@ impl Store for MemStore {
     }
 
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()> {
+        if let Some(room) = &mut self.room {
+            const ENOSPC: i32 = 28;
+            *room = room.checked_sub(count as u64).ok_or(io::Error::from_raw_os_error(ENOSPC))?;
+        }
         let page = self.geometry.page_bytes as usize;
         self.data[first.index() * page..][..data.len()].copy_from_slice(data);
         let part = oobs.len() / count as usize;

@@ -28,7 +28,7 @@ fn a_page_that_will_be_lost_is_rescued_before_its_predecessor_is_erased() {
 
 /// An unstable program, then a cut right after an erase or in the program after it.
 fn cut_twice(rig: &Rig, recording: &Recording, verdicts: &mut Verdicts, kind: Kind) {
-    recording.visit(rig, |moment| {
+    recording.visit(|moment| {
         let here = format!("{}/{}/{}", rig.path(), kind.name(), moment.index);
         if !matches!(moment.next, Change::Program { .. }) || !rig::wanted(&here) {
             return;
