@@ -123,6 +123,23 @@ fn mapped_pages_are_told_from_trimmed_ones() {
     });
 }
 
+/// A device that writes no checkpoints takes trims without end all the same.
+#[test]
+fn trims_without_checkpoints_do_not_fill_the_device() {
+    for_every_scheme(|rig, verdicts| {
+        let rig = rig.clone().set("ckpt.interval", "0");
+        verdicts.case(&format!("{}/trims_without_checkpoints", rig.path()), || {
+            let mut host = Host::format(&rig);
+            for (number, op) in Workload::new(Kind::TrimHeavy, PAGES, rig.seed).take(4 * requests()).enumerate() {
+                host.run(&op).map_err(|trouble| format!("request {number}: {}", String::from(trouble)))?;
+            }
+            host.check()?;
+            host = host.remount()?;
+            host.settle_all()
+        });
+    });
+}
+
 /// As many factory-bad blocks as the data sheet allows, wherever the seed puts them.
 #[test]
 fn factory_bad_blocks_are_never_touched() {
