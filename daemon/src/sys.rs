@@ -13,6 +13,18 @@ use nix::sched::CloneFlags;
 use nix::sys::mman::MlockAllFlags;
 use nix::sys::stat::Mode;
 
+/// All of this, for a process that is about to serve `/dev/ublkbN` or `/dev/nbdN`. What is refused is returned, to be
+/// warned of: the device works without, as long as memory does not run out.
+pub fn prepare_for_block_device() -> Vec<String> {
+    let steps = [
+        ("a mount namespace of its own", own_mount_namespace()),
+        ("allocations that do not wait for I/O", io_flusher()),
+        ("memory locked in RAM", lock_memory()),
+        ("the last place on the OOM killer's list", last_for_the_oom_killer()),
+    ];
+    steps.into_iter().filter_map(|(what, result)| Some(format!("{what}: {}", result.err()?))).collect()
+}
+
 /// Marks this thread, and those it starts, as one that block I/O depends on: its allocations do not wait for I/O.
 /// Needs `CAP_SYS_RESOURCE`.
 pub fn io_flusher() -> io::Result<()> {
@@ -122,6 +134,17 @@ mod tests {
     fn escapes_are_three_octal_digits() {
         assert_eq!(unescape(r"a\011b\134c"), "a\tb\\c");
         assert_eq!(unescape(r"end\04"), r"end\04");
+    }
+
+    #[test]
+    fn threads_of_an_io_flusher_are_io_flushers() {
+        let inherited = std::thread::spawn(|| io_flusher().map(|()| std::thread::spawn(is_io_flusher).join().unwrap()));
+        match inherited.join().unwrap() {
+            Ok(inherited) => assert!(inherited.unwrap()),
+            // Not for everybody; what it needs is known.
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
+        }
+        assert!(!is_io_flusher().unwrap_or(false), "the caller was not asked to be one");
     }
 
     #[test]

@@ -134,38 +134,88 @@ impl BlockTable {
     }
 
     /// The page holds the newest content of something.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set_live(&mut self, ppn: Ppn) {
         let word = &mut self.live[ppn.index() / 64];
         let bit = 1 << (ppn.index() % 64);
         assert!(*word & bit == 0, "page {ppn} is live already");
         *word |= bit;
-        self.valid_pages += 1;
-        let block = self.geometry.block_of(ppn);
-        let entry = &mut self.blocks[block.index()];
-        entry.valid += 1;
-        let valid = entry.valid as u32;
-        self.victims.update(block, valid);
+        self.add_valid(self.geometry.block_of(ppn), 1);
     }
 
     /// The page's content was superseded.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn clear_live(&mut self, ppn: Ppn) {
         let word = &mut self.live[ppn.index() / 64];
         let bit = 1 << (ppn.index() % 64);
         assert!(*word & bit != 0, "page {ppn} is not live");
         *word &= !bit;
-        self.valid_pages -= 1;
-        let block = self.geometry.block_of(ppn);
+        self.sub_valid(self.geometry.block_of(ppn), 1);
+    }
+
+    /// `count` pages of one block, upwards from `first`, hold the newest content of something.
+    pub(crate) fn set_live_run(&mut self, first: Ppn, count: u32) {
+        if count == 0 {
+            return;
+        }
+        for (word, bits) in words_of(first.index(), count as usize) {
+            let word = &mut self.live[word];
+            assert!(*word & bits == 0, "a page of {count} from {first} on is live already");
+            *word |= bits;
+        }
+        let block = self.geometry.block_of(first);
+        self.add_valid(block, count);
+    }
+
+    /// The content of these pages was superseded: ascending live pages of one block, none left out in between.
+    pub(crate) fn clear_live_pages(&mut self, pages: &[Ppn]) {
+        let (Some(first), Some(last)) = (pages.first(), pages.last()) else { return };
+        let block = self.geometry.block_of(*first);
+        assert!(self.geometry.block_of(*last) == block, "pages {first} to {last} are of several blocks");
+        let mut cleared = 0;
+        for (word, bits) in words_of(first.index(), last.index() + 1 - first.index()) {
+            cleared += (self.live[word] & bits).count_ones();
+            self.live[word] &= !bits;
+        }
+        assert!(cleared as usize == pages.len(), "{cleared} live pages from {first} to {last}, not {}", pages.len());
+        self.sub_valid(block, pages.len() as u32);
+    }
+
+    /// Pages become live while their block is open, or at mount: never while collectors may choose it.
+    #[inline(always)]
+    fn add_valid(&mut self, block: Pbn, pages: u32) {
+        debug_assert!(!self.is_collectable(block));
+        self.valid_pages += pages as u64;
+        self.blocks[block.index()].valid += pages as u16;
+    }
+
+    #[inline(always)]
+    fn sub_valid(&mut self, block: Pbn, pages: u32) {
+        self.valid_pages -= pages as u64;
         let entry = &mut self.blocks[block.index()];
-        entry.valid -= 1;
+        entry.valid -= pages as u16;
         let valid = entry.valid as u32;
         self.victims.update(block, valid);
     }
 
-    /// The live page at or after `offset`, if any.
-    pub(crate) fn next_live(&self, block: Pbn, offset: u32) -> Option<u32> {
-        (offset..self.geometry.pages_per_block).find(|&o| self.is_live(self.geometry.page(block, o)))
+    /// Appends the block's live pages, ascending.
+    pub(crate) fn live_pages(&self, block: Pbn, pages: &mut Vec<Ppn>) {
+        let first = self.geometry.page(block, 0).index();
+        for (word, bits) in words_of(first, self.geometry.pages_per_block as usize) {
+            let mut left = self.live[word] & bits;
+            while left != 0 {
+                pages.push(Ppn::new((word * 64) as u32 + left.trailing_zeros()));
+                left &= left - 1;
+            }
+        }
+    }
+
+    /// Keeps collectors off a block that is about to be emptied, so that its pages do not move it from list to list. Returns
+    /// whether they could choose it: then it must be made collectable again if it stays.
+    pub(crate) fn withdraw(&mut self, block: Pbn) -> bool {
+        let listed = self.victims.contains(block);
+        self.victims.remove(block);
+        listed
     }
 
     /// The collectable block with the fewest live pages.
@@ -218,5 +268,65 @@ impl BlockTable {
     pub(crate) fn bytes(&self) -> (u64, u64, u64) {
         let entries = self.blocks.len() * std::mem::size_of::<Block>();
         (8 * self.live.len() as u64, self.victims.bytes(), entries as u64)
+    }
+}
+
+/// The bitmap words that `count` bits from `first` on touch, and which of their bits.
+#[inline]
+fn words_of(first: usize, count: usize) -> impl Iterator<Item = (usize, u64)> {
+    let end = first + count;
+    (first / 64..end.div_ceil(64)).map(move |word| {
+        let from = u64::MAX << (first.max(word * 64) - word * 64);
+        let upto = u64::MAX >> ((word + 1) * 64 - end.min((word + 1) * 64));
+        (word, from & upto)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nand_model::SplitMix;
+
+    fn table(pages_per_block: u32) -> BlockTable {
+        BlockTable::new(Geometry {
+            channels: 1,
+            ways: 1,
+            planes: 1,
+            blocks: 9,
+            pages_per_block,
+            page_bytes: 512,
+            oob_bytes: 64,
+        })
+    }
+
+    #[test]
+    fn runs_and_lists_of_pages_count_as_the_pages_one_by_one() {
+        for pages_per_block in [16, 48, 100, 256] {
+            let (mut one, mut many) = (table(pages_per_block), table(pages_per_block));
+            let mut rng = SplitMix::new(5);
+            for _ in 0..200 {
+                let block = Pbn::new(rng.below(9) as u32);
+                let (mut live, mut kept) = (Vec::new(), Vec::new());
+                many.live_pages(block, &mut live);
+                live.iter().for_each(|ppn| one.clear_live(*ppn));
+                many.clear_live_pages(&live);
+                let offset = rng.below(pages_per_block as u64) as u32;
+                let count = 1 + rng.below((pages_per_block - offset) as u64) as u32;
+                let pages: Vec<_> = (offset..offset + count).map(|o| one.geometry.page(block, o)).collect();
+                pages.iter().for_each(|ppn| one.set_live(*ppn));
+                many.set_live_run(pages[0], count);
+                many.live_pages(block, &mut kept);
+                assert_eq!((kept, &one.live, one.valid_pages()), (pages, &many.live, many.valid_pages()));
+                assert_eq!((one.audit(), many.audit()), (vec![], vec![]));
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "is live already")]
+    fn a_run_over_a_live_page_is_refused() {
+        let mut table = table(64);
+        table.set_live(Ppn::new(70));
+        table.set_live_run(Ppn::new(64), 10);
     }
 }

@@ -14,8 +14,8 @@
 use crate::block_table::{BlockTable, State};
 use crate::error::FtlError;
 use crate::flash::Flash;
-use crate::format::{PageTag, Role};
-use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, Store};
+use crate::format::{OOB_SLOT, PageTag, Role};
+use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, RunError, Store};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Which free block a stream likes.
@@ -199,7 +199,7 @@ impl<S: Store> Space<S> {
 
     /// Appends as many of the pages as fit into the stream's open block, at least one, and marks them live. Returns the first
     /// and how many. A failed program is survived: the rest goes to another block and the failing one is put on
-    /// [`Space::take_failing`].
+    /// [`Space::failing_block`]. Pages of one call are all filler, or none is.
     pub(crate) fn append(
         &mut self,
         stream: StreamId,
@@ -207,15 +207,60 @@ impl<S: Store> Space<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<(Ppn, u32), FtlError> {
-        let page = self.geometry().page_bytes as usize;
-        debug_assert_eq!(data.len(), tags.len() * page);
+        self.append_with(stream, tags.len(), |flash, first, epoch, count| {
+            let tags = &tags[..count];
+            let bytes = count * flash.geometry().page_bytes as usize;
+            let outcome = flash.program(first, epoch, tags, &data[..bytes], cause);
+            (outcome, tags.first().is_some_and(|tag| tag.role == Role::Pad))
+        })
+    }
+
+    /// [`Space::append`] of one page, compiled for one page.
+    #[inline(always)]
+    pub(crate) fn append_page(
+        &mut self,
+        stream: StreamId,
+        tag: PageTag,
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<Ppn, FtlError> {
+        let appended = self.append_with(stream, 1, |flash, first, epoch, _| {
+            (flash.program(first, epoch, &[tag], data, cause), tag.role == Role::Pad)
+        });
+        appended.map(|(ppn, _)| ppn)
+    }
+
+    /// [`Space::append`] of copies, whose records are as read and get renewed here.
+    pub(crate) fn append_copies(
+        &mut self,
+        stream: StreamId,
+        records: &mut [[u8; OOB_SLOT]],
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(Ppn, u32), FtlError> {
+        self.append_with(stream, records.len(), |flash, first, epoch, count| {
+            let bytes = count * flash.geometry().page_bytes as usize;
+            (flash.program_copies(first, epoch, &mut records[..count], &data[..bytes], cause), false)
+        })
+    }
+
+    /// Calls `program` with first page, epoch and count of pages until some were programmed; it also tells whether they are
+    /// filler.
+    #[inline(always)]
+    fn append_with(
+        &mut self,
+        stream: StreamId,
+        wanted: usize,
+        mut program: impl FnMut(&mut Flash<S>, Ppn, u64, usize) -> (Result<(), RunError>, bool),
+    ) -> Result<(Ppn, u32), FtlError> {
         loop {
-            let (first, count, epoch) = self.frontier(stream, tags.len() as u32)?;
+            let (first, room, epoch) = self.frontier(stream)?;
+            // An open block has room for one page: the compiler is told, so that it can drop the loops over one.
+            let count = if wanted == 1 { 1 } else { wanted.min(room as usize) };
             let seq = self.flash.pseq();
-            let bytes = count as usize * page;
-            let outcome = self.flash.program(first, epoch, &tags[..count as usize], &data[..bytes], cause);
-            let done = outcome.as_ref().map_or_else(|run| run.done, |()| count);
-            self.note_programmed(stream, first, tags, seq, done);
+            let (outcome, filler) = program(&mut self.flash, first, epoch, count);
+            let done = outcome.as_ref().map_or_else(|run| run.done, |()| count as u32);
+            self.note_programmed(stream, first, done, seq, filler);
             match outcome {
                 Ok(()) => {}
                 Err(run) if matches!(run.error, NandError::ProgramFailed(_)) => self.abandon_failing(stream),
@@ -228,14 +273,19 @@ impl<S: Store> Space<S> {
         }
     }
 
-    fn note_programmed(&mut self, stream: StreamId, first: Ppn, tags: &[PageTag], seq: u64, done: u32) {
+    #[inline(always)]
+    fn note_programmed(&mut self, stream: StreamId, first: Ppn, done: u32, seq: u64, filler: bool) {
         let pages = self.geometry().pages_per_block as usize;
         let open = self.streams[stream].open.as_mut().expect("a block is open");
-        for (i, tag) in tags[..done as usize].iter().enumerate() {
-            let filler = tag.role == Role::Pad;
-            open.seqs.push(if filler { FILLER } else { seq + 1 + i as u64 });
-            if !filler {
-                self.table.set_live(Ppn::new(first.raw() + i as u32));
+        match (filler, done) {
+            (true, _) => open.seqs.extend((0..done).map(|_| FILLER)),
+            (false, 1) => {
+                open.seqs.push(seq + 1);
+                self.table.set_live(first);
+            }
+            (false, _) => {
+                open.seqs.extend(seq + 1..=seq + done as u64);
+                self.table.set_live_run(first, done);
             }
         }
         if open.seqs.len() == pages {
@@ -260,15 +310,16 @@ impl<S: Store> Space<S> {
         }
     }
 
-    /// Where the stream's next pages go, opening a block if need be.
-    fn frontier(&mut self, stream: StreamId, wanted: u32) -> Result<(Ppn, u32, u64), FtlError> {
+    /// Where the stream's next pages go, for how many there is room, and the block's allocation number; opens a block if need be.
+    #[inline(always)]
+    fn frontier(&mut self, stream: StreamId) -> Result<(Ppn, u32, u64), FtlError> {
         if self.streams[stream].open.is_none() {
             self.open_new(stream)?;
         }
-        let geometry = self.geometry();
+        let geometry = self.flash.geometry();
         let open = self.streams[stream].open.as_ref().expect("just opened");
         let next = open.seqs.len() as u32;
-        Ok((geometry.page(open.block, next), wanted.min(geometry.pages_per_block - next), open.epoch))
+        Ok((geometry.page(open.block, next), geometry.pages_per_block - next, open.epoch))
     }
 
     fn open_new(&mut self, stream: StreamId) -> Result<(), FtlError> {
@@ -317,6 +368,9 @@ impl<S: Store> Space<S> {
 
     /// Erases the released blocks that nothing depends on any more. Returns how many blocks became free.
     pub(crate) fn reclaim(&mut self, cause: Cause) -> Result<u32, FtlError> {
+        if self.released.is_empty() {
+            return Ok(0);
+        }
         let floor = self.safe_floor();
         let mut freed = 0;
         while let Some(&(block, seq)) = self.released.front() {

@@ -15,7 +15,7 @@ use crate::geometry::Geometry;
 use crate::pairing::PairTable;
 use crate::profile::{PageOrder, Profile};
 use crate::store::{Bad, BlockFacts, Health, Store};
-use crate::timing::{Clocks, Nanos};
+use crate::timing::{Clocks, Nanos, ProgramTimes};
 
 /// A run of programs that ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,7 @@ pub struct Chip<S> {
     /// Per page: programs since the erase; empty when pages are programmed consecutively and once, where the frontier says all.
     programs: Vec<u8>,
     clocks: Clocks,
+    program_times: ProgramTimes,
     counters: Counters,
     faults: Option<Box<FaultState>>,
     powered: bool,
@@ -65,8 +66,10 @@ impl<S: Store> Chip<S> {
             }
         })?;
         assert_eq!(blocks.len(), geometry.blocks as usize, "store and profile differ in blocks");
+        let pairs = PairTable::new(profile.pairing, geometry.pages_per_block);
         Ok(Chip {
-            pairs: PairTable::new(profile.pairing, geometry.pages_per_block),
+            program_times: ProgramTimes::new(&pairs, &profile.timing, geometry.pages_per_block),
+            pairs,
             clocks: Clocks::new(&geometry, profile.timing),
             profile,
             store,
@@ -192,7 +195,7 @@ impl<S: Store> Chip<S> {
         let cell_ns = self.profile.timing.read_ns;
         self.counters.of_mut(cause).reads += 1;
         self.counters.read_busy_ns += cell_ns;
-        let done = self.clocks.read(at, self.profile.geometry.die_of(block), cell_ns);
+        let done = self.clocks.read_run(at, self.profile.geometry.die_of(block), cell_ns, 1);
         self.fetch(ppn, data, oob)?;
         Ok(done)
     }
@@ -228,8 +231,12 @@ impl<S: Store> Chip<S> {
         self.counters.of_mut(cause).reads += count as u64;
         self.counters.read_busy_ns += cell_ns * count as u64;
         let die = self.profile.geometry.die_of(block);
-        let done = (0..count).fold(at, |at, _| self.clocks.read(at, die, cell_ns));
-        let whole = (0..count).all(|i| self.is_programmed(Ppn::new(first.raw() + i)));
+        let done = self.clocks.read_run(at, die, cell_ns, count);
+        let whole = if self.programs.is_empty() {
+            offset + count <= self.frontier(block)
+        } else {
+            self.programs[first.index()..][..count as usize].iter().all(|n| *n > 0)
+        };
         if whole {
             self.store.read(first, data, oobs, health)?;
             return Ok(done);
@@ -242,6 +249,44 @@ impl<S: Store> Chip<S> {
         Ok(done)
     }
 
+    /// Reads pages of one block, ascending, one behind the other into the buffers: same time, counts and reports as
+    /// [`Chip::read_run`] of each.
+    pub fn read_pages(
+        &mut self,
+        at: Nanos,
+        pages: &[Ppn],
+        data: &mut [u8],
+        oobs: &mut [u8],
+        health: &mut [Health],
+        cause: Cause,
+    ) -> Result<Nanos, NandError> {
+        let (Some(first), Some(last)) = (pages.first(), pages.last()) else { return Ok(at) };
+        let block = self.check_page(*first)?;
+        self.check_page(*last)?;
+        assert!(self.profile.geometry.block_of(*last) == block, "law: a run leaves its block");
+        assert!(pages.is_sorted_by(|a, b| a < b), "law: pages of a run ascend");
+        let count = pages.len() as u32;
+        let cell_ns = self.profile.timing.read_ns;
+        self.counters.of_mut(cause).reads += count as u64;
+        self.counters.read_busy_ns += cell_ns * count as u64;
+        let done = self.clocks.read_run(at, self.profile.geometry.die_of(block), cell_ns, count);
+        let whole = if self.programs.is_empty() {
+            self.is_programmed(*last)
+        } else {
+            pages.iter().all(|ppn| self.is_programmed(*ppn))
+        };
+        if whole {
+            self.store.read_pages(pages, data, oobs, health)?;
+            return Ok(done);
+        }
+        let (page, part) = (data.len() / pages.len(), oobs.len() / pages.len());
+        for (i, (ppn, health)) in pages.iter().zip(health).enumerate() {
+            let (data, oob) = (&mut data[i * page..][..page], &mut oobs[i * part..][..part]);
+            *health = self.fetch_health(*ppn, data, oob)?;
+        }
+        Ok(done)
+    }
+
     /// Programs one page, data and OOB in one cycle. OOB bytes beyond the slice stay erased.
     #[inline]
     pub fn program(&mut self, at: Nanos, ppn: Ppn, data: &[u8], oob: &[u8], cause: Cause) -> Result<Nanos, NandError> {
@@ -250,7 +295,7 @@ impl<S: Store> Chip<S> {
 
     /// Programs `count` pages of one block, upwards from `first`; `oobs` holds `count` equal slices. Same time, counts and faults
     /// as page by page, one store access. On an error the first [`RunError::done`] pages are programmed.
-    #[inline]
+    #[inline(always)]
     pub fn program_run(
         &mut self,
         at: Nanos,
@@ -272,25 +317,14 @@ impl<S: Store> Chip<S> {
         if self.bad(block).is_some() {
             return fail(0, at, NandError::ProgramFailed(first));
         }
-        for i in 0..count {
-            self.judge_program(Ppn::new(first.raw() + i), i);
-        }
+        self.judge_programs(first, count);
         if self.faults.is_none() && !self.blocks[block.index()].weak {
             if let Err(error) = self.store.program(first, count, data, oobs) {
                 return fail(0, at, error.into());
             }
             return Ok(self.account_programs(at, block, first, count, cause));
         }
-        let (page, part) = (data.len() / count as usize, oobs.len() / count as usize);
-        let mut at = at;
-        for i in 0..count {
-            let (data, oob) = (&data[i as usize * page..][..page], &oobs[i as usize * part..][..part]);
-            match self.program_with_faults(at, block, Ppn::new(first.raw() + i), data, oob, cause) {
-                Ok(done) => at = done,
-                Err(error) => return fail(i, at, error),
-            }
-        }
-        Ok(at)
+        self.program_run_with_faults(at, block, first, count, data, oobs, cause)
     }
 
     /// Clears OOB bits of a page that is programmed already: those that are 0 in `oob`. Legal where the profile's NOP allows
@@ -385,12 +419,13 @@ impl<S: Store> Chip<S> {
         if self.powered { Ok(self.profile.geometry.block_of(ppn)) } else { Err(NandError::PowerLost) }
     }
 
-    /// The law of a program, as asked for; `ahead` pages of the same run come before this one.
-    #[inline]
-    fn judge_program(&self, ppn: Ppn, ahead: u32) {
+    /// The law of programs, as asked for: `count` pages upwards from `first`.
+    #[inline(always)]
+    fn judge_programs(&self, first: Ppn, count: u32) {
         let geometry = &self.profile.geometry;
-        let (block, offset) = (geometry.block_of(ppn), geometry.offset_of(ppn));
-        let frontier = self.frontier(block).max(if ahead > 0 { offset } else { 0 });
+        let (block, offset) = (geometry.block_of(first), geometry.offset_of(first));
+        let frontier = self.frontier(block);
+        // Pages behind the first follow one another, so in an ordered block only the first can be out of order.
         match self.profile.order {
             PageOrder::Consecutive => {
                 assert!(offset >= frontier, "law: program of page {offset} of block {block}, which is not erased");
@@ -400,31 +435,28 @@ impl<S: Store> Chip<S> {
                 assert!(offset >= frontier, "law: program of page {offset} of block {block} after page {frontier}");
             }
             PageOrder::Any => {
-                assert!(
-                    self.programs[ppn.index()] == 0,
-                    "law: program of page {offset} of block {block}, which is not erased"
-                );
+                for (offset, programs) in (offset..).zip(&self.programs[first.index()..][..count as usize]) {
+                    assert!(*programs == 0, "law: program of page {offset} of block {block}, which is not erased");
+                }
             }
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn account_programs(&mut self, at: Nanos, block: Pbn, first: Ppn, count: u32, cause: Cause) -> Nanos {
         let geometry = self.profile.geometry;
         let (die, offset) = (geometry.die_of(block), geometry.offset_of(first));
-        let mut done = at;
-        for i in 0..count {
-            let cell_ns = self.clocks.program_ns(&self.pairs, offset + i);
-            self.counters.program_busy_ns += cell_ns;
-            done = self.clocks.program(done, die, cell_ns);
-        }
+        let cells_ns = self.program_times.of_run(offset, count);
+        let last_ns = self.program_times.of_run(offset + count - 1, 1);
+        let done = self.clocks.program_run(at, die, cells_ns, last_ns, count);
+        self.counters.program_busy_ns += cells_ns;
         self.ops += count as u64;
         self.counters.of_mut(cause).programs += count as u64;
         self.note_programmed(block, offset, count);
         done
     }
 
-    #[inline]
+    #[inline(always)]
     fn note_programmed(&mut self, block: Pbn, offset: u32, count: u32) {
         let frontier = &mut self.frontier[block.index()];
         *frontier = (*frontier).max((offset + count) as u16);
@@ -432,6 +464,31 @@ impl<S: Store> Chip<S> {
             let first = self.profile.geometry.page(block, offset).index();
             self.programs[first..][..count as usize].iter_mut().for_each(|n| *n = (*n).max(1));
         }
+    }
+
+    /// A run when chance has a say.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the verb, and the block it has looked up")]
+    fn program_run_with_faults(
+        &mut self,
+        at: Nanos,
+        block: Pbn,
+        first: Ppn,
+        count: u32,
+        data: &[u8],
+        oobs: &[u8],
+        cause: Cause,
+    ) -> Result<Nanos, RunError> {
+        let (page, part) = (data.len() / count as usize, oobs.len() / count as usize);
+        let mut at = at;
+        for i in 0..count {
+            let (data, oob) = (&data[i as usize * page..][..page], &oobs[i as usize * part..][..part]);
+            match self.program_with_faults(at, block, Ppn::new(first.raw() + i), data, oob, cause) {
+                Ok(done) => at = done,
+                Err(error) => return Err(RunError { done: i, at, error }),
+            }
+        }
+        Ok(at)
     }
 
     /// One page when chance has a say.

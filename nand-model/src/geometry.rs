@@ -61,7 +61,7 @@ impl Geometry {
     /// Bits of a [`Ppn`] that number the page inside its block.
     #[inline]
     pub const fn page_shift(&self) -> u32 {
-        self.pages_per_block.next_power_of_two().trailing_zeros()
+        u32::BITS - (self.pages_per_block - 1).leading_zeros()
     }
 
     /// Size of a table indexed by [`Ppn::index`].

@@ -1,7 +1,7 @@
 //! A NAND flash emulator: what real flash promises, forbids and does when power fails.
 //!
 //! [`Chip`] is the contract: read, program, erase and copyback over a [`Geometry`], with the law of the part always enforced.
-//! A [`Store`] keeps the bytes: [`store::MemStore`], [`store::OobOnlyStore`], or the image file. Nothing here knows what a
+//! A [`Store`] keeps the bytes: [`store::MemStore`], [`store::OobOnlyStore`], or [`FileStore`], an image file. Nothing here knows what a
 //! mapping is.
 //!
 //! ```
@@ -22,6 +22,7 @@ mod chip;
 mod error;
 mod fault;
 mod geometry;
+mod image;
 mod pairing;
 mod profile;
 pub mod store;
@@ -33,7 +34,10 @@ pub use chip::{Chip, RunError};
 pub use error::{NandError, Part};
 pub use fault::{Cut, EraseCut, FaultPlan, PartnerCut, ProgramCut, SplitMix};
 pub use geometry::Geometry;
+pub use image::{FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, NAME_BYTES_MAX, PARAMS_BYTES_MAX};
 pub use pairing::{PairTable, Pairing};
 pub use profile::{Capacity, PROFILES, PageOrder, Profile, Timing};
-pub use store::{Bad, BlockFacts, Health, Store};
+pub use store::{
+    Access, Bad, BlockFacts, FileStore, Health, OpenReport, Store, SyncError, SyncHandle, SyncStats, peek,
+};
 pub use timing::Nanos;

@@ -28,12 +28,6 @@ impl Clocks {
         std::mem::replace(&mut self.timing.bus_ns, bus_ns)
     }
 
-    /// Cell time of a program at this page offset.
-    #[inline]
-    pub(crate) fn program_ns(&self, pairs: &PairTable, offset: u32) -> Nanos {
-        if pairs.lsb_of(offset).is_some() { self.timing.program_msb_ns } else { self.timing.program_ns }
-    }
-
     /// A die works for `cell_ns`, nothing crosses the bus.
     #[inline]
     pub(crate) fn work(&mut self, at: Nanos, die: u32, cell_ns: Nanos) -> Nanos {
@@ -42,18 +36,36 @@ impl Clocks {
         *busy
     }
 
-    /// Cells first, then the page crosses the bus.
+    /// `count` pages, one after the other: cells first, then the page crosses the bus.
     #[inline]
-    pub(crate) fn read(&mut self, at: Nanos, die: u32, cell_ns: Nanos) -> Nanos {
+    pub(crate) fn read_run(&mut self, at: Nanos, die: u32, cell_ns: Nanos, count: u32) -> Nanos {
+        let bus_ns = self.timing.bus_ns;
         let sensed = self.work(at, die, cell_ns);
-        self.transfer(sensed, die)
+        let first = self.transfer(sensed, die);
+        if count == 1 {
+            return first;
+        }
+        // Only the first page may have to wait: each later one starts when the one before is done.
+        let done = first + (cell_ns + bus_ns) * (count as u64 - 1);
+        self.dies[die as usize] = done - bus_ns;
+        if bus_ns > 0 {
+            self.buses[die as usize / self.ways] = done;
+        }
+        done
     }
 
-    /// The page crosses the bus, then the cells.
-    #[inline]
-    pub(crate) fn program(&mut self, at: Nanos, die: u32, cell_ns: Nanos) -> Nanos {
+    /// `count` pages, one after the other: the page crosses the bus, then the cells. `cells_ns` is the cell time of them all,
+    /// `last_ns` that of the last.
+    #[inline(always)]
+    pub(crate) fn program_run(&mut self, at: Nanos, die: u32, cells_ns: Nanos, last_ns: Nanos, count: u32) -> Nanos {
+        let bus_ns = self.timing.bus_ns;
+        if bus_ns == 0 {
+            return self.work(at, die, cells_ns);
+        }
         let loaded = self.transfer(at, die);
-        self.work(loaded, die, cell_ns)
+        let done = self.work(loaded, die, cells_ns + bus_ns * (count as u64 - 1));
+        self.buses[die as usize / self.ways] = if count > 1 { done - last_ns } else { loaded };
+        done
     }
 
     #[inline]
@@ -64,5 +76,83 @@ impl Clocks {
         let bus = &mut self.buses[die as usize / self.ways];
         *bus = at.max(*bus) + self.timing.bus_ns;
         *bus
+    }
+}
+
+/// Cell time of the programs of a block, by page offset.
+#[derive(Clone, Debug)]
+pub(crate) struct ProgramTimes {
+    /// Sum over all pages before the offset.
+    before: Vec<Nanos>,
+}
+
+impl ProgramTimes {
+    pub(crate) fn new(pairs: &PairTable, timing: &Timing, pages_per_block: u32) -> Self {
+        let of = |offset| if pairs.lsb_of(offset).is_some() { timing.program_msb_ns } else { timing.program_ns };
+        let mut before = vec![0];
+        before.extend((0..pages_per_block).scan(0, |sum, offset| {
+            *sum += of(offset);
+            Some(*sum)
+        }));
+        ProgramTimes { before }
+    }
+
+    /// Cell time of `count` pages from `offset` on.
+    #[inline(always)]
+    pub(crate) fn of_run(&self, offset: u32, count: u32) -> Nanos {
+        self.before[(offset + count) as usize] - self.before[offset as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+
+    /// The times of runs are those of their pages, one by one, whatever the die and the bus were doing before.
+    #[test]
+    fn a_run_takes_as_long_as_its_pages() {
+        for name in ["mlam", "mlc-4k"] {
+            let profile = Profile::find(name).unwrap().with_blocks(64);
+            let geometry = profile.geometry;
+            let times = ProgramTimes::new(&PairTable::new(profile.pairing, 128), &profile.timing, 128);
+            let mut runs = Clocks::new(&geometry, profile.timing);
+            let mut pages = runs.clone();
+            let (mut at, mut rng) = (0, crate::fault::SplitMix::new(3));
+            for _ in 0..2000 {
+                let die = rng.below(geometry.dies() as u64) as u32;
+                let (offset, count) = (rng.below(100) as u32, 1 + rng.below(28) as u32);
+                let start = at - rng.below(at.min(500_000) + 1);
+                let (mut one, read_ns) = (start, profile.timing.read_ns);
+                let many = if rng.one_in(2) {
+                    for _ in 0..count {
+                        let sensed = pages.work(one, die, read_ns);
+                        one = pages.transfer(sensed, die);
+                    }
+                    runs.read_run(start, die, read_ns, count)
+                } else {
+                    for offset in offset..offset + count {
+                        let loaded = pages.transfer(one, die);
+                        one = pages.work(loaded, die, times.of_run(offset, 1));
+                    }
+                    let last_ns = times.of_run(offset + count - 1, 1);
+                    runs.program_run(start, die, times.of_run(offset, count), last_ns, count)
+                };
+                assert_eq!(one, many);
+                assert_eq!((&pages.dies, &pages.buses), (&runs.dies, &runs.buses));
+                at = many;
+            }
+        }
+    }
+
+    #[test]
+    fn msb_pages_take_longer_and_the_sums_know() {
+        let profile = Profile::find("mlc-4k").unwrap();
+        let times = ProgramTimes::new(&PairTable::new(profile.pairing, 128), &profile.timing, 128);
+        assert_eq!(
+            (0..5).map(|o| times.of_run(o, 1)).collect::<Vec<_>>(),
+            [500, 500, 1300, 500, 1300].map(|us| us * 1000)
+        );
+        assert_eq!(times.of_run(0, 128), 64 * 1_800_000);
     }
 }

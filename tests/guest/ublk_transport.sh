@@ -4,15 +4,15 @@ IMAGE=/var/lib/ftld/plain
 SIZE=268435456
 QUEUE=/sys/block/ublkb0/queue
 
-# serve [FLUSH_MS]: starts the server and waits for its ready line.
-serve() {
-  ublk_file 0 $IMAGE $SIZE "$@" > /tmp/server.log 2>&1 &
+# start [FLUSH_MS]: starts the server and waits for its ready line.
+start() {
+  plain_file /dev/ublkb0 $IMAGE $SIZE "$@" > /tmp/server.log 2>&1 &
   SERVER=$!
   wait_for 20 grep -q '^ready /dev/ublkb0' /tmp/server.log || { bad "no ready line"; cat /tmp/server.log; finish; }
 }
 limit() { cat $QUEUE/"$1"; }
 
-serve
+start
 same "size" "$(cat /sys/block/ublkb0/size)" $((SIZE / 512))
 same "logical block" "$(limit logical_block_size)" 512
 same "physical block" "$(limit physical_block_size)" 4096
@@ -20,11 +20,14 @@ same "write cache" "$(limit write_cache)" "write back"
 same "FUA" "$(limit fua)" 1
 same "largest discard" "$(limit discard_max_bytes)" 4294966784
 same "largest write of zeros" "$(limit write_zeroes_max_bytes)" 4294966784
+locked=$(awk '/^VmLck/ { print $2 }' /proc/$SERVER/status)
+if [ "$locked" -gt 16384 ]; then ok "memory is locked: $locked KiB"; else bad "only $locked KiB are locked"; fi
+same "mount namespace" "$([ "$(readlink /proc/$SERVER/ns/mnt)" = "$(readlink /proc/1/ns/mnt)" ] && echo shared || echo own)" own
 step "discard of the whole device" blkdiscard /dev/ublkb0
-ublk_file 0 $IMAGE $SIZE > /tmp/second.log 2>&1 && bad "a second server on a live device"
+plain_file /dev/ublkb0 $IMAGE $SIZE > /tmp/second.log 2>&1 && bad "a second server on a live device"
 same "a second server names the first" "$(grep -o "served by process $SERVER" /tmp/second.log)" "served by process $SERVER"
 
-fio_verify $((KILLS * 3 + 3)) --filename=/dev/ublkb0 --size=256m --rate_iops=2000 > /tmp/fio.log 2>&1 &
+(fio_verify $((KILLS * 3 + 3)) --filename=/dev/ublkb0; echo $? > /tmp/fio.rc) &
 FIO=$!
 kill=0
 while [ $kill -lt $KILLS ]; do
@@ -32,34 +35,65 @@ while [ $kill -lt $KILLS ]; do
   sleep 1
   kill_9 $SERVER ublkb0
   begin=$(cut -d' ' -f1 /proc/uptime)
-  serve
+  start
   note "taken up again after $(echo "$(cut -d' ' -f1 /proc/uptime) $begin" | awk '{ print $1 - $2 }') s: $(cat /tmp/server.log)"
 done
 wait $FIO
-same "fio verify across $KILLS kills, exit code" $? 0
+same "fio verify across $KILLS kills, exit code" "$(cat /tmp/fio.rc)" 0
 same "I/O errors" "$(io_errors ublkb0)" 0
 
 step "mkfs" mkfs.ext4 -q -F /dev/ublkb0
 step "mount" mount -t ext4 -o discard /dev/ublkb0 /mnt
 dd if=/dev/urandom of=/tmp/data bs=1M count=32 2> /dev/null
 cp /tmp/data /mnt/data
-ublk_file --stop 0 > /tmp/stop.log 2>&1 && bad "stop under a mounted file system"
+plain_file --stop 0 > /tmp/stop.log 2>&1 && bad "stop under a mounted file system"
 same "stop names the mount" "$(grep -o 'mounted on /mnt' /tmp/stop.log)" "mounted on /mnt"
 note "kill -9 under the file system"
 kill -9 $SERVER
 wait $SERVER 2> /dev/null
-other=$(ublk_file 0 /var/lib/ftld/other $SIZE 2>&1) && bad "another image on a quiesced device"
+other=$(plain_file /dev/ublkb0 /var/lib/ftld/other $SIZE 2>&1) && bad "another image on a quiesced device"
 same "the quiesced device names its image" "$(echo "$other" | grep -o "image $IMAGE")" "image $IMAGE"
-serve
+start
+note "left by a process that ends, while it is written to"
+cp /tmp/data /mnt/more &
+copy=$!
+sleep 0.3
+kill -TERM $SERVER
+wait $SERVER
+same "exit code of leaving" $? 4
+start
+wait $copy
+same "copying across the change, exit code" $? 0
+sync
+echo 3 > /proc/sys/vm/drop_caches
+step "copy across the change" cmp /tmp/data /mnt/more
 step "copy after the kill" cmp /tmp/data /mnt/data
 step "fstrim" fstrim /mnt
 step "umount" umount /mnt
 step "file system check" e2fsck -fn /dev/ublkb0
-step "stop" ublk_file --stop 0
+step "stop" plain_file --stop 0
 soon "the server ends by itself" 5 ended $SERVER
 soon "the device is gone" 5 gone /dev/ublkb0
 
-serve 3000
+note "swap on the device"
+start
+step "mkswap" mkswap /dev/ublkb0
+step "swapon" swapon /dev/ublkb0
+plain_file --stop 0 > /tmp/stop.log 2>&1 && bad "stop under swap"
+same "stop names the swap" "$(grep -o 'swap on /dev/ublkb0' /tmp/stop.log)" "swap on /dev/ublkb0"
+# A tmpfs larger than what memory is left has to go there.
+free=$(awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo)
+mkdir -p /tmp/big
+mount -t tmpfs -o size=$((free + 512))m tmpfs /tmp/big
+step "more than memory holds" dd if=/dev/zero of=/tmp/big/file bs=1M count=$((free + 100))
+swapped=$(awk '/ublkb0/ { print int($4 / 1024) }' /proc/swaps)
+if [ "$swapped" -gt 20 ]; then ok "swapped out: $swapped MiB"; else bad "swapped out: only $swapped MiB"; fi
+umount /tmp/big
+step "swapoff" swapoff /dev/ublkb0
+step "stop after swap" plain_file --stop 0
+soon "the device is gone after swap" 5 gone /dev/ublkb0
+
+start 3000
 note "reads during a FLUSH that takes 3 s"
 dd if=/dev/zero of=/dev/ublkb0 bs=4k count=1 conv=fsync 2> /dev/null &
 sleep 1
@@ -68,6 +102,6 @@ step "read" dd if=/dev/ublkb0 of=/dev/null bs=4k count=16 skip=256 iflag=direct
 spent=$(($(now) - begin))
 if [ $spent -lt 2 ] && kill -0 $! 2> /dev/null; then ok "it did not wait"; else bad "it took $spent s"; fi
 wait $!
-step "forced stop" ublk_file --force 0
+step "forced stop" plain_file --force 0
 soon "the device is gone again" 5 gone /dev/ublkb0
 finish

@@ -54,7 +54,9 @@ fn amplification(scheme: &Scheme, form: &Form, over_provisioning: f64) -> f64 {
     let config = FtlConfig { logical_pages, params };
     let mut ftl = scheme.start(chip, &config, Start::Format).expect("a new device starts");
     let page = [0; 512];
-    (0..logical_pages).for_each(|lpn| drop(ftl.write(0, Lpn::new(lpn), &page).expect("space enough")));
+    for lpn in 0..logical_pages {
+        ftl.write(0, Lpn::new(lpn), &page).expect("space enough");
+    }
     let mut rng = SplitMix::new(rig::seed());
     let mut write = |devices: u32| {
         for _ in 0..devices as u64 * logical_pages as u64 {

@@ -2,8 +2,11 @@
 
 pub mod holders;
 pub mod nbd;
+mod service;
 #[cfg(feature = "ublk")]
 pub mod ublk;
+
+pub use service::{Context, Service, StopHow, default_target, probe, remove_left, start};
 
 use std::io;
 

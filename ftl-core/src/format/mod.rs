@@ -3,7 +3,7 @@
 mod oob;
 pub(crate) mod trim;
 
-pub use oob::{Flags, OOB_BYTES, Oob, PageTag, Role};
+pub use oob::{Flags, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role};
 
 /// The "no page" of mapping tables on flash, so that a fresh translation page is all ones.
 pub const UNMAPPED: u32 = u32::MAX;

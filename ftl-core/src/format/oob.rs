@@ -3,10 +3,14 @@
 /// Bytes of the fixed part; a scheme's own part follows.
 pub const OOB_BYTES: usize = 26;
 
+/// [`OOB_BYTES`] rounded up, so that records lie at whole words in the buffers of a run.
+pub const OOB_SLOT: usize = 32;
+
 /// First byte of every record: format 1.
 const MAGIC: u8 = 0xF1;
 
 const COUNTER_BITS: u32 = 48;
+const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
 
 /// What a page, or a block by its first readable page, is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,9 +40,20 @@ impl Role {
     /// How many numbers a table indexed by role needs.
     pub const SLOTS: usize = 10;
 
+    #[inline]
     fn from_byte(byte: u8) -> Option<Role> {
-        use Role::*;
-        [Data, Log, Map, Cold, Update, Trim, Checkpoint, Journal, Pad].into_iter().find(|r| *r as u8 == byte)
+        Some(match byte {
+            1 => Role::Data,
+            2 => Role::Log,
+            3 => Role::Map,
+            4 => Role::Cold,
+            5 => Role::Update,
+            6 => Role::Trim,
+            7 => Role::Checkpoint,
+            8 => Role::Journal,
+            9 => Role::Pad,
+            _ => return None,
+        })
     }
 }
 
@@ -93,48 +108,73 @@ pub struct Oob {
 }
 
 impl Oob {
-    /// Writes the record into the first [`OOB_BYTES`] of `out`.
+    /// The record, and erased bytes up to [`OOB_SLOT`].
     ///
     /// # Panics
     /// When a counter leaves its 48 bits: at a million programs a second that takes nine years.
     #[inline]
-    pub fn encode(&self, out: &mut [u8]) {
-        let word = |n: u64| {
-            assert!(n >> COUNTER_BITS == 0, "a 48-bit counter is exhausted");
-            n.to_le_bytes()
-        };
-        let out: &mut [u8; OOB_BYTES] = out.first_chunk_mut().expect("room for the OOB record");
-        out[0] = MAGIC;
-        out[1] = self.tag.role as u8;
-        out[2..4].copy_from_slice(&(!self.tag.flags.0).to_le_bytes());
-        out[4..8].copy_from_slice(&self.tag.lpn.to_le_bytes());
-        out[8..14].copy_from_slice(&word(self.tag.ver)[..6]);
-        out[14..20].copy_from_slice(&word(self.pseq)[..6]);
-        out[20..26].copy_from_slice(&word(self.epoch)[..6]);
+    pub fn encode(&self) -> [u8; OOB_SLOT] {
+        let (ver, pseq, epoch) = (self.tag.ver, self.pseq, self.epoch);
+        assert!((ver | pseq | epoch) >> COUNTER_BITS == 0, "a 48-bit counter is exhausted");
+        // Four words: magic, role, flags, lpn; ver and the start of pseq; its rest and most of epoch; the rest of that.
+        let flags = (!self.tag.flags.0) as u64;
+        let head = MAGIC as u64 | (self.tag.role as u64) << 8 | flags << 16 | (self.tag.lpn as u64) << 32;
+        let words = [head, ver | pseq << 48, pseq >> 16 | epoch << 32, epoch >> 32 | !0xFFFF];
+        let mut out = [0; OOB_SLOT];
+        for (word, out) in words.into_iter().zip(out.as_chunks_mut().0) {
+            *out = word.to_le_bytes();
+        }
+        out
     }
 
     /// Reads a record; `None` where the bytes are none of ours (a blank page, another format).
     #[inline]
     pub fn decode(bytes: &[u8]) -> Option<Oob> {
         let bytes: &[u8; OOB_BYTES] = bytes.first_chunk()?;
-        if bytes[0] != MAGIC {
+        let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("eight bytes"));
+        let (head, middle, tail) = (word(0), word(8), word(16));
+        if head as u8 != MAGIC {
             return None;
         }
-        let word = |at: usize| {
-            let mut n = [0; 8];
-            n[..6].copy_from_slice(&bytes[at..at + 6]);
-            u64::from_le_bytes(n)
-        };
+        let last = u16::from_le_bytes([bytes[24], bytes[25]]) as u64;
         Some(Oob {
             tag: PageTag {
-                role: Role::from_byte(bytes[1])?,
-                flags: Flags(!u16::from_le_bytes([bytes[2], bytes[3]])),
-                lpn: u32::from_le_bytes(bytes[4..8].try_into().expect("four bytes")),
-                ver: word(8),
+                role: Role::from_byte((head >> 8) as u8)?,
+                flags: Flags(!((head >> 16) as u16)),
+                lpn: (head >> 32) as u32,
+                ver: middle & COUNTER_MAX,
             },
-            pseq: word(14),
-            epoch: word(20),
+            pseq: middle >> 48 | (tail << 16) & COUNTER_MAX,
+            epoch: tail >> 32 | last << 32,
         })
+    }
+
+    /// Whether these bytes are a record: what [`Oob::decode`] would say.
+    #[inline]
+    pub fn is_record(slot: &[u8; OOB_SLOT]) -> bool {
+        slot[0] == MAGIC && Role::from_byte(slot[1]).is_some()
+    }
+
+    /// Role and logical page of a record.
+    #[inline]
+    pub fn owner(slot: &[u8; OOB_SLOT]) -> (Role, u32) {
+        let role = Role::from_byte(slot[1]).expect("the slot holds a record");
+        (role, u32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]]))
+    }
+
+    /// Turns a record into that of a copy of its page, programmed as `pseq` in another block's life: what decoding it, setting
+    /// [`Flags::COPY`] and encoding it anew would give.
+    ///
+    /// # Panics
+    /// As [`Oob::encode`].
+    #[inline]
+    pub fn recopy(slot: &mut [u8; OOB_SLOT], pseq: u64, epoch: u64) {
+        assert!((pseq | epoch) >> COUNTER_BITS == 0, "a 48-bit counter is exhausted");
+        let [head, middle, tail, rest] = slot.as_chunks_mut::<8>().0 else { unreachable!("a slot is four words") };
+        *head = (u64::from_le_bytes(*head) & !((Flags::COPY.0 as u64) << 16)).to_le_bytes();
+        *middle = (u64::from_le_bytes(*middle) & COUNTER_MAX | pseq << 48).to_le_bytes();
+        *tail = (pseq >> 16 | epoch << 32).to_le_bytes();
+        *rest = (epoch >> 32 | !0xFFFF).to_le_bytes();
     }
 
     /// The bytes that mark a programmed record [`Flags::INVALID`] when programmed over it.
@@ -150,15 +190,43 @@ mod tests {
 
     fn sample() -> Oob {
         let tag = PageTag { role: Role::Cold, flags: Flags::COPY, lpn: 0x1234_5678, ver: (1 << 48) - 1 };
-        Oob { tag, pseq: 42, epoch: 7 }
+        Oob { tag, pseq: 0x0A1B_2C3D_4E5F, epoch: 0x9182_7364_5546 }
     }
 
     #[test]
     fn records_survive_the_round_trip() {
-        let mut bytes = [0xFF; 64];
-        sample().encode(&mut bytes);
+        let bytes = sample().encode();
         assert_eq!(Oob::decode(&bytes), Some(sample()));
-        assert!(bytes[OOB_BYTES..].iter().all(|b| *b == 0xFF), "the scheme's part is left alone");
+        assert_eq!(Oob::decode(&bytes[..OOB_BYTES]), Some(sample()));
+        assert!(bytes[OOB_BYTES..].iter().all(|b| *b == 0xFF), "the scheme's part stays erased");
+    }
+
+    #[test]
+    fn the_bytes_on_flash_are_those_of_format_1() {
+        let bytes = sample().encode();
+        let mut expected = vec![MAGIC, 4, 0xFE, 0xFF, 0x78, 0x56, 0x34, 0x12];
+        expected.extend([0xFF; 6]);
+        expected.extend([0x5F, 0x4E, 0x3D, 0x2C, 0x1B, 0x0A]);
+        expected.extend([0x46, 0x55, 0x64, 0x73, 0x82, 0x91]);
+        expected.extend([0xFF; OOB_SLOT - OOB_BYTES]);
+        assert_eq!(bytes[..], expected);
+        for byte in 0..=u8::MAX {
+            assert_eq!(Role::from_byte(byte).map(|role| role as u8), (1..=9).contains(&byte).then_some(byte));
+        }
+    }
+
+    #[test]
+    fn a_record_is_recopied_as_if_decoded_and_encoded_anew() {
+        for flags in [Flags::NONE, Flags::COPY, Flags::LOST.with(Flags::COMMIT)] {
+            let original = Oob { tag: PageTag { flags, ..sample().tag }, ..sample() };
+            let mut slot = original.encode();
+            assert!(Oob::is_record(&slot));
+            assert_eq!(Oob::owner(&slot), (original.tag.role, original.tag.lpn));
+            Oob::recopy(&mut slot, 0x1234_5678_9ABC, 0xFEDC_BA98_7654);
+            let tag = PageTag { flags: flags.with(Flags::COPY), ..original.tag };
+            assert_eq!(slot, Oob { tag, pseq: 0x1234_5678_9ABC, epoch: 0xFEDC_BA98_7654 }.encode());
+        }
+        assert!(!Oob::is_record(&[0xFF; OOB_SLOT]) && !Oob::is_record(&[MAGIC; OOB_SLOT]));
     }
 
     #[test]
@@ -166,16 +234,14 @@ mod tests {
         assert_eq!(Oob::decode(&[0xFF; 64]), None);
         assert_eq!(Oob::decode(&[0; 64]), None);
         assert_eq!(Oob::decode(&[MAGIC; 12]), None);
-        let mut bytes = [0; OOB_BYTES];
-        sample().encode(&mut bytes);
+        let mut bytes = sample().encode();
         bytes[1] = 0;
         assert_eq!(Oob::decode(&bytes), None);
     }
 
     #[test]
     fn the_invalid_mark_only_clears_bits_and_sets_only_its_flag() {
-        let mut bytes = [0xFF; OOB_BYTES];
-        sample().encode(&mut bytes);
+        let mut bytes = sample().encode();
         bytes.iter_mut().zip(Oob::invalid_mark()).for_each(|(b, m)| *b &= m);
         let marked = Oob::decode(&bytes).unwrap();
         assert_eq!(marked.tag.flags, Flags::COPY.with(Flags::INVALID));
@@ -185,6 +251,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "48-bit counter")]
     fn an_exhausted_counter_is_not_truncated() {
-        Oob { pseq: 1 << 48, ..sample() }.encode(&mut [0; 64]);
+        Oob { pseq: 1 << 48, ..sample() }.encode();
     }
 }

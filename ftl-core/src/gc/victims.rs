@@ -3,73 +3,53 @@
 
 use nand_model::Pbn;
 
-const NONE: u32 = u32::MAX;
+/// Neighbours on a circular list. Alone on it, a link is its own neighbour.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    prev: u32,
+    next: u32,
+}
 
 /// Blocks that may be collected, in lists by valid count; within a list the longest unchanged comes first.
 #[derive(Clone, Debug)]
 pub(crate) struct VictimIndex {
-    head: Vec<u32>,
-    tail: Vec<u32>,
-    next: Vec<u32>,
-    prev: Vec<u32>,
-    /// The list a block is on, or `NONE`.
-    list: Vec<u32>,
+    /// One link per block, then one per list: its end and its beginning, so that no change needs a case distinction.
+    links: Vec<Link>,
+    blocks: u32,
     /// No list below this one has a block.
-    lowest: usize,
+    lowest: u32,
 }
 
 impl VictimIndex {
     pub(crate) fn new(blocks: u32, pages_per_block: u32) -> Self {
-        let (blocks, lists) = (blocks as usize, pages_per_block as usize + 1);
-        VictimIndex {
-            head: vec![NONE; lists],
-            tail: vec![NONE; lists],
-            next: vec![NONE; blocks],
-            prev: vec![NONE; blocks],
-            list: vec![NONE; blocks],
-            lowest: lists,
-        }
+        let links = (0..blocks + pages_per_block + 1).map(|i| Link { prev: i, next: i }).collect();
+        VictimIndex { links, blocks, lowest: pages_per_block + 1 }
     }
 
     #[inline]
     pub(crate) fn contains(&self, block: Pbn) -> bool {
-        self.list[block.index()] != NONE
+        self.links[block.index()].next != block.raw()
     }
 
     /// Puts the block on the list of this count, last.
     #[inline]
     pub(crate) fn insert(&mut self, block: Pbn, valid: u32) {
-        let (b, list) = (block.index(), valid as usize);
         debug_assert!(!self.contains(block));
-        self.list[b] = valid;
-        self.next[b] = NONE;
-        self.prev[b] = self.tail[list];
-        match self.tail[list] {
-            NONE => self.head[list] = block.raw(),
-            last => self.next[last as usize] = block.raw(),
-        }
-        self.tail[list] = block.raw();
-        self.lowest = self.lowest.min(list);
+        let end = self.blocks + valid;
+        let last = self.links[end as usize].prev;
+        self.links[block.index()] = Link { prev: last, next: end };
+        self.links[last as usize].next = block.raw();
+        self.links[end as usize].prev = block.raw();
+        self.lowest = self.lowest.min(valid);
     }
 
     /// Takes the block off its list, if it is on one.
     #[inline]
     pub(crate) fn remove(&mut self, block: Pbn) {
-        let b = block.index();
-        let list = self.list[b];
-        if list == NONE {
-            return;
-        }
-        let (prev, next) = (self.prev[b], self.next[b]);
-        match prev {
-            NONE => self.head[list as usize] = next,
-            p => self.next[p as usize] = next,
-        }
-        match next {
-            NONE => self.tail[list as usize] = prev,
-            n => self.prev[n as usize] = prev,
-        }
-        self.list[b] = NONE;
+        let Link { prev, next } = self.links[block.index()];
+        self.links[prev as usize].next = next;
+        self.links[next as usize].prev = prev;
+        self.links[block.index()] = Link { prev: block.raw(), next: block.raw() };
     }
 
     /// The block's valid count changed.
@@ -84,18 +64,18 @@ impl VictimIndex {
     /// The block with the fewest valid pages; of several, the one whose count has not changed for longest. Greedy is optimal
     /// for uniform loads (Yang, Misra, Rubenstein 2015).
     pub(crate) fn greedy(&mut self) -> Option<Pbn> {
-        while self.lowest < self.head.len() {
-            match self.head[self.lowest] {
-                NONE => self.lowest += 1,
-                block => return Some(Pbn::new(block)),
+        while let Some(list) = self.links.get((self.blocks + self.lowest) as usize) {
+            if list.next < self.blocks {
+                return Some(Pbn::new(list.next));
             }
+            self.lowest += 1;
         }
         None
     }
 
     /// Bytes really allocated.
     pub(crate) fn bytes(&self) -> u64 {
-        4 * (self.head.len() + self.tail.len() + self.next.len() + self.prev.len() + self.list.len()) as u64
+        (self.links.len() * size_of::<Link>()) as u64
     }
 }
 

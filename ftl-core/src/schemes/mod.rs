@@ -1,11 +1,12 @@
 //! The table of schemes. Command line, tests, metrics and documents iterate over it; nothing else names a scheme.
 
+mod lazyftl;
 mod pagemap;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
-use nand_model::store::{MemStore, OobOnlyStore};
+use nand_model::store::{FileStore, MemStore, OobOnlyStore};
 use nand_model::{Capacity, Chip, Profile, Store};
 
 /// Makes a scheme run on a chip whose bytes live in `S`.
@@ -41,11 +42,12 @@ pub struct Scheme {
     /// Blocks beyond data and over-provisioning: mapping, checkpoints, open blocks, reserve.
     pub overhead_blocks: fn(&Profile, logical_pages: u32, &Params) -> Result<u32, FtlError>,
     mem: Constructor<MemStore>,
+    file: Constructor<FileStore>,
     oob_only: Constructor<OobOnlyStore>,
 }
 
 /// Every scheme, the default first.
-pub const SCHEMES: &[Scheme] = &[pagemap::SCHEME];
+pub const SCHEMES: &[Scheme] = &[lazyftl::SCHEME, pagemap::SCHEME];
 
 impl Scheme {
     /// The scheme of this name.
@@ -142,6 +144,12 @@ pub trait SchemeStore: Store + Sized {
 impl SchemeStore for MemStore {
     fn constructor(scheme: &Scheme) -> Constructor<Self> {
         scheme.mem
+    }
+}
+
+impl SchemeStore for FileStore {
+    fn constructor(scheme: &Scheme) -> Constructor<Self> {
+        scheme.file
     }
 }
 

@@ -3,9 +3,11 @@
 //! What always holds: a page is programmed at most once between two erases of its block, except for
 //! [`Store::and_oob`]; the chip has checked that before it calls.
 
+mod file;
 mod mem;
 mod oob_only;
 
+pub use file::{Access, FileStore, OpenReport, SyncError, SyncHandle, SyncStats, peek};
 pub use mem::{Change, MemStore};
 pub use oob_only::OobOnlyStore;
 
@@ -71,6 +73,18 @@ pub trait Store: Send + 'static {
     /// that many equal slices, each at most the OOB size.
     fn read(&mut self, first: Ppn, data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()>;
 
+    /// Reads programmed pages of one block, ascending; the buffers are as in [`Store::read`].
+    fn read_pages(&mut self, pages: &[Ppn], data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
+        let (page, part) = (data.len() / pages.len(), oobs.len() / pages.len());
+        let mut done = 0;
+        for run in pages.chunk_by(|a, b| a.raw() + 1 == b.raw()) {
+            let range = |size: usize| done * size..(done + run.len()) * size;
+            self.read(run[0], &mut data[range(page)], &mut oobs[range(part)], &mut health[range(1)])?;
+            done += run.len();
+        }
+        Ok(())
+    }
+
     /// Keeps `count` pages from `first` on. `oobs` holds `count` equal slices; OOB bytes beyond them read as 0xFF.
     /// On an error none of the pages counts as programmed.
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()>;
@@ -87,6 +101,11 @@ pub trait Store: Send + 'static {
 
     /// Records facts that changed without an erase.
     fn set_facts(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()>;
+
+    /// Whether a page's data can be read back; else only its first OOB bytes can.
+    fn keeps_data(&self) -> bool {
+        true
+    }
 
     /// Erases that can be taken before a sync is needed; `u32::MAX` where erasing needs none.
     fn erase_credit(&self) -> u32 {

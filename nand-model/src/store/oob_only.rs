@@ -22,6 +22,23 @@ impl OobOnlyStore {
     }
 }
 
+/// Copies as many bytes as both sides have, at most [`KEPT`]. A record fits one or two 16-byte moves, which overlap; a call of
+/// memcpy with a length known only at run time costs more than all else in here.
+#[inline(always)]
+fn copy_head(from: &[u8], to: &mut [u8]) {
+    const HALF: usize = KEPT / 2;
+    let len = from.len().min(to.len()).min(KEPT);
+    let (from, to) = (&from[..len], &mut to[..len]);
+    match (from.first_chunk::<HALF>(), from.last_chunk::<HALF>()) {
+        (Some(head), Some(tail)) => {
+            let (head, tail) = (*head, *tail);
+            to[..HALF].copy_from_slice(&head);
+            to[len - HALF..].copy_from_slice(&tail);
+        }
+        _ => to.copy_from_slice(from),
+    }
+}
+
 impl Store for OobOnlyStore {
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()> {
         let erased = vec![0; self.geometry.pages_per_block as usize];
@@ -31,21 +48,43 @@ impl Store for OobOnlyStore {
 
     #[inline]
     fn read(&mut self, first: Ppn, _data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
+        health.fill(Health::Good);
         let part = oobs.len() / health.len();
-        for (i, health) in health.iter_mut().enumerate() {
-            let kept = part.min(KEPT);
-            oobs[i * part..][..kept].copy_from_slice(&self.oob[first.index() + i][..kept]);
-            *health = Health::Good;
+        if part > 0 {
+            let kept = &self.oob[first.index()..][..health.len()];
+            kept.iter().zip(oobs.chunks_exact_mut(part)).for_each(|(from, to)| copy_head(from, to));
         }
         Ok(())
     }
 
     #[inline]
+    fn read_pages(&mut self, pages: &[Ppn], _: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
+        health.fill(Health::Good);
+        let part = oobs.len() / pages.len();
+        if let (KEPT, (slots, [])) = (part, oobs.as_chunks_mut::<KEPT>()) {
+            pages.iter().zip(slots).for_each(|(ppn, to)| *to = self.oob[ppn.index()]);
+        } else if part > 0 {
+            pages.iter().zip(oobs.chunks_exact_mut(part)).for_each(|(ppn, to)| copy_head(&self.oob[ppn.index()], to));
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
     fn program(&mut self, first: Ppn, count: u32, _data: &[u8], oobs: &[u8]) -> io::Result<()> {
         let part = oobs.len() / count as usize;
-        for i in 0..count as usize {
-            let kept = part.min(KEPT);
-            self.oob[first.index() + i][..kept].copy_from_slice(&oobs[i * part..][..kept]);
+        if let (KEPT, (slots, [])) = (part, oobs.as_chunks::<KEPT>()) {
+            match slots {
+                // In words, as it was written a moment ago: a wider load would have to wait for them.
+                [slot] => {
+                    let words = slot.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+                    let kept = self.oob[first.index()].as_chunks_mut().0;
+                    kept.iter_mut().zip(words).for_each(|(to, word)| *to = word.to_le_bytes());
+                }
+                slots => self.oob[first.index()..][..slots.len()].copy_from_slice(slots),
+            }
+        } else if part > 0 {
+            let kept = &mut self.oob[first.index()..][..count as usize];
+            kept.iter_mut().zip(oobs.chunks_exact(part)).for_each(|(to, from)| copy_head(from, to));
         }
         Ok(())
     }
@@ -62,6 +101,10 @@ impl Store for OobOnlyStore {
     #[inline]
     fn erase(&mut self, _block: Pbn, _facts: BlockFacts) -> io::Result<()> {
         Ok(())
+    }
+
+    fn keeps_data(&self) -> bool {
+        false
     }
 
     fn set_facts(&mut self, _block: Pbn, _facts: BlockFacts) -> io::Result<()> {

@@ -7,6 +7,7 @@
 
 mod control;
 mod queue;
+mod served;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,9 +20,10 @@ use libublk::io::UblkDev;
 use libublk::{UblkFlags, sys as abi};
 
 pub use control::{State, delete, detach_mount_copies, devices, holders, image_of, probe, state, stop};
+pub use served::Served;
 
 use crate::device::BlockDevice;
-use queue::Flusher;
+use queue::{Flusher, Gate};
 
 /// Dead daemons leave their device behind, and requests in flight are handed to the next one.
 const RECOVERY: u64 = (abi::UBLK_F_USER_RECOVERY | abi::UBLK_F_USER_RECOVERY_REISSUE) as u64;
@@ -88,12 +90,12 @@ impl Error {
     /// The exit code that tells a script what to do next.
     pub fn exit_code(&self) -> i32 {
         match self {
-            Self::Io { .. } | Self::Held { .. } => 1,
+            Self::Io { .. } => 1,
             Self::Absent(_) => 3,
             Self::Quiesced { .. } => 4,
             Self::DriverMissing(_) => 5,
             Self::Permission(_) => 6,
-            Self::InUse { .. } => 7,
+            Self::InUse { .. } | Self::Held { .. } => 7,
         }
     }
 
@@ -153,6 +155,17 @@ pub fn serve(
     options: &Options,
     on_ready: impl FnOnce(Ready) + Send + Sync + 'static,
 ) -> Result<(), Error> {
+    serve_behind(Arc::default(), n, device, options, on_ready)
+}
+
+/// [`serve`], until the gate closes.
+fn serve_behind(
+    gate: Arc<Gate>,
+    n: Option<u32>,
+    device: Arc<dyn BlockDevice>,
+    options: &Options,
+    on_ready: impl FnOnce(Ready) + Send + Sync + 'static,
+) -> Result<(), Error> {
     probe()?;
     secure_state_folder()?;
     let recover = n.map_or(Ok(false), |n| control::claim(n, options, device.as_ref()))?;
@@ -167,7 +180,7 @@ pub fn serve(
             on_ready(ready);
         }
     };
-    let result = run(&ctrl, device, options, recover, ready);
+    let result = run(&ctrl, device, gate, options, recover, ready);
     let n = ctrl.dev_info().dev_id;
     drop(ctrl);
     if result.is_err() && served.load(Ordering::Relaxed) {
@@ -230,6 +243,7 @@ fn builder(id: i32, queues: u16, depth: u16, buffer_bytes: u32, flags: u64) -> U
 fn run(
     ctrl: &UblkCtrl,
     device: Arc<dyn BlockDevice>,
+    gate: Arc<Gate>,
     options: &Options,
     recovered: bool,
     on_ready: impl FnOnce(Ready) + Send + Sync + 'static,
@@ -243,7 +257,7 @@ fn run(
     let (queue_device, queue_broken) = (device.clone(), broken.clone());
     let queue = move |id: u16, dev: &UblkDev| {
         let flusher = flushers.lock().ok().and_then(|mut idle| idle.pop());
-        if !flusher.is_some_and(|flusher| queue::run(id, dev, queue_device.as_ref(), flusher)) {
+        if !flusher.is_some_and(|flusher| queue::run(id, dev, queue_device.as_ref(), &gate, flusher)) {
             queue_broken.store(true, Ordering::Relaxed);
         }
     };

@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, mpsc};
 use std::{io, thread};
 
 use io_uring::{opcode, types};
@@ -84,8 +84,24 @@ fn perform(device: &dyn BlockDevice, request: &Request, buffer: &mut [u8]) -> io
     if durable { Ok(Step::Wait(device.flush()?, moved)) } else { Ok(Step::Done(moved)) }
 }
 
+/// Closed before the process leaves a device to its successor: what arrives from then on, and FLUSHes still waited for, stay
+/// unanswered, and the kernel hands them to the successor.
+#[derive(Default)]
+pub(super) struct Gate(RwLock<bool>);
+
+impl Gate {
+    /// Closes it; on return no request is under way on a queue thread.
+    pub(super) fn close(&self) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
+    fn enter(&self) -> Option<RwLockReadGuard<'_, bool>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner)).filter(|closed| !**closed)
+    }
+}
+
 /// Serves queue `id` until the device stops; false if it had to end before.
-pub(super) fn run(id: u16, dev: &UblkDev, device: &dyn BlockDevice, flusher: Flusher) -> bool {
+pub(super) fn run(id: u16, dev: &UblkDev, device: &dyn BlockDevice, gate: &Gate, flusher: Flusher) -> bool {
     // Signal handlers belong on other threads.
     if let Err(error) = SigSet::all().thread_block() {
         error!(%error, queue = id, "cannot block signals on a ublk queue");
@@ -95,7 +111,7 @@ pub(super) fn run(id: u16, dev: &UblkDev, device: &dyn BlockDevice, flusher: Flu
     let fetching =
         UblkQueue::new(id, dev).and_then(|q| q.submit_fetch_commands_unified(BufDescList::Slices(Some(&bufs))));
     match fetching {
-        Ok(q) => Queue { q, device, bufs, flusher }.run(),
+        Ok(q) => Queue { q, device, gate, bufs, flusher }.run(),
         Err(error) => {
             error!(%error, queue = id, "cannot set up a ublk queue");
             // Without it the starting thread would wait for this queue for ever.
@@ -108,6 +124,7 @@ pub(super) fn run(id: u16, dev: &UblkDev, device: &dyn BlockDevice, flusher: Flu
 struct Queue<'a> {
     q: UblkQueue<'a>,
     device: &'a dyn BlockDevice,
+    gate: &'a Gate,
     bufs: Vec<IoBuf<u8>>,
     flusher: Flusher,
 }
@@ -138,6 +155,7 @@ impl Queue<'_> {
     }
 
     fn event(&mut self, data: u64, res: i32) -> Result<(), UblkError> {
+        let Some(entered) = self.gate.enter() else { return Ok(()) };
         if data & UblkUringData::Target as u64 != 0 {
             // Only to rearm it: what was finished is in the channel.
             let _ = self.flusher.event.read();
@@ -152,7 +170,9 @@ impl Queue<'_> {
         }
         let tag = UblkIOCtx::user_data_to_tag(data) as u16;
         let (iod, device, buffer) = (self.q.get_iod(tag), self.device, &mut self.bufs[usize::from(tag)]);
-        match guard(|| perform(device, &Request::of(iod), buffer.as_mut_slice())) {
+        let step = guard(|| perform(device, &Request::of(iod), buffer.as_mut_slice()));
+        drop(entered);
+        match step {
             Ok(Step::Done(moved)) => self.complete(tag, moved),
             Ok(Step::Wait(flush, moved)) => match self.flusher.wait(tag, moved, flush) {
                 Ok(()) => Ok(()),
@@ -343,6 +363,20 @@ mod tests {
     fn errors_keep_their_number_and_a_panic_is_an_io_error() {
         assert_eq!(guard(|| Err::<(), _>(io::Error::from_raw_os_error(libc::ENOSPC))), Err(-libc::ENOSPC));
         assert_eq!(guard(|| -> io::Result<()> { panic!("scheme") }), Err(-libc::EIO));
+    }
+
+    #[test]
+    fn a_closed_gate_waits_for_whom_it_let_in_and_lets_nobody_else_in() {
+        let gate = Gate::default();
+        let inside = gate.enter().unwrap();
+        thread::scope(|scope| {
+            let closing = scope.spawn(|| gate.close());
+            thread::sleep(Duration::from_millis(20));
+            assert!(!closing.is_finished());
+            drop(inside);
+            closing.join().unwrap();
+        });
+        assert!(gate.enter().is_none());
     }
 
     #[test]

@@ -58,6 +58,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     ],
     overhead_blocks,
     mem: start,
+    file: start,
     oob_only: start,
 };
 
@@ -77,25 +78,18 @@ struct Settings {
 
 impl Settings {
     fn new(params: &Params, blocks: u32, checkpoint_pages: u32) -> Result<Settings, FtlError> {
-        let choice = |key: &str, default: &str, other: &str| -> Result<bool, FtlError> {
-            match params.get(key, default.to_string())? {
-                value if value == default => Ok(true),
-                value if value == other => Ok(false),
-                value => Err(FtlError::Config(format!("parameter {key}: {value:?} is neither {default} nor {other}"))),
-            }
-        };
         let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200))?;
         if free_threshold < 2 {
             return Err(FtlError::Config("parameter gc.free_threshold: collection needs at least 2 blocks".into()));
         }
-        let separate = choice("page.gc_stream", "separate", "same")?;
-        let level = choice("wear.policy", "cold_to_worn", "none")?;
+        let separate = params.choice("page.gc_stream", "separate", "same")?;
+        let level = params.choice("wear.policy", "cold_to_worn", "none")?;
         Ok(Settings {
             free_threshold,
             gc_stream: if separate { GC } else { HOST },
             checkpoint_interval: params.get("ckpt.interval", u64::max(65_536, 100 * checkpoint_pages as u64))?,
             wear: if level { Some(ColdToWorn { floor: params.get("wear.gap", 10)? }) } else { None },
-            pair_protection: choice("nand.pair_policy", "defer_erase", "none")?,
+            pair_protection: params.choice("nand.pair_policy", "defer_erase", "none")?,
         })
     }
 }
@@ -209,15 +203,20 @@ impl<S: Store> Ftl<S> for PageMap<S> {
         while done < count {
             self.make_room(HOST)?;
             let wanted = (count - done).min(self.space.geometry().pages_per_block);
-            self.tags.clear();
-            self.tags.extend((0..wanted).map(|i| PageTag {
+            let tag = |i| PageTag {
                 role: Role::Data,
                 flags: Flags::NONE,
                 lpn: first.raw() + done + i,
                 ver: self.next_ver + i as u64,
-            }));
+            };
             let bytes = &data[done as usize * page..][..wanted as usize * page];
-            let (ppn, taken) = self.space.append(HOST, &self.tags, bytes, Cause::Host)?;
+            let (ppn, taken) = if wanted == 1 {
+                (self.space.append_page(HOST, tag(0), bytes, Cause::Host)?, 1)
+            } else {
+                self.tags.clear();
+                self.tags.extend((0..wanted).map(tag));
+                self.space.append(HOST, &self.tags, bytes, Cause::Host)?
+            };
             self.next_ver += taken as u64;
             for i in 0..taken {
                 self.set_map(first.plus(done + i), Some(Ppn::new(ppn.raw() + i)));

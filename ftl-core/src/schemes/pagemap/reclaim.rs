@@ -5,14 +5,14 @@ use super::{HOST, PageMap, UNMAPPED};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
-use crate::format::{Flags, Oob, PageTag, Role};
+use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role};
 use crate::space::StreamId;
 use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
 
 /// Room for the live pages of one block on their way.
 pub(super) struct CopyBuffer {
     data: Vec<u8>,
-    tags: Vec<PageTag>,
+    records: Vec<[u8; OOB_SLOT]>,
     from: Vec<Ppn>,
     pub(super) heads: Vec<(Option<Oob>, bool)>,
 }
@@ -20,7 +20,7 @@ pub(super) struct CopyBuffer {
 impl CopyBuffer {
     pub(super) fn new(geometry: &Geometry) -> Self {
         let data = vec![0; (geometry.pages_per_block * geometry.page_bytes) as usize];
-        CopyBuffer { data, tags: Vec::new(), from: Vec::new(), heads: Vec::new() }
+        CopyBuffer { data, records: Vec::new(), from: Vec::new(), heads: Vec::new() }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -90,70 +90,77 @@ impl<S: Store> PageMap<S> {
     fn evacuate(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         let live = self.space.table.valid(victim);
         if live > 0 {
-            self.load_live_pages(victim, cause)?;
-            self.store_copies(cause)?;
+            let collectable = self.space.table.withdraw(victim);
+            let moved = self.move_live_pages(victim, cause);
+            if moved.is_err() && collectable {
+                self.space.table.set_collectable(victim);
+            }
+            moved?;
         }
         self.space.release(victim);
         Ok(live)
     }
 
+    fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<(), FtlError> {
+        self.load_live_pages(victim, cause)?;
+        self.store_copies(cause)
+    }
+
     fn load_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<(), FtlError> {
-        let geometry = self.space.geometry();
-        let page = geometry.page_bytes as usize;
-        let buffer = &mut self.pages;
-        buffer.tags.clear();
-        buffer.from.clear();
-        let mut next = 0;
-        while let Some(start) = self.space.table.next_live(victim, next) {
-            let is_live = |o: &u32| self.space.table.is_live(geometry.page(victim, *o));
-            let run = (start..geometry.pages_per_block).take_while(is_live).count();
-            let first = geometry.page(victim, start);
-            let data = &mut buffer.data[buffer.from.len() * page..][..run * page];
-            self.space.flash.read_run(first, data, &mut buffer.heads, cause)?;
-            for (i, (oob, data_ok)) in (0..).zip(&buffer.heads) {
-                let ppn = Ppn::new(first.raw() + i);
-                let tag = match oob {
-                    Some(oob) => oob.tag,
-                    None => {
-                        // A new version, so that no older one comes back in its place.
-                        self.next_ver += 1;
-                        lost_owner(&self.map, ppn, self.next_ver - 1)
-                    }
-                };
-                let flags = tag.flags.with(Flags::COPY).with(if *data_ok { Flags::NONE } else { Flags::LOST });
-                buffer.tags.push(PageTag { flags, ..tag });
-                buffer.from.push(ppn);
-            }
-            next = start + run as u32;
+        let page = self.space.geometry().page_bytes as usize;
+        let CopyBuffer { data, records, from, .. } = &mut self.pages;
+        from.clear();
+        self.space.table.live_pages(victim, from);
+        records.resize(from.len(), [0; OOB_SLOT]);
+        let data = &mut data[..from.len() * page];
+        if !self.space.flash.read_pages(from, data, records, cause)? {
+            self.mend_records();
         }
         Ok(())
+    }
+
+    /// Gives every loaded page a record that says what can be said: a page whose data is lost stays an error, and one whose
+    /// record is lost gets its owner's name and a new version, so that no older one comes back in its place.
+    #[cold]
+    fn mend_records(&mut self) {
+        let CopyBuffer { records, from, .. } = &mut self.pages;
+        for ((record, from), health) in records.iter_mut().zip(from).zip(self.space.flash.health()) {
+            let found = Oob::decode(record).filter(|_| health.oob_ok());
+            let mut tag = found.map_or_else(
+                || {
+                    self.next_ver += 1;
+                    lost_owner(&self.map, *from, self.next_ver - 1)
+                },
+                |oob| oob.tag,
+            );
+            if !health.data_ok() {
+                tag.flags = tag.flags.with(Flags::LOST);
+            }
+            *record = Oob { tag, pseq: 0, epoch: 0 }.encode();
+        }
     }
 
     fn store_copies(&mut self, cause: Cause) -> Result<(), FtlError> {
         let page = self.space.geometry().page_bytes as usize;
-        let mut done = 0;
-        while done < self.pages.tags.len() {
-            let tags = &self.pages.tags[done..];
-            let data = &self.pages.data[done * page..][..tags.len() * page];
-            let (first, taken) = self.space.append(self.settings.gc_stream, tags, data, cause)?;
-            for i in 0..taken {
-                let (tag, from) = (self.pages.tags[done + i as usize], self.pages.from[done + i as usize]);
-                self.note_moved(tag, from, Ppn::new(first.raw() + i));
+        let CopyBuffer { data, records, from, .. } = &mut self.pages;
+        let (mut data, mut records, mut from) = (&data[..records.len() * page], &mut records[..], &from[..]);
+        while !records.is_empty() {
+            let (first, taken) = self.space.append_copies(self.settings.gc_stream, records, data, cause)?;
+            let (moved, rest) = records.split_at_mut(taken as usize);
+            for (to, (record, from)) in (first.raw()..).map(Ppn::new).zip(moved.iter().zip(from)) {
+                let (role, lpn) = Oob::owner(record);
+                if role == Role::Trim {
+                    self.trims.moved(*from, to);
+                    continue;
+                }
+                let entry = &mut self.map[lpn as usize];
+                assert!(*entry == from.raw(), "the live page {from} belongs to another logical page");
+                *entry = to.raw();
             }
-            done += taken as usize;
+            self.space.table.clear_live_pages(&from[..taken as usize]);
+            (data, records, from) = (&data[taken as usize * page..], rest, &from[taken as usize..]);
         }
         Ok(())
-    }
-
-    #[inline]
-    fn note_moved(&mut self, tag: PageTag, from: Ppn, to: Ppn) {
-        if tag.role == Role::Trim {
-            self.trims.moved(from, to);
-            self.space.table.clear_live(from);
-            return;
-        }
-        assert_eq!(self.map[tag.lpn as usize], from.raw(), "the live page {from} belongs to another logical page");
-        self.set_map(Lpn::new(tag.lpn), Some(to));
     }
 
     /// Collects while nobody waits, until twice the threshold is free.

@@ -16,7 +16,7 @@ use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, Oob, PageTag, Role};
-use crate::recovery::{Head, scan_block, scan_heads, suspects};
+use crate::recovery::{Head, RECENT, scan_block, scan_heads, suspects};
 use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
 use std::collections::{HashMap, HashSet};
 
@@ -289,7 +289,7 @@ impl<S: Store> PageMap<S> {
         let mut window = Window::default();
         let mut trim_pages: Vec<(Ppn, Oob)> = Vec::new();
         for (block, head) in (0..).map(Pbn::new).zip(heads) {
-            let Head::Found { role, epoch, pseq, intact } = *head else { continue };
+            let Head::Found { role, epoch, pseq, intact, .. } = *head else { continue };
             self.space.saw_epoch(epoch);
             self.space.flash.saw_pseq(pseq);
             let newer = epoch >= base.begin_epoch || base.open.contains(&block.raw()) || !intact;
@@ -542,9 +542,6 @@ impl<S: Store> PageMap<S> {
         Ok(())
     }
 }
-
-/// Programs before the newest one that a cut may have left unstable: a mount that was itself cut may have added a few.
-const RECENT: u64 = 256;
 
 /// The newest complete checkpoint, beside the map that was loaded from it. Without one, everything is news.
 #[derive(Default)]

@@ -1,18 +1,23 @@
-//! A plain file as `/dev/ublkbN`, with no flash below: for working on the transport alone.
+//! A plain file as `/dev/ublkbN` or `/dev/nbdN`, with no flash below: for working on the transports alone.
 //!
-//! `cargo run --example ublk_file -- N FILE BYTES [FLUSH_MS]`; a FLUSH takes `FLUSH_MS` longer. `ublk_file --stop N` stops.
+//! `cargo run --example plain_file -- DEVICE FILE BYTES [FLUSH_MS]`; a FLUSH takes `FLUSH_MS` longer. `plain_file --stop N` stops, SIGTERM
+//! leaves it to a successor; an NBD device ends on SIGTERM.
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::process::ExitCode;
+use std::process::{ExitCode, exit};
 use std::sync::Arc;
 use std::time::Duration;
 use std::{env, io, thread};
 
 use ftld::device::{BlockDevice, Extent, Flush};
-use ftld::{sys, transport::ublk};
+use ftld::sys;
+use ftld::target::Target;
+use ftld::transport::ublk;
+use ftld::transport::{self, Context, StopHow};
 use nix::fcntl::{FallocateFlags, fallocate};
+use nix::sys::signal::{SigSet, Signal};
 
 struct PlainFile {
     file: Arc<File>,
@@ -70,7 +75,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ublk_file: {error}");
+            eprintln!("plain_file: {error}");
             ExitCode::FAILURE
         }
     }
@@ -81,20 +86,43 @@ fn run() -> Result<(), Box<dyn Error>> {
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--stop", n] => Ok(ublk::stop(n.parse()?, false)?),
         ["--force", n] => Ok(ublk::stop(n.parse()?, true)?),
-        [n, path, bytes] => serve(n.parse()?, path, bytes.parse()?, Duration::ZERO),
-        [n, path, bytes, ms] => serve(n.parse()?, path, bytes.parse()?, Duration::from_millis(ms.parse()?)),
-        _ => Err("usage: ublk_file N FILE BYTES [FLUSH_MS] | ublk_file --stop N | ublk_file --force N".into()),
+        [node, path, bytes] => serve(node, path, bytes.parse()?, Duration::ZERO),
+        [node, path, bytes, ms] => serve(node, path, bytes.parse()?, Duration::from_millis(ms.parse()?)),
+        _ => Err("usage: plain_file DEVICE FILE BYTES [FLUSH_MS] | plain_file --stop N | plain_file --force N".into()),
     }
 }
 
-fn serve(n: u32, path: &str, size: u64, flush_delay: Duration) -> Result<(), Box<dyn Error>> {
-    sys::own_mount_namespace()?;
-    ublk::detach_mount_copies(n)?;
-    sys::io_flusher()?;
-    sys::lock_memory()?;
+fn serve(node: &str, path: &str, size: u64, flush_delay: Duration) -> Result<(), Box<dyn Error>> {
+    let left = SigSet::from_iter([Signal::SIGTERM]);
+    left.thread_block()?;
+    for refused in sys::prepare_for_block_device() {
+        eprintln!("plain_file: goes without {refused}");
+    }
+    let name = node.strip_prefix("/dev/").ok_or("DEVICE is /dev/ublkbN or /dev/nbdN")?;
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     file.set_len(size)?;
-    let device = PlainFile { file: Arc::new(file), size, flush_delay };
-    let ready = |ready: ublk::Ready| println!("ready {} recovered={}", ready.path.display(), ready.recovered);
-    Ok(ublk::serve(Some(n), Arc::new(device), &ublk::Options::new(path), ready)?)
+    let device: Arc<dyn BlockDevice> = Arc::new(PlainFile { file: Arc::new(file), size, flush_delay });
+    let target = Target::parse(node)?;
+    let how = if matches!(target, Target::Ublk(_)) { StopHow::Leave } else { StopHow::Remove };
+    let service = transport::start(&target, device, Context { name, image: path })?;
+    println!("ready {}", service.target());
+    let leaving = service.clone();
+    thread::spawn(move || {
+        let _ = left.wait();
+        let stopped = leaving.stop(how);
+        exit(if stopped.is_err() {
+            1
+        } else if how == StopHow::Leave {
+            4
+        } else {
+            0
+        });
+    });
+    loop {
+        if let Some(why) = service.ended() {
+            println!("{why}");
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
 }

@@ -1,0 +1,118 @@
+//! The command line: without a subcommand, serve.
+
+use crate::config::DeviceOptions;
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// A real block device whose flash you can see, torture and compare.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ftld",
+    version,
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  ftld --scheme lazyftl /dev/ublkb0\n  ftld --size 4GiB 'nbd+unix:///disk?socket=/tmp/disk.sock'\n\n\
+                  Exit codes: 0 done, 1 failed, 2 usage, 3 not running, 4 quiesced, 5 driver missing, 6 permission, 7 in use, \
+                  8 image damaged"
+)]
+pub struct Cli {
+    /// What to do; without one, serve.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Serve.
+    #[command(flatten)]
+    pub serve: ServeArgs,
+}
+
+/// Arguments of serving.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ServeArgs {
+    /// /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH; without one, ublk if the kernel has
+    /// it, else an NBD unix socket
+    pub target: Option<String>,
+    /// Read options from a TOML file; flags win
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The device itself.
+    #[command(flatten)]
+    pub device: DeviceOptions,
+}
+
+/// Subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make an image without serving it
+    Create {
+        /// Serve it later under this target (names the image)
+        target: Option<String>,
+        /// Read options from a TOML file; flags win
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// The device itself.
+        #[command(flatten)]
+        device: Box<DeviceOptions>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what is in an image; never changes it
+    Inspect {
+        /// Path of an image, or name of an instance
+        image: String,
+        /// Show every block
+        #[arg(long)]
+        blocks: bool,
+        /// Show one page
+        #[arg(long, value_name = "BLOCK:PAGE")]
+        page: Option<String>,
+        /// Show where a logical page's content is and was
+        #[arg(long, value_name = "N")]
+        lpn: Option<u32>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Mount an image, compare every table with the flash; never changes it
+    Check {
+        /// Path of an image, or name of an instance
+        image: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the flash translation layers to choose from
+    Schemes {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the devices and chips to choose from
+    Profiles {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List instances
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what a running instance does
+    Status {
+        /// Name of the instance; not needed if only one is running
+        name: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Stop a running instance
+    Stop {
+        /// Name of the instance; not needed if only one is running
+        name: Option<String>,
+        /// Remove the device even under whoever holds it
+        #[arg(long)]
+        force: bool,
+    },
+    /// Serve again what a killed daemon left behind
+    Recover(Box<ServeArgs>),
+}

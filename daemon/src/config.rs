@@ -1,0 +1,293 @@
+//! File and flags become one validated [`Config`]; flags win.
+
+use crate::failure::Failure;
+use crate::instance::{self, Dirs};
+use crate::size::parse_size;
+use crate::target::Target;
+use clap::Args;
+use ftl_core::Params;
+use nand_model::{PROFILES, Profile};
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+/// Where metrics are served unless told otherwise.
+pub const METRICS_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9917);
+
+/// Options of a device, on the command line and in a file alike.
+#[derive(Args, Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct DeviceOptions {
+    /// Flash translation layer of a new image; see `ftld schemes`
+    #[arg(long, value_name = "NAME")]
+    pub scheme: Option<String>,
+    /// Image file; made if missing
+    #[arg(long, value_name = "PATH")]
+    pub image: Option<PathBuf>,
+    /// Size that the host sees, such as 1GiB
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<String>,
+    /// Flash device of a new image; see `ftld profiles`
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// Over-provisioning in percent of the size
+    #[arg(long, value_name = "PERCENT")]
+    pub op: Option<f64>,
+    /// Address for /metrics, /healthz and /status, or `off` [default: 127.0.0.1:9917]
+    #[arg(long, value_name = "ADDR|off")]
+    pub metrics: Option<String>,
+    /// Whether requests take as long as the emulated flash: none or emulate [default: none]
+    #[arg(long, value_name = "none|emulate")]
+    pub latency: Option<String>,
+    /// Refuse writes and leave the image as it is
+    #[arg(long)]
+    pub read_only: bool,
+    /// Name of the instance [default: that of the target]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Scheme parameter, may be given more than once
+    #[arg(long, value_name = "KEY=VALUE")]
+    #[serde(deserialize_with = "set_table")]
+    pub set: Vec<String>,
+}
+
+/// A configuration file: the options and the target.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct FileOptions {
+    target: Option<String>,
+    #[serde(flatten)]
+    rest: toml::Table,
+}
+
+fn set_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let pair = |(key, value): (String, toml::Value)| match value {
+        toml::Value::String(text) => Ok(format!("{key}={text}")),
+        toml::Value::Integer(number) => Ok(format!("{key}={number}")),
+        toml::Value::Float(number) => Ok(format!("{key}={number}")),
+        toml::Value::Boolean(yes) => Ok(format!("{key}={yes}")),
+        _ => Err(serde::de::Error::custom(format!("set.{key} is not a plain value"))),
+    };
+    BTreeMap::deserialize(deserializer)?.into_iter().map(pair).collect()
+}
+
+/// What an image must be like. What was not asked for is `None`, so that only a real contradiction is one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wish {
+    /// Name of the scheme.
+    pub scheme: Option<String>,
+    /// The flash device.
+    pub profile: Option<&'static Profile>,
+    /// Bytes the host sees.
+    pub size: Option<u64>,
+    /// Over-provisioning in percent.
+    pub op: Option<f64>,
+    /// Scheme parameters.
+    pub params: Params,
+}
+
+/// How long a request takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Latency {
+    /// As long as the host needs.
+    #[default]
+    None,
+    /// As long as the emulated flash needs.
+    Emulate,
+}
+
+/// Everything a daemon is told, validated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where requests come from; `None` lets the machine decide.
+    pub target: Option<Target>,
+    /// Name of the instance.
+    pub name: String,
+    /// The image.
+    pub image: PathBuf,
+    /// What the image must be like.
+    pub wish: Wish,
+    /// Where HTTP is served.
+    pub metrics: Option<SocketAddr>,
+    /// How long requests take.
+    pub latency: Latency,
+    /// Whether the image stays as it is.
+    pub read_only: bool,
+}
+
+impl Config {
+    /// Merges the file, if any, with the flags and checks everything that can be checked without the image.
+    pub fn new(
+        target: Option<&str>,
+        file: Option<&Path>,
+        flags: &DeviceOptions,
+        dirs: &Dirs,
+    ) -> Result<Config, Failure> {
+        let (file_target, file) = file.map_or(Ok(Default::default()), read_file)?;
+        let options = flags.clone().or(file);
+        let target = target.map(str::to_owned).or(file_target).map(|text| Target::parse(&text)).transpose()?;
+        let of_target = || target.as_ref().map_or("default".into(), Target::instance_name);
+        let name = options.name.clone().unwrap_or_else(of_target);
+        instance::check_name(&name)?;
+        Ok(Config {
+            image: options.image.clone().unwrap_or_else(|| dirs.image(&name)),
+            wish: options.wish()?,
+            metrics: options.metrics.as_deref().map_or(Ok(Some(METRICS_DEFAULT)), metrics_addr)?,
+            latency: options.latency()?,
+            read_only: options.read_only,
+            target,
+            name,
+        })
+    }
+}
+
+fn read_file(path: &Path) -> Result<(Option<String>, DeviceOptions), Failure> {
+    let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("configuration {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    let file: FileOptions = toml::from_str(&text).map_err(|error| wrong(&error))?;
+    let options = toml::Value::Table(file.rest).try_into().map_err(|error: toml::de::Error| wrong(&error.message()))?;
+    Ok((file.target, options))
+}
+
+fn metrics_addr(text: &str) -> Result<Option<SocketAddr>, Failure> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let with_host = if text.parse::<u16>().is_ok() { format!("127.0.0.1:{text}") } else { text.to_owned() };
+    let addr = with_host.to_socket_addrs().ok().and_then(|mut all| all.next());
+    let wrong = || Failure::usage(format!("--metrics {text:?} is not an address; write HOST:PORT or off"));
+    addr.map(Some).ok_or_else(wrong)
+}
+
+impl DeviceOptions {
+    /// These options, and those of `other` where these say nothing.
+    fn or(self, other: DeviceOptions) -> DeviceOptions {
+        DeviceOptions {
+            scheme: self.scheme.or(other.scheme),
+            image: self.image.or(other.image),
+            size: self.size.or(other.size),
+            profile: self.profile.or(other.profile),
+            op: self.op.or(other.op),
+            metrics: self.metrics.or(other.metrics),
+            latency: self.latency.or(other.latency),
+            read_only: self.read_only || other.read_only,
+            name: self.name.or(other.name),
+            set: other.set.into_iter().chain(self.set).collect(),
+        }
+    }
+
+    fn latency(&self) -> Result<Latency, Failure> {
+        match self.latency.as_deref() {
+            None | Some("none") => Ok(Latency::None),
+            Some("emulate") => Ok(Latency::Emulate),
+            Some(other) => Err(Failure::usage(format!("--latency {other:?} is neither none nor emulate"))),
+        }
+    }
+
+    fn wish(&self) -> Result<Wish, Failure> {
+        let profile = self.profile.as_deref().map(find_profile).transpose()?;
+        let op = self.op.filter(|op| !(0.1..=1000.0).contains(op));
+        if let Some(op) = op {
+            return Err(Failure::usage(format!("--op {op} is not a percentage from 0.1 to 1000")));
+        }
+        Ok(Wish { scheme: self.scheme.clone(), profile, size: self.size()?, op: self.op, params: self.params()? })
+    }
+
+    fn size(&self) -> Result<Option<u64>, Failure> {
+        let Some(text) = &self.size else { return Ok(None) };
+        let size = parse_size(text).map_err(|why| Failure::usage(format!("--size {why}")))?;
+        if size == 0 || !size.is_multiple_of(4096) {
+            return Err(Failure::usage(format!("--size {text}: {size} bytes are not a positive multiple of 4 KiB")));
+        }
+        Ok(Some(size))
+    }
+
+    fn params(&self) -> Result<Params, Failure> {
+        let mut params = Params::default();
+        for pair in &self.set {
+            let wrong = || Failure::usage(format!("--set {pair:?} is not KEY=VALUE; see `ftld schemes` for the keys"));
+            let (key, value) = pair.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(wrong)?;
+            params.set(key, value);
+        }
+        Ok(params)
+    }
+}
+
+fn find_profile(name: &str) -> Result<&'static Profile, Failure> {
+    Profile::find(name).ok_or_else(|| {
+        let names: Vec<_> = PROFILES.iter().map(|p| p.name).collect();
+        Failure::usage(format!("no profile {name:?}; there are {}", names.join(", ")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dirs() -> Dirs {
+        Dirs { state: "/s".into(), runtime: "/r".into() }
+    }
+
+    fn with_file(text: &str, flags: &DeviceOptions) -> Result<Config, Failure> {
+        let name = format!("ftld-config-{}-{:?}.toml", std::process::id(), std::thread::current().id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        let config = Config::new(None, Some(&path), flags, &dirs());
+        std::fs::remove_file(&path).unwrap();
+        config
+    }
+
+    #[test]
+    fn nothing_said_means_the_defaults() {
+        let config = Config::new(None, None, &DeviceOptions::default(), &dirs()).unwrap();
+        assert_eq!((config.name.as_str(), config.image.as_path()), ("default", Path::new("/s/default.ftld")));
+        assert_eq!((config.metrics, config.latency, config.read_only), (Some(METRICS_DEFAULT), Latency::None, false));
+        assert_eq!((config.target, config.wish), (None, Wish::default()));
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let file = "target = \"/dev/ublkb3\"\nsize = \"2GiB\"\nop = 12.5\nread-only = true\nprofile = \"slc-2k\"\n\
+                    [set]\n\"gc.policy\" = \"greedy\"\n\"gc.free_threshold\" = 4\n";
+        let flags = DeviceOptions {
+            size: Some("1GiB".into()),
+            set: vec!["gc.free_threshold=9".into()],
+            metrics: Some("off".into()),
+            ..DeviceOptions::default()
+        };
+        let config = with_file(file, &flags).unwrap();
+        assert_eq!((config.name.as_str(), config.wish.size, config.wish.op), ("ublkb3", Some(1 << 30), Some(12.5)));
+        assert_eq!((config.metrics, config.read_only), (None, true));
+        let params: Vec<_> = config.wish.params.iter().collect();
+        assert_eq!(params, [("gc.free_threshold", "9"), ("gc.policy", "greedy")]);
+    }
+
+    #[test]
+    fn a_misspelt_key_in_the_file_is_named() {
+        let failure = with_file("sise = \"1GiB\"\n", &DeviceOptions::default()).unwrap_err();
+        assert!(failure.message.contains("unknown field `sise`"), "{failure}");
+    }
+
+    #[test]
+    fn wrong_values_name_their_option() {
+        let device = |change: &dyn Fn(&mut DeviceOptions)| {
+            let mut options = DeviceOptions::default();
+            change(&mut options);
+            Config::new(None, None, &options, &dirs()).unwrap_err().message
+        };
+        let cases = [
+            (device(&|o| o.size = Some("1000".into())), "multiple of 4 KiB"),
+            (device(&|o| o.size = Some("big".into())), "--size \"big\" is not a size"),
+            (device(&|o| o.profile = Some("qlc".into())), "no profile \"qlc\"; there are mlc-4k"),
+            (device(&|o| o.op = Some(f64::NAN)), "--op NaN"),
+            (device(&|o| o.metrics = Some("nowhere".into())), "--metrics \"nowhere\""),
+            (device(&|o| o.latency = Some("slow".into())), "--latency \"slow\""),
+            (device(&|o| o.set = vec!["x".into()]), "--set \"x\" is not KEY=VALUE"),
+            (device(&|o| o.name = Some("a/b".into())), "--name"),
+        ];
+        for (message, part) in cases {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Control of a running instance: JSON lines over a unix socket that only its owner can reach.
+//!
+//! One request per line, one answer per line: `{"command":"status"}`, `{"command":"stop","force":false}`. An answer has either
+//! what was asked for or `{"error": "…"}`. A peer that sends too much or too slowly is cut off.
+
+use crate::failure::{Exit, Failure};
+use crate::instance::Dirs;
+use crate::status::Observed;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, oneshot};
+
+const LINE_MAX: u64 = 4096;
+const CONNECTION_DEADLINE: Duration = Duration::from_secs(30);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What can be asked of an instance.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// Tell everything.
+    Status {},
+    /// End.
+    Stop {
+        /// Remove the device under whoever holds it.
+        #[serde(default)]
+        force: bool,
+    },
+}
+
+/// A stop asked for over the socket; the answer says who holds it up, if anybody does.
+#[derive(Debug)]
+pub struct StopAsked {
+    /// Remove the device under whoever holds it.
+    pub force: bool,
+    /// Takes the names of the holders.
+    pub answer: oneshot::Sender<Vec<String>>,
+}
+
+/// Makes the socket; a file that a killed daemon left is replaced. Called with the instance's name held.
+pub fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, Failure> {
+    let failed = |error: std::io::Error| Failure::io(format!("control socket {}", path.display()), &error);
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = std::os::unix::net::UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Answers until the runtime ends.
+pub async fn serve(
+    listener: std::os::unix::net::UnixListener,
+    observed: Arc<dyn Observed>,
+    stops: mpsc::Sender<StopAsked>,
+) -> std::io::Result<()> {
+    let listener = UnixListener::from_std(listener)?;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (observed, stops) = (observed.clone(), stops.clone());
+                tokio::spawn(tokio::time::timeout(CONNECTION_DEADLINE, connection(stream, observed, stops)));
+            }
+            Err(error) => {
+                tracing::warn!("control socket: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn connection(
+    mut stream: UnixStream,
+    observed: Arc<dyn Observed>,
+    stops: mpsc::Sender<StopAsked>,
+) -> std::io::Result<()> {
+    let (read, mut write) = stream.split();
+    let mut read = tokio::io::BufReader::new(read);
+    loop {
+        let mut line = String::new();
+        if (&mut read).take(LINE_MAX).read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+        let answer = match serde_json::from_str(&line) {
+            Ok(request) => obey(request, &*observed, &stops).await,
+            Err(error) => json!({"error": format!("not a request: {error}")}),
+        };
+        write.write_all(format!("{answer}\n").as_bytes()).await?;
+        if !line.ends_with('\n') {
+            return Ok(());
+        }
+    }
+}
+
+async fn obey(request: Request, observed: &dyn Observed, stops: &mpsc::Sender<StopAsked>) -> Value {
+    match request {
+        Request::Status {} => observed.view().json(),
+        Request::Stop { force } => {
+            let (answer, told) = oneshot::channel();
+            if stops.send(StopAsked { force, answer }).await.is_err() {
+                return json!({"error": "already stopping"});
+            }
+            match told.await {
+                Ok(holders) => json!({"waiting_for": holders}),
+                Err(_) => json!({"error": "already stopping"}),
+            }
+        }
+    }
+}
+
+/// Asks a running instance. Exit 3 if none answers.
+pub fn ask(dirs: &Dirs, name: &str, request: &Request) -> Result<Value, Failure> {
+    let path = dirs.control(name);
+    let not_running = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => Failure::io(path.display(), &error),
+        _ => Failure::new(
+            Exit::NotRunning,
+            format!("instance {name:?} is not running; `ftld list` shows those that are"),
+        ),
+    };
+    let mut stream = std::os::unix::net::UnixStream::connect(&path).map_err(not_running)?;
+    let failed = |error: std::io::Error| Failure::io(format!("instance {name:?} does not answer"), &error);
+    stream.set_read_timeout(Some(CLIENT_TIMEOUT)).map_err(failed)?;
+    stream.set_write_timeout(Some(CLIENT_TIMEOUT)).map_err(failed)?;
+    let line = serde_json::to_string(request).map_err(|error| Failure::failed(error.to_string()))?;
+    stream.write_all(format!("{line}\n").as_bytes()).map_err(failed)?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).map_err(failed)?;
+    let answer: Value = serde_json::from_str(&answer)
+        .map_err(|error| Failure::failed(format!("instance {name:?} gave no sensible answer: {error}")))?;
+    match answer.get("error").and_then(Value::as_str) {
+        None => Ok(answer),
+        Some(error) => Err(Failure::failed(format!("instance {name:?}: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_one_json_line_each() {
+        let stop = Request::Stop { force: true };
+        assert_eq!(serde_json::to_string(&stop).unwrap(), r#"{"command":"stop","force":true}"#);
+        assert_eq!(serde_json::from_str::<Request>(r#"{"command":"stop"}"#).unwrap(), Request::Stop { force: false });
+        for wrong in [r#"{"command":"format"}"#, r#"{"command":"stop","forse":true}"#, "stop", ""] {
+            assert!(serde_json::from_str::<Request>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

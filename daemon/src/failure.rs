@@ -1,0 +1,78 @@
+//! How a command ends when it does not end well: an exit code for programs, one message for people.
+
+use std::fmt;
+
+/// Exit codes other than 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Did not work, for a reason of its own.
+    Failed = 1,
+    /// The command line or the configuration file is wrong.
+    Usage = 2,
+    /// No such instance is running.
+    NotRunning = 3,
+    /// The device was left quiesced, or waits for its daemon.
+    Quiesced = 4,
+    /// The kernel lacks the driver.
+    DriverMissing = 5,
+    /// Not permitted.
+    Permission = 6,
+    /// Somebody else has the image, device, port or name.
+    InUse = 7,
+    /// The image is damaged.
+    Damaged = 8,
+}
+
+impl Exit {
+    /// The exit code with this number; those without a name are [`Exit::Failed`].
+    pub fn from_code(code: i32) -> Exit {
+        use Exit::*;
+        let all = [Failed, Usage, NotRunning, Quiesced, DriverMissing, Permission, InUse, Damaged];
+        all.into_iter().find(|exit| *exit as i32 == code).unwrap_or(Failed)
+    }
+}
+
+/// A message that names the thing, the reason and the way out, with its exit code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// For the shell.
+    pub exit: Exit,
+    /// For people.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure with this exit code.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Failure { exit, message: message.into() }
+    }
+
+    /// Wrong use of the command line or the configuration file.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Failure::new(Exit::Usage, message)
+    }
+
+    /// Anything without a code of its own.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Failure::new(Exit::Failed, message)
+    }
+
+    /// A host error on the thing named by `what`, with the exit code that belongs to its kind.
+    pub fn io(what: impl fmt::Display, error: &std::io::Error) -> Self {
+        let exit = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Exit::Permission,
+            std::io::ErrorKind::AddrInUse => Exit::InUse,
+            _ => Exit::Failed,
+        };
+        Failure::new(exit, format!("{what}: {error}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,217 @@
+//! `ftld inspect` and `ftld check`: look at an image without changing a byte of it, also after a cut.
+
+use crate::commands::{print, print_json};
+use crate::failure::{Exit, Failure};
+use crate::instance::Dirs;
+use crate::size::show_size;
+use crate::stack;
+use ftl_core::format::{OOB_BYTES, Oob};
+use ftl_core::{Ftl, Lpn};
+use nand_model::store::{FileStore, peek};
+use nand_model::{Bad, Cause, Chip, Geometry, ImageInfo, Part, Pbn, Ppn};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// What to show.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Every block.
+    pub blocks: bool,
+    /// One page as `BLOCK:PAGE`.
+    pub page: Option<String>,
+    /// One logical page.
+    pub lpn: Option<u32>,
+    /// JSON instead of text.
+    pub json: bool,
+}
+
+/// A path, or the image of an instance by name.
+fn path_of(dirs: &Dirs, image: &str) -> PathBuf {
+    let path = PathBuf::from(image);
+    if image.contains('/') || path.exists() { path } else { dirs.image(image) }
+}
+
+/// `ftld inspect`.
+pub fn inspect(dirs: &Dirs, image: &str, wanted: &Wanted) -> Result<(), Failure> {
+    let path = path_of(dirs, image);
+    let info = peek(&path).map_err(|error| stack::image_failure(&error))?;
+    let mut value = header_json(&info);
+    value["image"] = json!(path);
+    if wanted.blocks || wanted.page.is_some() || wanted.lpn.is_some() {
+        let mut ftl = open_chip(&path)?;
+        if wanted.blocks {
+            value["blocks"] = blocks_json(ftl.chip());
+        }
+        if let Some(page) = &wanted.page {
+            let ppn = parse_page(page, &info.profile.geometry)?;
+            value["page"] = page_json(ftl.chip_mut(), ppn);
+        }
+        if let Some(lpn) = wanted.lpn {
+            value["lpn"] = lpn_json(&mut *ftl, lpn)?;
+        }
+    }
+    if wanted.json { print_json(&value) } else { print(&text(&value)) }
+}
+
+/// The scheme is mounted, in memory, so that a logical page can be looked up. An image in use says so.
+fn open_chip(path: &std::path::Path) -> Result<Box<dyn Ftl<FileStore>>, Failure> {
+    stack::open_untouched(path).map(|(_, ftl)| ftl)
+}
+
+/// `ftld check`.
+pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
+    let path = path_of(dirs, image);
+    let (_, mut ftl) = stack::open_untouched(&path)?;
+    let failed = |error: ftl_core::FtlError| Failure::failed(format!("{}: checking: {error}", path.display()));
+    let findings = ftl.check().map_err(failed)?;
+    let report = ftl.stats().mount;
+    if as_json {
+        print_json(&json!({
+            "image": path, "scheme": ftl.scheme(), "clean": report.clean, "pages_scanned": report.pages_scanned,
+            "pages_discarded": report.pages_discarded, "findings": findings,
+        }))?;
+    } else if findings.is_empty() {
+        let stop = if report.clean { "closed in order" } else { "not closed in order, recovers" };
+        print(&format!("{}: good ({stop}; scheme {})\n", path.display(), ftl.scheme()))?;
+    } else {
+        print(&findings.iter().fold(String::new(), |text, finding| text + finding + "\n"))?;
+    }
+    match findings.len() {
+        0 => Ok(()),
+        n => Err(Failure::new(Exit::Damaged, format!("{}: {n} finding(s)", path.display()))),
+    }
+}
+
+fn header_json(info: &ImageInfo) -> Value {
+    let g = &info.profile.geometry;
+    let uuid: String = info.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let params: Vec<_> = info.params.lines().collect();
+    json!({
+        "version": info.version, "uuid": uuid, "scheme": info.scheme, "params": params, "profile": info.profile.name,
+        "size_bytes": info.size, "raw_bytes": g.data_bytes(), "clean": info.clean, "sync_failed": info.sync_failed,
+        "geometry": {
+            "channels": g.channels, "ways": g.ways, "planes": g.planes, "blocks": g.blocks,
+            "pages_per_block": g.pages_per_block, "page_bytes": g.page_bytes, "oob_bytes": g.oob_bytes,
+        },
+    })
+}
+
+fn blocks_json(chip: &Chip<FileStore>) -> Value {
+    let block = |block: Pbn| {
+        let bad = chip.bad(block).map(|bad| match bad {
+            Bad::Factory => "factory",
+            Bad::Grown => "grown",
+        });
+        json!({
+            "block": block.raw(), "erases": chip.erase_count(block), "programmed_pages": chip.frontier(block), "bad": bad,
+        })
+    };
+    chip.geometry().all_blocks().map(block).collect()
+}
+
+fn parse_page(text: &str, geometry: &Geometry) -> Result<Ppn, Failure> {
+    let parts = text.split_once(':').and_then(|(block, page)| Some((block.parse().ok()?, page.parse().ok()?)));
+    let inside = |&(block, page): &(u32, u32)| block < geometry.blocks && page < geometry.pages_per_block;
+    let (block, page) = parts.filter(inside).ok_or_else(|| {
+        let (blocks, pages) = (geometry.blocks, geometry.pages_per_block);
+        Failure::usage(format!("--page {text:?} is not BLOCK:PAGE with {blocks} blocks of {pages} pages"))
+    })?;
+    Ok(geometry.page(Pbn::new(block), page))
+}
+
+fn page_json(chip: &mut Chip<FileStore>, ppn: Ppn) -> Value {
+    let geometry = *chip.geometry();
+    let place = json!({"block": geometry.block_of(ppn).raw(), "page": geometry.offset_of(ppn)});
+    if !chip.is_programmed(ppn) {
+        return json!({"place": place, "state": "erased"});
+    }
+    let (mut data, mut oob) = (vec![0; geometry.page_bytes as usize], vec![0; geometry.oob_bytes as usize]);
+    let data_ok = chip.read(0, ppn, &mut data, &mut [], Cause::Host).is_ok();
+    let oob_ok = chip.read(0, ppn, &mut [], &mut oob, Cause::Host).is_ok();
+    let tag = oob_ok.then(|| Oob::decode(&oob[..OOB_BYTES.min(oob.len())])).flatten();
+    let lost: Vec<_> = [(Part::Data, data_ok), (Part::Oob, oob_ok)]
+        .iter()
+        .filter(|(_, ok)| !ok)
+        .map(|(part, _)| format!("{part:?}"))
+        .collect();
+    json!({
+        "place": place, "state": if lost.is_empty() { "readable" } else { "damaged" }, "lost": lost,
+        "oob": tag.map(|tag| format!("{tag:?}")), "data_head": data_ok.then(|| hex(&data[..32.min(data.len())])),
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn lpn_json(ftl: &mut dyn Ftl<FileStore>, lpn: u32) -> Result<Value, Failure> {
+    if lpn >= ftl.logical_pages() {
+        return Err(Failure::usage(format!("--lpn {lpn}: the device has {} logical pages", ftl.logical_pages())));
+    }
+    let failed = |error: ftl_core::FtlError| Failure::failed(format!("logical page {lpn}: {error}"));
+    let mapped = ftl.is_mapped(Lpn::new(lpn)).map_err(failed)?;
+    let mut page = vec![0; ftl.chip().geometry().page_bytes as usize];
+    let read = ftl.read(0, Lpn::new(lpn), &mut page);
+    let copies = copies_of(ftl.chip_mut(), lpn);
+    Ok(json!({
+        "lpn": lpn, "mapped": mapped, "error": read.as_ref().err().map(ToString::to_string),
+        "data_head": read.is_ok().then(|| hex(&page[..32.min(page.len())])), "copies": copies,
+    }))
+}
+
+/// Every readable page that says it holds this logical page, wherever it lies, newest and outdated alike.
+fn copies_of(chip: &mut Chip<FileStore>, lpn: u32) -> Vec<Value> {
+    let geometry = *chip.geometry();
+    let mut oob = vec![0; OOB_BYTES.min(geometry.oob_bytes as usize)];
+    let mut copies = Vec::new();
+    for block in geometry.all_blocks() {
+        for ppn in (0..chip.frontier(block)).map(|offset| geometry.page(block, offset)) {
+            if !chip.is_programmed(ppn) || chip.read_oob(0, ppn, &mut oob, Cause::Host).is_err() {
+                continue;
+            }
+            if let Some(tag) = Oob::decode(&oob).filter(|tag| tag.tag.lpn == lpn) {
+                let (block, page) = (block.raw(), geometry.offset_of(ppn));
+                copies.push(json!({"block": block, "page": page, "oob": format!("{tag:?}")}));
+            }
+        }
+    }
+    copies
+}
+
+fn text(value: &Value) -> String {
+    let size = |key: &str| value[key].as_u64().map_or("-".into(), show_size);
+    let word = |key: &str| value[key].as_str().unwrap_or("-").to_owned();
+    let g = &value["geometry"];
+    let params: Vec<_> = value["params"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut text = format!(
+        "{}: format {}, uuid {}\n  scheme    {}\n  params    {}\n  device    {} on {} of raw {} flash\n  \
+         geometry  {} blocks of {} pages of {}+{} bytes\n  closed    {}\n",
+        word("image"),
+        value["version"],
+        word("uuid"),
+        word("scheme"),
+        params.join(" "),
+        size("size_bytes"),
+        size("raw_bytes"),
+        word("profile"),
+        g["blocks"],
+        g["pages_per_block"],
+        g["page_bytes"],
+        g["oob_bytes"],
+        if value["clean"] == true { "in order" } else { "not in order, or in use" },
+    );
+    for key in ["page", "lpn"] {
+        if !value[key].is_null() {
+            text += &format!("{key} {:#}\n", value[key]);
+        }
+    }
+    for block in value["blocks"].as_array().into_iter().flatten() {
+        let bad = block["bad"].as_str().map_or(String::new(), |bad| format!("  bad ({bad})"));
+        let (number, erases) = (block["block"].to_string(), block["erases"].to_string());
+        text += &format!(
+            "block {number:>8}  erases {erases:>6}  programmed {:>4}{bad}\n",
+            block["programmed_pages"].to_string()
+        );
+    }
+    text
+}

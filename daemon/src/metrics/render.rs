@@ -1,0 +1,97 @@
+//! A view becomes Prometheus text, family by family as the catalogue says; pure but for the process's own figures.
+
+use super::catalog::{CATALOG, Family, Kind, Sink};
+use crate::status::View;
+use crate::volume::{BOUNDS_NS, HistogramView};
+use prometheus::core::Collector;
+use prometheus::process_collector::ProcessCollector;
+use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::{Encoder, TextEncoder};
+
+/// The metrics of an instance and of this process, in Prometheus' text format.
+pub fn render(view: &View) -> String {
+    let mut families: Vec<MetricFamily> = CATALOG.iter().map(|family| collect(family, view)).collect();
+    families.extend(ProcessCollector::for_self().collect());
+    families.retain(|family| !family.get_metric().is_empty());
+    let mut text = Vec::new();
+    TextEncoder::new().encode(&families, &mut text).expect("encoding into memory");
+    String::from_utf8(text).expect("labels are UTF-8")
+}
+
+fn collect(family: &Family, view: &View) -> MetricFamily {
+    let mut collected = MetricFamily::default();
+    collected.set_name(family.name.into());
+    collected.set_help(family.help.into());
+    collected.set_field_type(match family.kind {
+        Kind::Counter => MetricType::COUNTER,
+        Kind::Gauge => MetricType::GAUGE,
+        Kind::Histogram => MetricType::HISTOGRAM,
+    });
+    let mut page = Page { family, device: &view.facts.name, collected };
+    (family.fill)(view, &mut page);
+    page.collected
+}
+
+/// One family under construction.
+struct Page<'a> {
+    family: &'a Family,
+    device: &'a str,
+    collected: MetricFamily,
+}
+
+impl Page<'_> {
+    fn metric(&self, values: &[&str]) -> Metric {
+        assert_eq!(values.len(), self.family.labels.len(), "{}: one value per label", self.family.name);
+        let pair = |name: &str, value: &str| {
+            let mut pair = LabelPair::default();
+            pair.set_name(name.into());
+            pair.set_value(value.into());
+            pair
+        };
+        let mut pairs = vec![pair("device", self.device)];
+        pairs.extend(self.family.labels.iter().zip(values).map(|(label, value)| pair(label.name, value)));
+        let mut metric = Metric::default();
+        metric.set_label(pairs);
+        metric
+    }
+}
+
+impl Sink for Page<'_> {
+    fn value(&mut self, labels: &[&str], value: f64) {
+        let mut metric = self.metric(labels);
+        match self.family.kind {
+            Kind::Counter => {
+                let mut counter = Counter::default();
+                counter.set_value(value);
+                metric.set_counter(counter);
+            }
+            Kind::Gauge => {
+                let mut gauge = Gauge::default();
+                gauge.set_value(value);
+                metric.set_gauge(gauge);
+            }
+            Kind::Histogram => panic!("{}: a histogram has no single value", self.family.name),
+        }
+        self.collected.mut_metric().push(metric);
+    }
+
+    fn histogram(&mut self, labels: &[&str], view: &HistogramView) {
+        assert_eq!(self.family.kind, Kind::Histogram, "{}", self.family.name);
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let mut below = 0;
+        let bucket = |(bound, count): (&u64, &u64)| {
+            below += count;
+            let mut bucket = Bucket::default();
+            bucket.set_upper_bound(seconds(*bound));
+            bucket.set_cumulative_count(below);
+            bucket
+        };
+        let mut histogram = Histogram::default();
+        histogram.set_bucket(BOUNDS_NS.iter().zip(&view.counts).map(bucket).collect());
+        histogram.set_sample_count(view.count());
+        histogram.set_sample_sum(seconds(view.sum_ns));
+        let mut metric = self.metric(labels);
+        metric.set_histogram(histogram);
+        self.collected.mut_metric().push(metric);
+    }
+}

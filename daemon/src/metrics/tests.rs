@@ -1,0 +1,149 @@
+use super::catalog::{CATALOG, Family, Kind};
+use super::render;
+use crate::status::{Facts, View};
+use crate::volume::{FlashSnapshot, HostView, Wear};
+use ftl_core::{RamEntry, SchemeStats};
+use nand_model::{Counters, Profile};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// An instance that has just started.
+pub(crate) fn fresh() -> View {
+    let facts = Facts {
+        name: "ublkb0".into(),
+        target: "/dev/ublkb0".into(),
+        transport: "ublk",
+        image: "/var/lib/ftld/ublkb0.ftld".into(),
+        scheme: "pagemap",
+        profile: Profile::default_profile().with_blocks(100),
+        size: 40 << 20,
+        logical_bytes: 40 << 20,
+        metrics: None,
+        read_only: false,
+        started: SystemTime::now(),
+        opened_in: Duration::from_millis(250),
+    };
+    let flash = FlashSnapshot {
+        taken: Instant::now(),
+        host_written_bytes: 0,
+        counters: Counters::default(),
+        scheme: SchemeStats::default(),
+        ram: vec![RamEntry { part: "map", entries: 10, paper_bytes: 30, real_bytes: 40 }],
+        wear: Wear::default(),
+        erase_credit: u32::MAX,
+    };
+    View {
+        facts: Arc::new(facts),
+        host: HostView::default(),
+        flash: Arc::new(flash),
+        nbd: Default::default(),
+        trouble: None,
+        waiting_for: Vec::new(),
+    }
+}
+
+/// The samples of one family: name with labels, and value.
+fn samples<'t>(text: &'t str, family: &'t Family) -> impl Iterator<Item = (&'t str, f64)> {
+    let suffix = if family.kind == Kind::Histogram { "_count" } else { "" };
+    text.lines().filter_map(move |line| {
+        let (series, value) = line.rsplit_once(' ')?;
+        let labels = series.strip_prefix(family.name)?.strip_prefix(suffix)?;
+        labels.starts_with('{').then(|| (labels, value.parse().unwrap()))
+    })
+}
+
+#[test]
+fn every_label_combination_exists_from_the_start_and_counters_begin_at_0() {
+    let text = render(&fresh());
+    for family in CATALOG {
+        let found: Vec<_> = samples(&text, family).collect();
+        let mut wanted = vec![String::new()];
+        for label in family.labels.iter().filter(|label| !label.values.is_empty()) {
+            let with = |set: &String| label.values.iter().map(|v| format!("{set},{}=\"{v}\"", label.name)).collect();
+            wanted = wanted.iter().flat_map(|set| -> Vec<String> { with(set) }).collect();
+        }
+        assert_eq!(found.len(), wanted.len(), "{}: {found:?}", family.name);
+        for set in wanted {
+            let pairs: Vec<_> = set.split(',').skip(1).chain(["device=\"ublkb0\""]).collect();
+            let series = found.iter().filter(|(labels, _)| pairs.iter().all(|pair| labels.contains(pair)));
+            assert_eq!(series.count(), 1, "{} {pairs:?} in {found:?}", family.name);
+        }
+        if family.kind != Kind::Gauge {
+            assert!(found.iter().all(|(_, value)| *value == 0.0), "{} of a fresh device: {found:?}", family.name);
+        }
+    }
+}
+
+#[test]
+fn names_and_help_follow_the_rules() {
+    let names: BTreeSet<_> = CATALOG.iter().map(|family| family.name).collect();
+    assert_eq!(names.len(), CATALOG.len(), "a name is there twice");
+    for Family { name, kind, labels, help, .. } in CATALOG {
+        assert!(name.starts_with("ftld_") && name.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_')), "{name}");
+        assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+        assert!(help.ends_with('.') && help.len() < 120, "{name}: {help}");
+        assert!(labels.iter().all(|label| !matches!(label.name, "device" | "le" | "instance" | "job")), "{name}");
+    }
+}
+
+#[test]
+fn classes_of_wear_are_named_after_their_bounds() {
+    let family = CATALOG.iter().find(|family| family.name == "ftld_block_erase_distribution_blocks").unwrap();
+    let bounds = crate::volume::WEAR_BOUNDS.iter().map(u32::to_string).chain(["+Inf".into()]);
+    assert!(bounds.eq(family.labels[0].values.iter().map(ToString::to_string)));
+}
+
+#[test]
+fn values_reach_the_page() {
+    let mut view = fresh();
+    let flash = Arc::make_mut(&mut view.flash);
+    flash.host_written_bytes = 1 << 20;
+    (flash.scheme.gc_runs, flash.scheme.converts, flash.scheme.valid_pages, flash.scheme.blocks.free) = (3, 4, 5, 6);
+    flash.wear.distribution[2] = 7;
+    view.trouble = Some("sync failed".into());
+    view.host.ops[1].wall.counts[16] = 8;
+    let text = render(&view);
+    for line in [
+        r#"ftld_gc_runs_total{device="ublkb0"} 3"#,
+        r#"ftld_scheme_events_total{device="ublkb0",event="convert"} 4"#,
+        r#"ftld_pages{device="ublkb0",state="valid"} 5"#,
+        r#"ftld_pages{device="ublkb0",state="free"} 768"#,
+        r#"ftld_pages{device="ublkb0",state="other"} 12027"#,
+        r#"ftld_block_erase_distribution_blocks{device="ublkb0",at_most="1"} 0"#,
+        r#"ftld_block_erase_distribution_blocks{device="ublkb0",at_most="+Inf"} 7"#,
+        r#"ftld_device_read_only{device="ublkb0",reason="failed"} 1"#,
+        r#"ftld_device_read_only{device="ublkb0",reason="asked"} 0"#,
+        r#"ftld_host_io_duration_seconds_bucket{device="ublkb0",op="write",le="10"} 0"#,
+        r#"ftld_host_io_duration_seconds_bucket{device="ublkb0",op="write",le="+Inf"} 8"#,
+        r#"ftld_recovery_duration_seconds{device="ublkb0"} 0.25"#,
+        "# TYPE process_resident_memory_bytes gauge",
+        "# TYPE process_cpu_seconds_total counter",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+    }
+}
+
+/// The row of a family in docs/METRICS.md.
+fn row(family: &Family) -> String {
+    let labels = family.labels.iter().map(|label| match label.values {
+        [] => format!("`{}`", label.name),
+        values => format!("`{}`: {}", label.name, values.join(" ")),
+    });
+    format!(
+        "| `{}` | {} | {} | {} |",
+        family.name,
+        family.kind.name(),
+        labels.collect::<Vec<_>>().join("; "),
+        family.help
+    )
+}
+
+#[test]
+fn the_document_lists_exactly_the_catalogue() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/METRICS.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    let written: Vec<_> = document.lines().filter(|line| line.starts_with("| `ftld_")).collect();
+    let wanted: Vec<_> = CATALOG.iter().map(row).collect();
+    assert!(written == wanted, "docs/METRICS.md: the table has to be\n{}", wanted.join("\n"));
+}

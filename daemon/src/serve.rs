@@ -1,0 +1,240 @@
+//! A daemon's life: take the name, the metrics port, the image, the device; say `ready`; serve; let go in reverse order.
+//!
+//! If power fails anywhere in here, the image is what the volume last made durable; if only this process dies, what it
+//! acknowledged is in the image and the next start takes the name and the image over.
+
+use crate::background::Background;
+use crate::config::{Config, Latency};
+use crate::control::{self, StopAsked};
+use crate::device::BlockDevice;
+use crate::failure::{Exit, Failure};
+use crate::instance::{Dirs, Instance};
+use crate::metrics::http;
+use crate::shutdown::{Action, Event, Shutdown};
+use crate::stack::{self, DaemonStore};
+use crate::status::{Facts, Observed, View};
+use crate::sys;
+use crate::target::Target;
+use crate::transport::nbd::NbdStats;
+use crate::transport::{self, Context, Service, StopHow};
+use crate::volume::Volume;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+
+/// How often a waiting daemon looks whether the holder is gone, and any daemon whether its transport is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Serves until told to stop. `recover` insists on taking over what a killed daemon left.
+pub fn serve(config: &Config, dirs: &Dirs, recover: bool) -> Result<(), Failure> {
+    if config.latency == Latency::Emulate {
+        return Err(Failure::usage("--latency emulate is not there yet; leave it out to complete requests at once"));
+    }
+    let target = config.target.clone().unwrap_or_else(|| {
+        let target = transport::default_target(&dirs.of(&config.name));
+        tracing::info!("no target given: serving {target}");
+        target
+    });
+    transport::probe(&target, recover)?;
+    prepare(&target);
+    let _instance = Instance::take(dirs, &config.name)?;
+    let http = config.metrics.map(http::bind).transpose()?;
+    let metrics = match &http {
+        None => None,
+        Some(listener) => {
+            let addr = listener.local_addr().map_err(|error| Failure::io("metrics socket", &error))?;
+            Some(format!("http://{addr}/metrics"))
+        }
+    };
+    let opening = Instant::now();
+    let stack = stack::open_or_create(config)?;
+    let opened_in = opening.elapsed();
+    let volume = Arc::new(stack.volume);
+    let image = std::fs::canonicalize(&config.image).map_err(|error| Failure::io(config.image.display(), &error))?;
+    let context = Context { name: &config.name, image: &image.to_string_lossy() };
+    let started = control::bind(&dirs.control(&config.name))
+        .and_then(|control| Ok((control, transport::start(&target, volume.clone(), context)?)));
+    let (control, service) = match started {
+        Ok(started) => started,
+        Err(failure) => {
+            close(&volume, &image)?;
+            return Err(failure);
+        }
+    };
+    let facts = Facts {
+        name: config.name.clone(),
+        target: service.target(),
+        transport: target.transport(),
+        image,
+        scheme: stack.scheme,
+        profile: stack.profile,
+        size: volume.size(),
+        logical_bytes: stack.logical_bytes,
+        metrics: metrics.clone(),
+        read_only: config.read_only,
+        started: SystemTime::now(),
+        opened_in,
+    };
+    let served =
+        Arc::new(Served { facts: Arc::new(facts), volume, nbd: service.nbd_stats(), waiting_for: Mutex::default() });
+    let background = Background::start(&served.volume).map_err(|error| Failure::io("background thread", &error))?;
+    let how = run(&served, &service, http, control, metrics.as_deref());
+    let how = match how {
+        Ok(how) => how,
+        Err(failure) => {
+            end(&served, &*service, background, StopHow::Remove)?;
+            return Err(failure);
+        }
+    };
+    end(&served, &*service, background, how)?;
+    match how {
+        StopHow::Remove => Ok(()),
+        StopHow::Leave => Err(Failure::new(
+            Exit::Quiesced,
+            format!(
+                "{} stays and waits: everything is flushed; take it up again with `ftld recover {0}`",
+                service.target()
+            ),
+        )),
+    }
+}
+
+/// What a process needs that others' block I/O depends on; before there is a second thread.
+fn prepare(target: &Target) {
+    if matches!(target, Target::Nbd(_)) {
+        return;
+    }
+    for refused in sys::prepare_for_block_device() {
+        tracing::warn!("goes without {refused}");
+    }
+}
+
+/// What HTTP and control see of a running instance.
+struct Served {
+    facts: Arc<Facts>,
+    volume: Arc<Volume<DaemonStore>>,
+    nbd: Option<Arc<NbdStats>>,
+    waiting_for: Mutex<Vec<String>>,
+}
+
+impl Observed for Served {
+    fn view(&self) -> View {
+        View {
+            facts: self.facts.clone(),
+            host: self.volume.host(),
+            flash: self.volume.flash(),
+            nbd: self.nbd.as_ref().map(|stats| stats.snapshot()).unwrap_or_default(),
+            trouble: self.volume.trouble(),
+            waiting_for: self.waiting_for.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+/// HTTP, control and signals, on a runtime of their own on this thread. Returns what shall become of the device.
+fn run(
+    served: &Arc<Served>,
+    service: &Arc<dyn Service>,
+    http: Option<std::net::TcpListener>,
+    control: std::os::unix::net::UnixListener,
+    metrics: Option<&str>,
+) -> Result<StopHow, Failure> {
+    let failed = |error: std::io::Error| Failure::io("runtime", &error);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    runtime.block_on(async {
+        let signals =
+            (signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?);
+        if let Some(listener) = http {
+            tokio::spawn(http::serve(listener, served.clone() as Arc<dyn Observed>));
+        }
+        let (stops, asked) = mpsc::channel(4);
+        tokio::spawn(control::serve(control, served.clone() as Arc<dyn Observed>, stops));
+        announce(&service.target(), metrics);
+        until_end(served, service, signals, asked).await
+    })
+}
+
+/// The first request can be served.
+fn announce(target: &str, metrics: Option<&str>) {
+    let mut out = std::io::stdout().lock();
+    let written = writeln!(out, "ready {target} metrics={}", metrics.unwrap_or("off")).and_then(|()| out.flush());
+    if let Err(error) = written {
+        tracing::warn!("could not say ready: {error}");
+    }
+    tracing::info!("ready {target}");
+}
+
+async fn until_end(
+    served: &Arc<Served>,
+    service: &Arc<dyn Service>,
+    (mut terminate, mut interrupt): (Signal, Signal),
+    mut asked: mpsc::Receiver<StopAsked>,
+) -> Result<StopHow, Failure> {
+    let mut shutdown = Shutdown::default();
+    loop {
+        let (event, stop) = tokio::select! {
+            _ = terminate.recv() => (Event::Signal, None),
+            _ = interrupt.recv() => (Event::Signal, None),
+            Some(stop) = asked.recv() => (if stop.force { Event::ForcedStop } else { Event::Stop }, Some(stop)),
+            () = tokio::time::sleep(LOOK_EVERY) => (Event::Look, None),
+        };
+        if let Some(why) = service.ended() {
+            return Err(Failure::failed(format!("{}: {why}", service.target())));
+        }
+        if event == Event::Look && !shutdown.waiting() {
+            continue;
+        }
+        let asking = service.clone();
+        let holders = tokio::task::spawn_blocking(move || asking.holders()).await.unwrap_or_default();
+        let action = shutdown.decide(event, !holders.is_empty());
+        served.wait_for(if action == Action::FlushAndWait || event == Event::Look { &holders } else { &[] });
+        if let Some(stop) = stop {
+            let told = if action == Action::FlushAndWait { holders.clone() } else { Vec::new() };
+            let _ = stop.answer.send(told);
+        }
+        match action {
+            Action::Serve => {}
+            Action::End(how) => {
+                // The answer to `stop` goes out before the runtime does.
+                tokio::task::yield_now().await;
+                return Ok(how);
+            }
+            Action::FlushAndWait => {
+                tracing::warn!("held by {}; flushing, and stopping when they let go", holders.join(", "));
+                let volume = served.volume.clone();
+                let flushed = tokio::task::spawn_blocking(move || volume.flush().and_then(|flush| flush.wait())).await;
+                if !matches!(flushed, Ok(Ok(()))) {
+                    tracing::error!("the flush before stopping failed");
+                }
+            }
+        }
+    }
+}
+
+impl Served {
+    fn wait_for(&self, holders: &[String]) {
+        *self.waiting_for.lock().unwrap_or_else(PoisonError::into_inner) = holders.to_vec();
+    }
+}
+
+/// Lets go in reverse order: device, background work, image.
+fn end(served: &Served, service: &dyn Service, background: Background, how: StopHow) -> Result<(), Failure> {
+    let stopped = service.stop(how);
+    drop(background);
+    let closed = close(&served.volume, &served.facts.image);
+    stopped?;
+    closed?;
+    tracing::info!("stopped, everything is on the image");
+    Ok(())
+}
+
+/// Ends with everything on the image.
+fn close(volume: &Volume<DaemonStore>, image: &Path) -> Result<(), Failure> {
+    let store = volume.close();
+    if let Some(why) = volume.trouble() {
+        return Err(Failure::failed(format!("{}: ended after a failure: {why}", image.display())));
+    }
+    stack::close_store(store.map_err(|error| Failure::io(format!("{}: closing", image.display()), &error))?)
+}

@@ -1,0 +1,80 @@
+//! Sizes as people write them.
+
+const UNITS: [(&str, u64); 4] = [("k", 10), ("m", 20), ("g", 30), ("t", 40)];
+
+/// Bytes of `4096`, `512K`, `1GiB` (powers of 1024) or `1GB` (powers of 1000); fractions such as `1.5GiB` where they are whole bytes.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is not a size; write for example 512MiB, 1GiB or 1.5TiB");
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let unit = unit_bytes(unit.trim()).ok_or_else(wrong)?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() || number.ends_with('.') || fraction.len() > 9 {
+        return Err(wrong());
+    }
+    let scale = 10u128.pow(fraction.len() as u32);
+    let digits: u128 = format!("{whole}{fraction}").parse().map_err(|_| wrong())?;
+    let bytes = digits.checked_mul(unit as u128).ok_or_else(wrong)?;
+    if !bytes.is_multiple_of(scale) {
+        return Err(format!("{text:?} is not a whole number of bytes"));
+    }
+    u64::try_from(bytes / scale).map_err(|_| wrong())
+}
+
+fn unit_bytes(unit: &str) -> Option<u64> {
+    let unit = unit.to_ascii_lowercase();
+    if matches!(unit.as_str(), "" | "b") {
+        return Some(1);
+    }
+    let (_, shift) = UNITS.iter().find(|(name, _)| unit.starts_with(name))?;
+    match &unit[1..] {
+        "" | "ib" => Some(1 << *shift),
+        "b" => Some(1000u64.pow(*shift as u32 / 10)),
+        _ => None,
+    }
+}
+
+/// Bytes in the largest binary unit that leaves at most three digits before the point.
+pub fn show_size(bytes: u64) -> String {
+    let names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let step = (0..names.len() - 1).find(|&i| bytes >> (10 * (i + 1)) == 0).unwrap_or(names.len() - 1);
+    let unit = 1u64 << (10 * step);
+    if bytes.is_multiple_of(unit) {
+        return format!("{} {}", bytes / unit, names[step]);
+    }
+    format!("{:.2} {}", bytes as f64 / unit as f64, names[step])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn human_sizes_are_bytes() {
+        let cases = [
+            ("0", 0),
+            ("4096", 4096),
+            ("1GiB", 1 << 30),
+            ("1g", 1 << 30),
+            ("1.5 MiB", 3 << 19),
+            ("2KB", 2000),
+            ("3TB", 3_000_000_000_000),
+            ("0.5K", 512),
+            ("7 B", 7),
+        ];
+        for (text, bytes) in cases {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "GiB", "1 XiB", "-1", "1.", ".5G", "0.3", "99999999999TiB", "1e9", "1GiBB", "1..2G"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_shown_exactly_where_they_are_round() {
+        assert_eq!(show_size(1 << 30), "1 GiB");
+        assert_eq!(show_size((1 << 30) + (1 << 29)), "1.50 GiB");
+        assert_eq!([show_size(0), show_size(1023), show_size(u64::MAX)], ["0 B", "1023 B", "16.00 EiB"]);
+    }
+}

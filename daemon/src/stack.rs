@@ -1,0 +1,364 @@
+//! The wiring diagram as code: image file -> chip -> scheme -> volume, in that order.
+//!
+//! What always holds: an image is never changed by finding out that it is not the one that was asked for; a new image that could
+//! not be finished is removed again.
+
+use crate::config::{Config, Wish};
+use crate::failure::{Exit, Failure};
+use crate::volume::{Durable, Volume, VolumeOptions};
+use ftl_core::schemes::{Layout, SCHEMES, Scheme};
+use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
+use nand_model::store::{Access, FileStore, SyncHandle, peek};
+use nand_model::{Capacity, Chip, ImageError, ImageInfo, ImageSpec, Profile};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The store a daemon runs on.
+pub type DaemonStore = FileStore;
+
+/// Over-provisioning in percent unless told otherwise.
+const OP_DEFAULT: f64 = 7.0;
+/// Bytes the host sees unless told otherwise.
+const SIZE_DEFAULT: u64 = 1 << 30;
+/// Key of the over-provisioning among the image's own parameters: scheme parameters never begin like that.
+const OP_KEY: &str = "image.op_percent";
+
+/// A volume ready to serve.
+pub struct Stack {
+    /// The volume.
+    pub volume: Volume<DaemonStore>,
+    /// Name of the scheme.
+    pub scheme: &'static str,
+    /// The flash.
+    pub profile: Profile,
+    /// Bytes the scheme maps; the host sees at most these.
+    pub logical_bytes: u64,
+}
+
+/// A new image.
+pub struct Made {
+    /// The scheme.
+    pub scheme: &'static Scheme,
+    /// Shape of the flash and logical pages.
+    pub layout: Layout,
+    /// Bytes the host sees.
+    pub size: u64,
+    /// Over-provisioning in percent.
+    pub op_percent: f64,
+}
+
+/// What an image was made with.
+struct Label {
+    scheme: &'static Scheme,
+    params: Params,
+    op_percent: Option<f64>,
+}
+
+/// How the image file reaches the host's storage.
+struct ImageSync(SyncHandle);
+
+impl Durable<FileStore> for ImageSync {
+    fn mark(&self, _store: &mut FileStore) -> u64 {
+        self.0.last_seq()
+    }
+    fn wait(&self, mark: u64) -> io::Result<()> {
+        self.0.sync_through(mark).map_err(io::Error::from)
+    }
+    fn reclaim(&self, mark: u64) -> io::Result<()> {
+        self.0.settle(mark).map_err(io::Error::from)
+    }
+    fn failed(&self) -> bool {
+        self.0.failure().is_some()
+    }
+    fn tidy(&self, store: &mut FileStore) -> io::Result<()> {
+        store.trim_free_slots(1).map(drop)
+    }
+}
+
+/// Opens the image, or makes it if it is missing, mounts its scheme and puts a volume on top.
+pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
+    let image = &config.image;
+    if !image.exists() {
+        if config.read_only {
+            return Err(Failure::failed(format!("{}: no such image, and --read-only makes none", image.display())));
+        }
+        let made = create(config)?;
+        tracing::info!(
+            "made {}: {} bytes on {} of {} bytes raw, scheme {}",
+            image.display(),
+            made.size,
+            made.layout.profile.name,
+            made.layout.profile.geometry.data_bytes(),
+            made.scheme.name
+        );
+    }
+    let access = if config.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let info = peek(image).map_err(|error| image_failure(&error))?;
+    let label = read_label(image, &info)?;
+    contradiction(image, &config.wish, &info, &label)?;
+    let (store, report) = FileStore::open(image, access).map_err(|error| image_failure(&error))?;
+    if !report.was_clean {
+        tracing::warn!(
+            "{}: was not closed in order; {} operations kept, {} undone",
+            image.display(),
+            report.ops_kept,
+            report.ops_dropped
+        );
+    }
+    if report.sync_failed {
+        tracing::warn!("{}: a sync had failed; only what was synced before it is trusted", image.display());
+    }
+    let (size, profile, sync) = (store.info().size, store.info().profile, store.sync_handle());
+    sync_hooks(&sync);
+    let ftl = mount(image, store, &label)?;
+    if !config.read_only {
+        // Mount ends with a sync before the first request.
+        let synced = sync.sync_through(sync.last_seq());
+        synced.map_err(|error| Failure::failed(format!("{}: {error}", image.display())))?;
+    }
+    let logical_bytes = ftl.logical_pages() as u64 * profile.geometry.page_bytes as u64;
+    let options = VolumeOptions { size, read_only: config.read_only };
+    let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync))));
+    Ok(Stack { volume, scheme: label.scheme.name, profile, logical_bytes })
+}
+
+/// Makes a new image and formats it.
+pub fn create(config: &Config) -> Result<Made, Failure> {
+    let Config { image, wish, .. } = config;
+    let scheme = wish.scheme.as_deref().map_or(Ok(&SCHEMES[0]), find_scheme)?;
+    let profile = wish.profile.unwrap_or(Profile::default_profile());
+    let op_percent = wish.op.unwrap_or(OP_DEFAULT);
+    let by_size = profile.capacity == Capacity::BySize;
+    let wanted = wish.size.unwrap_or(if by_size { SIZE_DEFAULT } else { 0 });
+    let layout = scheme.layout(profile, wanted, op_percent / 100.0, &wish.params).map_err(usage)?;
+    let size = if wanted > 0 { wanted } else { layout.logical_pages as u64 * profile.geometry.page_bytes as u64 };
+    let params = params_text(&wish.params, op_percent);
+    let spec = ImageSpec { profile: layout.profile, size, scheme: scheme.name.into(), params };
+    if let Some(folder) = image.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
+    }
+    let store = FileStore::create(image, &spec).map_err(|error| image_failure(&error))?;
+    let label = Label { scheme, params: wish.params.clone(), op_percent: Some(op_percent) };
+    format(image, store, layout, &label).inspect_err(|_| drop(std::fs::remove_file(image)))?;
+    Ok(Made { scheme, layout, size, op_percent })
+}
+
+fn format(image: &Path, store: FileStore, layout: Layout, label: &Label) -> Result<(), Failure> {
+    let failed = |error: FtlError| Failure::failed(format!("{}: formatting: {error}", image.display()));
+    let uuid = store.info().uuid;
+    let seed = u64::from_le_bytes(uuid[..8].try_into().expect("eight bytes"));
+    let mut chip = Chip::open(layout.profile, store).map_err(|error| failed(error.into()))?;
+    chip.mark_factory_bad(seed).map_err(|error| failed(error.into()))?;
+    let config = FtlConfig { logical_pages: layout.logical_pages, params: label.params.clone() };
+    let mut ftl = label.scheme.start(chip, &config, Start::Format).map_err(failed)?;
+    ftl.shutdown(0).map_err(failed)?;
+    ftl.into_chip().into_store().close().map_err(|error| image_failure(&error))
+}
+
+/// Mounts the image's scheme.
+fn mount(image: &Path, store: FileStore, label: &Label) -> Result<Box<dyn Ftl<FileStore>>, Failure> {
+    let failed = |error: FtlError| ftl_failure(image, "mounting", &error);
+    let info = store.info();
+    let logical_pages = logical_pages(info);
+    let chip = Chip::open(info.profile, store).map_err(|error| failed(error.into()))?;
+    let config = FtlConfig { logical_pages, params: label.params.clone() };
+    label.scheme.start(chip, &config, Start::Mount).map_err(failed)
+}
+
+/// An image opened without ever being changed, and its scheme mounted on top.
+pub fn open_untouched(image: &Path) -> Result<(ImageInfo, Box<dyn Ftl<FileStore>>), Failure> {
+    let (store, _) = FileStore::open(image, Access::ReadOnly).map_err(|error| image_failure(&error))?;
+    let info = store.info().clone();
+    let label = read_label(image, &info)?;
+    Ok((info, mount(image, store, &label)?))
+}
+
+/// Logical pages of an image: those that hold its size.
+pub fn logical_pages(info: &ImageInfo) -> u32 {
+    info.size.div_ceil(info.profile.geometry.page_bytes as u64) as u32
+}
+
+/// Closes the image in order.
+pub fn close_store(store: DaemonStore) -> Result<(), Failure> {
+    store.close().map_err(|error| image_failure(&error))
+}
+
+/// For tests of slow host storage: `FTLD_TEST_SYNC_DELAY_MS`.
+fn sync_hooks(sync: &SyncHandle) {
+    let var = |name: &str| std::env::var(name).ok();
+    if let Some(ms) = var("FTLD_TEST_SYNC_DELAY_MS").and_then(|text| text.parse().ok()) {
+        tracing::warn!("every sync of the image takes {ms} ms longer (FTLD_TEST_SYNC_DELAY_MS)");
+        sync.set_sync_delay(std::time::Duration::from_millis(ms));
+    }
+}
+
+fn find_scheme(name: &str) -> Result<&'static Scheme, Failure> {
+    Scheme::find(name).ok_or_else(|| {
+        let names: Vec<_> = SCHEMES.iter().map(|s| s.name).collect();
+        Failure::usage(format!("no scheme {name:?}; there are {}", names.join(", ")))
+    })
+}
+
+fn params_text(params: &Params, op_percent: f64) -> String {
+    let own = format!("{OP_KEY}={op_percent}\n");
+    params.iter().fold(own, |text, (key, value)| text + &format!("{key}={value}\n"))
+}
+
+/// Reads what the image says about its scheme.
+fn read_label(image: &Path, info: &ImageInfo) -> Result<Label, Failure> {
+    let scheme = Scheme::find(&info.scheme).ok_or_else(|| {
+        let why = format!("{}: made for scheme {:?}, which this build does not have", image.display(), info.scheme);
+        Failure::new(Exit::Damaged, why)
+    })?;
+    let mut label = Label { scheme, params: Params::default(), op_percent: None };
+    for (key, value) in info.params.lines().filter_map(|line| line.split_once('=')) {
+        match key {
+            OP_KEY => label.op_percent = value.parse().ok(),
+            key => label.params.set(key, value),
+        }
+    }
+    Ok(label)
+}
+
+/// An existing image knows what it is; options that say otherwise are a mistake.
+fn contradiction(image: &Path, wish: &Wish, info: &ImageInfo, label: &Label) -> Result<(), Failure> {
+    let differs = |what: &str, has: String, asked: String| {
+        Err(Failure::usage(format!(
+            "{}: the image has {what} {has}, not {asked}; leave the option out, or choose another --image",
+            image.display()
+        )))
+    };
+    if let Some(scheme) = wish.scheme.as_deref().filter(|scheme| *scheme != label.scheme.name) {
+        find_scheme(scheme)?;
+        return differs("scheme", label.scheme.name.into(), scheme.into());
+    }
+    if let Some(profile) = wish.profile.filter(|profile| profile.name != info.profile.name) {
+        return differs("profile", info.profile.name.into(), profile.name.into());
+    }
+    if let Some(size) = wish.size.filter(|size| *size != info.size) {
+        return differs("size", format!("{} bytes", info.size), format!("{size}"));
+    }
+    if let (Some(asked), Some(has)) = (wish.op, label.op_percent)
+        && asked != has
+    {
+        return differs("over-provisioning", format!("{has} %"), format!("{asked}"));
+    }
+    let own: Vec<_> = label.params.iter().collect();
+    if let Some((key, value)) = wish.params.iter().find(|pair| !own.contains(pair)) {
+        let has = own.iter().find(|(own, _)| *own == key).map_or("its default".into(), |(_, value)| value.to_string());
+        return differs(&format!("parameter {key} at"), has, value.into());
+    }
+    Ok(())
+}
+
+fn usage(error: FtlError) -> Failure {
+    Failure::usage(error.to_string())
+}
+
+fn ftl_failure(image: &Path, what: &str, error: &FtlError) -> Failure {
+    let exit = if matches!(error, FtlError::Corrupt(_)) { Exit::Damaged } else { Exit::Failed };
+    Failure::new(exit, format!("{}: {what}: {error}", image.display()))
+}
+
+/// The exit code of an image that cannot be had; the message says the rest.
+pub fn image_failure(error: &ImageError) -> Failure {
+    let exit = match error {
+        ImageError::InUse(_) => Exit::InUse,
+        ImageError::NotAnImage(_)
+        | ImageError::UnknownVersion { .. }
+        | ImageError::HeaderDamaged(_)
+        | ImageError::Contradiction { .. }
+        | ImageError::TooShort { .. }
+        | ImageError::Damaged { .. } => Exit::Damaged,
+        ImageError::BadSpec { .. } => Exit::Usage,
+        ImageError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => Exit::Permission,
+        ImageError::NotFound(_) | ImageError::Exists(_) | ImageError::NotRegular(_) | ImageError::Io { .. } => {
+            Exit::Failed
+        }
+    };
+    Failure::new(exit, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::DeviceOptions;
+    use crate::device::BlockDevice;
+    use crate::instance::Dirs;
+
+    fn config(folder: &Path, profile: &str, size: Option<&str>) -> Config {
+        let dirs = Dirs { state: folder.join("state"), runtime: folder.join("run") };
+        let options =
+            DeviceOptions { profile: Some(profile.into()), size: size.map(str::to_owned), ..DeviceOptions::default() };
+        Config::new(None, None, &options, &dirs).unwrap()
+    }
+
+    fn page(round: u64, at: u64) -> Vec<u8> {
+        (0..1024u64).map(|i| (i * 7 + round * 131 + at) as u8).collect()
+    }
+
+    #[test]
+    fn overwriting_without_a_flush_outlives_the_spare_room_and_loses_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), "torture", Some("512KiB"));
+        let stack = open_or_create(&config).unwrap();
+        let spare = stack.volume.flash().erase_credit;
+        let mut rng = nand_model::SplitMix::new(3);
+        let mut rounds = vec![0; 512];
+        for round in 1..8_000 {
+            let at = rng.below(512);
+            stack.volume.write(at * 1024, &page(round, at)).unwrap();
+            rounds[at as usize] = round;
+        }
+        stack.volume.publish(true);
+        let erases = stack.volume.flash().counters.total().erases;
+        assert!(erases > 4 * u64::from(spare), "{erases} erases, room for {spare}");
+        close_store(stack.volume.close().unwrap()).unwrap();
+        let again = open_or_create(&config).unwrap();
+        assert!(again.volume.flash().scheme.mount.clean);
+        for (at, &round) in rounds.iter().enumerate().filter(|(_, round)| **round > 0) {
+            let mut found = vec![0; 1024];
+            again.volume.read(at as u64 * 1024, &mut found).unwrap();
+            assert!(found == page(round, at as u64), "page {at}");
+        }
+    }
+
+    #[test]
+    fn after_a_failed_sync_the_device_reads_only_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), "torture", Some("512KiB"));
+        create(&config).unwrap();
+        let (store, _) = FileStore::open(&config.image, Access::ReadWrite).unwrap();
+        let (sync, label) = (store.sync_handle(), read_label(&config.image, store.info()).unwrap());
+        let ftl = mount(&config.image, store, &label).unwrap();
+        let options = VolumeOptions { size: 512 << 10, read_only: false };
+        let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync.clone()))));
+        volume.write(0, &page(1, 0)).unwrap();
+        volume.flush().unwrap().wait().unwrap();
+        volume.write(0, &page(2, 0)).unwrap();
+        sync.fail_next_sync();
+        assert!(volume.flush().unwrap().wait().is_err());
+        assert!(volume.write(0, &page(3, 0)).is_err() && volume.flush().is_err());
+        let mut found = vec![0; 1024];
+        volume.read(0, &mut found).unwrap();
+        assert!(found == page(2, 0));
+        assert!(volume.trouble().unwrap().contains("sync of the image failed"));
+        drop(volume);
+        let again = open_or_create(&config).unwrap();
+        again.volume.read(0, &mut found).unwrap();
+        assert!(found == page(1, 0), "only what was synced before is trusted");
+    }
+
+    #[test]
+    fn a_papers_device_fixes_the_flash_and_the_size_follows() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = create(&config(folder.path(), "lazyftl", None)).unwrap();
+        let raw = made.layout.profile.geometry.data_bytes();
+        assert_eq!(raw, 1 << 30);
+        assert!(made.size.is_multiple_of(4096) && made.size < raw && made.size > raw * 8 / 10, "{}", made.size);
+        let too_large = create(&config(folder.path(), "lazyftl", Some("1GiB"))).map(drop).unwrap_err();
+        assert_eq!(too_large.exit, Exit::Usage);
+        assert!(too_large.message.contains("profile lazyftl has 8192 blocks: at most"), "{too_large}");
+    }
+}

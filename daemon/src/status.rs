@@ -1,0 +1,192 @@
+//! What an instance tells about itself: one picture for `/status`, `ftld status` and the metrics.
+
+use crate::transport::nbd::NbdSnapshot;
+use crate::volume::{ErrorClass, FlashSnapshot, HostView, Op};
+use nand_model::{Cause, Geometry, Profile};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Facts that do not change while an instance runs.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Name of the instance: the `device` label.
+    pub name: String,
+    /// Where requests come from.
+    pub target: String,
+    /// `ublk` or `nbd`.
+    pub transport: &'static str,
+    /// The image.
+    pub image: PathBuf,
+    /// The scheme's name.
+    pub scheme: &'static str,
+    /// The flash device.
+    pub profile: Profile,
+    /// Bytes the host sees.
+    pub size: u64,
+    /// Bytes the scheme could map.
+    pub logical_bytes: u64,
+    /// URL of the metrics, if they are served.
+    pub metrics: Option<String>,
+    /// Whether writes were refused from the start.
+    pub read_only: bool,
+    /// When it started.
+    pub started: SystemTime,
+    /// How long opening the image and mounting its scheme took.
+    pub opened_in: Duration,
+}
+
+/// An instance at one moment.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// What does not change.
+    pub facts: Arc<Facts>,
+    /// Host requests.
+    pub host: HostView,
+    /// The flash side, as last published.
+    pub flash: Arc<FlashSnapshot>,
+    /// What the NBD server counts; all zero where there is none.
+    pub nbd: NbdSnapshot,
+    /// What went wrong for good, if anything did.
+    pub trouble: Option<String>,
+    /// Who holds up a stop that was asked for; empty if none was.
+    pub waiting_for: Vec<String>,
+}
+
+/// Where views come from.
+pub trait Observed: Send + Sync {
+    /// The instance now; never waits for a request.
+    fn view(&self) -> View;
+}
+
+impl Facts {
+    /// Shape of the flash.
+    pub fn geometry(&self) -> &Geometry {
+        &self.profile.geometry
+    }
+
+    /// `slc` or `mlc`, as in metric labels.
+    pub fn cell(&self) -> &'static str {
+        if self.profile.is_mlc() { "mlc" } else { "slc" }
+    }
+}
+
+impl View {
+    /// Why writes are refused: empty while they are not.
+    pub fn read_only_reason(&self) -> String {
+        let asked = self.facts.read_only.then(|| "asked for".to_owned());
+        let worn = || self.flash.scheme.read_only.map(str::to_owned);
+        self.trouble.clone().or(asked).or_else(worn).unwrap_or_default()
+    }
+
+    /// One word.
+    pub fn state(&self) -> &'static str {
+        match () {
+            () if self.trouble.is_some() => "failed",
+            () if !self.waiting_for.is_empty() => "stopping",
+            () if !self.read_only_reason().is_empty() => "read-only",
+            () => "serving",
+        }
+    }
+
+    /// Flash programs per page the host wrote, since the image was opened; `None` before the first write.
+    pub fn write_amplification(&self) -> Option<f64> {
+        let page = self.facts.geometry().page_bytes as u64;
+        let written = self.flash.host_written_bytes;
+        let programmed = self.flash.counters.total().programs * page;
+        (written > 0).then(|| programmed as f64 / written as f64)
+    }
+
+    /// The picture as JSON. Sizes in bytes, times in seconds.
+    pub fn json(&self) -> Value {
+        let Facts { name, target, transport, image, scheme, profile, size, metrics, .. } = &*self.facts;
+        let uptime = self.facts.started.elapsed().unwrap_or_default().as_secs_f64();
+        json!({
+            "name": name, "pid": std::process::id(), "state": self.state(), "target": target, "transport": transport,
+            "image": image, "scheme": scheme, "profile": profile.name, "size_bytes": size,
+            "raw_bytes": self.facts.geometry().data_bytes(), "metrics": metrics, "uptime_seconds": uptime,
+            "read_only_reason": self.read_only_reason(), "trouble": self.trouble, "waiting_for": self.waiting_for,
+            "write_amplification": self.write_amplification(),
+            "host": self.host_json(), "nand": self.nand_json(), "blocks": self.blocks_json(), "wear": self.wear_json(),
+            "scheme_stats": self.scheme_json(), "ram": self.ram_json(),
+        })
+    }
+
+    fn host_json(&self) -> Value {
+        let op = |op: &Op| {
+            let view = self.host.of(*op);
+            let errors = ErrorClass::ALL.map(|class| (class.name().to_owned(), json!(view.errors[class as usize])));
+            let value = json!({
+                "completed": view.completed, "bytes": view.bytes, "in_flight": view.in_flight,
+                "unaligned": view.unaligned, "errors": Value::Object(errors.into_iter().collect()),
+            });
+            (op.name().to_owned(), value)
+        };
+        Value::Object(Op::ALL.iter().map(op).collect())
+    }
+
+    fn nand_json(&self) -> Value {
+        let cause = |cause: &Cause| {
+            let ops = self.flash.counters.of(*cause);
+            let value = json!({
+                "reads": ops.reads, "partial_reads": ops.partial_reads, "programs": ops.programs,
+                "oob_programs": ops.oob_programs, "erases": ops.erases,
+            });
+            (cause.name().to_owned(), value)
+        };
+        Value::Object(Cause::ALL.iter().map(cause).collect())
+    }
+
+    fn blocks_json(&self) -> Value {
+        Value::Object(self.blocks().into_iter().map(|(state, count)| (state.to_owned(), json!(count))).collect())
+    }
+
+    /// Where the blocks are; the counts add up to all blocks.
+    pub fn blocks(&self) -> [(&'static str, u32); 8] {
+        let b = &self.flash.scheme.blocks;
+        [
+            ("free", b.free),
+            ("open", b.open),
+            ("data", b.data),
+            ("log", b.log),
+            ("map", b.map),
+            ("checkpoint", b.checkpoint),
+            ("released", b.released),
+            ("bad", b.bad),
+        ]
+    }
+
+    fn wear_json(&self) -> Value {
+        let wear = &self.flash.wear;
+        json!({
+            "min": wear.min, "mean": wear.mean, "max": wear.max, "stddev": wear.stddev,
+            "rated": self.facts.profile.endurance, "bad_factory": wear.bad_factory, "bad_grown": wear.bad_grown,
+        })
+    }
+
+    fn scheme_json(&self) -> Value {
+        let s = &self.flash.scheme;
+        let steps: Vec<_> = s.mount.steps.iter().map(|(step, ns)| json!({"step": step, "nanoseconds": ns})).collect();
+        json!({
+            "mapped_pages": s.mapped_pages, "valid_pages": s.valid_pages, "reserve_blocks": s.reserve_blocks,
+            "checkpoints": s.checkpoints, "erase_credit": self.flash.erase_credit,
+            "gc_runs": s.gc_runs, "gc_pages_moved": s.gc_pages_moved, "wear_moves": s.wear_moves,
+            "converts": s.converts, "convert_map_pages": s.convert_map_pages,
+            "map_cache_hits": s.map_cache_hits, "map_cache_misses": s.map_cache_misses,
+            "mount": {
+                "clean": s.mount.clean, "pages_scanned": s.mount.pages_scanned,
+                "pages_discarded": s.mount.pages_discarded, "steps": steps,
+            },
+        })
+    }
+
+    fn ram_json(&self) -> Value {
+        let entry = |e: &ftl_core::RamEntry| {
+            json!({
+                "part": e.part, "entries": e.entries, "paper_bytes": e.paper_bytes, "real_bytes": e.real_bytes,
+            })
+        };
+        self.flash.ram.iter().map(entry).collect()
+    }
+}

@@ -1,0 +1,118 @@
+//! What the device is reached by: `/dev/ublkbN`, `/dev/nbdN`, or an NBD address.
+
+use crate::failure::Failure;
+use crate::transport::nbd::{Endpoint, NbdUri};
+use std::fmt;
+
+/// Where requests come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A ublk device by number.
+    Ublk(u32),
+    /// The kernel's NBD client by number, fed by our own server.
+    NbdKernel(u32),
+    /// An NBD server on a unix socket or a loopback address.
+    Nbd(NbdUri),
+}
+
+impl Target {
+    /// Reads a target as given on the command line.
+    pub fn parse(text: &str) -> Result<Target, Failure> {
+        if let Some(number) = text.strip_prefix("/dev/ublkb") {
+            return device_number(text, number).map(Target::Ublk);
+        }
+        if let Some(number) = text.strip_prefix("/dev/nbd") {
+            return device_number(text, number).map(Target::NbdKernel);
+        }
+        if text.starts_with("nbd") {
+            return nbd(text);
+        }
+        Err(Failure::usage(format!(
+            "target {text:?} is none of /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT], nbd+unix:///[EXPORT]?socket=PATH; \
+             see ftld --help"
+        )))
+    }
+
+    /// The name an instance takes from its target.
+    pub fn instance_name(&self) -> String {
+        match self {
+            Target::Ublk(number) => format!("ublkb{number}"),
+            Target::NbdKernel(number) => format!("nbd{number}"),
+            Target::Nbd(uri) if uri.export.is_empty() => "default".into(),
+            Target::Nbd(uri) => uri.export.clone(),
+        }
+    }
+
+    /// The name of its transport, as in metric labels.
+    pub fn transport(&self) -> &'static str {
+        match self {
+            Target::Ublk(_) => "ublk",
+            Target::NbdKernel(_) | Target::Nbd(_) => "nbd",
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Ublk(number) => write!(f, "/dev/ublkb{number}"),
+            Target::NbdKernel(number) => write!(f, "/dev/nbd{number}"),
+            Target::Nbd(uri) => uri.fmt(f),
+        }
+    }
+}
+
+fn device_number(text: &str, number: &str) -> Result<u32, Failure> {
+    let digits = number.bytes().all(|b| b.is_ascii_digit()) && (number == "0" || !number.starts_with('0'));
+    let number = number.parse().ok().filter(|_| digits);
+    number.ok_or_else(|| Failure::usage(format!("target {text:?}: the device needs a number, as in /dev/ublkb0")))
+}
+
+fn nbd(text: &str) -> Result<Target, Failure> {
+    let uri: NbdUri = text.parse().map_err(|error| Failure::usage(format!("target {error}")))?;
+    match uri.endpoint {
+        Endpoint::Tcp(addr) if !addr.ip().is_loopback() => Err(Failure::usage(format!(
+            "target {text}: {} can be reached from other machines, and NBD without TLS is neither private nor \
+             authenticated; use 127.0.0.1 or a unix socket, through a tunnel if need be",
+            addr.ip()
+        ))),
+        _ => Ok(Target::Nbd(uri)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_read_and_shown_alike() {
+        for (text, name) in [
+            ("/dev/ublkb0", "ublkb0"),
+            ("/dev/nbd12", "nbd12"),
+            ("nbd://127.0.0.1:4000/disk", "disk"),
+            ("nbd://[::1]:4000/disk", "disk"),
+            ("nbd+unix:///?socket=/tmp/a%20b", "default"),
+            ("nbd+unix:///x?socket=s", "x"),
+        ] {
+            let target = Target::parse(text).unwrap();
+            assert_eq!((target.to_string().as_str(), target.instance_name().as_str()), (text, name));
+        }
+    }
+
+    #[test]
+    fn wrong_targets_say_what_is_wrong() {
+        for (text, part) in [
+            ("/dev/sda", "is none of"),
+            ("/dev/ublkb", "needs a number"),
+            ("/dev/ublkb01", "needs a number"),
+            ("/dev/nbd0p1", "needs a number"),
+            ("nbd+unix://host/?socket=x", "no host"),
+            ("nbd+unix:///x", "socket is missing"),
+            ("nbd:///x", "host is missing"),
+            ("nbd://0.0.0.0:10809", "without TLS"),
+        ] {
+            let failure = Target::parse(text).unwrap_err();
+            assert!(failure.message.contains(part), "{text}: {failure}");
+        }
+    }
+}

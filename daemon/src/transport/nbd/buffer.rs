@@ -1,0 +1,164 @@
+//! A byte queue over one allocation: filled at the end, consumed at the front.
+//!
+//! What always holds: every byte of the allocation is initialised once and never zeroed again, so that a read can go straight
+//! into the reply; an allocation grows only as far as its owner asks, and [`Buffer::relax`] takes it back to its resting size.
+
+/// The queue.
+#[derive(Debug)]
+pub struct Buffer {
+    data: Vec<u8>,
+    start: usize,
+    end: usize,
+    resting: usize,
+}
+
+impl Buffer {
+    /// An empty queue that rests at this many bytes.
+    pub fn new(resting: usize) -> Self {
+        Buffer { data: vec![0; resting], start: 0, end: 0, resting }
+    }
+
+    /// Bytes waiting.
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether no byte is waiting.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// The bytes waiting.
+    pub fn filled(&self) -> &[u8] {
+        &self.data[self.start..self.end]
+    }
+
+    /// Drops the first `n` bytes waiting.
+    pub fn consume(&mut self, n: usize) {
+        assert!(n <= self.len(), "more consumed than was there");
+        self.start += n;
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        }
+    }
+
+    /// Exactly `n` bytes to be filled and then [`committed`](Self::commit); their contents are stale.
+    pub fn space(&mut self, n: usize) -> &mut [u8] {
+        if self.data.len() - self.end < n {
+            self.make_room(n);
+        }
+        &mut self.data[self.end..self.end + n]
+    }
+
+    /// All the space there is, at least one byte, for a queue that will have to hold `want` bytes in all. Grows by doubling, so
+    /// that a peer that only announces much costs little.
+    pub fn spare(&mut self, want: usize) -> &mut [u8] {
+        if self.start > 0 && (self.start + want > self.data.len() || self.end == self.data.len()) {
+            self.compact();
+        }
+        if self.end == self.data.len() {
+            let grown = (self.data.len() * 2).min(want.max(self.end + 1));
+            self.data.resize(grown.max(self.end + 1), 0);
+        }
+        &mut self.data[self.end..]
+    }
+
+    /// Counts the next `n` bytes of space as waiting.
+    pub fn commit(&mut self, n: usize) {
+        assert!(self.end + n <= self.data.len(), "more committed than there was space");
+        self.end += n;
+    }
+
+    /// Appends bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.space(bytes.len()).copy_from_slice(bytes);
+        self.commit(bytes.len());
+    }
+
+    /// Whether the allocation is above its resting size.
+    pub fn is_stretched(&self) -> bool {
+        self.data.len() > self.resting
+    }
+
+    /// Gives back what lies above the resting size, when that is possible without losing a byte.
+    pub fn relax(&mut self) {
+        if self.is_stretched() && self.len() <= self.resting {
+            self.compact();
+            self.data.truncate(self.resting);
+            self.data.shrink_to_fit();
+        }
+    }
+
+    fn compact(&mut self) {
+        self.data.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+    }
+
+    fn make_room(&mut self, n: usize) {
+        self.compact();
+        if self.data.len() - self.end < n {
+            self.data.resize(self.end + n, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_announcement_costs_nothing_until_bytes_arrive() {
+        let mut buffer = Buffer::new(64);
+        assert_eq!(buffer.spare(1 << 20).len(), 64);
+        buffer.commit(64);
+        assert_eq!(buffer.spare(1 << 20).len(), 64, "doubles, and no more");
+    }
+
+    #[test]
+    fn relaxing_keeps_what_waits() {
+        let mut buffer = Buffer::new(8);
+        buffer.push(&[7; 100]);
+        buffer.relax();
+        assert!(buffer.is_stretched());
+        buffer.consume(95);
+        buffer.relax();
+        assert!(!buffer.is_stretched());
+        assert_eq!(buffer.filled(), [7; 5]);
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_queue(steps in prop::collection::vec((0u8..4, 1usize..300), 1..60)) {
+            let mut buffer = Buffer::new(32);
+            let mut model = std::collections::VecDeque::new();
+            let mut next = 0u8;
+            for (kind, n) in steps {
+                match kind {
+                    0 => for _ in 0..n {
+                        buffer.push(&[next]);
+                        model.push_back(next);
+                        next = next.wrapping_add(1);
+                    },
+                    1 => {
+                        let space = buffer.spare(n);
+                        prop_assert!(!space.is_empty());
+                        space[0] = next;
+                        buffer.commit(1);
+                        model.push_back(next);
+                        next = next.wrapping_add(1);
+                    }
+                    2 => {
+                        let n = n.min(buffer.len());
+                        buffer.consume(n);
+                        model.drain(..n);
+                    }
+                    _ => buffer.relax(),
+                }
+                prop_assert!(buffer.filled().iter().eq(model.iter()));
+            }
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Where a server listens: how that is written, and how the socket is made.
+//!
+//! What always holds: a unix socket is reachable by its owner only from the moment it has a name; a file that is not a socket is
+//! never removed; a socket that somebody listens on is never taken away. If we die, the socket stays behind, and the next
+//! server takes its place.
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::stat::{Mode, fchmod};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1024;
+/// The port that IANA gave to NBD.
+const DEFAULT_PORT: u16 = 10809;
+
+/// A place to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A unix socket.
+    Unix(PathBuf),
+    /// A TCP address; port 0 lets the kernel choose.
+    Tcp(SocketAddr),
+}
+
+/// An NBD URI: a place and the name of an export, which may be empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NbdUri {
+    /// Where.
+    pub endpoint: Endpoint,
+    /// What.
+    pub export: String,
+}
+
+/// What is wrong with an NBD URI, and how to write it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{uri}: {reason}")]
+pub struct UriError {
+    uri: String,
+    reason: String,
+}
+
+impl FromStr for NbdUri {
+    type Err = UriError;
+
+    fn from_str(uri: &str) -> Result<Self, UriError> {
+        parse(uri).map_err(|reason| UriError { uri: uri.to_owned(), reason })
+    }
+}
+
+fn parse(uri: &str) -> Result<NbdUri, String> {
+    const WAYS: &str = "write nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH";
+    let (scheme, rest) = uri.split_once("://").ok_or_else(|| format!("not an NBD address; {WAYS}"))?;
+    let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let export = decode_percent(path)?;
+    let endpoint = match (scheme, query) {
+        ("nbd+unix", query) => {
+            if !authority.is_empty() {
+                return Err("a unix socket has no host; write nbd+unix:///[EXPORT]?socket=PATH".into());
+            }
+            Endpoint::Unix(parse_socket(query.unwrap_or_default())?)
+        }
+        ("nbd", None) => Endpoint::Tcp(parse_host(authority)?),
+        ("nbd", Some(query)) => return Err(format!("'{query}' means nothing for nbd://")),
+        ("nbds" | "nbds+unix", _) => return Err("TLS is not there yet; use nbd+unix:// or nbd:// on loopback".into()),
+        _ => return Err(format!("unknown scheme '{scheme}'; {WAYS}")),
+    };
+    Ok(NbdUri { endpoint, export })
+}
+
+fn parse_socket(query: &str) -> Result<PathBuf, String> {
+    let mut socket = None;
+    for item in query.split('&').filter(|item| !item.is_empty()) {
+        match item.split_once('=') {
+            Some(("socket", path)) if socket.is_none() => socket = Some(decode_percent(path)?),
+            _ => return Err(format!("'{item}' is not understood; only one socket=PATH is")),
+        }
+    }
+    match socket {
+        Some(path) if !path.is_empty() => Ok(path.into()),
+        _ => Err("the socket is missing; write nbd+unix:///[EXPORT]?socket=PATH".into()),
+    }
+}
+
+fn parse_host(authority: &str) -> Result<SocketAddr, String> {
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => {
+            (host, port.parse().map_err(|_| format!("'{port}' is not a port (0 to 65535)"))?)
+        }
+        _ => (authority, DEFAULT_PORT),
+    };
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    let ip = match bare {
+        "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        "" => return Err("the host is missing; write 127.0.0.1, [::1] or localhost".into()),
+        _ => bare.parse().map_err(|_| format!("'{host}' is not an IP address; write 127.0.0.1, [::1] or localhost"))?,
+    };
+    Ok(SocketAddr::new(ip, port))
+}
+
+fn decode_percent(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        if byte != b'%' {
+            bytes.push(byte);
+            rest = tail;
+            continue;
+        }
+        let hex = tail.get(..2).and_then(|h| std::str::from_utf8(h).ok()).filter(|h| !h.starts_with('+'));
+        let value = hex.and_then(|h| u8::from_str_radix(h, 16).ok());
+        bytes.push(value.ok_or_else(|| format!("'{text}' has a % that is not followed by two hex digits"))?);
+        rest = &tail[2..];
+    }
+    if bytes.contains(&0) {
+        return Err(format!("'{text}' contains a zero byte"));
+    }
+    String::from_utf8(bytes).map_err(|_| format!("'{text}' is not UTF-8"))
+}
+
+fn encode_percent(bytes: &[u8]) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/-._~".contains(&b);
+    bytes.iter().map(|&b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+impl fmt::Display for NbdUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let export = encode_percent(self.export.as_bytes());
+        match &self.endpoint {
+            Endpoint::Unix(path) => {
+                write!(f, "nbd+unix:///{export}?socket={}", encode_percent(path.as_os_str().as_bytes()))
+            }
+            Endpoint::Tcp(address) if export.is_empty() => write!(f, "nbd://{address}"),
+            Endpoint::Tcp(address) => write!(f, "nbd://{address}/{export}"),
+        }
+    }
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub(super) enum Listener {
+    /// The file goes first, so that nobody connects to a server that is leaving.
+    Unix(SocketFile, UnixListener),
+    Tcp(TcpListener),
+}
+
+/// A connection just accepted.
+pub(super) enum Accepted {
+    Unix(UnixStream),
+    Tcp(TcpStream, SocketAddr),
+}
+
+impl Listener {
+    /// Binds and listens. Must be called inside a tokio runtime.
+    pub(super) fn bind(endpoint: &Endpoint) -> io::Result<Self> {
+        match endpoint {
+            Endpoint::Unix(path) => bind_unix(path).map_err(|error| named(path.display(), error)),
+            Endpoint::Tcp(address) => bind_tcp(*address).map_err(|error| named(address, error)),
+        }
+    }
+
+    pub(super) fn endpoint(&self) -> io::Result<Endpoint> {
+        match self {
+            Listener::Unix(file, _) => Ok(Endpoint::Unix(file.path.clone())),
+            Listener::Tcp(listener) => Ok(Endpoint::Tcp(listener.local_addr()?)),
+        }
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Listener::Unix(_, listener) => Ok(Accepted::Unix(listener.accept().await?.0)),
+            Listener::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                // A peer that is gone already is noticed by the first read.
+                let _ = stream.set_nodelay(true);
+                Ok(Accepted::Tcp(stream, peer))
+            }
+        }
+    }
+}
+
+fn named(what: impl fmt::Display, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot listen on {what}: {error}"))
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
+    if !address.ip().is_loopback() {
+        let text = "beyond loopback NBD needs TLS, which is not there yet; \
+                    listen on 127.0.0.1 or a unix socket and forward it through ssh";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+    }
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(Listener::Tcp(socket.listen(BACKLOG)?))
+}
+
+fn bind_unix(path: &Path) -> io::Result<Listener> {
+    let _lock = lock_folder(path)?;
+    remove_stale(path)?;
+    let socket = UnixSocket::new_stream()?;
+    // Linux gives a new socket file the mode of the socket itself, so that it never exists with a wider one.
+    fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    socket.bind(path)?;
+    let file = SocketFile::of(path)?;
+    Ok(Listener::Unix(file, socket.listen(BACKLOG)?))
+}
+
+/// Keeps two servers from taking over the same socket at once. Held for an instant; somebody who holds it longer is reported.
+fn lock_folder(path: &Path) -> io::Result<Flock<File>> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = File::open(folder)?;
+    for _ in 0..100 {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err((back, nix::errno::Errno::EAGAIN)) => file = back,
+            Err((_, error)) => return Err(error.into()),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let text = format!("another process keeps {} locked", folder.display());
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
+}
+
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let meta = match std::fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !meta.file_type().is_socket() {
+        let text = "the path exists and is not a socket; remove it or choose another";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // A listener with a full queue also is one.
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "another server listens there; stop it or choose another path",
+        )),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(io::ErrorKind::AddrInUse.into()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The file of a unix socket, removed when dropped if it still is ours.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        let meta = std::fs::symlink_metadata(path)?;
+        Ok(SocketFile { path: path.to_owned(), identity: (meta.dev(), meta.ino()) })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn uri(text: &str) -> NbdUri {
+        text.parse().unwrap()
+    }
+
+    fn error(text: &str) -> String {
+        text.parse::<NbdUri>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn addresses_that_are_understood() {
+        let tcp = |a: &str, export: &str| NbdUri { endpoint: Endpoint::Tcp(a.parse().unwrap()), export: export.into() };
+        assert_eq!(uri("nbd://127.0.0.1:99/disk"), tcp("127.0.0.1:99", "disk"));
+        assert_eq!(uri("nbd://localhost"), tcp("127.0.0.1:10809", ""));
+        assert_eq!(uri("nbd://[::1]:7/"), tcp("[::1]:7", ""));
+        assert_eq!(uri("nbd://[::1]"), tcp("[::1]:10809", ""));
+        let unix = NbdUri { endpoint: Endpoint::Unix("/run/a b.sock".into()), export: "x/y".into() };
+        assert_eq!(uri("nbd+unix:///x/y?socket=/run/a%20b.sock"), unix);
+        assert_eq!(uri("nbd+unix://?socket=s").endpoint, Endpoint::Unix("s".into()));
+    }
+
+    #[test]
+    fn addresses_that_are_not_say_why() {
+        for (text, reason) in [
+            ("/dev/nbd0", "not an NBD address"),
+            ("http://x", "unknown scheme 'http'"),
+            ("nbds://localhost", "TLS is not there yet"),
+            ("nbd://", "host is missing"),
+            ("nbd://example.org", "'example.org' is not an IP address"),
+            ("nbd://localhost:70000", "'70000' is not a port"),
+            ("nbd://localhost?socket=x", "'socket=x' means nothing"),
+            ("nbd+unix:///disk", "socket is missing"),
+            ("nbd+unix:///?socket=", "socket is missing"),
+            ("nbd+unix://host/?socket=x", "no host"),
+            ("nbd+unix:///?socket=a&tls=1", "'tls=1' is not understood"),
+            ("nbd+unix:///%zz?socket=a", "two hex digits"),
+            ("nbd+unix:///?socket=%00", "zero byte"),
+        ] {
+            let said = error(text);
+            assert!(said.starts_with(text) && said.contains(reason), "{said}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(export in "\\PC{0,20}", path in "/\\PC{1,20}") {
+            let unix = NbdUri { endpoint: Endpoint::Unix(path.into()), export };
+            prop_assert_eq!(&unix.to_string().parse::<NbdUri>().unwrap(), &unix);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_private_from_the_start_and_goes_with_its_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let listener = Listener::bind(&Endpoint::Unix(path.clone())).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_stale_socket_is_taken_over_and_a_live_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "std leaves the file behind");
+        let _live = Listener::bind(&Endpoint::Unix(path.clone())).unwrap();
+        let error = Listener::bind(&Endpoint::Unix(path.clone())).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(error.to_string().contains("another server"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_is_not_a_socket_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("precious");
+        std::fs::write(&path, "data").unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        for path in [&path, &link] {
+            let error = Listener::bind(&Endpoint::Unix(path.clone())).unwrap_err();
+            assert!(error.to_string().contains("not a socket"), "{error}");
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "data");
+    }
+
+    #[tokio::test]
+    async fn a_successor_s_socket_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let listener = Listener::bind(&Endpoint::Unix(path.clone())).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let _successor = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        drop(listener);
+        assert!(path.exists());
+    }
+
+    #[tokio::test]
+    async fn beyond_loopback_is_refused() {
+        let error = Listener::bind(&Endpoint::Tcp("0.0.0.0:0".parse().unwrap())).unwrap_err();
+        assert!(error.to_string().contains("needs TLS"), "{error}");
+    }
+}

@@ -1,0 +1,58 @@
+//! What the handshake tells about a device.
+
+use super::wire::{Mode, flag};
+use crate::device::BlockDevice;
+
+/// How the export is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportInfo {
+    /// Its name. Clients find it under this name and, as the default export, under the empty one.
+    pub name: String,
+    /// A line for humans; may be empty.
+    pub description: String,
+}
+
+/// A device as the handshake and the checks on requests see it.
+#[derive(Clone, Debug)]
+pub struct Export {
+    /// Name and description.
+    pub info: ExportInfo,
+    /// Bytes.
+    pub size: u64,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Preferred request size in bytes, a power of two.
+    pub preferred: u32,
+}
+
+impl Export {
+    /// Takes the facts from the device. They are taken anew for each connection.
+    pub fn of(device: &dyn BlockDevice, info: ExportInfo) -> Self {
+        Export {
+            info,
+            size: device.size(),
+            read_only: device.read_only(),
+            preferred: device.preferred_block().clamp(512, 1 << 20).next_power_of_two(),
+        }
+    }
+
+    /// Whether a client that asks for this name means us.
+    pub fn answers_to(&self, name: &[u8]) -> bool {
+        name.is_empty() || name == self.info.name.as_bytes()
+    }
+
+    /// Transmission flags for a connection in this mode; the kernel's netlink interface takes those of [`Mode::Simple`].
+    pub fn flags(&self, mode: Mode) -> u16 {
+        let mut flags = flag::HAS_FLAGS | flag::SEND_FLUSH | flag::CAN_MULTI_CONN | flag::SEND_CACHE;
+        if self.read_only {
+            flags |= flag::READ_ONLY;
+        } else {
+            flags |= flag::SEND_FUA | flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO;
+        }
+        match mode {
+            Mode::Simple => flags,
+            Mode::Structured => flags | flag::SEND_DF,
+            Mode::Extended => flags | flag::SEND_DF | flag::BLOCK_STATUS_PAYLOAD,
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! Fixed newstyle negotiation as a state machine: bytes in, bytes out, no socket.
+//!
+//! What always holds: nothing of the device is touched; an unknown option is answered and negotiation goes on; an option is
+//! looked at only when all its data is there, and never more than [`Limits::option_len`] of it is kept. A peer that breaks
+//! the framing, or asks too often, is cut off.
+
+use super::export::Export;
+use super::limits::Limits;
+use super::wire::{
+    BASE_ALLOCATION, BASE_ALLOCATION_ID, GREETING_MAGIC, Mode, OPTION_MAGIC, handshake, info, option,
+    push_option_reply, reply, u16_at, u32_at, u64_at,
+};
+
+/// What both sides agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Framing of replies.
+    pub mode: Mode,
+    /// Whether BLOCK_STATUS may be asked.
+    pub base_allocation: bool,
+}
+
+impl Session {
+    /// What the kernel's own client speaks on a socket that it was handed: no handshake, simple replies.
+    pub const SIMPLE: Session = Session { mode: Mode::Simple, base_allocation: false };
+}
+
+/// Where negotiation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It needs more bytes.
+    More,
+    /// Transmission begins with the next byte.
+    Done(Session),
+    /// The session ends once the answer is sent.
+    End(End),
+}
+
+/// Why a session ended without transmission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum End {
+    /// The client wanted no more.
+    #[error("the client aborted")]
+    Aborted,
+    /// Handshake flags that we did not offer.
+    #[error("unknown handshake flags")]
+    Flags,
+    /// An option did not start as it must.
+    #[error("bad option magic")]
+    Magic,
+    /// More options than allowed.
+    #[error("too many options")]
+    TooMany,
+    /// Option data beyond what is worth reading.
+    #[error("oversized option")]
+    TooBig,
+    /// `EXPORT_NAME` for something we do not have, or at a time when it cannot be served; there is no error reply for it.
+    #[error("export name refused")]
+    Name,
+}
+
+enum State {
+    Flags,
+    Option,
+    Skip(u32),
+}
+
+/// One negotiation.
+pub struct Handshake<'a> {
+    export: &'a Export,
+    limits: &'a Limits,
+    full: Option<usize>,
+    state: State,
+    options: u32,
+    no_zeroes: bool,
+    mode: Mode,
+    base_allocation: bool,
+}
+
+impl<'a> Handshake<'a> {
+    /// Starts one; the greeting is the first thing to send. With `full` nobody gets through, and is told that so many
+    /// connections are taken.
+    pub fn new(export: &'a Export, limits: &'a Limits, full: Option<usize>) -> Self {
+        Handshake {
+            export,
+            limits,
+            full,
+            state: State::Flags,
+            options: 0,
+            no_zeroes: false,
+            mode: Mode::Simple,
+            base_allocation: false,
+        }
+    }
+
+    /// What the server says first.
+    pub fn greeting() -> [u8; 18] {
+        let mut bytes = [0; 18];
+        bytes[..8].copy_from_slice(&GREETING_MAGIC.to_be_bytes());
+        bytes[8..16].copy_from_slice(&OPTION_MAGIC.to_be_bytes());
+        bytes[16..].copy_from_slice(&(handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES).to_be_bytes());
+        bytes
+    }
+
+    /// Largest number of bytes that must be there at once.
+    pub fn want(&self) -> usize {
+        16 + self.limits.option_len as usize
+    }
+
+    /// Takes one message from the front of `input`: returns how many bytes it took and where that leads. Zero bytes and
+    /// [`Step::More`] means that the message is not complete.
+    pub fn advance(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
+        match self.state {
+            State::Flags => self.client_flags(input),
+            State::Option => self.option(input, out),
+            State::Skip(left) => {
+                let n = input.len().min(left as usize);
+                let left = left - n as u32;
+                self.state = if left == 0 { State::Option } else { State::Skip(left) };
+                (n, Step::More)
+            }
+        }
+    }
+
+    fn client_flags(&mut self, input: &[u8]) -> (usize, Step) {
+        if input.len() < 4 {
+            return (0, Step::More);
+        }
+        let flags = u32_at(input, 0);
+        if flags & !u32::from(handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES) != 0 {
+            return (4, Step::End(End::Flags));
+        }
+        self.no_zeroes = flags & u32::from(handshake::NO_ZEROES) != 0;
+        self.state = State::Option;
+        (4, Step::More)
+    }
+
+    fn option(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
+        if input.len() >= 8 && u64_at(input, 0) != OPTION_MAGIC {
+            return (0, Step::End(End::Magic));
+        }
+        if input.len() < 16 {
+            return (0, Step::More);
+        }
+        let (option, length) = (u32_at(input, 8), u32_at(input, 12));
+        if self.options >= self.limits.options {
+            return (0, Step::End(End::TooMany));
+        }
+        if length > self.limits.option_len {
+            self.options += 1;
+            return (16, self.oversized(option, length, out));
+        }
+        let Some(data) = input[16..].get(..length as usize) else { return (0, Step::More) };
+        self.options += 1;
+        (16 + data.len(), self.answer(option, data, out))
+    }
+
+    fn oversized(&mut self, option: u32, length: u32, out: &mut Vec<u8>) -> Step {
+        if option == option::EXPORT_NAME || length > self.limits.option_skip {
+            return Step::End(End::TooBig);
+        }
+        self.state = State::Skip(length);
+        let limit = self.limits.option_len;
+        fail(out, option, reply::ERR_TOO_BIG, &format!("option data is limited to {limit} bytes"))
+    }
+
+    fn answer(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+        match option {
+            option::ABORT => {
+                push_option_reply(out, option, reply::ACK, &[]);
+                return Step::End(End::Aborted);
+            }
+            option::EXPORT_NAME => return self.export_name(data, out),
+            _ => {}
+        }
+        if let Some(n) = self.full {
+            let text = format!("all {n} connections are taken; close one and try again");
+            return fail(out, option, reply::ERR_POLICY, &text);
+        }
+        match option {
+            option::LIST => self.list(data, out),
+            option::INFO | option::GO => self.go(option, data, out),
+            option::STRUCTURED_REPLY => self.raise(option, Mode::Structured, data, out),
+            option::EXTENDED_HEADERS => self.raise(option, Mode::Extended, data, out),
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(option, data, out),
+            option::STARTTLS => fail(out, option, reply::ERR_UNSUP, "this server does not speak TLS yet"),
+            _ => fail(out, option, reply::ERR_UNSUP, "unknown option"),
+        }
+    }
+
+    /// The old way in: no error can be told, so that whatever does not fit ends the session.
+    fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Step {
+        let fits = name.len() <= self.limits.name_len && self.export.answers_to(name);
+        if !fits || self.full.is_some() || self.mode == Mode::Extended {
+            return Step::End(End::Name);
+        }
+        out.extend_from_slice(&self.export.size.to_be_bytes());
+        out.extend_from_slice(&self.export.flags(self.mode).to_be_bytes());
+        if !self.no_zeroes {
+            out.extend_from_slice(&[0; 124]);
+        }
+        self.done()
+    }
+
+    fn list(&self, data: &[u8], out: &mut Vec<u8>) -> Step {
+        if !data.is_empty() {
+            return fail(out, option::LIST, reply::ERR_INVALID, "LIST takes no data");
+        }
+        let name = self.export.info.name.as_bytes();
+        let parts = [&(name.len() as u32).to_be_bytes()[..], name, self.export.info.description.as_bytes()];
+        push_option_reply(out, option::LIST, reply::SERVER, &parts);
+        ack(out, option::LIST)
+    }
+
+    fn raise(&mut self, option: u32, mode: Mode, data: &[u8], out: &mut Vec<u8>) -> Step {
+        if !data.is_empty() {
+            return fail(out, option, reply::ERR_INVALID, "this option takes no data");
+        }
+        if self.mode == mode {
+            return fail(out, option, reply::ERR_INVALID, "already negotiated");
+        }
+        if self.mode == Mode::Extended {
+            return fail(out, option, reply::ERR_EXT_HEADER_REQD, "extended headers are already negotiated");
+        }
+        self.mode = mode;
+        ack(out, option)
+    }
+
+    fn go(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+        let Some((name, wanted)) = parse_go(data) else {
+            return fail(out, option, reply::ERR_INVALID, "malformed request for an export");
+        };
+        if let Some(step) = self.wrong_name(option, name, out) {
+            return step;
+        }
+        self.export_info(option, wanted, out);
+        ack(out, option);
+        if option == option::GO { self.done() } else { Step::More }
+    }
+
+    fn export_info(&self, option: u32, wanted: &[u8], out: &mut Vec<u8>) {
+        let mut tell = |kind: u16, parts: [&[u8]; 3]| {
+            let [a, b, c] = parts;
+            push_option_reply(out, option, reply::INFO, &[&kind.to_be_bytes(), a, b, c]);
+        };
+        let export = self.export;
+        tell(info::EXPORT, [&export.size.to_be_bytes(), &export.flags(self.mode).to_be_bytes(), &[]]);
+        let preferred = export.preferred.to_be_bytes();
+        tell(info::BLOCK_SIZE, [&1u32.to_be_bytes(), &preferred, &self.limits.payload.to_be_bytes()]);
+        let asked = |kind: u16| wanted.chunks_exact(2).any(|w| u16_at(w, 0) == kind);
+        if asked(info::NAME) {
+            tell(info::NAME, [export.info.name.as_bytes(), &[], &[]]);
+        }
+        if asked(info::DESCRIPTION) && !export.info.description.is_empty() {
+            tell(info::DESCRIPTION, [export.info.description.as_bytes(), &[], &[]]);
+        }
+    }
+
+    fn meta_context(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+        if self.mode == Mode::Simple {
+            return fail(out, option, reply::ERR_INVALID, "negotiate structured replies first");
+        }
+        let set = option == option::SET_META_CONTEXT;
+        if set {
+            // Whatever comes of it, an earlier choice no longer stands.
+            self.base_allocation = false;
+        }
+        let Some((name, queries)) = parse_queries(data) else {
+            return fail(out, option, reply::ERR_INVALID, "malformed metadata query");
+        };
+        if let Some(step) = self.wrong_name(option, name, out) {
+            return step;
+        }
+        let wanted = if set {
+            queries.contains(&BASE_ALLOCATION.as_bytes())
+        } else {
+            queries.is_empty() || queries.iter().any(|q| *q == b"base:" || *q == BASE_ALLOCATION.as_bytes())
+        };
+        if wanted {
+            let id = if set { BASE_ALLOCATION_ID } else { 0 };
+            push_option_reply(out, option, reply::META_CONTEXT, &[&id.to_be_bytes(), BASE_ALLOCATION.as_bytes()]);
+        }
+        self.base_allocation |= set && wanted;
+        ack(out, option)
+    }
+
+    fn wrong_name(&self, option: u32, name: &[u8], out: &mut Vec<u8>) -> Option<Step> {
+        if name.len() > self.limits.name_len {
+            return Some(fail(out, option, reply::ERR_TOO_BIG, "export name too long"));
+        }
+        if !self.export.answers_to(name) {
+            let text = format!("no such export; this server has '{}'", self.export.info.name);
+            return Some(fail(out, option, reply::ERR_UNKNOWN, &text));
+        }
+        None
+    }
+
+    fn done(&self) -> Step {
+        Step::Done(Session { mode: self.mode, base_allocation: self.base_allocation })
+    }
+}
+
+fn ack(out: &mut Vec<u8>, option: u32) -> Step {
+    push_option_reply(out, option, reply::ACK, &[]);
+    Step::More
+}
+
+fn fail(out: &mut Vec<u8>, option: u32, kind: u32, text: &str) -> Step {
+    push_option_reply(out, option, kind, &[text.as_bytes()]);
+    Step::More
+}
+
+/// Name and wanted facts (two bytes each) of INFO and GO.
+fn parse_go(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (name, rest) = take_string(data)?;
+    let count = rest.get(..2).map(|c| usize::from(u16_at(c, 0)))?;
+    let wanted = &rest[2..];
+    (wanted.len() == count * 2).then_some((name, wanted))
+}
+
+/// Export name and queries of the metadata options.
+fn parse_queries(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
+    let (name, rest) = take_string(data)?;
+    let count = rest.get(..4).map(|c| u32_at(c, 0))?;
+    let mut rest = &rest[4..];
+    let mut queries = Vec::new();
+    // Each query takes at least four bytes, so that `rest` bounds the loop whatever `count` claims.
+    for _ in 0..count {
+        let (query, tail) = take_string(rest)?;
+        queries.push(query);
+        rest = tail;
+    }
+    rest.is_empty().then_some((name, queries))
+}
+
+fn take_string(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = data.get(..4).map(|l| u32_at(l, 0) as usize)?;
+    data[4..].split_at_checked(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::export::ExportInfo;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn export() -> Export {
+        let info = ExportInfo { name: "disk".into(), description: "a disk".into() };
+        Export { info, size: 1 << 30, read_only: false, preferred: 4096 }
+    }
+
+    fn option_bytes(option: u32, data: &[u8]) -> Vec<u8> {
+        let mut bytes = OPTION_MAGIC.to_be_bytes().to_vec();
+        bytes.extend(option.to_be_bytes());
+        bytes.extend((data.len() as u32).to_be_bytes());
+        bytes.extend(data);
+        bytes
+    }
+
+    /// Runs input through a handshake in pieces; returns all that came out and the last step.
+    fn run(pieces: &[&[u8]]) -> (Vec<u8>, Step, Vec<u8>) {
+        let (export, limits) = (export(), Limits::default());
+        let mut machine = Handshake::new(&export, &limits, None);
+        let (mut input, mut out) = (Vec::new(), Vec::new());
+        for piece in pieces {
+            input.extend_from_slice(piece);
+            loop {
+                let (taken, step) = machine.advance(&input, &mut out);
+                input.drain(..taken);
+                match step {
+                    Step::More if taken > 0 => {}
+                    Step::More => break,
+                    step => return (out, step, input),
+                }
+            }
+        }
+        (out, Step::More, input)
+    }
+
+    #[test]
+    fn go_ends_with_the_next_byte_left_alone() {
+        let mut bytes = 3u32.to_be_bytes().to_vec();
+        bytes.extend(option_bytes(option::STRUCTURED_REPLY, &[]));
+        bytes.extend(option_bytes(option::GO, &[0, 0, 0, 4, b'd', b'i', b's', b'k', 0, 0]));
+        bytes.push(0x25);
+        let (_, step, rest) = run(&[&bytes]);
+        assert_eq!(step, Step::Done(Session { mode: Mode::Structured, base_allocation: false }));
+        assert_eq!(rest, [0x25]);
+    }
+
+    #[test]
+    fn a_query_count_that_lies_is_refused() {
+        assert_eq!(parse_queries(&[0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]), None);
+        assert_eq!(parse_queries(&[0xff, 0xff, 0xff, 0xff]), None);
+        assert_eq!(parse_go(&[0, 0, 0, 0, 0, 1]), None);
+        assert_eq!(parse_go(&[0, 0, 0, 0, 0, 1, 0, 3]), Some((&[][..], &[0, 3][..])));
+    }
+
+    #[test]
+    fn a_failed_choice_of_contexts_clears_an_earlier_one() {
+        let mut query = vec![0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 15];
+        query.extend(BASE_ALLOCATION.as_bytes());
+        let mut bytes = 3u32.to_be_bytes().to_vec();
+        bytes.extend(option_bytes(option::STRUCTURED_REPLY, &[]));
+        bytes.extend(option_bytes(option::SET_META_CONTEXT, &query));
+        let go = option_bytes(option::GO, &[0; 6]);
+        let (_, step, _) = run(&[&bytes, &go]);
+        assert_eq!(step, Step::Done(Session { mode: Mode::Structured, base_allocation: true }));
+        bytes.extend(option_bytes(option::SET_META_CONTEXT, &[1]));
+        let (_, step, _) = run(&[&bytes, &go]);
+        assert_eq!(step, Step::Done(Session { mode: Mode::Structured, base_allocation: false }));
+    }
+
+    fn any_option() -> impl Strategy<Value = Vec<u8>> {
+        (0u32..13, prop::collection::vec(prop_oneof![3 => Just(0u8), 1 => any::<u8>()], 0..40))
+            .prop_map(|(option, data)| option_bytes(option, &data))
+    }
+
+    proptest! {
+        #[test]
+        fn how_bytes_are_cut_up_does_not_matter(
+            options in prop::collection::vec(any_option(), 0..40),
+            tail in prop::collection::vec(any::<u8>(), 0..30),
+            cuts in prop::collection::vec(1usize..60, 1..30),
+        ) {
+            let mut bytes = 3u32.to_be_bytes().to_vec();
+            options.iter().for_each(|o| bytes.extend(o));
+            bytes.extend(tail);
+            let (whole, step, _) = run(&[&bytes]);
+            let mut rest = &bytes[..];
+            let mut pieces = Vec::new();
+            for cut in cuts.iter().cycle() {
+                let (piece, tail) = rest.split_at(rest.len().min(*cut));
+                pieces.push(piece);
+                rest = tail;
+                if rest.is_empty() { break; }
+            }
+            let (parts, last, _) = run(&pieces);
+            prop_assert_eq!(whole, parts);
+            prop_assert_eq!(step, last);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Accepts connections, bounds their number, and ends them on shutdown.
+//!
+//! What always holds: at most [`Limits::connections`] sockets are served at once, whatever their state, so that idle ones
+//! cannot lock a client out: it takes the place of the oldest that has not finished its handshake. Handshakes share the runtime
+//! of [`Server::run`]; a connection that got through has a thread with its own single-threaded runtime, because waking
+//! another thread costs more than most requests.
+
+use super::connection::{Ended, Opening, negotiate, note_end, transmit};
+use super::endpoint::{Accepted, Endpoint, Listener, NbdUri};
+use super::export::{Export, ExportInfo};
+use super::limits::Limits;
+use super::stats::{NbdStats, Share};
+use crate::device::BlockDevice;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{oneshot, watch};
+use tokio::task::{AbortHandle, JoinSet};
+
+/// Pause after the kernel refused to accept, most likely for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// What a shutdown grants connections beyond their own deadline.
+const GRACE: Duration = Duration::from_millis(500);
+/// Longest handshake of a client that is only told that all connections are taken.
+const REFUSAL_DEADLINE: Duration = Duration::from_secs(2);
+
+/// A listening NBD server for one device.
+pub struct Server {
+    listener: Listener,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    device: Arc<dyn BlockDevice>,
+    info: ExportInfo,
+    limits: Limits,
+    stats: Arc<NbdStats>,
+    slots: Mutex<BTreeMap<u64, Slot>>,
+}
+
+/// A connection by order of arrival.
+enum Slot {
+    /// In its handshake: may be made to go.
+    Negotiating(Option<AbortHandle>),
+    /// Through.
+    Connected,
+}
+
+impl Server {
+    /// Listens. From here on clients can connect; they are served once [`run`](Self::run) is polled. Must be called inside a
+    /// tokio runtime with its I/O and time drivers; takes two seconds at most.
+    ///
+    /// # Errors
+    /// The place is taken, is no socket, cannot be reached, or lies beyond loopback; the message names it.
+    pub fn bind(
+        endpoint: &Endpoint,
+        device: Arc<dyn BlockDevice>,
+        info: ExportInfo,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        if info.name.len() > limits.name_len || info.description.len() > limits.name_len {
+            let text = format!("an export's name and description are limited to {} bytes", limits.name_len);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let listener = Listener::bind(endpoint)?;
+        let stats = Arc::default();
+        let slots = Mutex::default();
+        Ok(Server { listener, shared: Arc::new(Shared { device, info, limits, stats, slots }) })
+    }
+
+    /// Where clients find the export, with the port that the kernel chose.
+    ///
+    /// # Errors
+    /// The kernel does not tell, which it always does for a socket that listens.
+    pub fn uri(&self) -> io::Result<NbdUri> {
+        Ok(NbdUri { endpoint: self.listener.endpoint()?, export: self.shared.info.name.clone() })
+    }
+
+    /// What it counts; stays valid when the server has ended.
+    pub fn stats(&self) -> Arc<NbdStats> {
+        self.shared.stats.clone()
+    }
+
+    /// Serves until `shutdown` is done. Then nobody is accepted any more (the socket file goes), requests under way are finished
+    /// and answered, later ones are refused with `ESHUTDOWN`, and connections close; [`Limits::drain`] bounds all that.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let Server { listener, shared } = self;
+        let (stop, stopped) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        let mut shutdown = pin!(shutdown);
+        let mut next_id = 0;
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                Some(_) = tasks.join_next() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok(accepted) => {
+                        next_id += 1;
+                        shared.admit(next_id, accepted, &stopped, &mut tasks);
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept an NBD connection; will try again");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+            }
+        }
+        drop(listener);
+        let _ = stop.send(true);
+        shared.evict_all();
+        // Connections keep to the deadline by themselves; this one is for a thread that hangs in the device.
+        let all = async { while tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(shared.limits.drain + GRACE, all).await;
+    }
+}
+
+impl Shared {
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<u64, Slot>> {
+        self.slots.lock().expect("no code panics under this lock")
+    }
+
+    /// Gives a new connection a place, or tells it that there is none.
+    fn admit(self: &Arc<Self>, id: u64, accepted: Accepted, stopped: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) {
+        self.stats.accepted.fetch_add(1, Relaxed);
+        let mut slots = self.slots();
+        if slots.len() >= self.limits.connections && !self.evict_oldest(&mut slots) {
+            drop(slots);
+            self.refuse(accepted, stopped.clone(), tasks);
+            return;
+        }
+        slots.insert(id, Slot::Negotiating(None));
+        let shared = self.clone();
+        let stopped = stopped.clone();
+        let handle = tasks.spawn(async move {
+            let _release = Release { shared: &shared, id };
+            shared.serve(id, accepted, stopped).await;
+        });
+        slots.insert(id, Slot::Negotiating(Some(handle)));
+    }
+
+    fn evict_oldest(&self, slots: &mut BTreeMap<u64, Slot>) -> bool {
+        let oldest = slots.iter().find(|(_, slot)| matches!(slot, Slot::Negotiating(_))).map(|(id, _)| *id);
+        let Some(id) = oldest else { return false };
+        if let Some(Slot::Negotiating(Some(handle))) = slots.remove(&id) {
+            handle.abort();
+        }
+        self.stats.evicted.fetch_add(1, Relaxed);
+        true
+    }
+
+    fn evict_all(&self) {
+        let mut slots = self.slots();
+        while self.evict_oldest(&mut slots) {}
+    }
+
+    fn refuse(self: &Arc<Self>, accepted: Accepted, mut stopped: watch::Receiver<bool>, tasks: &mut JoinSet<()>) {
+        self.stats.refused.fetch_add(1, Relaxed);
+        tracing::warn!(limit = self.limits.connections, "NBD connection refused: all are taken");
+        if tasks.len() >= self.limits.connections + self.limits.refusals {
+            return;
+        }
+        let shared = self.clone();
+        tasks.spawn(async move {
+            let full = shared.limits.connections;
+            let export = Export::of(&*shared.device, shared.info.clone());
+            let limits = Limits { handshake: REFUSAL_DEADLINE.min(shared.limits.handshake), ..shared.limits };
+            let told = async {
+                match accepted {
+                    Accepted::Unix(mut stream) => negotiate(&mut stream, &export, &limits, Some(full)).await,
+                    Accepted::Tcp(mut stream, _) => negotiate(&mut stream, &export, &limits, Some(full)).await,
+                }
+            };
+            tokio::select! {
+                _ = told => {}
+                _ = stopped.wait_for(|stop| *stop) => {}
+            }
+        });
+    }
+
+    async fn serve(self: &Arc<Self>, id: u64, accepted: Accepted, stopped: watch::Receiver<bool>) {
+        let peer = match &accepted {
+            Accepted::Unix(_) => format!("unix#{id}"),
+            Accepted::Tcp(_, address) => address.to_string(),
+        };
+        let result = match accepted {
+            Accepted::Unix(mut stream) => match self.welcome(&mut stream).await {
+                Ok(opening) => self.connected(id, opening, Raw::unix(stream), stopped).await,
+                Err(ended) => Err(ended),
+            },
+            Accepted::Tcp(mut stream, _) => match self.welcome(&mut stream).await {
+                Ok(opening) => self.connected(id, opening, Raw::tcp(stream), stopped).await,
+                Err(ended) => Err(ended),
+            },
+        };
+        note_end(&peer, &result, &self.stats);
+    }
+
+    async fn welcome<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: &mut S) -> Result<Opening, Ended> {
+        let _share = Share::of(&self.stats.negotiating, 1);
+        let export = Export::of(&*self.device, self.info.clone());
+        let (session, rest) = negotiate(stream, &export, &self.limits, None).await?;
+        Ok(Opening { session, export, rest, linger: self.limits.linger })
+    }
+
+    /// Runs the transmission phase on a thread of its own.
+    async fn connected(
+        self: &Arc<Self>,
+        id: u64,
+        opening: Opening,
+        raw: io::Result<Raw>,
+        stopped: watch::Receiver<bool>,
+    ) -> Result<(), Ended> {
+        let raw = raw?;
+        match self.slots().get_mut(&id) {
+            Some(slot) => *slot = Slot::Connected,
+            // Evicted at this very moment.
+            None => return Ok(()),
+        }
+        let (report, ended) = oneshot::channel();
+        let shared = self.clone();
+        std::thread::Builder::new().name(format!("nbd-{id}")).spawn(move || {
+            // A send fails only when the server is gone and nobody wants to know.
+            let _ = report.send(shared.serve_thread(opening, raw, stopped));
+        })?;
+        ended.await.unwrap_or_else(|_| Err(io::Error::other("the connection's thread panicked").into()))
+    }
+
+    fn serve_thread(&self, opening: Opening, raw: Raw, mut stopped: watch::Receiver<bool>) -> Result<(), Ended> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(1)
+            // While lingering, the connection's task is always ready; the socket must be looked at each time around.
+            .event_interval(1)
+            .thread_name("nbd-flush")
+            .build()?;
+        let result = runtime.block_on(async {
+            let stop = async {
+                // An error means that the server is gone, which is a shutdown as well.
+                let _ = stopped.wait_for(|stop| *stop).await;
+            };
+            let (device, limits, stats) = (self.device.clone(), &self.limits, &*self.stats);
+            match raw {
+                Raw::Unix(stream) => {
+                    let stream = tokio::net::UnixStream::from_std(stream)?;
+                    transmit(stream, opening, device, limits, stats, stop).await
+                }
+                Raw::Tcp(stream) => {
+                    let stream = tokio::net::TcpStream::from_std(stream)?;
+                    transmit(stream, opening, device, limits, stats, stop).await
+                }
+            }
+        });
+        // Does not wait for a flush that hangs.
+        runtime.shutdown_background();
+        result
+    }
+}
+
+/// A socket on its way from one runtime to another.
+enum Raw {
+    Unix(std::os::unix::net::UnixStream),
+    Tcp(std::net::TcpStream),
+}
+
+impl Raw {
+    fn unix(stream: tokio::net::UnixStream) -> io::Result<Self> {
+        stream.into_std().map(Raw::Unix)
+    }
+
+    fn tcp(stream: tokio::net::TcpStream) -> io::Result<Self> {
+        stream.into_std().map(Raw::Tcp)
+    }
+}
+
+/// Frees a connection's place, however it ends.
+struct Release<'a> {
+    shared: &'a Shared,
+    id: u64,
+}
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        self.shared.slots().remove(&self.id);
+    }
+}

@@ -1,0 +1,341 @@
+//! A running way in, as the rest of the daemon sees it: one [`Service`] per target, each plugged in by one line of [`start`].
+
+use super::holders;
+use super::nbd::{self, Endpoint, ExportInfo, Limits, NbdStats, NbdUri, Server, kernel};
+use crate::device::BlockDevice;
+use crate::failure::{Exit, Failure};
+use crate::target::Target;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long a stopped transport may take to answer what is under way.
+const END_TIMEOUT: Duration = Duration::from_secs(6);
+/// Connections between the kernel's NBD client and us.
+const KERNEL_CONNECTIONS: usize = 2;
+
+/// A running way in.
+pub trait Service: Send + Sync {
+    /// What clients use, as printed in the ready line.
+    fn target(&self) -> String;
+    /// Who has the device open, one phrase each, so that it must not be removed under them. Those that can be told to go
+    /// (NBD clients) are no holders. May block for a moment.
+    fn holders(&self) -> Vec<String>;
+    /// Why the service ended by itself, if it did.
+    fn ended(&self) -> Option<String>;
+    /// Ends it within seconds: requests under way are answered, no further one reaches the device. Blocks.
+    fn stop(&self, how: StopHow) -> Result<(), Failure>;
+    /// What the NBD server counts, where there is one.
+    fn nbd_stats(&self) -> Option<Arc<NbdStats>> {
+        None
+    }
+}
+
+/// What becomes of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopHow {
+    /// It goes, even under whoever holds it.
+    Remove,
+    /// It stays and waits for a daemon to come back; requests wait with it, unanswered.
+    Leave,
+}
+
+/// What a transport may want to know beside the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// Name of the instance.
+    pub name: &'a str,
+    /// Identity of the image: a device left behind is taken up only if it was this image's.
+    pub image: &'a str,
+}
+
+/// What is served when nobody named a target: ublk if it would work, else an NBD unix socket in the runtime folder.
+pub fn default_target(runtime: &Path) -> Target {
+    #[cfg(feature = "ublk")]
+    if super::ublk::probe().is_ok() {
+        return Target::Ublk(0);
+    }
+    Target::Nbd(NbdUri { endpoint: Endpoint::Unix(runtime.join("nbd.sock")), export: String::new() })
+}
+
+/// Whether the target can be served here at all; asked before an image is made or opened. `recover` wants a device that a dead
+/// daemon left.
+pub fn probe(target: &Target, recover: bool) -> Result<(), Failure> {
+    match target {
+        Target::Ublk(n) => probe_ublk(*n, recover),
+        Target::Nbd(_) if recover => Err(Failure::usage(format!(
+            "{target}: only /dev/ublkbN and /dev/nbdN outlive their daemon; serve this again with `ftld '{target}'`"
+        ))),
+        Target::NbdKernel(_) | Target::Nbd(_) => Ok(()),
+    }
+}
+
+/// Removes the device of an instance whose daemon is dead, under whoever waits for it. `None` if the name is not that of a
+/// device that can be left behind.
+pub fn remove_left(instance: &str) -> Option<Result<(), Failure>> {
+    #[cfg(feature = "ublk")]
+    if let Some(n) = instance.strip_prefix("ublkb").and_then(|n| n.parse().ok()) {
+        return Some(super::ublk::stop(n, true).map_err(ublk_failure));
+    }
+    let _ = instance;
+    None
+}
+
+#[cfg(feature = "ublk")]
+fn probe_ublk(n: u32, recover: bool) -> Result<(), Failure> {
+    use super::ublk::State;
+    super::ublk::probe().map_err(ublk_failure)?;
+    match recover.then(|| super::ublk::state(n)).transpose().map_err(ublk_failure)? {
+        None | Some(State::Quiesced) => Ok(()),
+        Some(State::Live { pid }) => Err(Failure::new(
+            Exit::InUse,
+            format!("/dev/ublkb{n} is served by process {pid}: there is nothing to recover"),
+        )),
+        Some(State::Absent | State::Dead { .. }) => {
+            let message = format!("no daemon left /dev/ublkb{n} behind; serve it anew with `ftld /dev/ublkb{n}`");
+            Err(Failure::new(Exit::NotRunning, message))
+        }
+    }
+}
+
+#[cfg(not(feature = "ublk"))]
+fn probe_ublk(_: u32, _: bool) -> Result<(), Failure> {
+    Err(Failure::new(
+        Exit::DriverMissing,
+        "this ftld was built without ublk; serve NBD instead, as in `ftld 'nbd+unix:///?socket=ftld.sock'`",
+    ))
+}
+
+#[cfg(feature = "ublk")]
+fn ublk_failure(error: super::ublk::Error) -> Failure {
+    Failure::new(Exit::from_code(error.exit_code()), error.to_string())
+}
+
+/// Starts serving the device at the target; returns when the first request can be served.
+pub fn start(target: &Target, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
+    match target {
+        Target::Ublk(n) => ublk(*n, device, context),
+        Target::NbdKernel(n) => Ok(Arc::new(KernelClient::start(*n, device, context)?)),
+        Target::Nbd(uri) => Ok(Arc::new(NbdServer::start(uri, device, context)?)),
+    }
+}
+
+#[cfg(feature = "ublk")]
+fn ublk(n: u32, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
+    use super::ublk::{Options, Served, detach_mount_copies};
+    if let Err(error) = detach_mount_copies(n) {
+        tracing::warn!("copies of mounts on /dev/ublkb{n}: {error}");
+    }
+    let served = Served::start(Some(n), device, Options::new(context.image)).map_err(ublk_failure)?;
+    if served.recovered() {
+        tracing::info!("took {} up again where a daemon had left it", served.path().display());
+    }
+    Ok(Arc::new(served))
+}
+
+#[cfg(not(feature = "ublk"))]
+fn ublk(n: u32, _: Arc<dyn BlockDevice>, _: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
+    probe_ublk(n, false).map(|()| unreachable!("no ublk in this build"))
+}
+
+#[cfg(feature = "ublk")]
+impl Service for super::ublk::Served {
+    fn target(&self) -> String {
+        self.path().display().to_string()
+    }
+    fn holders(&self) -> Vec<String> {
+        super::ublk::Served::holders(self)
+    }
+    fn ended(&self) -> Option<String> {
+        super::ublk::Served::ended(self)
+    }
+    fn stop(&self, how: StopHow) -> Result<(), Failure> {
+        match how {
+            StopHow::Leave => {
+                self.leave();
+                Ok(())
+            }
+            StopHow::Remove => self.remove().map_err(ublk_failure),
+        }
+    }
+}
+
+/// A thread that tells when it has ended.
+struct Worker {
+    ended: Mutex<Receiver<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Worker {
+    fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<Worker> {
+        let (end, ended) = channel::<()>();
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            let _end = end;
+            work();
+        })?;
+        Ok(Worker { ended: Mutex::new(ended), thread: Mutex::new(Some(thread)) })
+    }
+
+    fn finished(&self) -> bool {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    fn join(&self, what: &str) -> Result<(), Failure> {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if ended.recv_timeout(END_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+            return Err(Failure::failed(format!("{what}: requests were still under way after {END_TIMEOUT:?}")));
+        }
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match thread.map(JoinHandle::join) {
+            Some(Err(_)) => Err(Failure::failed(format!("{what}: its thread panicked"))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn small_runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// An NBD server on a socket. Its clients are disconnected when it stops, after what they asked for is answered.
+struct NbdServer {
+    uri: String,
+    stop: watch::Sender<bool>,
+    stats: Arc<NbdStats>,
+    worker: Worker,
+}
+
+impl NbdServer {
+    fn start(uri: &NbdUri, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Self, Failure> {
+        let info = ExportInfo { name: uri.export.clone(), description: format!("ftld {}", context.name) };
+        let (endpoint, text) = (uri.endpoint.clone(), uri.to_string());
+        let (stop, mut stopped) = watch::channel(false);
+        let (tell, told) = sync_channel(1);
+        let serve = move || {
+            let runtime = match small_runtime() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(tell.send(Err(error))),
+            };
+            runtime.block_on(async {
+                let bound = Server::bind(&endpoint, device, info, Limits::default());
+                let server = match bound.and_then(|server| Ok((server.uri()?.to_string(), server.stats(), server))) {
+                    Ok((uri, stats, server)) => {
+                        let _ = tell.send(Ok((uri, stats)));
+                        server
+                    }
+                    Err(error) => return drop(tell.send(Err(error))),
+                };
+                server.run(async { drop(stopped.wait_for(|stop| *stop).await) }).await;
+            });
+        };
+        let failed = |error: std::io::Error| Failure::io(&text, &error);
+        let worker = Worker::spawn("ftld-nbd", serve).map_err(failed)?;
+        let lost = || Failure::failed(format!("{text}: the server ended before it was ready"));
+        let (uri, stats) = told.recv().map_err(|_| lost())?.map_err(failed)?;
+        Ok(NbdServer { uri, stop, stats, worker })
+    }
+}
+
+impl Service for NbdServer {
+    fn target(&self) -> String {
+        self.uri.clone()
+    }
+    fn holders(&self) -> Vec<String> {
+        Vec::new()
+    }
+    fn ended(&self) -> Option<String> {
+        self.worker.finished().then(|| "the NBD server ended".into())
+    }
+    fn stop(&self, _how: StopHow) -> Result<(), Failure> {
+        let _ = self.stop.send(true);
+        self.worker.join(&self.uri)
+    }
+    fn nbd_stats(&self) -> Option<Arc<NbdStats>> {
+        Some(self.stats.clone())
+    }
+}
+
+/// Our NBD server on sockets of the kernel's client: `/dev/nbdN`.
+struct KernelClient {
+    n: u32,
+    leave: watch::Sender<bool>,
+    stats: Arc<NbdStats>,
+    workers: Vec<Worker>,
+}
+
+impl KernelClient {
+    fn start(n: u32, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Self, Failure> {
+        if let Err(error) = holders::detach_mount_copies(&format!("nbd{n}")) {
+            tracing::warn!("copies of mounts on /dev/nbd{n}: {error}");
+        }
+        let (leave, left) = watch::channel(false);
+        let stats = Arc::<NbdStats>::default();
+        let flags = nbd::Export::of(&*device, ExportInfo::default()).flags(nbd::wire::Mode::Simple);
+        let mut workers = Vec::new();
+        let attached = kernel::attach(n, &*device, flags, context.image, KERNEL_CONNECTIONS, |streams| {
+            for stream in streams {
+                let (device, stats, left) = (device.clone(), stats.clone(), left.clone());
+                workers.push(Worker::spawn("ftld-nbd", move || serve_kernel(stream, device, &stats, left)));
+            }
+        });
+        let failed = |error: std::io::Error| Failure::io(format!("/dev/nbd{n}"), &error);
+        let workers = workers.into_iter().collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
+        match attached {
+            Ok(true) => tracing::info!("took /dev/nbd{n} up again where a daemon had left it"),
+            Ok(false) => {}
+            Err(error) => return Err(Failure::new(Exit::from_code(error.exit_code()), error.to_string())),
+        }
+        Ok(KernelClient { n, leave, stats, workers })
+    }
+}
+
+/// One connection, until the kernel closes it. When it is left, the socket closes without another word: the kernel then keeps
+/// its requests for the next daemon, whereas an answer would be final.
+fn serve_kernel(stream: UnixStream, device: Arc<dyn BlockDevice>, stats: &NbdStats, mut left: watch::Receiver<bool>) {
+    let served = small_runtime().and_then(|runtime| {
+        runtime.block_on(async {
+            stream.set_nonblocking(true)?;
+            let stream = tokio::net::UnixStream::from_std(stream)?;
+            let limits = Limits::default();
+            tokio::select! {
+                ended = nbd::attach_stream(stream, device, &limits, stats, std::future::pending()) => {
+                    if let Err(ended) = ended {
+                        tracing::warn!("kernel's NBD client: {ended}");
+                    }
+                }
+                _ = left.wait_for(|left| *left) => {}
+            }
+            Ok(())
+        })
+    });
+    if let Err(error) = served {
+        tracing::error!("kernel's NBD client: {error}");
+    }
+}
+
+impl Service for KernelClient {
+    fn target(&self) -> String {
+        format!("/dev/nbd{}", self.n)
+    }
+    fn holders(&self) -> Vec<String> {
+        holders::of(&format!("nbd{}", self.n))
+    }
+    fn ended(&self) -> Option<String> {
+        self.workers.iter().all(Worker::finished).then(|| "disconnected by another program".into())
+    }
+    fn stop(&self, how: StopHow) -> Result<(), Failure> {
+        match how {
+            StopHow::Leave => drop(self.leave.send(true)),
+            StopHow::Remove => kernel::detach(self.n).map_err(|error| Failure::io(self.target(), &error))?,
+        }
+        self.workers.iter().try_for_each(|worker| worker.join(&self.target()))
+    }
+    fn nbd_stats(&self) -> Option<Arc<NbdStats>> {
+        Some(self.stats.clone())
+    }
+}

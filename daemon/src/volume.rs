@@ -1,0 +1,779 @@
+//! The scheme behind its lock: bytes in, pages out. A transport thread runs its request inline: cut, run, complete.
+//!
+//! What always holds: the lock is held for one bounded extent and never across a wait for the host's storage; a verb that
+//! returned `Ok` has everything it acknowledged in the store, so it survives the death of this process; nothing is acknowledged
+//! after a sync that failed. A panic below is caught in one place ([`Volume::run`]): the device takes no more writes, and where
+//! the scheme's tables may be half changed it gives no more data either, since a wrong page is worse than none.
+//!
+//! If power fails here, [`Ftl::flush`] followed by the store's sync decides what survives; the volume keeps nothing of its own.
+
+mod clock;
+mod histogram;
+mod host;
+mod snapshot;
+
+pub use histogram::{BOUNDS_NS, Histogram, HistogramView};
+pub use host::{ErrorClass, HostCounters, HostView, Op, OpView};
+pub use snapshot::{FlashSnapshot, WEAR_BOUNDS, Wear};
+
+use crate::device::{BlockDevice, Extent, Flush};
+use clock::Clock;
+use ftl_core::{Ftl, FtlError, Lpn, Span};
+use nand_model::{Nanos, Store};
+use snapshot::WearScan;
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes handed to a scheme in one go, unless a block is larger.
+const SLICE_BYTES: u64 = 512 << 10;
+/// A block up to this size is still handed over whole, so that schemes see whole-block writes.
+const SLICE_BYTES_MAX: u64 = 1 << 20;
+/// Pages trimmed, or looked up for block status, in one go.
+const SLICE_PAGES: u32 = 16_384;
+/// Below this many erases, or a quarter of what the store has if that is less, the next change waits for a sync: more than one
+/// extent takes.
+const ERASES_LOW: u32 = 8;
+
+const EPERM: i32 = 1;
+const EIO: i32 = 5;
+const EINVAL: i32 = 22;
+const ENOSPC: i32 = 28;
+
+/// How a store's content reaches the host's storage. Stores in memory have none.
+pub trait Durable<S>: Send + Sync {
+    /// Number of the newest operation the store has taken; short, called under the lock.
+    fn mark(&self, store: &mut S) -> u64;
+    /// Blocks until everything up to `mark` is durable; shares a sync with whoever else waits. Never called under the lock.
+    fn wait(&self, mark: u64) -> io::Result<()>;
+    /// Blocks until what erases up to `mark` have freed can be used again. Never called under the lock.
+    fn reclaim(&self, mark: u64) -> io::Result<()>;
+    /// Whether nothing will ever be durable again.
+    fn failed(&self) -> bool;
+    /// Gives a little of the host's space back; called under the lock while the host is quiet.
+    fn tidy(&self, store: &mut S) -> io::Result<()>;
+}
+
+/// How a volume presents itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumeOptions {
+    /// Bytes the host sees; at most the scheme's logical pages.
+    pub size: u64,
+    /// Whether writes are refused from the start and the image stays as it is.
+    pub read_only: bool,
+}
+
+/// A block device over a scheme.
+pub struct Volume<S: Store> {
+    shape: Shape,
+    shared: Arc<Shared>,
+    core: Mutex<Option<Core<S>>>,
+    durable: Option<Arc<dyn Durable<S>>>,
+    published: Mutex<Arc<FlashSnapshot>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    size: u64,
+    page_bytes: u32,
+    slice_bytes: u64,
+    read_only: bool,
+    /// Erases left at which a change waits for a sync.
+    erases_low: u32,
+    /// Erases left at which a sync is begun behind the requests' back.
+    erases_eager: u32,
+}
+
+/// What outlives the lock: counters and the state of health.
+struct Shared {
+    counters: HostCounters,
+    health: AtomicU8,
+    trouble: Mutex<Option<String>>,
+    worn_out_told: AtomicBool,
+    origin: Instant,
+    /// End of the last request, in milliseconds since `origin`.
+    last_request_ms: AtomicU64,
+    /// Whether erases run short, and the thread that waits to hear of it.
+    short: AtomicBool,
+    short_told: (Mutex<()>, Condvar),
+}
+
+/// Everything is served.
+const WELL: u8 = 0;
+/// Reads are served, nothing else.
+const NO_WRITES: u8 = 1;
+/// Nothing is served: the scheme's tables cannot be trusted.
+const NO_DATA: u8 = 2;
+
+struct Core<S: Store> {
+    ftl: Box<dyn Ftl<S>>,
+    /// One page, for requests that cover a part of one.
+    scratch: Vec<u8>,
+    clock: Clock,
+    scan: WearScan,
+    wear: Wear,
+}
+
+/// One host request on its way through several extents.
+struct Request<'a> {
+    op: Op,
+    bytes: u64,
+    began: Instant,
+    shared: &'a Shared,
+    /// When it started on the emulated flash.
+    start: Option<Nanos>,
+    done: Nanos,
+}
+
+impl<S: Store + 'static> Volume<S> {
+    /// Puts a mounted scheme behind its lock.
+    ///
+    /// # Panics
+    /// If the scheme has fewer pages than `options.size` needs.
+    pub fn new(ftl: Box<dyn Ftl<S>>, options: VolumeOptions, durable: Option<Arc<dyn Durable<S>>>) -> Self {
+        let geometry = *ftl.chip().geometry();
+        let page = geometry.page_bytes as u64;
+        assert!(options.size <= ftl.logical_pages() as u64 * page, "volume larger than its scheme");
+        let block = geometry.pages_per_block as u64 * page;
+        let slice_bytes = if block > SLICE_BYTES_MAX { SLICE_BYTES / page * page } else { whole(SLICE_BYTES, block) };
+        let erases = ftl.chip().store().erase_credit();
+        let mut core = Core {
+            ftl,
+            scratch: vec![0; page as usize],
+            clock: Clock::new(),
+            scan: WearScan::default(),
+            wear: Wear::default(),
+        };
+        while !core.look_at_wear() {}
+        let published = Mutex::new(Arc::new(FlashSnapshot::take(&*core.ftl, core.wear.clone(), 0)));
+        Volume {
+            shape: Shape {
+                size: options.size,
+                page_bytes: geometry.page_bytes,
+                slice_bytes,
+                read_only: options.read_only,
+                erases_low: ERASES_LOW.min(erases / 4),
+                erases_eager: erases / 2,
+            },
+            shared: Arc::new(Shared::new()),
+            core: Mutex::new(Some(core)),
+            durable,
+            published,
+        }
+    }
+
+    /// Host counters now.
+    pub fn host(&self) -> HostView {
+        self.shared.counters.view()
+    }
+
+    /// The flash side as last published. Never waits for a request.
+    pub fn flash(&self) -> Arc<FlashSnapshot> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What went wrong for good, if anything did.
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Time since the last request ended.
+    pub fn quiet_for(&self) -> Duration {
+        let last = Duration::from_millis(self.shared.last_request_ms.load(Relaxed));
+        if self.shared.counters.depth() > 0 {
+            return Duration::ZERO;
+        }
+        self.shared.origin.elapsed().saturating_sub(last)
+    }
+
+    /// Publishes a new snapshot. Waits for the lock only if `insist`; returns whether it had it.
+    pub fn publish(&self, insist: bool) -> bool {
+        let mut guard = match self.core.try_lock() {
+            Ok(guard) => guard,
+            Err(_) if insist => self.lock(),
+            Err(_) => return false,
+        };
+        if self.shared.health.load(Relaxed) == NO_DATA {
+            return true;
+        }
+        let snapshot = self.run(&mut guard, false, |core| {
+            core.look_at_wear();
+            Ok(FlashSnapshot::take(
+                &*core.ftl,
+                core.wear.clone(),
+                self.shared.counters.of(Op::Write).bytes.load(Relaxed),
+            ))
+        });
+        if let Ok(snapshot) = snapshot {
+            *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        }
+        true
+    }
+
+    /// Does background work of about `budget` flash operations, if the lock is free. Returns whether there is more to do.
+    pub fn idle(&self, budget: u32) -> bool {
+        if self.shape.read_only || self.shared.health.load(Relaxed) != WELL {
+            return false;
+        }
+        let Ok(mut guard) = self.core.try_lock() else { return true };
+        if guard.as_mut().is_some_and(|core| core.erases_left() < self.shape.erases_eager) {
+            self.tell_short();
+            return false;
+        }
+        self.run(&mut guard, true, |core| core.ftl.idle(core.clock.start(1), budget)).unwrap_or(false)
+    }
+
+    /// Gives a little of the host's space back, if the lock is free.
+    pub fn tidy(&self) {
+        if self.shape.read_only || self.shared.health.load(Relaxed) != WELL {
+            return;
+        }
+        let (Some(durable), Ok(mut guard)) = (&self.durable, self.core.try_lock()) else { return };
+        if let Some(Err(error)) = guard.as_mut().map(|core| durable.tidy(core.ftl.chip_mut().store_mut())) {
+            tracing::debug!("giving space back: {error}");
+        }
+    }
+
+    /// Waits up to `patience` for erases to run short, and then for the sync that makes more of them possible.
+    pub fn reclaim_when_short(&self, patience: Duration) {
+        let (lock, told) = &self.shared.short_told;
+        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let quiet = |_: &mut ()| !self.shared.short.load(Relaxed);
+        drop(told.wait_timeout_while(guard, patience, quiet).unwrap_or_else(PoisonError::into_inner));
+        if self.shared.short.load(Relaxed) {
+            let mark = self.mark(&mut self.lock());
+            let _ = self.reclaim(mark);
+            self.shared.short.store(false, Relaxed);
+        }
+    }
+
+    /// Flushes, writes a checkpoint, waits for the host's storage and gives the store back. Requests that come later fail
+    /// with `EIO`. A read-only or failed volume only gives the store back.
+    pub fn close(&self) -> io::Result<S> {
+        let mut guard = self.lock();
+        if guard.is_none() {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        let well = !self.shape.read_only && self.shared.health.load(Relaxed) == WELL;
+        let stopped = if well {
+            self.run(&mut guard, true, |core| core.ftl.shutdown(core.clock.start(1)).map(drop))
+        } else {
+            Ok(())
+        };
+        let mark = self.mark(&mut guard);
+        let Some(core) = guard.take() else { return Err(io::Error::from_raw_os_error(EIO)) };
+        drop(guard);
+        stopped?;
+        if well {
+            self.wait(mark)?;
+        }
+        Ok(core.ftl.into_chip().into_store())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Core<S>>> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The one place that calls a scheme: turns its errors into errnos and its panics into a read-only device.
+    fn run<R>(
+        &self,
+        guard: &mut MutexGuard<'_, Option<Core<S>>>,
+        changes: bool,
+        verb: impl FnOnce(&mut Core<S>) -> Result<R, FtlError>,
+    ) -> io::Result<R> {
+        let eio = || io::Error::from_raw_os_error(EIO);
+        let core = guard.as_mut().ok_or_else(eio)?;
+        if self.shared.health.load(Relaxed) == NO_DATA {
+            return Err(eio());
+        }
+        match catch_unwind(AssertUnwindSafe(|| verb(core))) {
+            Ok(result) => result.map_err(|error| self.shared.refuse(&error)),
+            Err(panic) => {
+                let why = format!("internal error in scheme {}: {}", self.scheme_name(core), panic_text(&*panic));
+                self.shared.fail(if changes { NO_DATA } else { NO_WRITES }, why);
+                Err(eio())
+            }
+        }
+    }
+
+    fn scheme_name(&self, core: &Core<S>) -> &'static str {
+        catch_unwind(AssertUnwindSafe(|| core.ftl.scheme())).unwrap_or("unknown")
+    }
+
+    /// Runs one bounded extent of a request that changes the flash.
+    fn change(
+        &self,
+        request: &mut Request<'_>,
+        last: bool,
+        verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
+    ) -> io::Result<()> {
+        self.writable()?;
+        let mut guard = self.lock();
+        let left = guard.as_ref().map_or(u32::MAX, Core::erases_left);
+        if left < self.shape.erases_eager {
+            self.tell_short();
+        }
+        if left < self.shape.erases_low {
+            let mark = self.mark(&mut guard);
+            drop(guard);
+            self.reclaim(mark)?;
+            guard = self.lock();
+        }
+        self.run(&mut guard, true, |core| request.step(core, last, verb))
+    }
+
+    fn tell_short(&self) {
+        if !self.shared.short.swap(true, Relaxed) {
+            let (lock, told) = &self.shared.short_told;
+            drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
+            told.notify_all();
+        }
+    }
+
+    /// Waits for erased space. That the host has no room for it is the request's error, a failed sync the device's end.
+    fn reclaim(&self, mark: u64) -> io::Result<()> {
+        let Some(durable) = &self.durable else { return Ok(()) };
+        durable.reclaim(mark).map_err(|error| {
+            if durable.failed() {
+                return self.shared.sync_failed(&error);
+            }
+            tracing::warn!("waiting for erased space: {error}");
+            let full = error.kind() == io::ErrorKind::StorageFull || error.kind() == io::ErrorKind::QuotaExceeded;
+            io::Error::from_raw_os_error(if full { ENOSPC } else { EIO })
+        })
+    }
+
+    /// Runs one bounded extent of a request that changes nothing the host could see.
+    fn look(
+        &self,
+        request: &mut Request<'_>,
+        last: bool,
+        verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
+    ) -> io::Result<()> {
+        self.run(&mut self.lock(), false, |core| request.step(core, last, verb))
+    }
+
+    fn writable(&self) -> io::Result<()> {
+        let refused = self.shape.read_only || self.shared.health.load(Relaxed) != WELL;
+        if refused { Err(io::Error::from_raw_os_error(EPERM)) } else { Ok(()) }
+    }
+
+    fn mark(&self, guard: &mut MutexGuard<'_, Option<Core<S>>>) -> u64 {
+        match (&self.durable, guard.as_mut()) {
+            (Some(durable), Some(core)) => durable.mark(core.ftl.chip_mut().store_mut()),
+            _ => 0,
+        }
+    }
+
+    fn wait(&self, mark: u64) -> io::Result<()> {
+        self.durable.as_ref().map_or(Ok(()), |durable| self.shared.wait(&**durable, mark))
+    }
+
+    /// Checks the range and starts counting.
+    fn begin(&self, op: Op, offset: u64, len: u64) -> io::Result<Request<'_>> {
+        let request = Request::begin(&self.shared, op, len);
+        if offset.checked_add(len).is_some_and(|end| end <= self.shape.size) {
+            let page = self.shape.page_bytes as u64;
+            if !(offset.is_multiple_of(page) && len.is_multiple_of(page)) {
+                self.shared.counters.of(op).unaligned.fetch_add(1, Relaxed);
+            }
+            return Ok(request);
+        }
+        let errno = if matches!(op, Op::Write | Op::WriteZeroes) { ENOSPC } else { EINVAL };
+        Err(request.fail(io::Error::from_raw_os_error(errno)))
+    }
+
+    /// Where the next slice of `offset..end` ends: slices are aligned, so that no page is in two.
+    fn slice_end(&self, offset: u64, end: u64, slice: u64) -> u64 {
+        end.min((offset / slice + 1) * slice)
+    }
+
+    fn read_slices(&self, request: &mut Request<'_>, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
+        let end = offset + buf.len() as u64;
+        while offset < end {
+            let next = self.slice_end(offset, end, self.shape.slice_bytes);
+            let (part, rest) = buf.split_at_mut((next - offset) as usize);
+            self.look(request, next == end, |core, at| core.read(at, offset, part))?;
+            (buf, offset) = (rest, next);
+        }
+        Ok(())
+    }
+
+    fn write_slices(&self, request: &mut Request<'_>, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
+        let end = offset + data.len() as u64;
+        while offset < end {
+            let next = self.slice_end(offset, end, self.shape.slice_bytes);
+            let (part, rest) = data.split_at((next - offset) as usize);
+            self.change(request, next == end, |core, at| core.write(at, offset, part))?;
+            (data, offset) = (rest, next);
+        }
+        Ok(())
+    }
+
+    fn zero(&self, op: Op, offset: u64, len: u64) -> io::Result<()> {
+        let mut request = self.begin(op, offset, len)?;
+        let result = self.zero_slices(&mut request, offset, offset + len);
+        request.end(result)
+    }
+
+    fn zero_slices(&self, request: &mut Request<'_>, mut offset: u64, end: u64) -> io::Result<()> {
+        let slice = SLICE_PAGES as u64 * self.shape.page_bytes as u64;
+        self.writable()?;
+        while offset < end {
+            let next = self.slice_end(offset, end, slice);
+            self.change(request, next == end, |core, at| core.zero(at, offset, next - offset))?;
+            offset = next;
+        }
+        Ok(())
+    }
+}
+
+/// The largest multiple of `unit` in `bytes`, but at least one.
+fn whole(bytes: u64, unit: u64) -> u64 {
+    (bytes / unit).max(1) * unit
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// The only table from a scheme's errors to errnos.
+fn errno(error: &FtlError) -> i32 {
+    match error {
+        FtlError::HostFull => ENOSPC,
+        FtlError::ReadOnly(_) => EPERM,
+        FtlError::MediaLost(_)
+        | FtlError::PowerLost
+        | FtlError::Host(_)
+        | FtlError::Corrupt(_)
+        | FtlError::Config(_) => EIO,
+    }
+}
+
+fn class(errno: i32) -> ErrorClass {
+    match errno {
+        EPERM => ErrorClass::Eperm,
+        EINVAL => ErrorClass::Einval,
+        ENOSPC => ErrorClass::Enospc,
+        _ => ErrorClass::Eio,
+    }
+}
+
+impl<S: Store> Core<S> {
+    /// Erases the store takes before it needs a sync.
+    fn erases_left(&self) -> u32 {
+        self.ftl.chip().store().erase_credit()
+    }
+
+    /// Returns whether every block has been looked at.
+    fn look_at_wear(&mut self) -> bool {
+        match self.scan.slice(&*self.ftl) {
+            Some(wear) => {
+                self.wear = wear;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn page_bytes(&self) -> u32 {
+        self.scratch.len() as u32
+    }
+
+    fn read(&mut self, at: Nanos, offset: u64, buf: &mut [u8]) -> Result<Nanos, FtlError> {
+        let span = Span::new(offset, buf.len() as u64, self.page_bytes());
+        let (head, rest) = buf.split_at_mut(span.head.map_or(0, |(_, _, len)| len as usize));
+        let (body, tail) = rest.split_at_mut(span.body.1 as usize * self.scratch.len());
+        let mut done = at;
+        if let Some((lpn, from, _)) = span.head {
+            done = done.max(self.read_part(at, lpn, from, head)?);
+        }
+        if !body.is_empty() {
+            done = done.max(self.ftl.read(at, span.body.0, body)?);
+        }
+        if let Some((lpn, _)) = span.tail {
+            done = done.max(self.read_part(at, lpn, 0, tail)?);
+        }
+        Ok(done)
+    }
+
+    fn read_part(&mut self, at: Nanos, lpn: Lpn, from: u32, part: &mut [u8]) -> Result<Nanos, FtlError> {
+        let done = self.ftl.read(at, lpn, &mut self.scratch)?;
+        part.copy_from_slice(&self.scratch[from as usize..][..part.len()]);
+        Ok(done)
+    }
+
+    fn write(&mut self, at: Nanos, offset: u64, data: &[u8]) -> Result<Nanos, FtlError> {
+        let span = Span::new(offset, data.len() as u64, self.page_bytes());
+        let (head, rest) = data.split_at(span.head.map_or(0, |(_, _, len)| len as usize));
+        let (body, tail) = rest.split_at(span.body.1 as usize * self.scratch.len());
+        let mut done = at;
+        if let Some((lpn, from, _)) = span.head {
+            done = done.max(self.patch(at, lpn, from, |part| part.copy_from_slice(head), head.len())?);
+        }
+        if !body.is_empty() {
+            done = done.max(self.ftl.write(at, span.body.0, body)?);
+        }
+        if let Some((lpn, _)) = span.tail {
+            done = done.max(self.patch(at, lpn, 0, |part| part.copy_from_slice(tail), tail.len())?);
+        }
+        Ok(done)
+    }
+
+    fn zero(&mut self, at: Nanos, offset: u64, len: u64) -> Result<Nanos, FtlError> {
+        let span = Span::new(offset, len, self.page_bytes());
+        let mut done = at;
+        for (lpn, from, len) in span.head.into_iter().chain(span.tail.map(|(lpn, len)| (lpn, 0, len))) {
+            if self.ftl.is_mapped(lpn)? {
+                done = done.max(self.patch(at, lpn, from, |part| part.fill(0), len as usize)?);
+            }
+        }
+        if span.body.1 > 0 {
+            done = done.max(self.ftl.trim(at, span.body.0, span.body.1)?);
+        }
+        Ok(done)
+    }
+
+    /// Read, modify, write of one page.
+    fn patch(
+        &mut self,
+        at: Nanos,
+        lpn: Lpn,
+        from: u32,
+        change: impl FnOnce(&mut [u8]),
+        len: usize,
+    ) -> Result<Nanos, FtlError> {
+        let read = self.ftl.read(at, lpn, &mut self.scratch)?;
+        change(&mut self.scratch[from as usize..][..len]);
+        self.ftl.write(read, lpn, &self.scratch)
+    }
+
+    /// States of `offset..end` in stretches, at most `max`; looks at a bounded number of pages.
+    fn extents(&mut self, mut offset: u64, end: u64, max: usize) -> Result<Vec<Extent>, FtlError> {
+        let page = self.page_bytes() as u64;
+        let mut extents: Vec<Extent> = Vec::new();
+        for _ in 0..SLICE_PAGES {
+            if offset == end {
+                break;
+            }
+            let next = end.min((offset / page + 1) * page);
+            let mapped = self.ftl.is_mapped(Lpn::new((offset / page) as u32))?;
+            let stretches = extents.len();
+            match extents.last_mut() {
+                Some(last) if last.mapped == mapped => last.len += next - offset,
+                _ if stretches == max => break,
+                _ => extents.push(Extent { len: next - offset, mapped }),
+            }
+            offset = next;
+        }
+        Ok(extents)
+    }
+}
+
+impl Shared {
+    fn new() -> Self {
+        Shared {
+            counters: HostCounters::default(),
+            health: AtomicU8::new(WELL),
+            trouble: Mutex::new(None),
+            worn_out_told: AtomicBool::new(false),
+            origin: Instant::now(),
+            last_request_ms: AtomicU64::new(0),
+            short: AtomicBool::new(false),
+            short_told: (Mutex::new(()), Condvar::new()),
+        }
+    }
+
+    /// Stops writes (or everything) for good. The first reason is kept.
+    fn fail(&self, health: u8, why: String) {
+        self.health.fetch_max(health, Relaxed);
+        tracing::error!("DEVICE FAILED, no more writes: {why}; restart ftld to mount the image again");
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+
+    /// Logs what needs attention and gives the errno.
+    fn refuse(&self, error: &FtlError) -> io::Error {
+        match error {
+            FtlError::ReadOnly(why) if !self.worn_out_told.swap(true, Relaxed) => {
+                tracing::error!("device is read-only from now on: {why}");
+            }
+            FtlError::ReadOnly(_) => {}
+            error => tracing::warn!("request failed: {error}"),
+        }
+        io::Error::from_raw_os_error(errno(error))
+    }
+
+    fn wait<S>(&self, durable: &dyn Durable<S>, mark: u64) -> io::Result<()> {
+        if self.health.load(Relaxed) != WELL {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        let began = Instant::now();
+        let synced = durable.wait(mark);
+        self.counters.sync.record(began.elapsed().as_nanos() as u64);
+        synced.map_err(|error| self.sync_failed(&error))
+    }
+
+    fn sync_failed(&self, error: &io::Error) -> io::Error {
+        self.fail(NO_WRITES, format!("sync of the image failed: {error}"));
+        io::Error::from_raw_os_error(EIO)
+    }
+
+    fn end(&self, op: Op, bytes: u64, began: Instant, emulated: Option<Nanos>, errno: Option<i32>) {
+        let counter = self.counters.of(op);
+        match errno {
+            Some(errno) => drop(counter.errors[class(errno) as usize].fetch_add(1, Relaxed)),
+            None => {
+                counter.completed.fetch_add(1, Relaxed);
+                counter.bytes.fetch_add(bytes, Relaxed);
+                counter.wall.record(began.elapsed().as_nanos() as u64);
+                if let Some(ns) = emulated {
+                    counter.emulated.record(ns);
+                }
+            }
+        }
+        self.last_request_ms.store(self.origin.elapsed().as_millis() as u64, Relaxed);
+        counter.in_flight.fetch_sub(1, Relaxed);
+    }
+}
+
+impl<'a> Request<'a> {
+    fn begin(shared: &'a Shared, op: Op, bytes: u64) -> Self {
+        shared.counters.of(op).in_flight.fetch_add(1, Relaxed);
+        Request { op, bytes, began: Instant::now(), shared, start: None, done: 0 }
+    }
+
+    /// Runs one extent: all extents of a request start at the same emulated instant.
+    fn step<S: Store>(
+        &mut self,
+        core: &mut Core<S>,
+        last: bool,
+        verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
+    ) -> Result<(), FtlError> {
+        let at = *self.start.get_or_insert_with(|| core.clock.start(self.shared.counters.depth()));
+        self.done = self.done.max(verb(core, at)?);
+        if last {
+            core.clock.done(self.done);
+        }
+        Ok(())
+    }
+
+    fn emulated(&self) -> Option<Nanos> {
+        self.start.map(|start| self.done.saturating_sub(start))
+    }
+
+    fn end(self, result: io::Result<()>) -> io::Result<()> {
+        result.map_err(|error| self.fail(error)).inspect(|()| {
+            self.shared.end(self.op, self.bytes, self.began, self.emulated(), None);
+        })
+    }
+
+    fn fail(&self, error: io::Error) -> io::Error {
+        self.shared.end(self.op, self.bytes, self.began, None, Some(error.raw_os_error().unwrap_or(EIO)));
+        error
+    }
+}
+
+/// A FLUSH that waits for the store's sync. Dropped without waiting, it counts as failed.
+struct FlushWait<S> {
+    shared: Arc<Shared>,
+    sync: Option<(Arc<dyn Durable<S>>, u64)>,
+    began: Instant,
+    emulated: Option<Nanos>,
+    errno: Option<i32>,
+}
+
+impl<S> Flush for FlushWait<S> {
+    fn wait(mut self: Box<Self>) -> io::Result<()> {
+        let result = self.sync.take().map_or(Ok(()), |(durable, mark)| self.shared.wait(&*durable, mark));
+        self.errno = result.as_ref().err().map(|_| EIO);
+        result
+    }
+}
+
+impl<S> Drop for FlushWait<S> {
+    fn drop(&mut self) {
+        self.shared.end(Op::Flush, 0, self.began, self.emulated, self.errno);
+    }
+}
+
+impl<S: Store + 'static> BlockDevice for Volume<S> {
+    fn size(&self) -> u64 {
+        self.shape.size
+    }
+
+    fn logical_block(&self) -> u32 {
+        512
+    }
+
+    fn physical_block(&self) -> u32 {
+        self.shape.page_bytes.min(4096)
+    }
+
+    fn preferred_block(&self) -> u32 {
+        self.shape.page_bytes
+    }
+
+    fn read_only(&self) -> bool {
+        self.shape.read_only
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let mut request = self.begin(Op::Read, offset, buf.len() as u64)?;
+        let result = self.read_slices(&mut request, offset, buf);
+        request.end(result)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut request = self.begin(Op::Write, offset, data.len() as u64)?;
+        let result = self.writable().and_then(|()| self.write_slices(&mut request, offset, data));
+        request.end(result)
+    }
+
+    fn trim(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.zero(Op::Trim, offset, len)
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.zero(Op::WriteZeroes, offset, len)
+    }
+
+    fn flush(&self) -> io::Result<Box<dyn Flush>> {
+        let mut request = Request::begin(&self.shared, Op::Flush, 0);
+        if self.shape.read_only {
+            let (began, shared) = (request.began, self.shared.clone());
+            return Ok(Box::new(FlushWait::<S> { shared, sync: None, began, emulated: None, errno: None }));
+        }
+        let mut guard = self.lock();
+        let health = self.shared.health.load(Relaxed);
+        let flushed = if health == WELL {
+            self.run(&mut guard, true, |core| request.step(core, true, |core, at| core.ftl.flush(at)))
+        } else {
+            Err(io::Error::from_raw_os_error(EIO))
+        };
+        let mark = self.mark(&mut guard);
+        drop(guard);
+        if let Err(error) = flushed {
+            return Err(request.fail(error));
+        }
+        Ok(Box::new(FlushWait {
+            shared: self.shared.clone(),
+            sync: self.durable.clone().map(|durable| (durable, mark)),
+            began: request.began,
+            emulated: request.emulated(),
+            errno: Some(EIO),
+        }))
+    }
+
+    fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>> {
+        let end = offset.checked_add(len).filter(|&end| end <= self.shape.size && max > 0);
+        let end = end.ok_or_else(|| io::Error::from_raw_os_error(EINVAL))?;
+        self.run(&mut self.lock(), false, |core| core.extents(offset, end, max))
+    }
+}
+
+#[cfg(test)]
+mod tests;

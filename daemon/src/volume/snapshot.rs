@@ -1,0 +1,111 @@
+//! What a volume publishes now and then, so that a scrape never takes the request lock.
+
+use ftl_core::{Ftl, RamReport, SchemeStats};
+use nand_model::{Bad, Counters, Pbn, Store};
+use std::time::Instant;
+
+/// Erase counts that bound the classes of [`Wear::distribution`].
+pub const WEAR_BOUNDS: [u32; 14] = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 3_000, 10_000, 100_000];
+
+/// The flash side of a volume at one moment.
+#[derive(Clone, Debug)]
+pub struct FlashSnapshot {
+    /// When it was taken.
+    pub taken: Instant,
+    /// Bytes the host had written by then, so that ratios do not mix instants.
+    pub host_written_bytes: u64,
+    /// Flash operations by cause since the image was opened.
+    pub counters: Counters,
+    /// The scheme's own counters and gauges.
+    pub scheme: SchemeStats,
+    /// RAM of the scheme's tables.
+    pub ram: RamReport,
+    /// Erase counts of all good blocks, from the last complete look at every block.
+    pub wear: Wear,
+    /// Erases the store takes before it needs a sync; `u32::MAX` where it needs none.
+    pub erase_credit: u32,
+}
+
+/// How evenly blocks wear, and which are bad.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wear {
+    /// Fewest erases of a good block.
+    pub min: u32,
+    /// Mean over all good blocks.
+    pub mean: f64,
+    /// Most erases of a good block.
+    pub max: u32,
+    /// Standard deviation over all good blocks.
+    pub stddev: f64,
+    /// Good blocks with at most as many erases as the bound of [`WEAR_BOUNDS`], not cumulative; the last one is for more.
+    pub distribution: [u64; WEAR_BOUNDS.len() + 1],
+    /// Blocks bad from the factory.
+    pub bad_factory: u32,
+    /// Blocks that went bad.
+    pub bad_grown: u32,
+}
+
+/// A look at every block, some thousands at a time, so that the lock is never held for a large device at once.
+#[derive(Debug, Default)]
+pub(super) struct WearScan {
+    next: u32,
+    good: u64,
+    sum: u64,
+    squares: u128,
+    wear: Wear,
+}
+
+impl WearScan {
+    const SLICE: u32 = 8192;
+
+    /// Looks at the next slice. Returns the figures when the last block was reached.
+    pub(super) fn slice<S: Store>(&mut self, ftl: &dyn Ftl<S>) -> Option<Wear> {
+        let chip = ftl.chip();
+        let blocks = chip.geometry().blocks;
+        let end = blocks.min(self.next + Self::SLICE);
+        for block in (self.next..end).map(Pbn::new) {
+            match chip.bad(block) {
+                None => self.note(chip.erase_count(block)),
+                Some(Bad::Factory) => self.wear.bad_factory += 1,
+                Some(Bad::Grown) => self.wear.bad_grown += 1,
+            }
+        }
+        self.next = end;
+        (end == blocks).then(|| self.finish())
+    }
+
+    fn note(&mut self, erases: u32) {
+        self.wear.min = if self.good == 0 { erases } else { self.wear.min.min(erases) };
+        self.wear.max = self.wear.max.max(erases);
+        self.good += 1;
+        self.sum += erases as u64;
+        self.squares += (erases as u128).pow(2);
+        let class = WEAR_BOUNDS.iter().position(|&bound| erases <= bound).unwrap_or(WEAR_BOUNDS.len());
+        self.wear.distribution[class] += 1;
+    }
+
+    fn finish(&mut self) -> Wear {
+        let scan = std::mem::take(self);
+        let mut wear = scan.wear;
+        if scan.good > 0 {
+            wear.mean = scan.sum as f64 / scan.good as f64;
+            wear.stddev = (scan.squares as f64 / scan.good as f64 - wear.mean.powi(2)).max(0.0).sqrt();
+        }
+        wear
+    }
+}
+
+impl FlashSnapshot {
+    pub(super) fn take<S: Store>(ftl: &dyn Ftl<S>, wear: Wear, host_written_bytes: u64) -> Self {
+        let chip = ftl.chip();
+        FlashSnapshot {
+            taken: Instant::now(),
+            host_written_bytes,
+            counters: chip.counters().clone(),
+            scheme: ftl.stats(),
+            ram: ftl.ram_report(),
+            wear,
+            erase_credit: chip.store().erase_credit(),
+        }
+    }
+}

@@ -1,0 +1,384 @@
+use super::*;
+use ftl_core::{RamReport, SchemeStats};
+use nand_model::{Chip, Profile, store::MemStore};
+use std::collections::HashMap;
+use std::sync::Condvar;
+use std::sync::mpsc;
+
+const PAGE: usize = 1024;
+const PAGES: u32 = 64;
+
+/// A scheme that keeps its pages in a table and does as it is told.
+struct Toy {
+    chip: Chip<MemStore>,
+    pages: HashMap<u32, Vec<u8>>,
+    calls: Arc<Mutex<Vec<String>>>,
+    /// What the next verb on this page does.
+    trap: Arc<Mutex<Option<(u32, Trap)>>>,
+}
+
+#[derive(Clone)]
+enum Trap {
+    Fail(FtlError),
+    Panic,
+}
+
+#[derive(Clone, Default)]
+struct Handles {
+    calls: Arc<Mutex<Vec<String>>>,
+    trap: Arc<Mutex<Option<(u32, Trap)>>>,
+}
+
+impl Handles {
+    fn set(&self, page: u32, trap: Trap) {
+        *self.trap.lock().unwrap() = Some((page, trap));
+    }
+    fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+}
+
+impl Toy {
+    fn note(&self, verb: &str, first: Lpn, count: u32) -> Result<(), FtlError> {
+        self.calls.lock().unwrap().push(format!("{verb} {first}+{count}"));
+        let hit = |page: u32| (first.raw()..first.raw() + count.max(1)).contains(&page);
+        let trap = self.trap.lock().unwrap().clone();
+        match trap {
+            Some((page, Trap::Fail(error))) if hit(page) => Err(error),
+            Some((page, Trap::Panic)) if hit(page) => panic!("law: page {page}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Ftl<MemStore> for Toy {
+    fn scheme(&self) -> &'static str {
+        "toy"
+    }
+    fn logical_pages(&self) -> u32 {
+        PAGES
+    }
+    fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
+        self.note("read", first, (out.len() / PAGE) as u32)?;
+        for (i, out) in out.chunks_mut(PAGE).enumerate() {
+            match self.pages.get(&(first.raw() + i as u32)) {
+                Some(page) => out.copy_from_slice(page),
+                None => out.fill(0),
+            }
+        }
+        Ok(at + 50_000)
+    }
+    fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
+        self.note("write", first, (data.len() / PAGE) as u32)?;
+        for (i, page) in data.chunks(PAGE).enumerate() {
+            self.pages.insert(first.raw() + i as u32, page.to_vec());
+        }
+        Ok(at + 500_000)
+    }
+    fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
+        self.note("trim", first, count)?;
+        (first.raw()..first.raw() + count).for_each(|page| drop(self.pages.remove(&page)));
+        Ok(at)
+    }
+    fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+        self.note("flush", Lpn::new(u32::MAX - 1), 0)?;
+        Ok(at)
+    }
+    fn idle(&mut self, _at: Nanos, _budget: u32) -> Result<bool, FtlError> {
+        Ok(false)
+    }
+    fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+        self.note("shutdown", Lpn::new(u32::MAX - 1), 0)?;
+        Ok(at)
+    }
+    fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError> {
+        Ok(self.pages.contains_key(&lpn.raw()))
+    }
+    fn stats(&self) -> SchemeStats {
+        SchemeStats { mapped_pages: self.pages.len() as u64, ..SchemeStats::default() }
+    }
+    fn ram_report(&self) -> RamReport {
+        Vec::new()
+    }
+    fn check(&mut self) -> Result<Vec<String>, FtlError> {
+        Ok(Vec::new())
+    }
+    fn chip(&self) -> &Chip<MemStore> {
+        &self.chip
+    }
+    fn chip_mut(&mut self) -> &mut Chip<MemStore> {
+        &mut self.chip
+    }
+    fn into_chip(self: Box<Self>) -> Chip<MemStore> {
+        self.chip
+    }
+}
+
+fn toy(durable: Option<Arc<dyn Durable<MemStore>>>, read_only: bool) -> (Volume<MemStore>, Handles) {
+    let profile = Profile::find("torture").unwrap().with_blocks(8);
+    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let handles = Handles::default();
+    let Handles { calls, trap } = handles.clone();
+    let ftl = Toy { chip, pages: HashMap::new(), calls, trap };
+    let options = VolumeOptions { size: PAGES as u64 * PAGE as u64 - 512, read_only };
+    (Volume::new(Box::new(ftl), options, durable), handles)
+}
+
+fn errno_of<T>(result: io::Result<T>) -> i32 {
+    result.err().expect("an error").raw_os_error().unwrap()
+}
+
+#[test]
+fn any_byte_extent_reads_back_as_written_and_its_neighbours_stay() {
+    let (volume, _) = toy(None, false);
+    let mut model = vec![0u8; volume.size() as usize];
+    let mut rng = nand_model::SplitMix::new(7);
+    for round in 0..500u32 {
+        let offset = rng.below(model.len() as u64) as usize;
+        let len = 1 + rng.below((model.len() - offset).min(5000) as u64) as usize;
+        let range = offset..offset + len;
+        match rng.below(4) {
+            0 => {
+                volume.trim(offset as u64, len as u64).unwrap();
+                model[range.clone()].fill(0);
+            }
+            1 => {
+                volume.write_zeroes(offset as u64, len as u64).unwrap();
+                model[range.clone()].fill(0);
+            }
+            _ => {
+                model[range.clone()].fill(round as u8 | 1);
+                volume.write(offset as u64, &model[range.clone()]).unwrap();
+            }
+        }
+        let mut all = vec![0xEE; model.len()];
+        volume.read(0, &mut all).unwrap();
+        assert!(all == model, "round {round}: {range:?}");
+        let mut part = vec![0xEE; len];
+        volume.read(offset as u64, &mut part).unwrap();
+        assert!(part == model[range], "round {round}, read of the part");
+    }
+}
+
+#[test]
+fn whole_pages_reach_the_scheme_as_one_extent_and_parts_are_patched() {
+    let (volume, handles) = toy(None, false);
+    volume.write(512, &vec![1; 512 + 3 * PAGE + 100]).unwrap();
+    assert_eq!(handles.calls(), ["read 0+1", "write 0+1", "write 1+3", "read 4+1", "write 4+1"]);
+    volume.trim(0, 6 * PAGE as u64 + 1).unwrap();
+    assert_eq!(handles.calls(), ["trim 0+6"], "the page of the last byte holds nothing: nothing to patch");
+}
+
+#[test]
+fn long_requests_are_cut_at_aligned_slices_of_whole_blocks() {
+    let profile = Profile::find("mlc-4k").unwrap();
+    let block = profile.geometry.pages_per_block as u64 * profile.geometry.page_bytes as u64;
+    assert_eq!(whole(SLICE_BYTES, block), block, "one block of the default chip is one slice");
+    let (volume, handles) = toy(None, false);
+    assert_eq!(volume.shape.slice_bytes, SLICE_BYTES, "many small blocks share a slice");
+    let ends: Vec<_> = [0, 100, SLICE_BYTES - 1, SLICE_BYTES]
+        .map(|offset| volume.slice_end(offset, offset + SLICE_BYTES, SLICE_BYTES))
+        .into();
+    assert_eq!(ends, [SLICE_BYTES, SLICE_BYTES, SLICE_BYTES, 2 * SLICE_BYTES]);
+    assert!(handles.calls().is_empty());
+}
+
+#[test]
+fn beyond_the_end_reads_and_trims_are_invalid_and_writes_have_no_space() {
+    let (volume, handles) = toy(None, false);
+    let size = volume.size();
+    assert_eq!(errno_of(volume.read(size - 1, &mut [0; 2])), EINVAL);
+    assert_eq!(errno_of(volume.read(u64::MAX, &mut [0; 2])), EINVAL);
+    assert_eq!(errno_of(volume.trim(size, 1)), EINVAL);
+    assert_eq!(errno_of(volume.write(size - 1, &[0; 2])), ENOSPC);
+    assert_eq!(errno_of(volume.write_zeroes(1, u64::MAX)), ENOSPC);
+    assert_eq!(errno_of(volume.extents(size, 1, 1)), EINVAL);
+    assert!(handles.calls().is_empty(), "nothing reached the scheme");
+    volume.read(size, &mut []).unwrap();
+    let host = volume.host();
+    assert_eq!(host.of(Op::Read).errors[ErrorClass::Einval as usize], 2);
+    assert_eq!(host.of(Op::WriteZeroes).errors[ErrorClass::Enospc as usize], 1);
+    assert!(host.ops.iter().all(|op| op.in_flight == 0));
+}
+
+#[test]
+fn a_schemes_error_becomes_one_errno_and_service_goes_on() {
+    let (volume, handles) = toy(None, false);
+    for (error, errno) in [
+        (FtlError::HostFull, ENOSPC),
+        (FtlError::ReadOnly("worn out"), EPERM),
+        (FtlError::MediaLost(3), EIO),
+        (FtlError::PowerLost, EIO),
+        (FtlError::Host(28), EIO),
+        (FtlError::Corrupt("x".into()), EIO),
+    ] {
+        handles.set(3, Trap::Fail(error));
+        assert_eq!(errno_of(volume.write(3 * PAGE as u64, &[0; PAGE])), errno);
+        volume.write(0, &[9; PAGE]).unwrap();
+    }
+    assert_eq!(volume.trouble(), None);
+}
+
+#[test]
+fn a_panic_in_a_write_ends_data_service_and_is_told() {
+    let (volume, handles) = toy(None, false);
+    volume.write(0, &[9; PAGE]).unwrap();
+    handles.set(3, Trap::Panic);
+    assert_eq!(errno_of(volume.write(3 * PAGE as u64, &[0; PAGE])), EIO);
+    handles.calls();
+    assert_eq!(errno_of(volume.write(0, &[0; PAGE])), EPERM);
+    assert_eq!(errno_of(volume.read(0, &mut [0; PAGE])), EIO, "the table may be half changed");
+    assert_eq!(errno_of(volume.flush()), EIO);
+    assert!(handles.calls().is_empty(), "the scheme is left alone");
+    assert!(volume.trouble().unwrap().contains("law: page 3"));
+    assert!(volume.publish(true) && !volume.idle(1));
+}
+
+#[test]
+fn a_panic_in_a_read_stops_writes_only() {
+    let (volume, handles) = toy(None, false);
+    volume.write(0, &[9; PAGE]).unwrap();
+    handles.set(3, Trap::Panic);
+    assert_eq!(errno_of(volume.read(3 * PAGE as u64, &mut [0; PAGE])), EIO);
+    let mut page = [0; PAGE];
+    volume.read(0, &mut page).unwrap();
+    assert_eq!(page, [9; PAGE]);
+    assert_eq!(errno_of(volume.write(0, &[0; PAGE])), EPERM);
+}
+
+#[test]
+fn read_only_refuses_changes_and_closes_without_one() {
+    let (volume, handles) = toy(None, true);
+    assert_eq!(errno_of(volume.write(0, &[0; PAGE])), EPERM);
+    assert_eq!(errno_of(volume.trim(0, 1)), EPERM);
+    volume.flush().unwrap().wait().unwrap();
+    volume.read(0, &mut [0; PAGE]).unwrap();
+    volume.close().unwrap();
+    assert_eq!(handles.calls(), ["read 0+1"]);
+    assert_eq!(errno_of(volume.read(0, &mut [0; PAGE])), EIO, "closed");
+}
+
+/// A store whose sync blocks until it is let go.
+#[derive(Default)]
+struct Gate {
+    open: Mutex<bool>,
+    moved: Condvar,
+    waits: AtomicU64,
+    fails: AtomicBool,
+}
+
+impl Durable<MemStore> for Gate {
+    fn mark(&self, _: &mut MemStore) -> u64 {
+        7
+    }
+    fn wait(&self, mark: u64) -> io::Result<()> {
+        assert_eq!(mark, 7);
+        self.waits.fetch_add(1, Relaxed);
+        let mut open = self.open.lock().unwrap();
+        while !*open {
+            open = self.moved.wait(open).unwrap();
+        }
+        if self.fails.load(Relaxed) { Err(io::Error::from_raw_os_error(EIO)) } else { Ok(()) }
+    }
+    fn reclaim(&self, mark: u64) -> io::Result<()> {
+        self.wait(mark)
+    }
+    fn failed(&self) -> bool {
+        self.fails.load(Relaxed)
+    }
+    fn tidy(&self, _: &mut MemStore) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Gate {
+    fn closed() -> Arc<Self> {
+        Arc::default()
+    }
+    fn let_go(&self) {
+        *self.open.lock().unwrap() = true;
+        self.moved.notify_all();
+    }
+}
+
+#[test]
+fn requests_and_snapshots_go_on_while_a_flush_waits() {
+    let gate = Gate::closed();
+    let (volume, _) = toy(Some(gate.clone()), false);
+    volume.write(0, &[5; PAGE]).unwrap();
+    let flush = volume.flush().unwrap();
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || tell.send(flush.wait()).unwrap());
+        while gate.waits.load(Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        let mut page = [0; PAGE];
+        volume.read(0, &mut page).unwrap();
+        volume.write(0, &[6; PAGE]).unwrap();
+        assert!(volume.publish(false));
+        assert_eq!(volume.flash().scheme.mapped_pages, 1);
+        assert_eq!(volume.host().of(Op::Flush).in_flight, 1);
+        assert!(told.try_recv().is_err(), "the flush is not done before its sync");
+        gate.let_go();
+        told.recv().unwrap().unwrap();
+    });
+    assert_eq!(volume.host().of(Op::Flush).completed, 1);
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_acknowledged() {
+    let gate = Gate::closed();
+    gate.let_go();
+    gate.fails.store(true, Relaxed);
+    let (volume, _) = toy(Some(gate.clone()), false);
+    volume.write(0, &[5; PAGE]).unwrap();
+    let (first, second) = (volume.flush().unwrap(), volume.flush().unwrap());
+    assert_eq!(errno_of(first.wait()), EIO);
+    gate.fails.store(false, Relaxed);
+    assert_eq!(errno_of(second.wait()), EIO, "a sync that succeeds later proves nothing");
+    assert_eq!(errno_of(volume.flush()), EIO);
+    assert_eq!(errno_of(volume.write(0, &[5; PAGE])), EPERM);
+    volume.read(0, &mut [0; PAGE]).unwrap();
+    assert!(volume.trouble().unwrap().contains("sync of the image failed"));
+    assert_eq!(volume.host().of(Op::Flush).errors[ErrorClass::Eio as usize], 3);
+}
+
+#[test]
+fn extents_tell_data_from_holes_and_obey_the_limit() {
+    let (volume, _) = toy(None, false);
+    volume.write(2 * PAGE as u64, &[1; 2 * PAGE]).unwrap();
+    let hole = |len| Extent { len, mapped: false };
+    let data = |len| Extent { len, mapped: true };
+    let page = PAGE as u64;
+    assert_eq!(volume.extents(100, 5 * page, 9).unwrap(), [hole(2 * page - 100), data(2 * page), hole(page + 100)]);
+    assert_eq!(volume.extents(100, 5 * page, 1).unwrap(), [hole(2 * page - 100)]);
+    assert_eq!(volume.extents(2 * page + 1, 7, 9).unwrap(), [data(7)]);
+}
+
+#[test]
+fn emulated_time_is_counted_beside_wall_time() {
+    let (volume, _) = toy(None, false);
+    volume.write(0, &[1; PAGE]).unwrap();
+    volume.read(0, &mut [0; PAGE]).unwrap();
+    let host = volume.host();
+    assert_eq!((host.of(Op::Write).emulated.sum_ns, host.of(Op::Read).emulated.sum_ns), (500_000, 50_000));
+    assert_eq!((host.of(Op::Write).bytes, host.of(Op::Write).wall.count()), (PAGE as u64, 1));
+}
+
+#[test]
+fn a_scrape_goes_through_while_a_request_holds_the_lock() {
+    let (volume, _) = toy(None, false);
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let request = volume.lock();
+        scope.spawn(|| {
+            let mut view = crate::metrics::fresh_view();
+            (view.host, view.flash, view.trouble) = (volume.host(), volume.flash(), volume.trouble());
+            tell.send(crate::metrics::render(&view).lines().count()).unwrap();
+        });
+        let lines = told.recv_timeout(Duration::from_secs(10));
+        drop(request);
+        assert!(lines.expect("the scrape waited for the lock") > 100);
+    });
+}

@@ -1,0 +1,376 @@
+//! The program as its users meet it: started as a process, spoken to over NBD, HTTP, its control socket and signals.
+
+mod nbd_support;
+
+use nbd_support::client::{ACK, Client, EPERM, FLUSH, TRIM, go_data};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A machine of its own: where instances and images lie.
+struct Host {
+    folder: TempDir,
+}
+
+/// A running daemon; killed when dropped.
+struct Daemon {
+    child: Child,
+    socket: PathBuf,
+    metrics: String,
+}
+
+impl Host {
+    fn new() -> Self {
+        Host { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn image(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("state/{name}.ftld"))
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ftld"));
+        let folder = self.folder.path();
+        command.env("FTLD_STATE_DIR", folder.join("state")).env("FTLD_RUNTIME_DIR", folder.join("run"));
+        command.env("FTLD_LOG", "warn").args(args);
+        command
+    }
+
+    /// Exit code, standard output, standard error.
+    fn run(&self, args: &[&str]) -> (i32, String, String) {
+        let Output { status, stdout, stderr } = self.command(args).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (status.code().expect("not killed"), text(stdout), text(stderr))
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let (code, out, error) = self.run(args);
+        assert_eq!(code, 0, "{args:?}: {error}");
+        serde_json::from_str(&out).unwrap()
+    }
+
+    fn fails(&self, args: &[&str], code: i32, parts: &[&str]) {
+        let (found, out, error) = self.run(args);
+        assert_eq!((found, out.as_str()), (code, ""), "{args:?}: {error}");
+        assert_eq!(error.lines().filter(|line| line.starts_with("ftld: ")).count(), 1, "{args:?}: {error}");
+        for part in parts {
+            assert!(error.contains(part), "{args:?}: {part:?} is not in {error}");
+        }
+    }
+
+    fn serve(&self, args: &[&str]) -> Daemon {
+        self.serve_with(args, &[])
+    }
+
+    fn serve_with(&self, args: &[&str], env: &[(&str, &str)]) -> Daemon {
+        let mut command = self.command(&["--metrics", "127.0.0.1:0", "--profile", "torture", "--size", "2MiB"]);
+        let mut child = command.args(args).envs(env.iter().copied()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [ready, target, metrics] = words[..] else { panic!("not a ready line: {line:?}") };
+        assert_eq!(ready, "ready");
+        let socket = target.split_once("socket=").expect("an NBD unix socket").1.into();
+        let metrics = metrics.strip_prefix("metrics=").unwrap().to_owned();
+        Daemon { child, socket, metrics }
+    }
+}
+
+impl Daemon {
+    fn client(&self) -> Client {
+        let mut client = Client::hello(&self.socket);
+        assert_eq!(client.option(7, &go_data("", &[])).last().unwrap().0, ACK);
+        client
+    }
+
+    fn get(&self, path: &str) -> (String, String) {
+        self.http(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+    }
+
+    fn http(&self, request: &str) -> (String, String) {
+        let addr = self.metrics.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap();
+        let mut stream = TcpStream::connect(addr).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.lines().next().unwrap().to_owned(), body.to_owned())
+    }
+
+    fn metric(&self, series: &str) -> f64 {
+        let (_, body) = self.get("/metrics");
+        let line = body.lines().find(|line| line.starts_with(series)).unwrap_or_else(|| panic!("no {series}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    fn exit_code(mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn page(seed: u8) -> Vec<u8> {
+    (0..4096u32).map(|i| (i as u8).wrapping_mul(31) ^ seed).collect()
+}
+
+#[test]
+fn what_was_acknowledged_survives_the_death_of_the_daemon() {
+    let host = Host::new();
+    let mut expected = vec![0u8; 2 << 20];
+    for round in 0..3u8 {
+        let daemon = host.serve(&[]);
+        let mut client = daemon.client();
+        let found = client.read(0, expected.len() as u64).data;
+        assert!(found == expected, "round {round}");
+        for i in 0..400u64 {
+            let at = (i * 37 + u64::from(round) * 5) % 512 * 4096;
+            let data = page(round.wrapping_mul(83) ^ i as u8);
+            assert_eq!(client.write(0, at, &data).error, 0);
+            expected[at as usize..][..4096].copy_from_slice(&data);
+        }
+        assert_eq!(client.ask(TRIM, 0, 64 << 10, 16 << 10).error, 0);
+        expected[64 << 10..80 << 10].fill(0);
+        daemon.signal(Signal::SIGKILL);
+        assert_eq!(daemon.exit_code(), None, "killed");
+        assert_eq!(host.json(&["list", "--json"])[0]["state"], "dead");
+        host.fails(&["status", "default"], 3, &["\"default\" is not running"]);
+    }
+    let (code, out, _) = host.run(&["check", "default"]);
+    assert_eq!((code, out.contains("not closed in order")), (0, true), "{out}");
+    assert!(host.serve(&[]).client().read(0, expected.len() as u64).data == expected);
+}
+
+#[test]
+fn sigterm_ends_in_order_and_leaves_nothing_behind() {
+    let host = Host::new();
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let daemon = host.serve(&[]);
+        let mut client = daemon.client();
+        assert_eq!(client.write(0, 4096, &page(1)).error, 0);
+        daemon.signal(signal);
+        assert_eq!(daemon.exit_code(), Some(0));
+        let (_, out, _) = host.run(&["check", "default"]);
+        assert!(out.contains("(closed in order"), "{out}");
+        assert!(!host.folder.path().join("run/default").exists(), "the runtime folder is gone");
+    }
+    assert!(host.serve(&[]).client().read(4096, 4096).data == page(1));
+}
+
+#[test]
+fn reads_and_metrics_go_on_while_a_flush_waits_for_a_slow_disk() {
+    let host = Host::new();
+    let daemon = host.serve_with(&[], &[("FTLD_TEST_SYNC_DELAY_MS", "500")]);
+    let (mut writer, mut reader) = (daemon.client(), daemon.client());
+    assert_eq!(writer.write(0, 0, &page(3)).error, 0);
+    let flush = writer.request(FLUSH, 0, 0, 0, &[]);
+    while daemon.metric("ftld_host_ios_in_flight{device=\"default\",op=\"flush\"}") == 0.0 {}
+    assert!(reader.read(0, 4096).data == page(3));
+    assert_eq!(reader.write(0, 8192, &page(4)).error, 0);
+    assert_eq!(daemon.get("/healthz").1, "serving\n");
+    // Had anything above waited for the sync, the flush would be done.
+    assert_eq!(daemon.metric("ftld_host_ios_in_flight{device=\"default\",op=\"flush\"}"), 1.0);
+    assert_eq!(writer.answer(flush, 0).error, 0);
+    assert_eq!(daemon.metric("ftld_host_ios_total{device=\"default\",op=\"flush\"}"), 1.0);
+}
+
+#[test]
+fn a_running_instance_can_be_seen_and_stopped() {
+    let host = Host::new();
+    let daemon = host.serve(&["--name", "disk"]);
+    assert_eq!(daemon.client().write(0, 0, &page(9)).error, 0);
+    let listed = host.json(&["list", "--json"]);
+    let status = host.json(&["status", "--json"]);
+    for one in [&listed[0], &status] {
+        assert_eq!((one["name"].as_str(), one["state"].as_str()), (Some("disk"), Some("serving")));
+        assert_eq!((one["pid"].as_u64(), one["size_bytes"].as_u64()), (Some(daemon.child.id().into()), Some(2 << 20)));
+    }
+    assert_eq!(status["host"]["write"]["bytes"], 4096);
+    let over_http: Value = serde_json::from_str(&daemon.get("/status").1).unwrap();
+    assert_eq!(over_http["target"], status["target"]);
+    let socket = host.folder.path().join("run/disk/control.sock");
+    assert_eq!(std::fs::metadata(socket).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(host.run(&["stop", "disk"]).0, 0);
+    assert_eq!(daemon.exit_code(), Some(0));
+    host.fails(&["stop"], 3, &["no instance is running"]);
+}
+
+#[test]
+fn http_serves_three_pages_to_get_and_nothing_else() {
+    let daemon = Host::new().serve(&[]);
+    let (status, body) = daemon.get("/metrics");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    assert!(body.lines().filter(|line| !line.starts_with('#')).all(|line| line.contains("{device=\"default\"")));
+    assert_eq!(daemon.get("/etc/passwd").0, "HTTP/1.1 404 Not Found");
+    let (status, _) = daemon.http("POST /status HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(status, "HTTP/1.1 405 Method Not Allowed");
+    let long = "x".repeat(100 << 10);
+    let addr = daemon.metrics.trim_start_matches("http://").trim_end_matches("/metrics").to_owned();
+    let mut stream = TcpStream::connect(addr).unwrap();
+    // The server may hang up before it has read all of it.
+    let _ = stream.write_all(format!("GET / HTTP/1.1\r\nX: {long}\r\n\r\n").as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    assert_eq!(daemon.get("/healthz").0, "HTTP/1.1 200 OK");
+}
+
+#[test]
+fn what_is_taken_is_named_with_its_way_out() {
+    let host = Host::new();
+    let daemon = host.serve(&[]);
+    let port = daemon.metrics.trim_start_matches("http://").trim_end_matches("/metrics");
+    host.fails(&["--name", "b", "--metrics", port], 7, &[port, "--metrics ADDR", "--metrics off"]);
+    assert!(!host.image("b").exists(), "nothing was made");
+    host.fails(&["--metrics", "off"], 7, &["instance \"default\" is already running (pid", "--name"]);
+    let image = host.image("default");
+    let image = image.to_str().unwrap();
+    host.fails(&["--name", "b", "--metrics", "off", "--image", image], 7, &[image, "in use by another process"]);
+    let socket = format!("nbd+unix:///?socket={}", daemon.socket.display());
+    host.fails(&["--name", "b", "--metrics", "off", &socket], 7, &[daemon.socket.to_str().unwrap()]);
+    assert!(host.run(&["check", "b"]).1.contains("(closed in order"), "the image is left as it should be");
+}
+
+#[test]
+fn options_that_contradict_the_image_are_refused_by_name() {
+    let host = Host::new();
+    let made = host.json(&["create", "--size", "4MiB", "--set", "gc.free_threshold=5", "--json"]);
+    assert_eq!((made["size_bytes"].as_u64(), made["profile"].as_str()), (Some(4 << 20), Some("mlc-4k")));
+    assert!(made["raw_bytes"].as_u64() > Some(4 << 20));
+    let before = std::fs::read(host.image("default")).unwrap();
+    let off = ["--metrics", "off"];
+    for (option, value, part) in [
+        ("--size", "8MiB", "the image has size 4194304 bytes, not 8388608"),
+        ("--profile", "slc-2k", "the image has profile mlc-4k, not slc-2k"),
+        ("--op", "12.5", "the image has over-provisioning 7 %, not 12.5"),
+        ("--set", "gc.free_threshold=6", "the image has parameter gc.free_threshold at 5, not 6"),
+        ("--scheme", "nosuch", "no scheme \"nosuch\"; there are"),
+    ] {
+        host.fails(&[option, value, off[0], off[1]], 2, &[part]);
+    }
+    assert!(std::fs::read(host.image("default")).unwrap() == before, "not a byte has changed");
+    host.fails(&["create"], 1, &["file exists and is not overwritten"]);
+}
+
+#[test]
+fn wrong_use_is_told_before_anything_is_made() {
+    let host = Host::new();
+    for (args, code, part) in [
+        (&["create", "--size", "1000"][..], 2, "multiple of 4 KiB"),
+        (&["create", "--profile", "nosuch"], 2, "no profile \"nosuch\"; there are mlc-4k"),
+        (&["create", "--set", "nosuch=1"], 2, "no parameter \"nosuch\"; this scheme has"),
+        (&["create", "--set", "gc.free_threshold=many"], 2, "gc.free_threshold"),
+        (&["/dev/sda"], 2, "is none of /dev/ublkbN"),
+        (&["nbd://192.0.2.1/x"], 2, "without TLS"),
+        (&["--latency", "emulate"], 2, "--latency emulate"),
+        (&["--read-only"], 1, "--read-only makes none"),
+        (&["recover", "nbd+unix:///?socket=x"], 2, "outlive their daemon"),
+        (&["status"], 3, "no instance is running"),
+        (&["inspect", "nosuch"], 1, "no such image"),
+    ] {
+        host.fails(args, code, &[part]);
+    }
+    // Where the kernel has ublk, the guest suite serves it.
+    if !Path::new("/dev/ublk-control").exists() {
+        host.fails(&["/dev/ublkb0"], 5, &["serve NBD instead"]);
+    }
+    assert_eq!(host.run(&["--nosuch"]).0, 2);
+    assert!(!host.image("default").exists());
+}
+
+#[test]
+fn damage_is_exit_8_and_nothing_is_written_to_it() {
+    let host = Host::new();
+    host.json(&["create", "--size", "2MiB", "--json"]);
+    let image = host.image("default");
+    let good = std::fs::read(&image).unwrap();
+    let mut foreign = good.clone();
+    foreign[..8].fill(b'x');
+    foreign[4096..4104].fill(b'x');
+    for (bytes, part) in
+        [(&good[..good.len() / 2], "cut off"), (&foreign[..], "not an ftld image"), (b"", "not an ftld image")]
+    {
+        std::fs::write(&image, bytes).unwrap();
+        host.fails(&["--metrics", "off"], 8, &[part]);
+        host.fails(&["check", "default"], 8, &[part]);
+        if part != "cut off" {
+            // A header can be shown although the rest of its image is gone.
+            host.fails(&["inspect", "default"], 8, &[part]);
+        }
+        assert!(std::fs::read(&image).unwrap() == bytes);
+    }
+}
+
+#[test]
+fn looking_never_changes_a_byte_also_after_a_cut() {
+    let host = Host::new();
+    let daemon = host.serve(&[]);
+    let mut client = daemon.client();
+    for i in 0..300u64 {
+        assert_eq!(client.write(0, i * 37 % 512 * 4096, &page(i as u8)).error, 0);
+    }
+    daemon.signal(Signal::SIGKILL);
+    daemon.exit_code();
+    let before = std::fs::read(host.image("default")).unwrap();
+    assert_eq!(host.run(&["check", "default"]).0, 0);
+    let seen = host.json(&["inspect", "default", "--blocks", "--page", "3:0", "--lpn", "0", "--json"]);
+    let blocks = seen["geometry"]["blocks"].as_u64().unwrap();
+    assert_eq!(seen["blocks"].as_array().unwrap().len() as u64, blocks);
+    assert_eq!(
+        (&seen["lpn"]["mapped"], seen["lpn"]["copies"].as_array().unwrap().is_empty()),
+        (&Value::Bool(true), false)
+    );
+    let looker = host.serve(&["--read-only"]);
+    let mut client = looker.client();
+    assert!(client.read(0, 4096).data == page(0));
+    assert_eq!(client.write(0, 0, &page(1)).error, EPERM);
+    assert_eq!(client.ask(FLUSH, 0, 0, 0).error, 0);
+    looker.signal(Signal::SIGTERM);
+    assert_eq!(looker.exit_code(), Some(0));
+    assert!(std::fs::read(host.image("default")).unwrap() == before);
+}
+
+#[test]
+fn a_configuration_file_gives_what_flags_do_not() {
+    let host = Host::new();
+    let file = host.folder.path().join("disk.toml");
+    let socket = host.folder.path().join("a b.sock");
+    let target = format!("nbd+unix:///disk?socket={}", socket.display().to_string().replace(' ', "%20"));
+    std::fs::write(&file, format!("target = \"{target}\"\nop = 28\n[set]\n\"wear.gap\" = 4\n")).unwrap();
+    let daemon = host.serve(&["--config", file.to_str().unwrap()]);
+    assert!(Path::new(&socket).exists());
+    assert_eq!(host.json(&["list", "--json"])[0]["name"], "disk");
+    drop(daemon);
+    let params = &host.json(&["inspect", "disk", "--json"])["params"];
+    assert_eq!(params, &serde_json::json!(["image.op_percent=28", "wear.gap=4"]));
+    std::fs::write(&file, "sise = 1\n").unwrap();
+    host.fails(&["--config", file.to_str().unwrap()], 2, &["disk.toml", "unknown field `sise`"]);
+}
+
+#[test]
+fn lists_are_for_people_and_programs() {
+    let host = Host::new();
+    for command in ["schemes", "profiles"] {
+        let listed = host.json(&[command, "--json"]);
+        let (_, text, _) = host.run(&[command]);
+        let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+        assert!(!names.is_empty() && names.iter().all(|name| text.contains(name)));
+        assert_eq!(listed.as_array().unwrap().iter().filter(|one| one["default"] == true).count(), 1);
+    }
+    assert_eq!(host.json(&["list", "--json"]), serde_json::json!([]));
+}

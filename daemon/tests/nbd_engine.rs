@@ -1,0 +1,182 @@
+//! The transmission state machine without a socket, under arbitrary input.
+
+mod nbd_support;
+
+use ftld::device::BlockDevice;
+use ftld::transport::nbd::buffer::Buffer;
+use ftld::transport::nbd::engine::{Engine, Turn};
+use ftld::transport::nbd::handshake::Session;
+use ftld::transport::nbd::wire::Mode;
+use ftld::transport::nbd::{Export, ExportInfo, Limits};
+use nbd_support::ram::Ram;
+use proptest::prelude::*;
+
+const SIZE: u64 = 256 << 10;
+
+fn limits() -> Limits {
+    Limits { piece: 16 << 10, backlog: 4 << 10, resting: 512, payload: 64 << 10, in_flight: 5, ..Limits::default() }
+}
+
+/// Feeds `bytes` in pieces of the given sizes and takes output in such pieces; returns all of it.
+fn run(mode: Mode, bytes: &[u8], cuts: &[usize]) -> (Vec<u8>, Option<Turn>) {
+    let limits = limits();
+    let ram = Ram::new(SIZE);
+    let export = Export::of(&ram, ExportInfo::default());
+    let mut engine = Engine::new(Session { mode, base_allocation: mode != Mode::Simple }, &export, &limits);
+    let (mut input, mut out, mut syncs) = (Buffer::new(limits.resting), Buffer::new(limits.resting), Vec::new());
+    let (mut rest, mut all) = (bytes, Vec::new());
+    for cut in cuts.iter().cycle() {
+        let turn = engine.advance(&ram, &mut input, &mut out, &mut syncs);
+        assert!(out.len() <= limits.backlog + limits.piece + 4096, "replies are bounded");
+        assert!(engine.in_flight() <= limits.in_flight + 1, "requests are bounded");
+        // In order, so that runs can be compared: a reply to FLUSH may otherwise come at any time.
+        // Not inside the reply to another request.
+        let ready = if engine.between_replies() { syncs.len() } else { 0 };
+        for sync in syncs.drain(..ready) {
+            engine.finish(sync.to, sync.flush.wait(), &mut out);
+        }
+        let n = out.len().min(*cut);
+        all.extend_from_slice(&out.filled()[..n]);
+        out.consume(n);
+        if out.is_empty() {
+            engine.sent();
+        }
+        match turn {
+            Turn::Input(want) => {
+                assert!(want > input.len() && want <= limits.piece.max(32), "wants {want}, has {}", input.len());
+                if rest.is_empty() && out.is_empty() && syncs.is_empty() {
+                    return (all, None);
+                }
+                let space = input.spare(want);
+                let n = space.len().min(*cut).min(rest.len());
+                space[..n].copy_from_slice(&rest[..n]);
+                input.commit(n);
+                rest = &rest[n..];
+            }
+            Turn::Room => {}
+            Turn::Close(_) if out.is_empty() => return (all, Some(turn)),
+            Turn::Close(_) => {}
+        }
+    }
+    unreachable!("cuts cycle for ever")
+}
+
+#[derive(Clone, Debug)]
+struct Ask {
+    flags: u16,
+    command: u16,
+    offset: u64,
+    length: u32,
+}
+
+fn ask() -> impl Strategy<Value = Ask> {
+    let flags = prop_oneof![6 => Just(0u16), 3 => 0u16..64, 1 => any::<u16>()];
+    let command = prop_oneof![9 => prop_oneof![Just(0u16), Just(1), 3u16..8], 1 => any::<u16>()];
+    let offset = prop_oneof![8 => 0..SIZE, 1 => Just(SIZE), 1 => any::<u64>()];
+    let length = prop_oneof![6 => 0u32..5000, 3 => 0u32..66_000];
+    (flags, command, offset, length).prop_map(|(flags, command, offset, length)| Ask {
+        flags,
+        command: if command == 2 { 3 } else { command },
+        offset,
+        length,
+    })
+}
+
+/// The bytes of requests with their payloads, and how many there are.
+fn encode(mode: Mode, asks: &[Ask]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (cookie, ask) in asks.iter().enumerate() {
+        let extended = mode == Mode::Extended;
+        bytes.extend((if extended { 0x21e4_1c71u32 } else { 0x2560_9513 }).to_be_bytes());
+        bytes.extend(ask.flags.to_be_bytes());
+        bytes.extend(ask.command.to_be_bytes());
+        bytes.extend((cookie as u64).to_be_bytes());
+        bytes.extend(ask.offset.to_be_bytes());
+        if extended {
+            bytes.extend([0; 4]);
+        }
+        bytes.extend(ask.length.to_be_bytes());
+        let payload = ask.command == 1 || extended && ask.flags & 32 != 0;
+        bytes.resize(bytes.len() + if payload { ask.length as usize } else { 0 }, cookie as u8 | 1);
+    }
+    bytes
+}
+
+/// Cookies of the replies, each once; the bytes must hold whole replies only.
+fn cookies(mode: Mode, mut bytes: &[u8], asks: &[Ask]) -> Vec<u64> {
+    let mut found = Vec::new();
+    let u = |range: &[u8]| range.iter().fold(0u64, |n, b| n << 8 | u64::from(*b));
+    while !bytes.is_empty() {
+        let magic = u(&bytes[..4]);
+        let length = if magic == 0x6744_6698 {
+            let cookie = u(&bytes[8..16]);
+            found.push(cookie);
+            let ask = &asks[cookie as usize];
+            let data = mode == Mode::Simple && ask.command == 0 && u(&bytes[4..8]) == 0;
+            16 + if data { ask.length as usize } else { 0 }
+        } else {
+            if bytes[5] & 1 != 0 {
+                found.push(u(&bytes[8..16]));
+            }
+            if mode == Mode::Extended { 32 + u(&bytes[24..32]) as usize } else { 20 + u(&bytes[16..20]) as usize }
+        };
+        bytes = &bytes[length..];
+    }
+    found
+}
+
+fn modes() -> impl Strategy<Value = Mode> {
+    prop_oneof![Just(Mode::Simple), Just(Mode::Structured), Just(Mode::Extended)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn every_request_is_answered_once_however_the_bytes_come(
+        mode in modes(),
+        asks in prop::collection::vec(ask(), 1..12),
+        cuts in prop::collection::vec(1usize..3000, 1..20),
+    ) {
+        // A payload beyond the limit ends the session, which is another test's affair.
+        let asks: Vec<_> = asks.into_iter().map(|a| Ask { length: a.length.min(64 << 10), ..a }).collect();
+        let bytes = encode(mode, &asks);
+        let (_, end) = run(mode, &bytes, &[usize::MAX]);
+        let (parts, last) = run(mode, &bytes, &cuts);
+        prop_assert_eq!((end, last), (None, None));
+        let mut found = cookies(mode, &parts, &asks);
+        found.sort_unstable();
+        prop_assert_eq!(found, (0..asks.len() as u64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn how_bytes_are_cut_up_does_not_matter(
+        mode in modes(),
+        asks in prop::collection::vec(ask(), 1..12),
+        tail in prop::collection::vec(any::<u8>(), 0..50),
+        cuts in prop::collection::vec(1usize..3000, 1..20),
+    ) {
+        // Without what may be answered out of turn.
+        let asks: Vec<_> = asks.into_iter().filter(|a| a.command != 3 && a.flags & 1 == 0).collect();
+        let mut bytes = encode(mode, &asks);
+        bytes.extend(tail);
+        prop_assert_eq!(run(mode, &bytes, &[usize::MAX]), run(mode, &bytes, &cuts));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(mode in modes(), bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 1usize..50) {
+        run(mode, &bytes, &[cut]);
+    }
+}
+
+#[test]
+fn a_device_of_no_size_has_nothing_to_read() {
+    let ram = Ram::new(0);
+    assert_eq!(ram.size(), 0);
+    let export = Export::of(&ram, ExportInfo::default());
+    let mut engine = Engine::new(Session::SIMPLE, &export, &Limits::default());
+    let (mut input, mut out) = (Buffer::new(64), Buffer::new(64));
+    input.push(&encode(Mode::Simple, &[Ask { flags: 0, command: 0, offset: 0, length: 1 }]));
+    engine.advance(&ram, &mut input, &mut out, &mut Vec::new());
+    assert_eq!(out.filled()[4..8], 22u32.to_be_bytes());
+}

@@ -1,0 +1,82 @@
+//! What the NBD suites share: a server in this process and a client that can misbehave. Numbers of the protocol are spelled out
+//! here once more, on purpose: a mistake in the server's table must not be repeated by its test.
+#![allow(dead_code, reason = "each suite uses its part")]
+
+pub(crate) mod client;
+pub(crate) mod ram;
+
+use ftld::transport::nbd::{Endpoint, ExportInfo, Limits, NbdStats, Server};
+use ram::Ram;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// A server on a unix socket, on a thread of its own; stopped when dropped.
+pub(crate) struct Rig {
+    pub(crate) ram: Arc<Ram>,
+    pub(crate) socket: PathBuf,
+    pub(crate) stats: Arc<NbdStats>,
+    pub(crate) folder: tempfile::TempDir,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        Rig::with(Ram::new(64 * MIB), Limits::default())
+    }
+
+    pub(crate) fn with_limits(limits: Limits) -> Self {
+        Rig::with(Ram::new(64 * MIB), limits)
+    }
+
+    pub(crate) fn with(ram: Ram, limits: Limits) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        let ram = Arc::new(ram);
+        let (stop, stopped) = oneshot::channel();
+        let (ready, started) = std::sync::mpsc::channel();
+        let (device, endpoint) = (ram.clone(), Endpoint::Unix(socket.clone()));
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let info = ExportInfo { name: "disk".into(), description: "a disk".into() };
+                let server = Server::bind(&endpoint, device, info, limits).unwrap();
+                ready.send(server.stats()).unwrap();
+                server.run(async { drop(stopped.await) }).await;
+            });
+        });
+        let stats = started.recv().unwrap();
+        Rig { ram, socket, stats, folder, stop: Some(stop), thread: Some(thread) }
+    }
+
+    pub(crate) fn uri(&self) -> String {
+        format!("nbd+unix:///disk?socket={}", self.socket.display())
+    }
+
+    /// Begins the shutdown.
+    pub(crate) fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Waits for the end of the server.
+    pub(crate) fn join(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.ram.gate.set_closed(false);
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The header: who the image is, its flash, and up to which operation everything is on the disk.
+//!
+//! Two copies are written alternately with a sync between, so power failing in one write leaves the other. The newest copy whose
+//! check holds counts.
+
+use super::layout::{COPY_BYTES, Layout};
+use super::{FORMAT_VERSION, ImageInfo, NAME_BYTES_MAX, PARAMS_BYTES_MAX};
+use crate::geometry::Geometry;
+use crate::pairing::Pairing;
+use crate::profile::{Capacity, PageOrder, Profile, Timing};
+use crc32c::crc32c;
+
+const MAGIC: &[u8; 8] = b"FTLDIMG\0";
+const CHECK_AT: usize = COPY_BYTES - 4;
+const CLEAN: u32 = 1;
+const SYNC_FAILED: u32 = 2;
+/// Larger numbers cannot have been given; keeps the arithmetic on sequence numbers inside `u64`.
+pub(crate) const SEQ_MAX: u64 = 1 << 62;
+
+/// One header copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) info: ImageInfo,
+    pub(crate) generation: u64,
+    /// Every operation up to this one is on the disk.
+    pub(crate) synced_seq: u64,
+    pub(crate) spare_slots: u32,
+}
+
+/// Why no header could be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HeaderFault {
+    NotAnImage,
+    Version(u32),
+    Damaged,
+    Contradiction(String),
+}
+
+/// The newest good copy and which one it is.
+pub(crate) fn choose_header(copies: [&[u8]; 2]) -> Result<(Header, usize), HeaderFault> {
+    let decoded = copies.map(Header::decode);
+    let mut best: Option<(Header, usize)> = None;
+    for (copy, result) in decoded.iter().enumerate() {
+        match result {
+            Ok(header) if best.as_ref().is_none_or(|(b, _)| header.generation > b.generation) => {
+                best = Some((header.clone(), copy));
+            }
+            // A whole header of another version: the file was rewritten by another build, the other copy is history.
+            Err(HeaderFault::Version(version)) if checks(copies[copy]) => return Err(HeaderFault::Version(*version)),
+            _ => {}
+        }
+    }
+    if let Some(best) = best {
+        return Ok(best);
+    }
+    let rank = |fault: &HeaderFault| match fault {
+        HeaderFault::NotAnImage => 0,
+        HeaderFault::Damaged => 1,
+        HeaderFault::Version(_) => 2,
+        HeaderFault::Contradiction(_) => 3,
+    };
+    let faults = decoded.into_iter().filter_map(Result::err);
+    Err(faults.max_by_key(rank).expect("two copies, none good"))
+}
+
+fn checks(copy: &[u8]) -> bool {
+    copy[CHECK_AT..] == crc32c(&copy[..CHECK_AT]).to_le_bytes()
+}
+
+impl Header {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut put = Put(Vec::with_capacity(COPY_BYTES));
+        let Header { info, .. } = self;
+        let Profile { geometry: g, timing: t, .. } = info.profile;
+        put.0.extend_from_slice(MAGIC);
+        put.u32(info.version);
+        put.u32((info.clean as u32 * CLEAN) | (info.sync_failed as u32 * SYNC_FAILED));
+        put.0.extend_from_slice(&info.uuid);
+        put.u64(self.generation);
+        put.u64(self.synced_seq);
+        put.u64(info.size);
+        for n in [g.channels, g.ways, g.planes, g.blocks, g.pages_per_block, g.page_bytes, g.oob_bytes] {
+            put.u32(n);
+        }
+        put.u32(self.spare_slots);
+        for n in [t.read_ns, t.partial_read_ns, t.program_ns, t.program_msb_ns, t.oob_program_ns, t.erase_ns, t.bus_ns]
+        {
+            put.u64(n);
+        }
+        put.u32(order_code(info.profile.order));
+        put.u32(info.profile.nop as u32);
+        put.u32(PAIRINGS.iter().position(|&p| p == info.profile.pairing).expect("listed") as u32);
+        for n in [info.profile.endurance, info.profile.factory_bad_permille, info.profile.max_bad_permille] {
+            put.u32(n);
+        }
+        put.u32(match info.profile.capacity {
+            Capacity::BySize => 0,
+            Capacity::Blocks(blocks) => blocks,
+        });
+        put.text(info.profile.name, NAME_BYTES_MAX);
+        put.text(&info.scheme, NAME_BYTES_MAX);
+        put.text(&info.params, PARAMS_BYTES_MAX);
+        let mut out = put.0;
+        out.resize(CHECK_AT, 0);
+        let check = crc32c(&out);
+        out.extend_from_slice(&check.to_le_bytes());
+        out
+    }
+
+    fn decode(copy: &[u8]) -> Result<Header, HeaderFault> {
+        let mut take = Take(copy);
+        if take.bytes(8) != MAGIC {
+            return Err(HeaderFault::NotAnImage);
+        }
+        let version = take.u32();
+        if version != FORMAT_VERSION {
+            return Err(HeaderFault::Version(version));
+        }
+        if !checks(copy) {
+            return Err(HeaderFault::Damaged);
+        }
+        Header::decode_fields(version, take).map_err(HeaderFault::Contradiction)
+    }
+
+    fn decode_fields(version: u32, mut take: Take<'_>) -> Result<Header, String> {
+        let flags = take.u32();
+        let uuid = take.bytes(16).try_into().expect("sixteen bytes");
+        let (generation, synced_seq, size) = (take.u64(), take.u64(), take.u64());
+        let geometry = Geometry {
+            channels: take.u32(),
+            ways: take.u32(),
+            planes: take.u32(),
+            blocks: take.u32(),
+            pages_per_block: take.u32(),
+            page_bytes: take.u32(),
+            oob_bytes: take.u32(),
+        };
+        let spare_slots = take.u32();
+        let timing = Timing {
+            read_ns: take.u64(),
+            partial_read_ns: take.u64(),
+            program_ns: take.u64(),
+            program_msb_ns: take.u64(),
+            oob_program_ns: take.u64(),
+            erase_ns: take.u64(),
+            bus_ns: take.u64(),
+        };
+        let (order, nop, pairing) = (take.u32(), take.u32(), take.u32());
+        let (endurance, factory_bad_permille, max_bad_permille) = (take.u32(), take.u32(), take.u32());
+        let capacity = match take.u32() {
+            0 => Capacity::BySize,
+            blocks => Capacity::Blocks(blocks),
+        };
+        let name = take.text(NAME_BYTES_MAX)?;
+        let known = Profile::find(&name).ok_or_else(|| format!("no profile {name:?} in this build"))?;
+        if (order, nop, PAIRINGS.get(pairing as usize))
+            != (order_code(known.order), known.nop as u32, Some(&known.pairing))
+        {
+            return Err(format!("its page order, NOP or pairing is not that of profile {name}"));
+        }
+        // Times, endurance and shape stay those the image was made with, the law is the profile's.
+        let own = Profile { capacity, geometry, timing, endurance, factory_bad_permille, max_bad_permille, ..*known };
+        own.check_bounds()?;
+        Layout::new(geometry, known.nop, spare_slots)?;
+        if spare_slots > geometry.blocks / 8 + 65_536 {
+            return Err(format!("{spare_slots} spare slots for {} blocks", geometry.blocks));
+        }
+        if synced_seq > SEQ_MAX || generation > SEQ_MAX {
+            return Err("a sequence number or generation that cannot have been reached".into());
+        }
+        let (scheme, params) = (take.text(NAME_BYTES_MAX)?, take.text(PARAMS_BYTES_MAX)?);
+        let (clean, sync_failed) = (flags & CLEAN != 0, flags & SYNC_FAILED != 0);
+        let info = ImageInfo { uuid, profile: own, size, scheme, params, version, clean, sync_failed };
+        Ok(Header { info, generation, synced_seq, spare_slots })
+    }
+}
+
+/// Codes in the file are positions in this list.
+const PAIRINGS: [Pairing; 5] = [Pairing::None, Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4];
+
+fn order_code(order: PageOrder) -> u32 {
+    match order {
+        PageOrder::Any => 0,
+        PageOrder::Ascending => 1,
+        PageOrder::Consecutive => 2,
+    }
+}
+
+impl Profile {
+    /// Figures no part has, so that emulated time cannot overflow on a hostile image.
+    fn check_bounds(&self) -> Result<(), String> {
+        const HOUR_NS: u64 = 3_600_000_000_000;
+        let Timing { read_ns, partial_read_ns, program_ns, program_msb_ns, oob_program_ns, erase_ns, bus_ns } =
+            self.timing;
+        let times = [read_ns, partial_read_ns, program_ns, program_msb_ns, oob_program_ns, erase_ns, bus_ns];
+        if times.into_iter().any(|ns| ns > HOUR_NS) {
+            return Err("an operation of more than an hour".into());
+        }
+        if self.factory_bad_permille > 500 || self.max_bad_permille > 1000 {
+            return Err("more bad blocks than blocks".into());
+        }
+        Ok(())
+    }
+}
+
+struct Put(Vec<u8>);
+
+impl Put {
+    fn u32(&mut self, n: u32) {
+        self.0.extend_from_slice(&n.to_le_bytes());
+    }
+    fn u64(&mut self, n: u64) {
+        self.0.extend_from_slice(&n.to_le_bytes());
+    }
+    /// Length, then room for the longest text.
+    fn text(&mut self, text: &str, bytes_max: usize) {
+        self.u32(text.len() as u32);
+        let end = self.0.len() + bytes_max;
+        self.0.extend_from_slice(text.as_bytes());
+        self.0.resize(end, 0);
+    }
+}
+
+/// Reads fields in order; the header's fixed size covers them all.
+struct Take<'a>(&'a [u8]);
+
+impl<'a> Take<'a> {
+    fn bytes(&mut self, count: usize) -> &'a [u8] {
+        let (head, tail) = self.0.split_at(count);
+        self.0 = tail;
+        head
+    }
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.bytes(4).try_into().expect("four bytes"))
+    }
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.bytes(8).try_into().expect("eight bytes"))
+    }
+    fn text(&mut self, bytes_max: usize) -> Result<String, String> {
+        let length = self.u32() as usize;
+        let room = self.bytes(bytes_max);
+        let text = room.get(..length).ok_or_else(|| format!("a text of {length} bytes"))?;
+        String::from_utf8(text.to_vec()).map_err(|_| "a text that is not UTF-8".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::PROFILES;
+
+    fn header(profile: &Profile) -> Header {
+        let info = ImageInfo {
+            uuid: [7; 16],
+            profile: profile.with_blocks(200),
+            size: 1 << 20,
+            scheme: "lazyftl".into(),
+            params: "a = 1\n".into(),
+            version: FORMAT_VERSION,
+            clean: true,
+            sync_failed: false,
+        };
+        Header { info, generation: 4, synced_seq: 99, spare_slots: 16 }
+    }
+
+    #[test]
+    fn headers_of_all_profiles_round_trip() {
+        for profile in PROFILES {
+            let header = header(profile);
+            assert_eq!(Header::decode(&header.encode()), Ok(header));
+        }
+    }
+
+    #[test]
+    fn every_flipped_byte_leaves_the_other_copy() {
+        let (old, new) = (header(&PROFILES[0]), Header { generation: 5, ..header(&PROFILES[0]) });
+        let copies = [old.encode(), new.encode()];
+        for (copy, other) in [(0, &new), (1, &old)] {
+            for i in 0..COPY_BYTES {
+                let mut copies = copies.clone();
+                copies[copy][i] ^= 0x40;
+                let (found, _) = choose_header([&copies[0], &copies[1]]).unwrap();
+                assert_eq!(&found, other, "copy {copy} byte {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn faults_are_told_apart() {
+        let good = header(&PROFILES[0]);
+        let fault = |a: &[u8], b: &[u8]| choose_header([a, b]).unwrap_err();
+        let zero = vec![0; COPY_BYTES];
+        assert_eq!(fault(&zero, &zero), HeaderFault::NotAnImage);
+        let mut torn = good.encode();
+        torn[600] ^= 1;
+        assert_eq!(fault(&torn, &zero), HeaderFault::Damaged);
+        let mut newer = good.clone();
+        newer.info.version = 9;
+        assert_eq!(fault(&newer.encode(), &good.encode()), HeaderFault::Version(9));
+        let mut odd = good.clone();
+        odd.info.profile.geometry.page_bytes = 1000;
+        assert!(matches!(fault(&odd.encode(), &zero), HeaderFault::Contradiction(_)));
+        let mut lawless = good;
+        lawless.info.profile.nop = 9;
+        assert!(matches!(fault(&lawless.encode(), &zero), HeaderFault::Contradiction(_)));
+    }
+}

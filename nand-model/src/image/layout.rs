@@ -1,0 +1,155 @@
+//! Where everything lies. Every offset follows from the geometry, the NOP count and the number of spare slots.
+//!
+//! ```text
+//! 0        header copy 0
+//! 4096     header copy 1
+//! 8192     block table: one 32-byte entry per block
+//! ...      program counts: one byte per page, valid after a clean close only
+//! ...      slots, each: slot header, page records, padding to 4 KiB, data pages, padding to 4 KiB
+//! ```
+
+use super::record::{CORE_BYTES, HINT_HEAD_BYTES, TABLE_ENTRY_BYTES};
+use crate::geometry::Geometry;
+
+/// Alignment of every area: what a host punches and caches in.
+pub(crate) const PAGE: u64 = 4096;
+/// Size of one header copy.
+pub(crate) const COPY_BYTES: usize = PAGE as usize;
+/// Smallest write that a host crash leaves whole; no slot header, record core or table entry crosses a multiple of it.
+const SECTOR: u64 = 512;
+
+/// The offsets of one image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) geometry: Geometry,
+    /// Bytes of one page record.
+    pub(crate) record_bytes: usize,
+    /// Whether a record ends in a hint: cleared OOB bits.
+    pub(crate) hints: bool,
+    pub(crate) slots: u32,
+    counts_at: u64,
+    slots_at: u64,
+    meta_bytes: u64,
+    slot_bytes: u64,
+    pub(crate) file_bytes: u64,
+}
+
+impl Layout {
+    /// The layout, or why there is none.
+    pub(crate) fn new(geometry: Geometry, nop: u8, spare_slots: u32) -> Result<Layout, String> {
+        geometry.validate()?;
+        let slots = geometry.blocks.checked_add(spare_slots).filter(|_| spare_slots >= 2);
+        let slots = slots.ok_or_else(|| format!("{spare_slots} spare slots"))?;
+        let hints = nop > 1;
+        let record_bytes = record_bytes(geometry.oob_bytes as u64, hints);
+        let pages = geometry.pages_per_block as u64;
+        // The factors are bounded by `validate`: one slot stays far below 2^40 bytes.
+        let meta_bytes = (SECTOR + pages * record_bytes).next_multiple_of(PAGE);
+        let slot_bytes = meta_bytes + (pages * geometry.page_bytes as u64).next_multiple_of(PAGE);
+        let counts_at = 2 * PAGE + (geometry.blocks as u64 * TABLE_ENTRY_BYTES as u64).next_multiple_of(PAGE);
+        let slots_at = counts_at + geometry.pages().next_multiple_of(PAGE);
+        let file_bytes = (slots as u64).checked_mul(slot_bytes).and_then(|all| all.checked_add(slots_at));
+        let file_bytes = file_bytes.filter(|&all| all <= i64::MAX as u64).ok_or("more bytes than a file can have")?;
+        let record_bytes = record_bytes as usize;
+        Ok(Layout { geometry, record_bytes, hints, slots, counts_at, slots_at, meta_bytes, slot_bytes, file_bytes })
+    }
+
+    /// How many slots beyond one per block a new image gets: one sync serves that many erases.
+    pub(crate) fn spare_slots_for(geometry: &Geometry) -> u32 {
+        (geometry.blocks / 32).max(16)
+    }
+
+    pub(crate) fn pages(&self) -> usize {
+        self.geometry.pages_per_block as usize
+    }
+
+    pub(crate) fn copy_at(&self, copy: usize) -> u64 {
+        copy as u64 * PAGE
+    }
+
+    pub(crate) fn table_at(&self) -> u64 {
+        2 * PAGE
+    }
+
+    pub(crate) fn table_bytes(&self) -> usize {
+        self.geometry.blocks as usize * TABLE_ENTRY_BYTES
+    }
+
+    pub(crate) fn entry_at(&self, block: usize) -> u64 {
+        self.table_at() + (block * TABLE_ENTRY_BYTES) as u64
+    }
+
+    pub(crate) fn counts_at(&self, block: usize) -> u64 {
+        self.counts_at + block as u64 * self.pages() as u64
+    }
+
+    #[inline]
+    pub(crate) fn slot_at(&self, slot: u32) -> u64 {
+        self.slots_at + slot as u64 * self.slot_bytes
+    }
+
+    #[inline]
+    pub(crate) fn record_at(&self, slot: u32, page: u32) -> u64 {
+        self.slot_at(slot) + SECTOR + page as u64 * self.record_bytes as u64
+    }
+
+    #[inline]
+    pub(crate) fn data_at(&self, slot: u32, page: u32) -> u64 {
+        self.slot_at(slot) + self.meta_bytes + page as u64 * self.geometry.page_bytes as u64
+    }
+
+    /// Slot header and records: from [`Layout::slot_at`], in bytes.
+    pub(crate) fn meta_bytes(&self) -> usize {
+        self.meta_bytes as usize
+    }
+
+    pub(crate) fn slot_bytes(&self) -> u64 {
+        self.slot_bytes
+    }
+
+    /// The record of a page inside the bytes of [`Layout::meta_bytes`].
+    pub(crate) fn record_in<'m>(&self, meta: &'m [u8], page: usize) -> &'m [u8] {
+        &meta[SECTOR as usize + page * self.record_bytes..][..self.record_bytes]
+    }
+}
+
+/// A record holds its core, the OOB and perhaps a hint. Without a hint, cores only must not cross a sector; with one, the hint should
+/// not either, because it is changed in place.
+fn record_bytes(oob_bytes: u64, hints: bool) -> u64 {
+    let core = CORE_BYTES as u64;
+    if !hints {
+        return (core + oob_bytes).next_multiple_of(core);
+    }
+    let whole = core + oob_bytes + HINT_HEAD_BYTES as u64 + oob_bytes;
+    if whole <= SECTOR { whole.next_power_of_two() } else { whole.next_multiple_of(SECTOR) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::PROFILES;
+
+    #[test]
+    fn areas_follow_each_other_and_small_parts_stay_inside_sectors() {
+        for profile in PROFILES {
+            let layout = Layout::new(profile.with_blocks(100).geometry, profile.nop, 16).unwrap();
+            let last = layout.geometry.pages_per_block - 1;
+            assert!(layout.entry_at(100) <= layout.counts_at(0));
+            assert!(layout.counts_at(100) <= layout.slot_at(0));
+            assert_eq!(layout.slot_at(1) % PAGE, 0);
+            assert!(layout.record_at(0, last) + layout.record_bytes as u64 <= layout.data_at(0, 0));
+            assert!(layout.data_at(0, last) + layout.geometry.page_bytes as u64 <= layout.slot_at(1));
+            assert_eq!(layout.slot_at(116), layout.file_bytes);
+            for page in 0..=last {
+                let at = layout.record_at(3, page);
+                assert_eq!(at / SECTOR, (at + CORE_BYTES as u64 - 1) / SECTOR, "{}: torn core", profile.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_default_profile_spends_a_quarter_kilobyte_per_page() {
+        let mlc = crate::Profile::default_profile().with_blocks(64);
+        assert_eq!(Layout::new(mlc.geometry, mlc.nop, 16).unwrap().record_bytes, 256);
+    }
+}

@@ -1,0 +1,269 @@
+//! The small fixed parts of an image: slot header, page record, block table entry. All numbers are little-endian.
+//!
+//! Each part that is ever changed in place is smaller than a disk sector and inside one, so a host crash leaves its old or its new
+//! bytes, never a mixture.
+
+use crate::store::{Bad, BlockFacts, Health};
+use crc32c::{crc32c, crc32c_append};
+
+/// The fixed part of a page record; the OOB follows it.
+pub(crate) const CORE_BYTES: usize = 32;
+pub(crate) const SLOT_HEADER_BYTES: usize = 32;
+pub(crate) const TABLE_ENTRY_BYTES: usize = 32;
+/// The part of a hint before its mask.
+pub(crate) const HINT_HEAD_BYTES: usize = 8;
+
+const SLOT_MAGIC: u32 = u32::from_le_bytes(*b"SLOT");
+const MARK_AT: usize = 20;
+const NO_SLOT: u32 = u32::MAX;
+
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&b| b == 0)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// What a page record says beside the OOB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Core {
+    pub(crate) seq: u64,
+    pub(crate) data_check: u32,
+    pub(crate) oob_check: u32,
+}
+
+impl Core {
+    /// Writes the core of the page at (`slot`, `page`), without any mark.
+    #[inline]
+    pub(crate) fn encode(&self, slot: u32, page: u32, out: &mut [u8]) {
+        out[0..8].copy_from_slice(&self.seq.to_le_bytes());
+        out[8..12].copy_from_slice(&self.data_check.to_le_bytes());
+        out[12..16].copy_from_slice(&self.oob_check.to_le_bytes());
+        let check = crc32c_append(place(slot, page), &out[..16]);
+        out[16..20].copy_from_slice(&check.to_le_bytes());
+        out[MARK_AT..CORE_BYTES].fill(0);
+    }
+
+    /// The core, if this is one and it was written for this place.
+    #[inline]
+    pub(crate) fn decode(slot: u32, page: u32, bytes: &[u8]) -> Option<Core> {
+        let core = Core { seq: u64_at(bytes, 0), data_check: u32_at(bytes, 8), oob_check: u32_at(bytes, 12) };
+        let good = core.seq != 0 && u32_at(bytes, 16) == crc32c_append(place(slot, page), &bytes[..16]);
+        good.then_some(core)
+    }
+}
+
+/// Start value of a core's check: a record copied to another place does not hold there.
+#[inline]
+fn place(slot: u32, page: u32) -> u32 {
+    slot.wrapping_mul(0x9E37_79B1) ^ page
+}
+
+/// The mark of a page's health: where it lies in the record, and its bytes.
+pub(crate) fn mark_bytes(seq: u64, health: Health) -> (usize, [u8; 8]) {
+    let (kind, left) = match health {
+        Health::Good => (0, 0),
+        Health::DataLost => (1, 0),
+        Health::OobLost => (2, 0),
+        Health::Lost => (3, 0),
+        Health::Unstable(left) => (4, left),
+    };
+    let mut mark = [kind, left, 0, 0, 0, 0, 0, 0];
+    let check = crc32c_append(crc32c(&seq.to_le_bytes()), &mark[..4]);
+    mark[4..].copy_from_slice(&check.to_le_bytes());
+    (MARK_AT, mark)
+}
+
+/// The mark of a record whose core holds; a page without a valid mark is good.
+pub(crate) fn read_mark(seq: u64, record: &[u8]) -> Health {
+    let mark = &record[MARK_AT..MARK_AT + 8];
+    if is_zero(mark) || u32_at(mark, 4) != crc32c_append(crc32c(&seq.to_le_bytes()), &mark[..4]) {
+        return Health::Good;
+    }
+    match mark[0] {
+        1 => Health::DataLost,
+        2 => Health::OobLost,
+        3 => Health::Lost,
+        4 => Health::Unstable(mark[1]),
+        _ => Health::Good,
+    }
+}
+
+/// OOB bits cleared after the program, kept apart from the OOB so that a torn change costs the hint and not the page.
+pub(crate) struct Hint;
+
+impl Hint {
+    /// Writes a hint: programs of the page so far, and the mask whose 0 bits are cleared.
+    pub(crate) fn encode(seq: u64, programs: u8, mask: &[u8], out: &mut [u8]) {
+        out[4..8].copy_from_slice(&[programs, 0, 0, 0]);
+        out[HINT_HEAD_BYTES..][..mask.len()].copy_from_slice(mask);
+        let check = crc32c_append(crc32c(&seq.to_le_bytes()), &out[4..HINT_HEAD_BYTES + mask.len()]);
+        out[..4].copy_from_slice(&check.to_le_bytes());
+    }
+
+    /// Programs so far and mask of a record whose core holds, if it has a hint. `record` is the whole record.
+    #[inline]
+    pub(crate) fn decode(seq: u64, record: &[u8], oob_bytes: usize) -> Option<(u8, &[u8])> {
+        let hint = &record[CORE_BYTES + oob_bytes..][..HINT_HEAD_BYTES + oob_bytes];
+        let (programs, check) = (hint[4], u32_at(hint, 0));
+        if programs == 0 || check != crc32c_append(crc32c(&seq.to_le_bytes()), &hint[4..]) {
+            return None;
+        }
+        Some((programs, &hint[HINT_HEAD_BYTES..]))
+    }
+
+    /// Where the hint lies in a record.
+    pub(crate) fn at(oob_bytes: usize) -> usize {
+        CORE_BYTES + oob_bytes
+    }
+}
+
+/// Which block lives in a slot, and since which operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotHeader {
+    pub(crate) block: u32,
+    pub(crate) erase_seq: u64,
+    pub(crate) erase_count: u32,
+    pub(crate) weak: bool,
+}
+
+impl SlotHeader {
+    pub(crate) fn encode(&self, slot: u32) -> [u8; SLOT_HEADER_BYTES] {
+        let mut out = [0; SLOT_HEADER_BYTES];
+        out[0..4].copy_from_slice(&SLOT_MAGIC.to_le_bytes());
+        out[4..8].copy_from_slice(&self.block.to_le_bytes());
+        out[8..16].copy_from_slice(&self.erase_seq.to_le_bytes());
+        out[16..20].copy_from_slice(&self.erase_count.to_le_bytes());
+        out[20] = self.weak as u8;
+        let check = crc32c_append(place(slot, 0), &out[..28]);
+        out[28..].copy_from_slice(&check.to_le_bytes());
+        out
+    }
+
+    /// `Ok(None)` is a slot that was never used or was given back.
+    pub(crate) fn decode(slot: u32, bytes: &[u8]) -> Result<Option<SlotHeader>, String> {
+        let bytes = &bytes[..SLOT_HEADER_BYTES];
+        if is_zero(bytes) {
+            return Ok(None);
+        }
+        if u32_at(bytes, 0) != SLOT_MAGIC || u32_at(bytes, 28) != crc32c_append(place(slot, 0), &bytes[..28]) {
+            return Err(format!("header of slot {slot} fails its check"));
+        }
+        Ok(Some(SlotHeader {
+            block: u32_at(bytes, 4),
+            erase_seq: u64_at(bytes, 8),
+            erase_count: u32_at(bytes, 16),
+            weak: bytes[20] != 0,
+        }))
+    }
+}
+
+/// One block in the table. While an image is in use only `bad` is kept up to date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TableEntry {
+    pub(crate) slot: Option<u32>,
+    pub(crate) facts: BlockFacts,
+    pub(crate) erase_seq: u64,
+    /// Whether some page of the block carries a health mark.
+    pub(crate) marked: bool,
+    /// Check over the block's program counts.
+    pub(crate) counts_check: u32,
+}
+
+impl TableEntry {
+    pub(crate) fn encode(&self, block: usize) -> [u8; TABLE_ENTRY_BYTES] {
+        let mut out = [0; TABLE_ENTRY_BYTES];
+        out[0..4].copy_from_slice(&self.slot.unwrap_or(NO_SLOT).to_le_bytes());
+        out[4..8].copy_from_slice(&self.facts.erase_count.to_le_bytes());
+        out[8..16].copy_from_slice(&self.erase_seq.to_le_bytes());
+        out[16] = match self.facts.bad {
+            None => 0,
+            Some(Bad::Factory) => 1,
+            Some(Bad::Grown) => 2,
+        };
+        out[17] = self.facts.weak as u8;
+        out[18] = self.marked as u8;
+        out[20..24].copy_from_slice(&self.counts_check.to_le_bytes());
+        let check = crc32c_append(block as u32, &out[..28]);
+        out[28..].copy_from_slice(&check.to_le_bytes());
+        out
+    }
+
+    pub(crate) fn decode(block: usize, bytes: &[u8]) -> Result<TableEntry, String> {
+        if u32_at(bytes, 28) != crc32c_append(block as u32, &bytes[..28]) {
+            return Err(format!("table entry of block {block} fails its check"));
+        }
+        let bad = match bytes[16] {
+            0 => None,
+            1 => Some(Bad::Factory),
+            2 => Some(Bad::Grown),
+            other => return Err(format!("table entry of block {block} says bad = {other}")),
+        };
+        let slot = u32_at(bytes, 0);
+        Ok(TableEntry {
+            slot: (slot != NO_SLOT).then_some(slot),
+            facts: BlockFacts { erase_count: u32_at(bytes, 4), bad, weak: bytes[17] != 0 },
+            erase_seq: u64_at(bytes, 8),
+            marked: bytes[18] != 0,
+            counts_check: u32_at(bytes, 20),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_holds_only_at_its_place_and_unchanged() {
+        let core = Core { seq: 77, data_check: 1, oob_check: 2 };
+        let mut bytes = [0xAA; CORE_BYTES];
+        core.encode(5, 6, &mut bytes);
+        assert_eq!(Core::decode(5, 6, &bytes), Some(core));
+        assert_eq!((Core::decode(6, 5, &bytes), Core::decode(5, 6, &[0; CORE_BYTES])), (None, None));
+        for i in 0..20 {
+            let mut flipped = bytes;
+            flipped[i] ^= 1;
+            assert_eq!(Core::decode(5, 6, &flipped), None, "byte {i}");
+        }
+    }
+
+    #[test]
+    fn marks_and_hints_belong_to_one_program() {
+        let mut record = vec![0; CORE_BYTES + 2 * 16 + HINT_HEAD_BYTES];
+        for health in [Health::DataLost, Health::OobLost, Health::Lost, Health::Unstable(9), Health::Good] {
+            let (at, mark) = mark_bytes(3, health);
+            record[at..at + 8].copy_from_slice(&mark);
+            assert_eq!((read_mark(3, &record), read_mark(4, &record)), (health, Health::Good));
+        }
+        assert!(Hint::decode(3, &record, 16).is_none());
+        Hint::encode(3, 2, &[0x0F; 16], &mut record[Hint::at(16)..]);
+        assert_eq!(Hint::decode(3, &record, 16), Some((2, &[0x0F; 16][..])));
+        assert!(Hint::decode(4, &record, 16).is_none());
+    }
+
+    #[test]
+    fn slot_headers_and_entries_round_trip_and_refuse_every_flip() {
+        let header = SlotHeader { block: 9, erase_seq: 1 << 40, erase_count: 3, weak: true };
+        let facts = BlockFacts { erase_count: 8, bad: Some(Bad::Grown), weak: true };
+        let entry = TableEntry { slot: Some(3), facts, erase_seq: 6, marked: true, counts_check: 99 };
+        assert_eq!(SlotHeader::decode(4, &header.encode(4)), Ok(Some(header)));
+        assert_eq!(SlotHeader::decode(4, &[0; SLOT_HEADER_BYTES]), Ok(None));
+        assert_eq!(TableEntry::decode(2, &entry.encode(2)), Ok(entry));
+        for bit in 0..8 * SLOT_HEADER_BYTES {
+            let mut bytes = header.encode(4);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(SlotHeader::decode(4, &bytes).is_err());
+        }
+        for bit in 0..8 * TABLE_ENTRY_BYTES {
+            let mut bytes = entry.encode(2);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(TableEntry::decode(2, &bytes).is_err());
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The file under a store, as few verbs as the store needs, so that tests can record and fail them.
+//!
+//! What always holds: [`FileDisk`] keeps its lock as long as it lives or until [`Disk::unlock`]; an [`Overlay`] never writes to what
+//! is below it.
+
+use crate::image::{ImageError, PAGE};
+use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A write that ended early.
+#[derive(Debug)]
+pub(crate) struct WriteError {
+    /// Bytes that did arrive.
+    pub(crate) done: usize,
+    pub(crate) error: io::Error,
+}
+
+impl From<WriteError> for io::Error {
+    fn from(failed: WriteError) -> Self {
+        failed.error
+    }
+}
+
+/// Random access to bytes of a fixed length.
+pub(crate) trait Disk: Send + Sync {
+    /// Fills the buffer; bytes never written are zero.
+    fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()>;
+    fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError>;
+    /// Everything written before the call is on the disk afterwards.
+    fn sync(&self) -> io::Result<()>;
+    /// Gives room back; the bytes read as zero.
+    fn punch(&self, at: u64, bytes: u64) -> io::Result<()>;
+    /// The first byte from `at` on that may be other than zero, or `None` up to the end.
+    fn next_data(&self, at: u64) -> Option<u64>;
+    /// Lets others open the file although handles to it live on.
+    fn unlock(&self) {}
+}
+
+/// A locked file.
+pub(crate) struct FileDisk(File);
+
+/// What a file can be opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Create,
+    ReadWrite,
+    ReadOnly,
+    /// Without a lock.
+    Peek,
+}
+
+impl FileDisk {
+    /// Opens and locks; nothing is read before the lock is held.
+    pub(crate) fn open(path: &Path, mode: Mode) -> Result<FileDisk, ImageError> {
+        let fail = |action, source| ImageError::Io { path: path.into(), action, source };
+        // O_NONBLOCK: opening a pipe must not wait for its other end.
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NONBLOCK;
+        let mut options = OpenOptions::new();
+        options.read(true).write(matches!(mode, Mode::Create | Mode::ReadWrite)).create_new(mode == Mode::Create);
+        options.mode(0o600).custom_flags(flags.bits() as i32);
+        let file = options.open(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound if mode != Mode::Create => ImageError::NotFound(path.into()),
+            ErrorKind::AlreadyExists => ImageError::Exists(path.into()),
+            ErrorKind::IsADirectory => ImageError::NotRegular(path.into()),
+            _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+                ImageError::NotRegular(path.into())
+            }
+            _ => fail("open it", error),
+        })?;
+        if !file.metadata().map_err(|e| fail("look at it", e))?.is_file() {
+            return Err(ImageError::NotRegular(path.into()));
+        }
+        let lock = match mode {
+            Mode::Peek => return Ok(FileDisk(file)),
+            Mode::ReadOnly => FlockOperation::NonBlockingLockShared,
+            Mode::Create | Mode::ReadWrite => FlockOperation::NonBlockingLockExclusive,
+        };
+        match rustix::fs::flock(&file, lock) {
+            Ok(()) => Ok(FileDisk(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(ImageError::InUse(path.into())),
+            Err(errno) => Err(fail("lock it", errno.into())),
+        }
+    }
+
+    pub(crate) fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    /// Length, and bytes the host really keeps.
+    pub(crate) fn sizes(&self) -> io::Result<(u64, u64)> {
+        let meta = self.0.metadata()?;
+        Ok((meta.len(), meta.blocks().saturating_mul(512)))
+    }
+}
+
+impl Disk for FileDisk {
+    #[inline]
+    fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(buf, at)
+    }
+
+    #[inline]
+    fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.0.write_at(&buf[done..], at + done as u64) {
+                Ok(0) => return Err(WriteError { done, error: ErrorKind::WriteZero.into() }),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(WriteError { done, error }),
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fdatasync(&self.0)?)
+    }
+
+    fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(&self.0, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes)?)
+    }
+
+    fn next_data(&self, at: u64) -> Option<u64> {
+        match rustix::fs::seek(&self.0, SeekFrom::Data(at)) {
+            Ok(data) => Some(data),
+            Err(rustix::io::Errno::NXIO) => None,
+            // A file system that cannot tell: everything may be data.
+            Err(_) => Some(at),
+        }
+    }
+
+    fn unlock(&self) {
+        // Closing the file unlocks too; a failure here only delays that.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// A disk whose changes stay in memory: what recovery and a mount want to write on an image opened read-only.
+pub(crate) struct Overlay {
+    below: Arc<dyn Disk>,
+    pages: Mutex<BTreeMap<u64, Box<[u8]>>>,
+}
+
+impl Overlay {
+    pub(crate) fn new(below: Arc<dyn Disk>) -> Self {
+        Overlay { below, pages: Mutex::default() }
+    }
+
+    /// Calls `each(page number, offset in page, range of a buffer of `bytes`)` for every piece.
+    fn pieces(at: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let (page, offset) = ((at + from as u64) / PAGE, (at + from as u64) % PAGE);
+            let upto = bytes.min(from + (PAGE - offset) as usize);
+            let piece = (from < bytes).then_some((page, offset as usize, from..upto));
+            from = upto;
+            piece
+        })
+    }
+}
+
+impl Disk for Overlay {
+    fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.below.read_at(at, buf)?;
+        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        for (page, offset, range) in Self::pieces(at, buf.len()) {
+            if let Some(own) = pages.get(&page) {
+                let length = range.len();
+                buf[range].copy_from_slice(&own[offset..offset + length]);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError> {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        for (page, offset, range) in Self::pieces(at, buf.len()) {
+            let done = range.start;
+            let own = match pages.entry(page) {
+                Entry::Occupied(own) => own.into_mut(),
+                Entry::Vacant(none) => {
+                    let mut fresh = vec![0; PAGE as usize].into_boxed_slice();
+                    self.below.read_at(page * PAGE, &mut fresh).map_err(|error| WriteError { done, error })?;
+                    none.insert(fresh)
+                }
+            };
+            own[offset..offset + range.len()].copy_from_slice(&buf[range]);
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn punch(&self, _at: u64, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn next_data(&self, at: u64) -> Option<u64> {
+        let below = self.below.next_data(at);
+        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = pages.range(at / PAGE..).next().map(|(page, _)| (page * PAGE).max(at));
+        below.into_iter().chain(own).min()
+    }
+
+    fn unlock(&self) {
+        self.below.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overlay_reads_its_own_writes_and_leaves_the_file_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let disk = FileDisk::open(&path, Mode::Create).unwrap();
+        disk.set_len(5 * PAGE).unwrap();
+        disk.write_at(0, &[1; 20480]).unwrap();
+        let overlay = Overlay::new(Arc::new(disk));
+        overlay.write_at(4000, &[2; 5000]).unwrap();
+        let mut seen = vec![0; 20480];
+        overlay.read_at(0, &mut seen).unwrap();
+        assert!(seen[..4000].iter().all(|&b| b == 1) && seen[9000..].iter().all(|&b| b == 1));
+        assert!(seen[4000..9000].iter().all(|&b| b == 2));
+        assert!(std::fs::read(&path).unwrap().iter().all(|&b| b == 1));
+    }
+}

@@ -1,0 +1,582 @@
+//! The image file as a [`Store`].
+//!
+//! Terms: an *operation* is a program of one page, an erase, or the first taking of a slot by a block; each gets the next *store sequence
+//! number*. A *slot* is room for one block in the file; there are more slots than blocks. A slot's *life* begins with the operation
+//! that gave it to a block.
+//!
+//! What always holds:
+//! - data is written before the record that makes it a programmed page; a number is published when all its writes are in the file;
+//! - an erase moves the block to another slot at once. The slot it left is written again only when a header on the disk itself says that
+//!   the erase is synced;
+//! - a record belongs to its slot's present life if and only if its number is above the one the life began with, so nothing needs
+//!   rewriting when a slot is taken again.
+//!
+//! If the process dies, everything is in the page cache and nothing is lost. If the host fails, the disk holds any subset of the
+//! writes since the last sync; [`FileStore::open`] keeps the longest unbroken sequence of operations and undoes the rest, which is
+//! exactly a power cut at an earlier operation. docs/FORMAT.md has the argument.
+
+mod disk;
+mod open;
+mod sync;
+#[cfg(test)]
+mod tests;
+
+pub use open::{Access, OpenReport, peek};
+pub use sync::{SyncError, SyncHandle, SyncStats};
+
+use super::{BlockFacts, Health, Store};
+use crate::addr::{Pbn, Ppn};
+use crate::image::{
+    CORE_BYTES, Core, HINT_HEAD_BYTES, Hint, ImageError, ImageInfo, Layout, PAGE, SLOT_HEADER_BYTES, SlotHeader,
+    TABLE_ENTRY_BYTES, TableEntry, is_zero, mark_bytes,
+};
+use crate::profile::PageOrder;
+use crc32c::crc32c;
+use disk::Disk;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A store in an image file.
+pub struct FileStore {
+    disk: Arc<dyn Disk>,
+    sync: SyncHandle,
+    path: PathBuf,
+    info: ImageInfo,
+    layout: Layout,
+    read_only: bool,
+    blocks: Vec<Block>,
+    counts: Counts,
+    /// Pages that are not [`Health::Good`].
+    sick: HashMap<u32, Health>,
+    slots: Slots,
+    /// Blocks that were erased and nothing else since before this operation had their slot's room checked already.
+    trimmed_seq: u64,
+    scratch: Vec<u8>,
+}
+
+/// One block as the store sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Block {
+    /// `None`: never used, all facts but a bad mark are the initial ones.
+    slot: Option<u32>,
+    facts: BlockFacts,
+    /// Operation that began the life of `slot`.
+    erase_seq: u64,
+}
+
+/// How often each page was programmed, in the smallest form the page order allows.
+#[derive(Debug)]
+struct Counts {
+    pages: usize,
+    /// Programmed pages per block, where pages are programmed once and in order.
+    frontier: Vec<u16>,
+    /// Programs per page, elsewhere.
+    programs: Vec<u8>,
+}
+
+impl Counts {
+    fn new(info: &ImageInfo) -> Self {
+        let geometry = info.profile.geometry;
+        let (blocks, pages) = (geometry.blocks as usize, geometry.pages_per_block as usize);
+        if info.profile.order == PageOrder::Consecutive && info.profile.nop == 1 {
+            return Counts { pages, frontier: vec![0; blocks], programs: Vec::new() };
+        }
+        Counts { pages, frontier: Vec::new(), programs: vec![0; blocks * pages] }
+    }
+
+    fn of(&self, block: usize, out: &mut [u8]) {
+        if self.programs.is_empty() {
+            let frontier = self.frontier[block] as usize;
+            out[..frontier].fill(1);
+            out[frontier..].fill(0);
+        } else {
+            out.copy_from_slice(&self.programs[block * self.pages..][..self.pages]);
+        }
+    }
+
+    fn set(&mut self, block: usize, counts: &[u8]) {
+        if self.programs.is_empty() {
+            self.frontier[block] = counts.iter().rposition(|&n| n > 0).map_or(0, |last| last as u16 + 1);
+        } else {
+            self.programs[block * self.pages..][..self.pages].copy_from_slice(counts);
+        }
+    }
+
+    #[inline]
+    fn note_programs(&mut self, block: usize, first: u32, count: u32) {
+        if self.programs.is_empty() {
+            let frontier = &mut self.frontier[block];
+            *frontier = (*frontier).max((first + count) as u16);
+        } else {
+            self.programs[block * self.pages + first as usize..][..count as usize].fill(1);
+        }
+    }
+
+    fn clear(&mut self, block: usize) {
+        if self.programs.is_empty() {
+            self.frontier[block] = 0;
+        } else {
+            self.programs[block * self.pages..][..self.pages].fill(0);
+        }
+    }
+
+    fn is_blank(&self, block: usize) -> bool {
+        if self.programs.is_empty() {
+            return self.frontier[block] == 0;
+        }
+        is_zero(&self.programs[block * self.pages..][..self.pages])
+    }
+}
+
+/// Slots no block lives in.
+#[derive(Debug, Default)]
+struct Slots {
+    /// Free, the host keeps no room for them; the next one is at the end.
+    blank: Vec<u32>,
+    /// Free; the one freed last is at the end, so room is reused while it is still cached.
+    used: VecDeque<u32>,
+    /// Left by an erase that may not be durable yet, ascending by erase.
+    pending: VecDeque<(u32, u64)>,
+    /// Per slot: whether the host may keep room for it.
+    roomy: Vec<bool>,
+}
+
+impl Slots {
+    fn ready(&self, durable_seq: u64) -> usize {
+        let settled = self.pending.partition_point(|&(_, erase_seq)| erase_seq <= durable_seq);
+        self.blank.len() + self.used.len() + settled
+    }
+
+    fn release(&mut self, durable_seq: u64) {
+        while let Some((slot, _)) = self.pending.front().copied().filter(|&(_, erase_seq)| erase_seq <= durable_seq) {
+            self.pending.pop_front();
+            self.used.push_back(slot);
+        }
+    }
+
+    /// The slot [`Slots::drop_next`] takes away.
+    fn next(&self) -> Option<u32> {
+        self.used.back().or(self.blank.last()).copied()
+    }
+
+    fn drop_next(&mut self) {
+        if self.used.pop_back().is_none() {
+            self.blank.pop();
+        }
+    }
+}
+
+impl FileStore {
+    /// What the image says about itself; `clean` and `sync_failed` as found when it was opened.
+    pub fn info(&self) -> &ImageInfo {
+        &self.info
+    }
+
+    /// Waits for operations to reach the disk; to be had before the store moves into a chip.
+    pub fn sync_handle(&self) -> SyncHandle {
+        self.sync.clone()
+    }
+
+    /// Whether changes stay in memory.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Marks the image as closed in order, so that the next open needs no scan. A store dropped without this is unclean; nothing is
+    /// lost by that.
+    pub fn close(mut self) -> Result<(), ImageError> {
+        if self.read_only {
+            return Ok(());
+        }
+        self.write_table().map_err(|error| self.trouble("write its block table", error))?;
+        self.sync.write_clean(true).map_err(|error| self.trouble("sync it", error.into()))?;
+        Ok(())
+    }
+
+    /// Gives room of the host's file system back, for at most `max` slots: free slots and erased blocks beyond the latest ones, which the
+    /// next erases and programs will want. For idle time; returns how many slots gave room back.
+    pub fn trim_free_slots(&mut self, max: usize) -> io::Result<usize> {
+        if self.read_only {
+            return Ok(0);
+        }
+        self.usable()?;
+        let reserve = (self.layout.slots - self.layout.geometry.blocks) as usize / 2;
+        let durable = self.sync.durable_seq();
+        self.slots.release(durable);
+        let mut done = 0;
+        while done < max && self.slots.used.len() > reserve {
+            let slot = self.slots.used[0];
+            self.disk.punch(self.layout.slot_at(slot), self.layout.slot_bytes())?;
+            self.slots.used.pop_front();
+            self.slots.blank.push(slot);
+            self.slots.roomy[slot as usize] = false;
+            done += 1;
+        }
+        done += self.trim_erased_blocks(max - done, reserve, durable)?;
+        Ok(done)
+    }
+
+    /// The slot of an erased block still has the room of its former life: everything behind the slot header's page may go. Blocks
+    /// erased since the last complete pass are left alone: they are likely to be written soon.
+    fn trim_erased_blocks(&mut self, max: usize, reserve: usize, durable: u64) -> io::Result<usize> {
+        let limit = durable.min(self.trimmed_seq);
+        let mut idle: Vec<(u64, u32)> = Vec::new();
+        for (index, block) in self.blocks.iter().enumerate() {
+            let roomy = block.slot.filter(|&slot| self.slots.roomy[slot as usize]);
+            if let Some(slot) = roomy.filter(|_| self.counts.is_blank(index)) {
+                idle.push((block.erase_seq, slot));
+            }
+        }
+        idle.sort_unstable();
+        idle.truncate(idle.len().saturating_sub(reserve));
+        idle.retain(|&(erase_seq, _)| erase_seq <= limit);
+        for &(_, slot) in idle.iter().take(max) {
+            let at = self.layout.slot_at(slot);
+            self.disk.punch(at + PAGE, self.layout.slot_bytes() - PAGE)?;
+            self.slots.roomy[slot as usize] = false;
+        }
+        if idle.len() <= max {
+            self.trimmed_seq = self.sync.last_seq();
+        }
+        Ok(idle.len().min(max))
+    }
+
+    fn trouble(&self, action: &'static str, source: io::Error) -> ImageError {
+        ImageError::Io { path: self.path.clone(), action, source }
+    }
+
+    /// After a failed sync the file is not to be changed any more.
+    #[inline]
+    fn usable(&self) -> io::Result<()> {
+        match self.sync.failure() {
+            None => Ok(()),
+            Some(_) => Err(SyncError::Closed.into()),
+        }
+    }
+
+    /// Writes and, if that fails half way, takes back what arrived: bytes of an operation that was refused must not be found later.
+    fn write_whole(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let Err(failed) = self.disk.write_at(at, bytes) else { return Ok(()) };
+        if failed.done > 0
+            && let Err(again) = self.disk.write_at(at, &vec![0; failed.done])
+        {
+            self.sync.fail(&again.error);
+        }
+        Err(failed.error)
+    }
+
+    /// Moves a block into a free slot: one operation.
+    fn take_slot(&mut self, block: usize, facts: BlockFacts) -> io::Result<u32> {
+        self.slots.release(self.sync.durable_seq());
+        if self.slots.next().is_none() {
+            // Last resort: whoever looks at `erase_credit` never comes here.
+            let &(_, erase_seq) = self.slots.pending.front().expect("more slots than blocks");
+            self.sync.settle(erase_seq)?;
+            self.slots.release(self.sync.durable_seq());
+        }
+        let slot = self.slots.next().expect("released above");
+        let erase_seq = self.sync.last_seq() + 1;
+        let header = SlotHeader { block: block as u32, erase_seq, erase_count: facts.erase_count, weak: facts.weak };
+        self.write_slot_header(slot, &header, None)?;
+        self.slots.drop_next();
+        let old = std::mem::replace(&mut self.blocks[block], Block { slot: Some(slot), facts, erase_seq });
+        if let Some(left) = old.slot {
+            self.slots.pending.push_back((left, erase_seq));
+        }
+        self.sync.publish(erase_seq);
+        Ok(slot)
+    }
+
+    fn write_slot_header(&self, slot: u32, header: &SlotHeader, old: Option<SlotHeader>) -> io::Result<()> {
+        let at = self.layout.slot_at(slot);
+        let Err(failed) = self.disk.write_at(at, &header.encode(slot)) else { return Ok(()) };
+        // Half a header would be taken for damage.
+        let before = old.map_or([0; SLOT_HEADER_BYTES], |old| old.encode(slot));
+        if failed.done > 0
+            && let Err(again) = self.disk.write_at(at, &before)
+        {
+            self.sync.fail(&again.error);
+        }
+        Err(failed.error)
+    }
+
+    fn entry(&self, block: usize, counts_check: u32, marked: bool) -> TableEntry {
+        let Block { slot, facts, erase_seq } = self.blocks[block];
+        TableEntry { slot, facts, erase_seq, marked, counts_check }
+    }
+
+    fn write_table(&mut self) -> io::Result<()> {
+        self.usable()?;
+        let pages = self.layout.pages();
+        let mut marked = vec![false; self.blocks.len()];
+        for &ppn in self.sick.keys() {
+            marked[self.layout.geometry.block_of(Ppn::new(ppn)).index()] = true;
+        }
+        let blocks_per_write = (1 << 20) / pages;
+        let mut counts = vec![0; blocks_per_write * pages];
+        let mut entries = Vec::with_capacity(blocks_per_write * TABLE_ENTRY_BYTES);
+        for first in (0..self.blocks.len()).step_by(blocks_per_write) {
+            let last = self.blocks.len().min(first + blocks_per_write);
+            entries.clear();
+            for block in first..last {
+                let own = &mut counts[(block - first) * pages..][..pages];
+                self.counts.of(block, own);
+                entries.extend_from_slice(&self.entry(block, crc32c(own), marked[block]).encode(block));
+            }
+            self.disk.write_at(self.layout.counts_at(first), &counts[..(last - first) * pages])?;
+            self.disk.write_at(self.layout.entry_at(first), &entries)?;
+        }
+        Ok(())
+    }
+
+    /// Where a programmed page lies.
+    #[inline]
+    fn locate(&self, ppn: Ppn) -> io::Result<(usize, u32, u32)> {
+        let block = self.layout.geometry.block_of(ppn).index();
+        let page = self.layout.geometry.offset_of(ppn);
+        match self.blocks[block].slot {
+            Some(slot) => Ok((block, slot, page)),
+            None => Err(io::Error::other("a page of a block that was never used")),
+        }
+    }
+
+    /// What the checks and marks of one page leave readable.
+    #[inline]
+    fn judge(&mut self, ppn: Ppn, core: Option<Core>, oob_good: bool, data: &[u8]) -> io::Result<Health> {
+        let Some(core) = core else { return Ok(Health::Lost) };
+        let data_good = data.is_empty() || crc32c(data) == core.data_check;
+        let marked = if self.sick.is_empty() { Health::Good } else { self.use_mark(ppn, core.seq)? };
+        if data_good && oob_good {
+            return Ok(marked);
+        }
+        Ok(match (data_good && marked.data_ok(), oob_good && marked.oob_ok()) {
+            (false, false) => Health::Lost,
+            (false, true) => Health::DataLost,
+            (true, _) => Health::OobLost,
+        })
+    }
+
+    /// The page's mark; reading an unstable page brings it nearer to its end.
+    fn use_mark(&mut self, ppn: Ppn, seq: u64) -> io::Result<Health> {
+        let now = self.sick.get(&ppn.raw()).copied().unwrap_or_default();
+        if let Health::Unstable(left @ 1..) = now {
+            let next = Health::Unstable(left - 1);
+            self.write_mark(ppn, seq, next)?;
+            self.sick.insert(ppn.raw(), next);
+        }
+        Ok(now)
+    }
+
+    fn write_mark(&self, ppn: Ppn, seq: u64, health: Health) -> io::Result<()> {
+        let (_, slot, page) = self.locate(ppn)?;
+        let (at, mark) = mark_bytes(seq, health);
+        Ok(self.disk.write_at(self.layout.record_at(slot, page) + at as u64, &mark)?)
+    }
+
+    /// One read for the records, one for the data.
+    #[inline]
+    fn read_run(
+        &mut self,
+        first: Ppn,
+        records: &mut Vec<u8>,
+        data: &mut [u8],
+        oobs: &mut [u8],
+        health: &mut [Health],
+    ) -> io::Result<()> {
+        let (block, slot, page) = self.locate(first)?;
+        let erase_seq = self.blocks[block].erase_seq;
+        let (page_bytes, part) = (data.len() / health.len(), oobs.len() / health.len());
+        let Layout { record_bytes, hints, geometry, .. } = self.layout;
+        let oob_bytes = geometry.oob_bytes as usize;
+        records.resize(health.len() * record_bytes, 0);
+        self.disk.read_at(self.layout.record_at(slot, page), records)?;
+        if !data.is_empty() {
+            self.disk.read_at(self.layout.data_at(slot, page), data)?;
+        }
+        for (i, (health, record)) in health.iter_mut().zip(records.chunks_exact(record_bytes)).enumerate() {
+            let core = Core::decode(slot, page + i as u32, record).filter(|core| core.seq > erase_seq);
+            let oob = &record[CORE_BYTES..][..oob_bytes];
+            let wanted = &mut oobs[i * part..][..part];
+            wanted.copy_from_slice(&oob[..part]);
+            let hint = core.filter(|_| hints).and_then(|core| Hint::decode(core.seq, record, oob_bytes));
+            if let Some((_, mask)) = hint {
+                wanted.iter_mut().zip(mask).for_each(|(have, keep)| *have &= keep);
+            }
+            let oob_good = core.is_some_and(|core| part == 0 || crc32c(oob) == core.oob_check);
+            *health =
+                self.judge(Ppn::new(first.raw() + i as u32), core, oob_good, &data[i * page_bytes..][..page_bytes])?;
+        }
+        Ok(())
+    }
+
+    /// Reads one record of the present life into `record`.
+    fn read_record(&self, ppn: Ppn, record: &mut Vec<u8>) -> io::Result<(u32, u32, Core)> {
+        let (block, slot, page) = self.locate(ppn)?;
+        record.resize(self.layout.record_bytes, 0);
+        self.disk.read_at(self.layout.record_at(slot, page), record)?;
+        let core = Core::decode(slot, page, record).filter(|core| core.seq > self.blocks[block].erase_seq);
+        core.map(|core| (slot, page, core)).ok_or_else(|| io::Error::other("no record of this page"))
+    }
+
+    /// Writes the records of a run into `scratch`.
+    #[inline]
+    fn encode_records(&self, slot: u32, page: u32, count: u32, data: &[u8], oobs: &[u8], scratch: &mut Vec<u8>) {
+        let oob_bytes = self.layout.geometry.oob_bytes as usize;
+        let (page_bytes, part) = (self.layout.geometry.page_bytes as usize, oobs.len() / count as usize);
+        let first_seq = self.sync.last_seq() + 1;
+        scratch.clear();
+        scratch.resize(count as usize * self.layout.record_bytes, 0);
+        for (i, record) in scratch.chunks_exact_mut(self.layout.record_bytes).enumerate() {
+            let oob = &mut record[CORE_BYTES..][..oob_bytes];
+            oob[..part].copy_from_slice(&oobs[i * part..][..part]);
+            oob[part..].fill(0xFF);
+            let oob_check = crc32c(oob);
+            let data_check = crc32c(&data[i * page_bytes..][..page_bytes]);
+            Core { seq: first_seq + i as u64, data_check, oob_check }.encode(slot, page + i as u32, record);
+        }
+    }
+}
+
+impl Store for FileStore {
+    fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()> {
+        let mut counts = vec![0; self.layout.pages()];
+        for block in self.layout.geometry.all_blocks() {
+            self.counts.of(block.index(), &mut counts);
+            each(block, self.blocks[block.index()].facts, &counts);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, first: Ppn, data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
+        let mut records = std::mem::take(&mut self.scratch);
+        let result = self.read_run(first, &mut records, data, oobs, health);
+        self.scratch = records;
+        result
+    }
+
+    fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()> {
+        self.usable()?;
+        assert_eq!(
+            data.len(),
+            count as usize * self.layout.geometry.page_bytes as usize,
+            "a program writes whole pages"
+        );
+        let block = self.layout.geometry.block_of(first).index();
+        let page = self.layout.geometry.offset_of(first);
+        let slot = match self.blocks[block].slot {
+            Some(slot) => slot,
+            None => self.take_slot(block, self.blocks[block].facts)?,
+        };
+        self.disk.write_at(self.layout.data_at(slot, page), data)?;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.encode_records(slot, page, count, data, oobs, &mut scratch);
+        let written = self.write_whole(self.layout.record_at(slot, page), &scratch);
+        self.scratch = scratch;
+        written?;
+        self.slots.roomy[slot as usize] = true;
+        self.counts.note_programs(block, page, count);
+        if !self.sick.is_empty() {
+            self.sick.retain(|&ppn, _| !(first.raw()..first.raw() + count).contains(&ppn));
+        }
+        self.sync.publish(self.sync.last_seq() + count as u64);
+        Ok(())
+    }
+
+    fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()> {
+        self.usable()?;
+        assert!(self.layout.hints, "a program of OOB alone on a part that allows one program");
+        let mut record = std::mem::take(&mut self.scratch);
+        let result = self.read_record(ppn, &mut record).and_then(|(slot, page, core)| {
+            let oob_bytes = self.layout.geometry.oob_bytes as usize;
+            let hint = Hint::decode(core.seq, &record, oob_bytes);
+            let (programs, mut mask) = hint.map_or((1, vec![0xFF; oob_bytes]), |(n, mask)| (n, mask.to_vec()));
+            mask.iter_mut().zip(oob).for_each(|(have, new)| *have &= new);
+            let programs = programs.saturating_add(1);
+            let at = Hint::at(oob_bytes);
+            Hint::encode(core.seq, programs, &mask, &mut record[at..]);
+            let end = at + HINT_HEAD_BYTES + oob_bytes;
+            self.disk.write_at(self.layout.record_at(slot, page) + at as u64, &record[at..end])?;
+            let block = self.layout.geometry.block_of(ppn).index();
+            self.counts.programs[block * self.counts.pages + page as usize] = programs;
+            Ok(())
+        });
+        self.scratch = record;
+        result
+    }
+
+    fn set_health(&mut self, ppn: Ppn, health: Health) -> io::Result<()> {
+        self.usable()?;
+        let mut record = std::mem::take(&mut self.scratch);
+        let found = self.read_record(ppn, &mut record);
+        self.scratch = record;
+        let (_, _, core) = found?;
+        self.write_mark(ppn, core.seq, health)?;
+        if health == Health::Good {
+            self.sick.remove(&ppn.raw());
+        } else {
+            self.sick.insert(ppn.raw(), health);
+        }
+        Ok(())
+    }
+
+    fn erase(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
+        self.usable()?;
+        let bad = self.blocks[block.index()].facts.bad;
+        self.take_slot(block.index(), facts)?;
+        self.counts.clear(block.index());
+        if !self.sick.is_empty() {
+            self.sick.retain(|&ppn, _| self.layout.geometry.block_of(Ppn::new(ppn)) != block);
+        }
+        if facts.bad != bad { self.set_facts(block, facts) } else { Ok(()) }
+    }
+
+    fn set_facts(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
+        self.usable()?;
+        let index = block.index();
+        let Block { slot, facts: old, erase_seq } = self.blocks[index];
+        if facts.bad != old.bad {
+            self.blocks[index].facts.bad = facts.bad;
+            let entry = self.entry(index, 0, false).encode(index);
+            if let Err(failed) = self.disk.write_at(self.layout.entry_at(index), &entry) {
+                self.blocks[index].facts.bad = old.bad;
+                return Err(failed.error);
+            }
+        }
+        if (facts.erase_count, facts.weak) == (old.erase_count, old.weak) {
+            return Ok(());
+        }
+        let Some(slot) = slot else {
+            // Nothing is programmed in it, so to record facts is to erase it.
+            return self.take_slot(index, facts).map(drop);
+        };
+        let [before, after] = [old, facts].map(|BlockFacts { erase_count, weak, .. }| SlotHeader {
+            block: index as u32,
+            erase_seq,
+            erase_count,
+            weak,
+        });
+        self.write_slot_header(slot, &after, Some(before))?;
+        self.blocks[index].facts = facts;
+        Ok(())
+    }
+
+    fn erase_credit(&self) -> u32 {
+        self.slots.ready(self.sync.durable_seq()) as u32
+    }
+}
+
+impl Drop for FileStore {
+    fn drop(&mut self) {
+        // Handles may outlive the store; a sync of theirs must not write the header of an image that somebody else has opened.
+        self.sync.stop();
+        self.disk.unlock();
+    }
+}
+
+impl std::fmt::Debug for FileStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileStore").field("path", &self.path).field("layout", &self.layout).finish_non_exhaustive()
+    }
+}

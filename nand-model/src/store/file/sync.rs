@@ -1,0 +1,339 @@
+//! Syncs of the image, shared by whoever waits for one, and the header that tells how far they reached.
+//!
+//! Terms: an operation is *synced* when an fdatasync that started after it has completed; a synced number is *durable* when a header
+//! that says so is on the disk itself, which takes one sync more.
+//!
+//! What always holds: the header says S only after everything up to S was synced; the header copy that is overwritten is never the
+//! newest one known to be on the disk; after a failed sync nothing is ever called synced again. No lock is held across fdatasync that
+//! a program or erase needs.
+//!
+//! If the host fails here, one header copy may be torn; the other one is durable and says at least [`SyncHandle::durable_seq`].
+
+use super::disk::Disk;
+use crate::image::{Header, Layout};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+const EIO: i32 = 5;
+
+/// A sync that cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SyncError {
+    /// An fdatasync failed, now or earlier: the image takes no more changes, what was synced before stays good.
+    #[error("a sync of the image failed: {}", std::io::Error::from_raw_os_error(*.0))]
+    Failed(i32),
+    /// The data is synced, but the header cannot be written: space of erased blocks is not reusable until it can.
+    #[error("the image's header cannot be written: {}", std::io::Error::from_raw_os_error(*.0))]
+    Header(i32),
+    /// The store was closed or dropped before this operation was synced.
+    #[error("the image is closed")]
+    Closed,
+}
+
+impl From<SyncError> for io::Error {
+    fn from(error: SyncError) -> Self {
+        io::Error::from_raw_os_error(match error {
+            SyncError::Failed(_) | SyncError::Closed => EIO,
+            SyncError::Header(errno) => errno,
+        })
+    }
+}
+
+/// How many syncs there were and how long they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyncStats {
+    /// Completed syncs.
+    pub count: u64,
+    /// Time in all of them.
+    pub total_ns: u64,
+    /// Time in the last one.
+    pub last_ns: u64,
+}
+
+/// Waits for operations to reach the disk, from any thread, while the store goes on working.
+#[derive(Clone)]
+pub struct SyncHandle(Arc<Shared>);
+
+struct Shared {
+    disk: Arc<dyn Disk>,
+    layout: Layout,
+    /// The last operation whose writes are all in the file.
+    last: AtomicU64,
+    synced: AtomicU64,
+    durable: AtomicU64,
+    /// 0, or the errno of the sync that failed.
+    failed: AtomicU64,
+    count: AtomicU64,
+    total_ns: AtomicU64,
+    last_ns: AtomicU64,
+    delay_ns: AtomicU64,
+    fail_next: AtomicBool,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+struct State {
+    /// Somebody is in fdatasync; everybody else waits for the outcome.
+    running: bool,
+    closed: bool,
+    /// As last written.
+    header: Header,
+    /// What the two copies in the file say.
+    copies: [u64; 2],
+    /// The newest copy known to be on the disk.
+    durable_copy: usize,
+    written_copy: usize,
+    header_errno: Option<i32>,
+}
+
+impl SyncHandle {
+    /// Over a file with `header` in copy `copy`; everything up to `header.synced_seq` is in it.
+    pub(super) fn new(disk: Arc<dyn Disk>, layout: Layout, header: Header, copy: usize) -> Self {
+        let seq = header.synced_seq;
+        let mut copies = [0; 2];
+        copies[copy] = seq;
+        let state = State {
+            running: false,
+            closed: false,
+            header,
+            copies,
+            durable_copy: copy,
+            written_copy: copy,
+            header_errno: None,
+        };
+        SyncHandle(Arc::new(Shared {
+            disk,
+            layout,
+            last: AtomicU64::new(seq),
+            synced: AtomicU64::new(seq),
+            durable: AtomicU64::new(seq),
+            failed: AtomicU64::new(0),
+            count: AtomicU64::new(0),
+            total_ns: AtomicU64::new(0),
+            last_ns: AtomicU64::new(0),
+            delay_ns: AtomicU64::new(0),
+            fail_next: AtomicBool::new(false),
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+        }))
+    }
+
+    /// Number of the last program or erase that is in the file.
+    #[inline]
+    pub fn last_seq(&self) -> u64 {
+        self.0.last.load(Ordering::Acquire)
+    }
+
+    /// Everything up to this operation survives a crash of the host.
+    pub fn synced_seq(&self) -> u64 {
+        self.0.synced.load(Ordering::Acquire)
+    }
+
+    /// The synced number that a header on the disk is known to hold: erases up to it have freed their space.
+    #[inline]
+    pub fn durable_seq(&self) -> u64 {
+        self.0.durable.load(Ordering::Acquire)
+    }
+
+    /// Counts and times.
+    pub fn stats(&self) -> SyncStats {
+        let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        SyncStats { count: get(&self.0.count), total_ns: get(&self.0.total_ns), last_ns: get(&self.0.last_ns) }
+    }
+
+    /// The failure that ended all syncs, if there was one.
+    #[inline]
+    pub fn failure(&self) -> Option<SyncError> {
+        match self.0.failed.load(Ordering::Acquire) {
+            0 => None,
+            errno => Some(SyncError::Failed(errno as i32)),
+        }
+    }
+
+    /// Waits until a sync that started after operation `seq` was given has completed. Waiters share one.
+    pub fn sync_through(&self, seq: u64) -> Result<(), SyncError> {
+        self.wait(|shared| shared.synced.load(Ordering::Acquire) >= seq)
+    }
+
+    /// Waits until the space freed by erases up to `seq` may be reused: at most two syncs.
+    pub fn settle(&self, seq: u64) -> Result<(), SyncError> {
+        let mut rounds = 0;
+        while self.durable_seq() < seq {
+            if rounds == 4 {
+                // Two whole rounds would have advanced it, had the header been written.
+                return Err(SyncError::Header(self.lock().header_errno.unwrap_or(EIO)));
+            }
+            rounds += 1;
+            let begun = self.0.count.load(Ordering::Acquire);
+            self.wait(|shared| {
+                shared.durable.load(Ordering::Acquire) >= seq || shared.count.load(Ordering::Acquire) > begun
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Operations hook: every later sync takes this much longer.
+    pub fn set_sync_delay(&self, delay: Duration) {
+        self.0.delay_ns.store(delay.as_nanos() as u64, Ordering::Release);
+    }
+
+    /// Operations hook: the next sync fails as if the host's disk had.
+    pub fn fail_next_sync(&self) {
+        self.0.fail_next.store(true, Ordering::Release);
+    }
+
+    /// The store has written operation `seq` completely.
+    #[inline]
+    pub(super) fn publish(&self, seq: u64) {
+        self.0.last.store(seq, Ordering::Release);
+    }
+
+    /// Refuses every later change and sync: the file and what the store knows of it have parted.
+    pub(super) fn fail(&self, error: &io::Error) {
+        let mut state = self.lock();
+        self.fail_locked(&mut state, error.raw_os_error().unwrap_or(EIO));
+        self.0.wake.notify_all();
+    }
+
+    /// Ends all syncing: waits for one under way, then refuses new ones.
+    pub(super) fn stop(&self) {
+        let mut state = self.lock_idle();
+        state.closed = true;
+        self.0.wake.notify_all();
+    }
+
+    /// Syncs everything and then a header with this `clean` flag.
+    pub(super) fn write_clean(&self, clean: bool) -> Result<(), SyncError> {
+        self.force()?;
+        let mut state = self.lock_idle();
+        state.header.info.clean = clean;
+        self.write_header(&mut state, self.synced_seq(), true);
+        if let Some(errno) = state.header_errno {
+            return Err(SyncError::Header(errno));
+        }
+        drop(state);
+        self.force()
+    }
+
+    /// Waits for a sync that starts from now on.
+    fn force(&self) -> Result<(), SyncError> {
+        let state = self.lock();
+        let wanted = self.0.count.load(Ordering::Acquire) + 1 + state.running as u64;
+        drop(state);
+        self.wait(|shared| shared.count.load(Ordering::Acquire) >= wanted)
+    }
+
+    /// Returns once `enough` holds, running syncs or waiting for those of others.
+    fn wait(&self, enough: impl Fn(&Shared) -> bool) -> Result<(), SyncError> {
+        let mut state = self.lock();
+        loop {
+            // A failure later than the sync that was waited for does not undo it.
+            if enough(&self.0) {
+                return Ok(());
+            }
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            if state.closed {
+                return Err(SyncError::Closed);
+            }
+            if state.running {
+                state = self.0.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state.running = true;
+            drop(state);
+            let target = self.last_seq();
+            let begun = Instant::now();
+            let outcome = self.run();
+            state = self.lock();
+            match outcome {
+                Ok(()) => self.note_synced(&mut state, target, begun.elapsed()),
+                Err(error) => self.fail_locked(&mut state, error.raw_os_error().unwrap_or(EIO)),
+            }
+            state.running = false;
+            self.0.wake.notify_all();
+        }
+    }
+
+    fn run(&self) -> io::Result<()> {
+        let delay = self.0.delay_ns.load(Ordering::Acquire);
+        if delay > 0 {
+            std::thread::sleep(Duration::from_nanos(delay));
+        }
+        if self.0.fail_next.swap(false, Ordering::AcqRel) {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        self.0.disk.sync()
+    }
+
+    fn note_synced(&self, state: &mut State, target: u64, took: Duration) {
+        if self.failure().is_some() {
+            return;
+        }
+        let shared = &self.0;
+        // Both copies in the file were written before this sync began.
+        state.durable_copy = state.written_copy;
+        shared.durable.store(state.copies[state.durable_copy], Ordering::Release);
+        shared.synced.store(target, Ordering::Release);
+        self.write_header(state, target, false);
+        let took_ns = took.as_nanos() as u64;
+        shared.last_ns.store(took_ns, Ordering::Relaxed);
+        shared.total_ns.fetch_add(took_ns, Ordering::Relaxed);
+        shared.count.fetch_add(1, Ordering::Release);
+    }
+
+    /// Writes `synced_seq` into the copy that may be lost, unless that says nothing new.
+    fn write_header(&self, state: &mut State, synced_seq: u64, always: bool) {
+        if !always && state.copies.iter().all(|&said| said == synced_seq) {
+            return;
+        }
+        let copy = 1 - state.durable_copy;
+        state.header.generation += 1;
+        state.header.synced_seq = synced_seq;
+        match self.0.disk.write_at(self.0.layout.copy_at(copy), &state.header.encode()) {
+            Ok(()) => {
+                state.copies[copy] = synced_seq;
+                state.written_copy = copy;
+                state.header_errno = None;
+            }
+            Err(failed) => {
+                state.copies[copy] = 0;
+                state.header_errno = Some(failed.error.raw_os_error().unwrap_or(EIO));
+            }
+        }
+    }
+
+    fn fail_locked(&self, state: &mut State, errno: i32) {
+        if self.failure().is_some() {
+            return;
+        }
+        self.0.failed.store(errno.max(1) as u64, Ordering::Release);
+        // The page cache may now show what the disk does not have, so the next open must not believe it.
+        state.header.info.sync_failed = true;
+        let synced = self.synced_seq();
+        self.write_header(state, synced, true);
+        let _ = self.0.disk.sync();
+    }
+
+    /// The state while nobody syncs: a header written during a sync could not be told from one written before it.
+    fn lock_idle(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        while state.running {
+            state = self.0.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for SyncHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SyncHandle").field("last", &self.last_seq()).field("synced", &self.synced_seq()).finish()
+    }
+}

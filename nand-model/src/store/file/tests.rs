@@ -1,0 +1,710 @@
+//! The store on a simulated host disk that loses what a crash may lose: between two syncs every 512-byte sector keeps any of the
+//! contents it had. Whatever it keeps, opening must find the state after some number of operations, at least the synced ones.
+
+use super::disk::{Disk, WriteError};
+use super::*;
+use crate::fault::SplitMix;
+use crate::image::{FORMAT_VERSION, Header};
+use crate::profile::Profile;
+use std::sync::Mutex;
+
+const SECTOR: usize = 512;
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+#[derive(Default)]
+struct Sim {
+    cache: Vec<u8>,
+    /// As of the last completed sync.
+    disk: Vec<u8>,
+    /// Writes since then.
+    log: Vec<(usize, Vec<u8>)>,
+    /// Writes that still succeed, then what happens to the next ones: bytes that arrive, errno.
+    fuse: Option<(usize, usize, i32)>,
+    fail_syncs: bool,
+}
+
+#[derive(Clone, Default)]
+struct SimDisk(Arc<Mutex<Sim>>);
+
+/// How a crash picks among the contents of the sectors written since the last sync.
+#[derive(Clone, Copy, Debug)]
+enum Crash {
+    /// Nothing unsynced survives.
+    Nothing,
+    /// The first writes survive.
+    Prefix(u64),
+    /// All but one write, and what covers it later.
+    AllBut(u64),
+    /// Each write survives or not, by chance.
+    Writes(u64),
+    /// Each sector stops at any of its writes, by chance.
+    Sectors(u64),
+}
+
+impl SimDisk {
+    fn of(bytes: Vec<u8>) -> Self {
+        SimDisk(Arc::new(Mutex::new(Sim { cache: bytes.clone(), disk: bytes, ..Sim::default() })))
+    }
+
+    fn crashed(&self, how: Crash) -> SimDisk {
+        let sim = self.0.lock().unwrap();
+        let writes = sim.log.len() as u64;
+        let (Crash::Prefix(seed) | Crash::AllBut(seed) | Crash::Writes(seed) | Crash::Sectors(seed)) = how else {
+            return SimDisk::of(sim.disk.clone());
+        };
+        let mut rng = SplitMix::new(seed);
+        let chosen = rng.below(writes + 1);
+        let mut bytes = sim.disk.clone();
+        // A sector that missed one write cannot hold a later one's neighbourhood, so it stops there.
+        let mut stopped = std::collections::HashSet::new();
+        for (i, (at, data)) in (0u64..).zip(&sim.log) {
+            let whole = match how {
+                Crash::Prefix(_) => i < chosen,
+                Crash::AllBut(_) => i != chosen,
+                Crash::Writes(_) => !rng.one_in(3),
+                Crash::Nothing | Crash::Sectors(_) => true,
+            };
+            for sector in at / SECTOR..(at + data.len()).div_ceil(SECTOR) {
+                if !whole || matches!(how, Crash::Sectors(_)) && rng.one_in(20) {
+                    stopped.insert(sector);
+                }
+                if !stopped.contains(&sector) {
+                    let from = (sector * SECTOR).max(*at);
+                    let upto = ((sector + 1) * SECTOR).min(at + data.len());
+                    bytes[from..upto].copy_from_slice(&data[from - at..upto - at]);
+                }
+            }
+        }
+        SimDisk::of(bytes)
+    }
+
+    fn unsynced(&self) -> usize {
+        self.0.lock().unwrap().log.len()
+    }
+
+    fn cache(&self) -> Vec<u8> {
+        self.0.lock().unwrap().cache.clone()
+    }
+}
+
+impl Disk for SimDisk {
+    fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
+        buf.copy_from_slice(&self.0.lock().unwrap().cache[at as usize..][..buf.len()]);
+        Ok(())
+    }
+
+    fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError> {
+        let mut sim = self.0.lock().unwrap();
+        let mut done = buf.len();
+        let mut errno = None;
+        match &mut sim.fuse {
+            Some((0, arrives, why)) => {
+                done = done.min(*arrives);
+                errno = Some(*why);
+                // Taking back what arrived needs no new room.
+                sim.fuse = None;
+            }
+            Some((left, ..)) => *left -= 1,
+            None => {}
+        }
+        let at = at as usize;
+        sim.cache[at..at + done].copy_from_slice(&buf[..done]);
+        sim.log.push((at, buf[..done].to_vec()));
+        match errno {
+            Some(errno) => Err(WriteError { done, error: io::Error::from_raw_os_error(errno) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Only what was written before the call counts, as with a real one.
+    fn sync(&self) -> io::Result<()> {
+        let before = self.unsynced();
+        std::thread::yield_now();
+        let mut sim = self.0.lock().unwrap();
+        if sim.fail_syncs {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        let synced: Vec<_> = sim.log.drain(..before).collect();
+        for (at, data) in synced {
+            sim.disk[at..at + data.len()].copy_from_slice(&data);
+        }
+        Ok(())
+    }
+
+    fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
+        Ok(self.write_at(at, &vec![0; bytes as usize])?)
+    }
+
+    fn next_data(&self, at: u64) -> Option<u64> {
+        let sim = self.0.lock().unwrap();
+        let pages = sim.cache[at as usize..].chunks(PAGE as usize);
+        pages.enumerate().find(|(_, page)| !is_zero(page)).map(|(i, _)| at + i as u64 * PAGE)
+    }
+}
+
+/// What is in every block after one operation.
+#[derive(Clone, Debug, PartialEq)]
+struct Model {
+    erase_counts: Vec<u32>,
+    /// Seed of each page's content, 0 = erased.
+    pages: Vec<Vec<u64>>,
+}
+
+struct Rig {
+    profile: Profile,
+    disk: SimDisk,
+    store: Option<FileStore>,
+    /// By sequence number.
+    history: Vec<Model>,
+    rng: SplitMix,
+}
+
+/// Small shapes: few pages and three spare slots, so that slots are reused all the time.
+fn shapes() -> [Profile; 2] {
+    let mut mlc = Profile::find("torture").unwrap().with_blocks(6);
+    mlc.geometry.page_bytes = 1024;
+    mlc.geometry.pages_per_block = 8;
+    let mut slc = Profile::find("slc-2k").unwrap().with_blocks(6);
+    (slc.geometry.pages_per_block, slc.geometry.page_bytes, slc.geometry.oob_bytes) = (6, 512, 16);
+    [mlc, slc]
+}
+
+fn fresh(profile: Profile, spare_slots: u32) -> (SimDisk, FileStore) {
+    let info = ImageInfo {
+        uuid: [1; 16],
+        profile,
+        size: 4096,
+        scheme: "none".into(),
+        params: String::new(),
+        version: FORMAT_VERSION,
+        clean: false,
+        sync_failed: false,
+    };
+    let layout = Layout::new(profile.geometry, profile.nop, spare_slots).unwrap();
+    let disk = SimDisk::of(vec![0; layout.file_bytes as usize]);
+    let header = Header { info, generation: 1, synced_seq: 0, spare_slots };
+    let store = FileStore::create_on("sim".as_ref(), Arc::new(disk.clone()), header).unwrap();
+    (disk, store)
+}
+
+fn open(disk: &SimDisk, access: Access) -> Result<(FileStore, OpenReport), ImageError> {
+    let length = disk.0.lock().unwrap().cache.len() as u64;
+    FileStore::open_on("sim".as_ref(), Arc::new(disk.clone()), length, access)
+}
+
+fn content(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut rng = SplitMix::new(seed);
+    (0..bytes).map(|_| rng.next_u64() as u8).collect()
+}
+
+impl Rig {
+    fn new(profile: Profile, seed: u64) -> Rig {
+        let (disk, store) = fresh(profile, 3);
+        let geometry = profile.geometry;
+        let blank = Model {
+            erase_counts: vec![0; geometry.blocks as usize],
+            pages: vec![vec![0; geometry.pages_per_block as usize]; geometry.blocks as usize],
+        };
+        Rig { profile, disk, store: Some(store), history: vec![blank], rng: SplitMix::new(seed) }
+    }
+
+    fn store(&mut self) -> &mut FileStore {
+        self.store.as_mut().unwrap()
+    }
+
+    fn now(&self) -> Model {
+        self.history.last().unwrap().clone()
+    }
+
+    /// Operations the store counted that change nothing to be seen: the first taking of a slot.
+    fn catch_up(&mut self, visible: usize) {
+        let given = self.store().sync.last_seq() as usize;
+        let state = self.now();
+        while self.history.len() + visible < given + 1 {
+            self.history.push(state.clone());
+        }
+    }
+
+    fn step(&mut self) {
+        let geometry = self.profile.geometry;
+        let block = self.rng.below(geometry.blocks as u64) as usize;
+        match self.rng.below(100) {
+            0..70 => self.program(block),
+            70..92 => self.erase(block),
+            92..95 if self.profile.nop > 1 => self.hint(block),
+            _ => {
+                let handle = self.store().sync_handle();
+                handle.sync_through(handle.last_seq()).unwrap();
+            }
+        }
+    }
+
+    fn program(&mut self, block: usize) {
+        let geometry = self.profile.geometry;
+        let mut model = self.now();
+        let Some(page) = model.pages[block].iter().position(|&seed| seed == 0) else { return self.erase(block) };
+        let free = model.pages[block][page..].iter().take_while(|&&seed| seed == 0).count();
+        let count = 1 + self.rng.below(free.min(3) as u64) as usize;
+        let seeds: Vec<u64> = (0..count).map(|_| self.rng.next_u64() | 1).collect();
+        let gather = |bytes| seeds.iter().flat_map(|&seed| content(seed, bytes)).collect::<Vec<u8>>();
+        let (data, oobs) = (gather(geometry.page_bytes as usize), gather(geometry.oob_bytes as usize));
+        let first = geometry.page(Pbn::new(block as u32), page as u32);
+        self.store().program(first, count as u32, &data, &oobs).unwrap();
+        self.catch_up(count);
+        for (i, seed) in seeds.into_iter().enumerate() {
+            model.pages[block][page + i] = seed;
+            self.history.push(model.clone());
+        }
+    }
+
+    fn erase(&mut self, block: usize) {
+        let mut model = self.now();
+        model.erase_counts[block] += 1;
+        model.pages[block].fill(0);
+        let facts = BlockFacts { erase_count: model.erase_counts[block], ..BlockFacts::default() };
+        self.store().erase(Pbn::new(block as u32), facts).unwrap();
+        self.history.push(model);
+    }
+
+    fn hint(&mut self, block: usize) {
+        let geometry = self.profile.geometry;
+        if let Some(page) = self.now().pages[block].iter().position(|&seed| seed != 0) {
+            self.store().and_oob(geometry.page(Pbn::new(block as u32), page as u32), &[0xF0]).unwrap();
+        }
+    }
+
+    /// Opens a crash state and checks it; returns the operation it stands at.
+    fn check(&self, disk: &SimDisk, floor: u64, how: &dyn std::fmt::Debug) -> (FileStore, u64) {
+        let (mut store, report) = open(disk, Access::ReadWrite).unwrap_or_else(|e| panic!("{how:?}: {e}"));
+        let cut = store.sync.last_seq();
+        let given = self.history.len() as u64 - 1;
+        assert!((floor..=given).contains(&cut), "{how:?}: cut {cut}, synced {floor}, given {given}, {report:?}");
+        expect(&mut store, &self.history[cut as usize], how);
+        (store, cut)
+    }
+}
+
+fn expect(store: &mut FileStore, model: &Model, how: &dyn std::fmt::Debug) {
+    let geometry = store.layout.geometry;
+    let mut blocks = Vec::new();
+    store.load(&mut |block, facts, counts| blocks.push((block, facts, counts.to_vec()))).unwrap();
+    for (block, facts, counts) in blocks {
+        assert_eq!(facts.erase_count, model.erase_counts[block.index()], "{how:?}: erase count of {block}");
+        for (page, (&count, &seed)) in counts.iter().zip(&model.pages[block.index()]).enumerate() {
+            assert_eq!(count > 0, seed != 0, "{how:?}: page {page} of {block}");
+            if seed == 0 {
+                continue;
+            }
+            let (mut data, mut oob) = (vec![0; geometry.page_bytes as usize], vec![0; geometry.oob_bytes as usize]);
+            let mut health = [Health::Lost];
+            store.read(geometry.page(block, page as u32), &mut data, &mut oob, &mut health).unwrap();
+            assert_eq!(health, [Health::Good], "{how:?}: page {page} of {block}");
+            assert!(data == content(seed, data.len()), "{how:?}: data of page {page} of {block}");
+            let mut wanted = content(seed, oob.len());
+            if count > 1 {
+                wanted[0] &= 0xF0;
+            }
+            assert_eq!(oob, wanted, "{how:?}: OOB of page {page} of {block}");
+        }
+    }
+}
+
+fn crash_kinds(seed: u64) -> [Crash; 6] {
+    [
+        Crash::Nothing,
+        Crash::Prefix(seed),
+        Crash::AllBut(seed),
+        Crash::Writes(seed),
+        Crash::Sectors(seed),
+        Crash::Sectors(!seed),
+    ]
+}
+
+#[test]
+fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
+    let (mut states, mut dropped, mut erases) = (0, 0u64, 0u32);
+    for (shape, profile) in shapes().into_iter().enumerate() {
+        for seed in 0..12 {
+            let mut rig = Rig::new(profile, seed);
+            for round in 0..6u64 {
+                for step in 0..60 {
+                    rig.step();
+                    if rig.rng.one_in(6) {
+                        let floor = rig.store().sync.synced_seq();
+                        for how in crash_kinds(rig.rng.next_u64()) {
+                            let label = (shape, seed, round, step, how);
+                            let disk = rig.disk.crashed(how);
+                            let (store, cut) = rig.check(&disk, floor, &label);
+                            drop(store);
+                            let (store, again) = rig.check(&disk, cut, &label);
+                            assert_eq!((cut, &store.sync.last_seq()), (again, &cut), "{label:?}: opening twice");
+                            states += 1;
+                            dropped += rig.history.len() as u64 - 1 - cut;
+                        }
+                    }
+                }
+                // Go on from one crash: leftovers of dropped operations must not come back later.
+                let floor = rig.store().sync.synced_seq();
+                let how = crash_kinds(rig.rng.next_u64())[1 + rig.rng.below(5) as usize];
+                let disk = rig.disk.crashed(how);
+                let (store, cut) = rig.check(&disk, floor, &(shape, seed, round, how));
+                erases += rig.now().erase_counts.iter().sum::<u32>();
+                rig.history.truncate(cut as usize + 1);
+                (rig.store, rig.disk) = (Some(store), disk);
+            }
+        }
+    }
+    println!("{states} crash states, {dropped} operations dropped, {erases} erases");
+    assert!(states > 3000 && dropped > 5000 && erases > 2000);
+}
+
+#[test]
+fn syncs_beside_the_work_promise_no_more_than_they_did() {
+    for (seed, profile) in (0..8).flat_map(|seed| shapes().map(|profile| (seed, profile))) {
+        let mut rig = Rig::new(profile, 300 + seed);
+        let handle = rig.store().sync_handle();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for settle in [true, false] {
+                let (handle, done) = (&handle, &done);
+                scope.spawn(move || {
+                    while !done.load(std::sync::atomic::Ordering::Acquire) {
+                        let seq = handle.last_seq();
+                        if settle { handle.settle(seq) } else { handle.sync_through(seq) }.unwrap();
+                        assert!(handle.synced_seq() >= seq);
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            // Also when a check fails: the other threads must end for that to be told.
+            let _end = Finally(&done);
+            for step in 0..400 {
+                rig.step();
+                if rig.rng.one_in(8) {
+                    let floor = handle.synced_seq();
+                    for how in crash_kinds(rig.rng.next_u64()) {
+                        rig.check(&rig.disk.crashed(how), floor, &(seed, step, how));
+                    }
+                }
+            }
+        });
+    }
+}
+
+struct Finally<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Finally<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Release);
+    }
+}
+
+#[test]
+fn an_interrupted_open_is_followed_by_one_that_finds_the_same() {
+    let mut interrupted = 0;
+    for (shape, profile) in shapes().into_iter().enumerate() {
+        for seed in 0..10 {
+            let mut rig = Rig::new(profile, 1000 + seed);
+            (0..80).for_each(|_| rig.step());
+            let floor = rig.store().sync.synced_seq();
+            let crashed = rig.disk.crashed(Crash::Sectors(seed)).cache();
+            let (_, cut) = rig.check(&SimDisk::of(crashed.clone()), floor, &(shape, seed));
+            for writes in 0..40 {
+                let disk = SimDisk::of(crashed.clone());
+                disk.0.lock().unwrap().fuse = Some((writes, 0, EIO));
+                match open(&disk, Access::ReadWrite) {
+                    Ok(_) if disk.0.lock().unwrap().fuse.is_some() => break,
+                    _ => disk.0.lock().unwrap().fuse = None,
+                }
+                interrupted += 1;
+                for how in crash_kinds(seed ^ writes as u64) {
+                    let (_, again) = rig.check(&disk.crashed(how), cut, &(shape, seed, writes, how));
+                    assert_eq!(again, cut, "{:?}", (shape, seed, writes, how));
+                }
+            }
+        }
+    }
+    assert!(interrupted > 50, "{interrupted}");
+}
+
+#[test]
+fn the_death_of_the_process_loses_nothing_and_a_clean_close_is_found() {
+    for profile in shapes() {
+        let mut rig = Rig::new(profile, 5);
+        for round in 0..10 {
+            (0..50).for_each(|_| rig.step());
+            let given = rig.history.len() as u64 - 1;
+            let store = rig.store.take().unwrap();
+            if round % 2 == 0 {
+                drop(store)
+            } else {
+                store.close().unwrap()
+            }
+            if round % 2 == 1 {
+                rig.disk = rig.disk.crashed(Crash::Nothing);
+            }
+            assert_eq!(open(&rig.disk, Access::ReadOnly).unwrap().1.was_clean, round % 2 == 1);
+            let (store, cut) = rig.check(&rig.disk, given, &round);
+            assert_eq!(cut, given);
+            rig.store = Some(store);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_header_copy_does_not_bring_an_old_state_back() {
+    for profile in shapes() {
+        for seed in 0..20 {
+            let mut rig = Rig::new(profile, 50 + seed);
+            (0..100).for_each(|_| rig.step());
+            let given = rig.history.len() as u64 - 1;
+            for copy in [0, 1] {
+                let mut bytes = rig.disk.cache();
+                bytes[copy * PAGE as usize + 100] ^= 1;
+                let (_, cut) = rig.check(&SimDisk::of(bytes), given, &(seed, copy));
+                assert_eq!(cut, given, "seed {seed} copy {copy}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_read_only_open_writes_nothing_and_takes_every_verb() {
+    for profile in shapes() {
+        let mut rig = Rig::new(profile, 9);
+        (0..70).for_each(|_| rig.step());
+        let disk = rig.disk.crashed(Crash::Sectors(3));
+        let before = disk.cache();
+        let (store, report) = open(&disk, Access::ReadOnly).unwrap();
+        let cut = store.sync.last_seq();
+        assert!(!report.was_clean && store.is_read_only());
+        let mut inside = Rig {
+            profile,
+            disk: disk.clone(),
+            store: Some(store),
+            history: rig.history[..=cut as usize].to_vec(),
+            rng: SplitMix::new(4),
+        };
+        (0..200).for_each(|_| inside.step());
+        let model = inside.now();
+        expect(inside.store(), &model, &"overlay");
+        inside.store.take().unwrap().close().unwrap();
+        assert!(disk.cache() == before && disk.unsynced() == 0);
+        let (_, again) = rig.check(&disk, cut, &"after");
+        assert_eq!(again, cut);
+    }
+}
+
+#[test]
+fn a_full_host_leaves_nothing_programmed_and_the_same_verb_works_later() {
+    for profile in shapes() {
+        for (writes, arrives) in (0..4).flat_map(|writes| [0, 1, 40, 300, 600].map(|arrives| (writes, arrives))) {
+            let mut rig = Rig::new(profile, 77);
+            let geometry = profile.geometry;
+            let block = 3;
+            if arrives % 2 == 0 {
+                // A block with a slot that had a life before.
+                (0..30).for_each(|_| rig.step());
+                rig.erase(block);
+            }
+            let (first, count) = (geometry.page(Pbn::new(block as u32), 0), 3);
+            let (data, oobs) = (vec![7; 3 * geometry.page_bytes as usize], vec![8; 3 * geometry.oob_bytes as usize]);
+            rig.disk.0.lock().unwrap().fuse = Some((writes, arrives, ENOSPC));
+            let result = rig.store().program(first, count, &data, &oobs);
+            let spent = rig.disk.0.lock().unwrap().fuse.take().is_none();
+            assert_eq!(result.as_ref().err().and_then(io::Error::raw_os_error), spent.then_some(ENOSPC));
+            if result.is_err() {
+                rig.catch_up(0);
+                let given = rig.history.len() as u64 - 1;
+                let (_, cut) = rig.check(&SimDisk::of(rig.disk.cache()), given, &(writes, arrives));
+                assert_eq!(cut, given);
+                // Another operation gets the number; the refused one must not answer to it.
+                rig.erase((block + 1) % 6);
+                let given = rig.history.len() as u64 - 1;
+                rig.check(&SimDisk::of(rig.disk.cache()), given, &(writes, arrives));
+                rig.store().program(first, count, &data, &oobs).unwrap();
+            }
+            let mut seen = vec![0; data.len()];
+            rig.store().read(first, &mut seen, &mut [], &mut [Health::Lost; 3]).unwrap();
+            assert_eq!(seen, data);
+        }
+    }
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_accepted_and_only_what_was_synced_comes_back() {
+    for profile in shapes() {
+        let mut rig = Rig::new(profile, 21);
+        (0..60).for_each(|_| rig.step());
+        let handle = rig.store().sync_handle();
+        handle.settle(handle.last_seq()).unwrap();
+        let good = handle.synced_seq();
+        (0..3).for_each(|block| rig.erase(block));
+        handle.fail_next_sync();
+        assert_eq!(handle.sync_through(handle.last_seq()), Err(SyncError::Failed(EIO)));
+        assert_eq!(handle.sync_through(handle.last_seq()), Err(SyncError::Failed(EIO)));
+        assert_eq!(handle.sync_through(good), Ok(()));
+        let refused = rig.store().erase(Pbn::new(0), BlockFacts::default()).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(EIO));
+        rig.store = None;
+        let (store, report) = open(&rig.disk, Access::ReadOnly).unwrap();
+        assert!(report.sync_failed && store.info().sync_failed && report.ops_dropped == 3);
+        let (store, cut) = rig.check(&rig.disk, good, &"failed sync");
+        assert_eq!(cut, good);
+        rig.history.truncate(cut as usize + 1);
+        rig.store = Some(store);
+        (0..30).for_each(|_| rig.step());
+        let (_, report) = open(&SimDisk::of(rig.disk.cache()), Access::ReadOnly).unwrap();
+        assert!(!report.sync_failed);
+    }
+}
+
+#[test]
+fn a_disk_that_fails_its_sync_is_told_the_same_way() {
+    let mut rig = Rig::new(shapes()[0], 3);
+    (0..20).for_each(|_| rig.step());
+    rig.disk.0.lock().unwrap().fail_syncs = true;
+    rig.erase(0);
+    let handle = rig.store().sync_handle();
+    assert_eq!(handle.sync_through(handle.last_seq()), Err(SyncError::Failed(EIO)));
+    rig.disk.0.lock().unwrap().fail_syncs = false;
+    assert_eq!(handle.settle(handle.last_seq()), Err(SyncError::Failed(EIO)));
+    assert!(rig.store.take().unwrap().close().is_err());
+}
+
+#[test]
+fn erase_credit_counts_down_and_comes_back_after_two_syncs() {
+    let (_, mut store) = fresh(shapes()[0], 5);
+    let handle = store.sync_handle();
+    let page = store.layout.geometry.page_bytes as usize;
+    for block in 0..6 {
+        store.program(store.layout.geometry.page(Pbn::new(block), 0), 1, &vec![0; page], &[]).unwrap();
+    }
+    for left in (0..5).rev() {
+        store.erase(Pbn::new(left), BlockFacts::default()).unwrap();
+        assert_eq!(store.erase_credit(), left);
+    }
+    handle.sync_through(handle.last_seq()).unwrap();
+    assert_eq!(store.erase_credit(), 0);
+    let before = handle.stats().count;
+    handle.settle(handle.last_seq()).unwrap();
+    assert_eq!((store.erase_credit(), handle.stats().count - before), (5, 1));
+    // Without credit an erase helps itself.
+    (0..11).for_each(|i| store.erase(Pbn::new(i % 6), BlockFacts::default()).unwrap());
+}
+
+#[test]
+fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
+    for (profile, close) in shapes().into_iter().flat_map(|p| [(p, false), (p, true)]) {
+        let (disk, mut store) = fresh(profile, 3);
+        let geometry = profile.geometry;
+        let (page, last) = (geometry.page_bytes as usize, Pbn::new(5));
+        store.program(geometry.page(last, 0), 3, &vec![1; 3 * page], &[]).unwrap();
+        store.set_health(geometry.page(last, 1), Health::Unstable(2)).unwrap();
+        store.set_health(geometry.page(last, 2), Health::DataLost).unwrap();
+        store
+            .set_facts(Pbn::new(2), BlockFacts { bad: Some(super::super::Bad::Factory), ..BlockFacts::default() })
+            .unwrap();
+        store.set_facts(last, BlockFacts { erase_count: 7, weak: true, bad: None }).unwrap();
+        store.set_facts(Pbn::new(1), BlockFacts { erase_count: 3, weak: true, bad: None }).unwrap();
+        if close {
+            store.close().unwrap()
+        } else {
+            drop(store)
+        }
+        let (mut store, _) = open(&disk, Access::ReadWrite).unwrap();
+        let mut facts = Vec::new();
+        store.load(&mut |_, own, _| facts.push(own)).unwrap();
+        assert_eq!(facts[2].bad, Some(super::super::Bad::Factory));
+        assert_eq!((facts[5].erase_count, facts[5].weak, facts[1].erase_count, facts[1].weak), (7, true, 3, true));
+        let mut seen = [Health::Good; 3];
+        store.read(geometry.page(last, 0), &mut vec![0; 3 * page], &mut [], &mut seen).unwrap();
+        assert_eq!(seen, [Health::Good, Health::Unstable(2), Health::DataLost]);
+        store.read(geometry.page(last, 0), &mut [], &mut [0; 3], &mut seen).unwrap();
+        assert_eq!(seen[1], Health::Unstable(1));
+    }
+}
+
+#[test]
+fn parts_whose_check_holds_but_that_cannot_be_are_refused() {
+    let (disk, mut store) = fresh(shapes()[1], 3);
+    let (layout, page) = (store.layout, store.layout.geometry.page_bytes as usize);
+    store.program(layout.geometry.page(Pbn::new(0), 0), 1, &vec![1; page], &[]).unwrap();
+    let slot = store.blocks[0].slot.unwrap();
+    let unclean = disk.cache();
+    store.close().unwrap();
+    let refused = |bytes: &[u8], at: u64, part: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        bytes[at as usize..][..part.len()].copy_from_slice(part);
+        let error = open(&SimDisk::of(bytes), Access::ReadOnly).map(|_| ()).unwrap_err();
+        assert!(matches!(error, ImageError::Damaged { .. }), "{error}");
+    };
+    let entry = TableEntry::decode(0, &disk.cache()[layout.entry_at(0) as usize..][..TABLE_ENTRY_BYTES]).unwrap();
+    let facts = BlockFacts { erase_count: u32::MAX, ..entry.facts };
+    for wrong in [
+        TableEntry { slot: Some(layout.slots), ..entry },
+        TableEntry { slot: Some(u32::MAX - 1), marked: true, ..entry },
+        TableEntry { slot: None, ..entry },
+        TableEntry { erase_seq: 1 << 50, ..entry },
+        TableEntry { counts_check: 0, ..entry },
+        TableEntry { facts, ..entry },
+    ] {
+        refused(&disk.cache(), layout.entry_at(0), &wrong.encode(0));
+    }
+    let other = TableEntry { counts_check: crc32c(&[0; 6]), ..entry };
+    refused(&disk.cache(), layout.entry_at(1), &other.encode(1));
+    let head = SlotHeader { block: 0, erase_seq: 1, erase_count: 0, weak: false };
+    for wrong in [
+        SlotHeader { block: 6, ..head },
+        SlotHeader { erase_seq: 0, ..head },
+        SlotHeader { erase_seq: u64::MAX, ..head },
+        SlotHeader { erase_count: u32::MAX, ..head },
+    ] {
+        refused(&unclean, layout.slot_at(slot), &wrong.encode(slot));
+    }
+    refused(&unclean, layout.slot_at(slot), &[1]);
+}
+
+#[test]
+fn room_comes_back_for_what_stays_free() {
+    let (disk, mut store) = fresh(shapes()[0], 4);
+    let geometry = store.layout.geometry;
+    let page = geometry.page_bytes as usize;
+    let handle = store.sync_handle();
+    for _ in 0..4 {
+        for block in 0..6 {
+            store.program(geometry.page(Pbn::new(block), 0), 1, &vec![3; page], &[]).unwrap();
+            store.erase(Pbn::new(block), BlockFacts::default()).unwrap();
+        }
+    }
+    (0..2).for_each(|_| handle.write_clean(false).unwrap());
+    store.trim_free_slots(100).unwrap();
+    let given = store.trim_free_slots(100).unwrap();
+    assert!(given >= 3, "{given}");
+    let roomy = store.slots.roomy.iter().filter(|&&roomy| roomy).count();
+    assert!(roomy <= 4, "{roomy} of 10 slots keep room");
+    drop(store);
+    let (mut store, _) = open(&disk, Access::ReadWrite).unwrap();
+    for block in 0..6 {
+        store.program(geometry.page(Pbn::new(block), 0), 1, &vec![3; page], &[]).unwrap();
+    }
+}
+
+#[test]
+fn waiters_share_a_sync_and_a_closed_store_lets_none_run() {
+    let (_, mut store) = fresh(shapes()[0], 4);
+    let handle = store.sync_handle();
+    handle.set_sync_delay(std::time::Duration::from_millis(30));
+    let begun = handle.stats().count;
+    store.erase(Pbn::new(0), BlockFacts::default()).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| handle.sync_through(1).unwrap());
+        }
+    });
+    assert!(handle.stats().count - begun <= 2 && handle.stats().last_ns > 0);
+    store.erase(Pbn::new(0), BlockFacts::default()).unwrap();
+    drop(store);
+    assert_eq!((handle.sync_through(1), handle.sync_through(2)), (Ok(()), Err(SyncError::Closed)));
+}

@@ -1,0 +1,40 @@
+# The kernel's NBD client set up over netlink, over a plain file: limits, kill -9 under load, end.
+FIO_MIB=8 # the kernel's client is slow under emulation
+. /bin/lib.sh
+IMAGE=/var/lib/ftld/plain
+SIZE=268435456
+QUEUE=/sys/block/nbd0/queue
+
+start() {
+  plain_file /dev/nbd0 $IMAGE $SIZE > /tmp/server.log 2>&1 &
+  SERVER=$!
+  wait_for 20 grep -q '^ready /dev/nbd0' /tmp/server.log || { bad "no ready line"; cat /tmp/server.log; dmesg | tail -5; finish; }
+}
+
+start
+same "size" "$(cat /sys/block/nbd0/size)" $((SIZE / 512))
+same "write cache" "$(cat $QUEUE/write_cache)" "write back"
+same "FUA" "$(cat $QUEUE/fua)" 1
+same "largest discard" "$([ "$(cat $QUEUE/discard_max_bytes)" -gt 1000000000 ] && echo large)" large
+plain_file /dev/nbd0 $IMAGE $SIZE > /tmp/second.log 2>&1 && bad "a second server on a live device"
+same "a second server names the first" "$(grep -o "by process $SERVER" /tmp/second.log)" "by process $SERVER"
+file_system "plain file" /dev/nbd0 /mnt
+
+(fio_verify $((KILLS * 3 + 3)) --filename=/dev/nbd0; echo $? > /tmp/fio.rc) &
+FIO=$!
+kill=0
+while [ $kill -lt $KILLS ]; do
+  kill=$((kill + 1))
+  sleep 1
+  kill_9 $SERVER nbd0
+  start
+  note "taken up again: $(cat /tmp/server.log)"
+done
+wait $FIO
+same "fio verify across $KILLS kills, exit code" "$(cat /tmp/fio.rc)" 0
+same "I/O errors" "$(io_errors nbd0)" 0
+kill -TERM $SERVER
+wait $SERVER
+same "exit code at the end" $? 0
+soon "the device is free" 5 gone /sys/block/nbd0/pid
+finish

@@ -1,0 +1,28 @@
+#!/bin/bash
+# Runs the native scripts against the just-built binary: no kernel module, but root, /dev/fuse and loop devices.
+# usage: run.sh [SCRIPT...]     names without .sh; all if none is given
+#   FIO_SECONDS (5)  SCHEMES (all)
+# Prints the scripts' own lines and a summary; fails unless every step succeeded.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+here=tests/native
+fail() { echo "native result: FAILED. $*"; exit 1; }
+[ "$(id -u)" = 0 ] || fail "mounting takes root"
+[ -c /dev/fuse ] || fail "there is no /dev/fuse: modprobe fuse, or give it to this container"
+[ -c /dev/loop-control ] || fail "there is no /dev/loop-control: modprobe loop, or give it to this container"
+scripts=("$@")
+[ $# -gt 0 ] || scripts=(ext4_nbdfuse)
+
+cargo build --release -q -p ftld --bin ftld
+PATH=$PWD/target/release:$PATH
+mkdir -p target/native
+failed=0 passed=0
+for script in "${scripts[@]}"; do
+  log=$PWD/target/native/$script.log
+  rc=0
+  bash "$here/$script.sh" 2>&1 | tee "$log" || rc=$?
+  [ "$rc" = 0 ] && grep -q '^ok ' "$log" && ! grep -q '^FAIL ' "$log" || failed=$((failed + 1))
+  passed=$((passed + $(grep -c '^ok ' "$log" || true)))
+done
+[ $failed = 0 ] || fail "$passed steps passed; ${#scripts[@]} scripts, $failed failed"
+echo "native result: ok. $passed steps passed; ${#scripts[@]} scripts, 0 failed"
