@@ -119,7 +119,8 @@ writing() { local before=$(writes_done "$1"); sleep 0.1; [ "$(writes_done "$1")"
 
 # kill_9 PID DEV: kills a server and prints what was under way. It is stopped first, so that the counts are those of its death.
 kill_9() {
-  wait_for 30 writing "$2" || bad "nothing is being written"
+  # The kernel's NBD client sends again what a dead connection took with it only after 30 s.
+  wait_for 60 writing "$2" || bad "nothing is being written"
   kill -STOP "$1"
   sleep 0.3
   note "kill -9: $(in_flight "$2") requests in flight, $(writes_done "$2") writes acknowledged, $(flushes_done "$2") flushes"

@@ -1,7 +1,7 @@
 //! `/dev/nbdN`: our NBD server on sockets whose other ends belong to the kernel's client.
 //!
 //! If this process dies, the kernel holds requests back for a while and then fails them; one that comes in time with the same
-//! image gets them all. There is no handshake: both sides are told what was agreed.
+//! image gets them all, those that a dead connection took with it after the client's 30 s. There is no handshake: both sides are told what was agreed.
 
 use std::fs;
 use std::io;
