@@ -24,7 +24,11 @@ impl<S: Store> Lazy<S> {
             return Ok(());
         }
         self.level_wear()?;
-        let more = (stream == UPDATE && self.space.room(stream) == 0) as u32;
+        self.make_blocks((stream == UPDATE && self.space.room(stream) == 0) as u32)
+    }
+
+    /// Makes sure that the pool is full, and that the areas have their size and age if `more` blocks join them.
+    pub(super) fn make_blocks(&mut self, more: u32) -> Result<(), FtlError> {
         loop {
             self.collect_until(self.settings.free_threshold + 1)?;
             // One conversion at a time: each may need a block of the reserve.

@@ -141,11 +141,26 @@ impl<S: Store> Lazy<S> {
         self.end_step("resolve versions");
         self.settle_blocks(|block| rescues.pinned.contains(&block));
         self.rewrite(&rescues.pages)?;
-        self.settle_blocks(|_| false);
         self.end_step("rewrite suspects");
+        self.settle_blocks(|_| false);
+        self.refill_pool()?;
+        self.end_step("refill pool");
         self.stats.mount.pages_scanned = scanned;
         self.last_checkpoint = self.space.flash.pseq();
         Ok(())
+    }
+
+    /// Every mount after a cut gives up the rest of the blocks that were open. Were they collected only when the host writes,
+    /// cuts in a row would use the free blocks up.
+    fn refill_pool(&mut self) -> Result<(), FtlError> {
+        if self.stats.mount.clean || self.read_only.is_some() {
+            return Ok(());
+        }
+        match self.make_blocks(0) {
+            // Reading goes on.
+            Err(FtlError::ReadOnly(_)) => Ok(()),
+            other => other,
+        }
     }
 
     fn end_step(&mut self, name: &'static str) {

@@ -588,3 +588,28 @@ fn failing_programs_and_erases_cost_blocks_but_no_data() {
         assert!(got == expected || last == Some((lpn, got)), "page {lpn} reads {got}, not {expected}");
     }
 }
+
+#[test]
+fn a_block_leaves_the_window_only_when_what_superseded_it_is_safe() {
+    let params = [("ckpt.interval", "0"), ("lazy.buffer_blocks", "4"), ("lazy.age_window", "8")];
+    let mut ftl = format(profile("torture", 56), &config(300, &params));
+    let age = |ftl: &mut Lazy<MemStore>, blocks: u64| {
+        let until = ftl.space.next_epoch() + blocks;
+        while ftl.space.next_epoch() < until {
+            ftl.make_room(MAP).unwrap();
+            ftl.load_map_page(1, Cause::Translation).unwrap();
+            ftl.program_map_page(1, 0, Cause::Translation).unwrap();
+        }
+    };
+    (0..16).for_each(|lpn| write(&mut ftl, lpn, 1));
+    ftl.flush(0).unwrap();
+    let old = block_of(&ftl, 0);
+    age(&mut ftl, 6);
+    write(&mut ftl, 0, 2);
+    let new = ftl.umt.get(0).unwrap().ppn().unwrap();
+    assert!(ftl.umt.holds(old) && !ftl.space.is_safe(new));
+    age(&mut ftl, 4);
+    assert!(!ftl.umt.holds(old), "the old block is out of the window");
+    assert!(ftl.umt.holds(ftl.space.geometry().block_of(new)), "the new one is not");
+    assert!(ftl.space.is_safe(new), "a cut now would lose the old version's block and the new version");
+}
