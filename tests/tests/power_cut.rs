@@ -143,14 +143,10 @@ fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
                 cut_sampled(&paired, cuts::record(&paired, Kind::HotCold), &mut verdicts);
             }
         }
-        for (key, value) in [("page.gc_stream", "same"), ("ckpt.interval", "0"), ("gc.free_threshold", "2")] {
+        for (key, value) in [("page.gc_stream", "same"), ("ckpt.interval", "0"), ("valid_tracking", "ram_bitmap")] {
             if rig::has_param(scheme, key) {
                 let other = rig_of(scheme, cells).variant(&format!("{key}={value}"), |_| {}).set(key, value);
-                let mut host = Host::format(&other);
-                let fill = Workload::new(Kind::HotCold, PAGES, other.seed).take(400);
-                fill.for_each(|op| host.run(&op).unwrap_or_else(|trouble| panic!("{}", String::from(trouble))));
-                let workload = Workload::new(Kind::HotCold, PAGES, other.seed + 1).skip(60).take(400);
-                cut_sampled(&other, Recording::of(host, workload, |_| false), &mut verdicts);
+                cut_sampled(&other, after_filling(&other), &mut verdicts);
             }
         }
         let unmarked = rig_of(scheme, cells).variant("unmarked", |_| {});
@@ -162,8 +158,18 @@ fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
     }
 }
 
+/// A run on a device that is full already, with what it may lack.
+fn after_filling(rig: &Rig) -> Recording {
+    let mut host = Host::format(rig);
+    for op in Workload::new(Kind::HotCold, PAGES, rig.seed).take(400) {
+        host.run(&op).unwrap_or_else(|trouble| panic!("{}: {op:?}: {}", rig.path(), String::from(trouble)));
+    }
+    let workload = Workload::new(Kind::HotCold, PAGES, rig.seed + 1).skip(60).take(400);
+    Recording::of(host, workload, |_| false)
+}
+
 fn cut_sampled(rig: &Rig, recording: Recording, verdicts: &mut Verdicts) {
-    let every = if rig::long() { 1 } else { 3 };
+    let every = if rig::long() { 1 } else { 5 };
     recording.visit(|moment| {
         if moment.index % every == 0 {
             cut_here(rig, Kind::HotCold, moment, verdicts);
@@ -178,7 +184,7 @@ fn a_cut_inside_a_mount_loses_nothing_either() {
     for (scheme, cells) in rig::matrix() {
         let rig = rig_of(scheme, cells);
         let mut verdicts = Verdicts::new("power_cut");
-        let (every, kinds) = if rig::long() { (7, &Kind::ALL[..]) } else { (41, &[Kind::FullDisk, Kind::Mixed][..]) };
+        let (every, kinds) = if rig::long() { (7, &Kind::ALL[..]) } else { (83, &[Kind::FullDisk, Kind::Mixed][..]) };
         for kind in kinds {
             cut_mounts(&rig, *kind, every, false, &mut verdicts);
         }
@@ -224,8 +230,8 @@ fn cut_mounts_after(rig: &Rig, kind: Kind, moment: &Moment, all: bool, verdicts:
     }
 }
 
-/// Every row of up to three (long form: four) requests on two pages of a full device, cut everywhere: small scopes find most
-/// mistakes.
+/// Every row of four requests on two pages of a full device, cut everywhere: small scopes find most mistakes. The short form
+/// takes every fourth row of three.
 #[test]
 fn every_short_row_of_requests_may_be_cut() {
     const ALPHABET: [HostOp; 7] = [
@@ -242,7 +248,8 @@ fn every_short_row_of_requests_may_be_cut() {
         let rig = rig_of(scheme, cells);
         let mut verdicts = Verdicts::new("power_cut");
         let (store, model) = aged(&rig, Kind::FullDisk, false);
-        for number in 0..ALPHABET.len().pow(length) {
+        let every = if rig::long() { 1 } else { 4 };
+        for number in (0..ALPHABET.len().pow(length)).step_by(every) {
             let here = format!("{}/row/{number}", rig.path());
             if !rig::wanted(&here) {
                 continue;
