@@ -72,9 +72,13 @@ impl Rig {
 
     /// The same with parameters; those that the scheme does not have are left out.
     pub fn with_params(scheme: &'static Scheme, cells: Cells, pages: u32, wanted: Params) -> Rig {
+        Rig::on_profile(scheme, cells, cells.profile(), pages, wanted)
+    }
+
+    /// The same on a chip as it is sold.
+    pub fn on_profile(scheme: &'static Scheme, cells: Cells, profile: Profile, pages: u32, wanted: Params) -> Rig {
         let mut params = Params::default();
         wanted.iter().filter(|(key, _)| has_param(scheme, key)).for_each(|(key, value)| params.set(key, value));
-        let profile = cells.profile();
         let bytes = pages as u64 * profile.geometry.page_bytes as u64;
         let layout = scheme
             .layout(&profile, bytes, OVER_PROVISIONING, &params)

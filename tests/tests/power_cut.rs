@@ -143,6 +143,12 @@ fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
                 cut_sampled(&paired, cuts::record(&paired, Kind::HotCold), &mut verdicts);
             }
         }
+        for (key, value) in [("page.gc_stream", "same"), ("ckpt.interval", "0"), ("valid_tracking", "ram_bitmap")] {
+            if rig::has_param(scheme, key) {
+                let other = rig_of(scheme, cells).variant(&format!("{key}={value}"), |_| {}).set(key, value);
+                cut_sampled(&other, after_filling(&other), &mut verdicts);
+            }
+        }
         let unmarked = rig_of(scheme, cells).variant("unmarked", |_| {});
         if let Some(recording) = cuts::record(&unmarked, Kind::HotCold).without_marks() {
             cut_sampled(&unmarked, recording, &mut verdicts);
@@ -152,8 +158,18 @@ fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
     }
 }
 
+/// A run on a device that is full already, with what it may lack.
+fn after_filling(rig: &Rig) -> Recording {
+    let mut host = Host::format(rig);
+    for op in Workload::new(Kind::HotCold, PAGES, rig.seed).take(400) {
+        host.run(&op).unwrap_or_else(|trouble| panic!("{}: {op:?}: {}", rig.path(), String::from(trouble)));
+    }
+    let workload = Workload::new(Kind::HotCold, PAGES, rig.seed + 1).skip(60).take(400);
+    Recording::of(host, workload, |_| false)
+}
+
 fn cut_sampled(rig: &Rig, recording: Recording, verdicts: &mut Verdicts) {
-    let every = if rig::long() { 1 } else { 3 };
+    let every = if rig::long() { 1 } else { 5 };
     recording.visit(|moment| {
         if moment.index % every == 0 {
             cut_here(rig, Kind::HotCold, moment, verdicts);
@@ -168,7 +184,7 @@ fn a_cut_inside_a_mount_loses_nothing_either() {
     for (scheme, cells) in rig::matrix() {
         let rig = rig_of(scheme, cells);
         let mut verdicts = Verdicts::new("power_cut");
-        let (every, kinds) = if rig::long() { (7, &Kind::ALL[..]) } else { (41, &[Kind::FullDisk, Kind::Mixed][..]) };
+        let (every, kinds) = if rig::long() { (7, &Kind::ALL[..]) } else { (83, &[Kind::FullDisk, Kind::Mixed][..]) };
         for kind in kinds {
             cut_mounts(&rig, *kind, every, false, &mut verdicts);
         }
@@ -214,8 +230,8 @@ fn cut_mounts_after(rig: &Rig, kind: Kind, moment: &Moment, all: bool, verdicts:
     }
 }
 
-/// Every row of up to three (long form: four) requests on two pages of a full device, cut everywhere: small scopes find most
-/// mistakes.
+/// Every row of four requests on two pages of a full device, cut everywhere: small scopes find most mistakes. The short form
+/// takes every fourth row of three.
 #[test]
 fn every_short_row_of_requests_may_be_cut() {
     const ALPHABET: [HostOp; 7] = [
@@ -232,7 +248,8 @@ fn every_short_row_of_requests_may_be_cut() {
         let rig = rig_of(scheme, cells);
         let mut verdicts = Verdicts::new("power_cut");
         let (store, model) = aged(&rig, Kind::FullDisk, false);
-        for number in 0..ALPHABET.len().pow(length) {
+        let every = if rig::long() { 1 } else { 4 };
+        for number in (0..ALPHABET.len().pow(length)).step_by(every) {
             let here = format!("{}/row/{number}", rig.path());
             if !rig::wanted(&here) {
                 continue;
@@ -260,27 +277,43 @@ fn every_short_row_of_requests_may_be_cut() {
 fn a_full_device_stays_writable_through_cuts_in_a_row() {
     let cuts = if rig::long() { 1_000 } else { 100 };
     for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("power_cut");
-        let mut least_free = u32::MAX;
-        verdicts.case(&format!("{}/in_a_row", rig.path()), || {
-            let mut host = Host::format_at_end_of_life(&rig);
-            for lpn in 0..PAGES {
-                host.run(&HostOp::Write { lpn, count: 1, fua: false })?;
-            }
-            host.run(&HostOp::Flush)?;
-            let mut rng = SplitMix::new(rig.seed);
-            let mut workload = Workload::new(Kind::FullDisk, PAGES, rig.seed);
-            for number in 0..cuts {
-                host =
-                    one_of_many(&rig, host, &mut workload, &mut rng).map_err(|why| format!("cut {number}: {why}"))?;
-                least_free = least_free.min(host.ftl.stats().blocks.free);
-            }
-            Ok(())
-        });
-        println!("{}: {cuts} cuts in a row, never fewer than {least_free} free blocks after a mount", rig.path());
-        verdicts.assert_none_failed();
+        in_a_row(&rig_of(scheme, cells), cuts);
     }
+}
+
+/// The same on chips as they are sold: large blocks, where a cut leaves much of a block unused.
+#[test]
+fn a_real_chip_stays_writable_through_cuts_in_a_row() {
+    let cuts = if rig::long() { 1_000 } else { 40 };
+    for (scheme, cells) in rig::matrix() {
+        let name = if cells == Cells::Mlc { "mlc-4k" } else { "slc-2k" };
+        let profile = *nand_model::Profile::find(name).expect("a built-in profile");
+        let mut params = Params::default();
+        params.set("ckpt.interval", "700");
+        in_a_row(&Rig::on_profile(scheme, cells, profile, 1024, params).variant(name, |_| {}), cuts);
+    }
+}
+
+fn in_a_row(rig: &Rig, cuts: u32) {
+    let mut verdicts = Verdicts::new("power_cut");
+    let mut least_free = u32::MAX;
+    let pages = rig.config.logical_pages;
+    verdicts.case(&format!("{}/in_a_row", rig.path()), || {
+        let mut host = Host::format_at_end_of_life(rig);
+        for lpn in 0..pages {
+            host.run(&HostOp::Write { lpn, count: 1, fua: false })?;
+        }
+        host.run(&HostOp::Flush)?;
+        let mut rng = SplitMix::new(rig.seed);
+        let mut workload = Workload::new(Kind::FullDisk, pages, rig.seed);
+        for number in 0..cuts {
+            host = one_of_many(rig, host, &mut workload, &mut rng).map_err(|why| format!("cut {number}: {why}"))?;
+            least_free = least_free.min(host.ftl.stats().blocks.free);
+        }
+        Ok(())
+    });
+    println!("{}: {cuts} cuts in a row, never fewer than {least_free} free blocks after a mount", rig.path());
+    verdicts.assert_none_failed();
 }
 
 /// Runs requests until a cut strikes, soon; mounts, sometimes with another cut inside the mount.
@@ -291,7 +324,7 @@ fn one_of_many<'a>(
     rng: &mut SplitMix,
 ) -> Result<Host<'a>, String> {
     // A mount needs a few programs itself; many cuts come so soon that nothing but mounts happened since the last.
-    let distance = [3, 12, 60][rng.below(3) as usize];
+    let distance = [3, 12, 60, 400][rng.below(4) as usize];
     let menu = Cut::menu(rng.below(distance), rng.next_u64());
     let cut = menu[rng.below(menu.len() as u64) as usize];
     host.set_faults(FaultPlan { cut: Some(cut), ..FaultPlan::default() });

@@ -186,6 +186,23 @@ fn two_stops_one_clean_one_not() {
 }
 
 #[test]
+fn a_stop_is_announced_and_then_put_off() {
+    stories(&Cells::ALL, "put_off", |rig| {
+        let mut host = filled(rig)?;
+        for round in 0..8 {
+            host.ftl.shutdown(0).map_err(|error| error.to_string())?;
+            host.model.flushed();
+            for op in Workload::new(Kind::TrimHeavy, PAGES, round).take(round as usize * 9) {
+                host.run(&op)?;
+            }
+            host = host.remount()?;
+            host.settle_all().map_err(|why| format!("round {round}: {why}"))?;
+        }
+        host.check()
+    });
+}
+
+#[test]
 fn a_mount_without_writes_in_between_finds_the_same_again_and_again() {
     stories(&Cells::ALL, "idempotent", |rig| {
         let mut host = filled(rig)?;

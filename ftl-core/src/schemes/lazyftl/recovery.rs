@@ -89,9 +89,12 @@ impl Window {
         &self.data[from..to]
     }
 
-    /// The page that rules if no suspect one does, of versions in rising order.
-    fn fallback(&self, versions: &[Version]) -> Option<Ppn> {
-        versions.iter().rev().map(|v| v.ppn).find(|ppn| !self.suspects.contains_key(&ppn.raw()))
+    /// The pages that may rule if the newest one does not, of versions in rising order: down to the first that no cut can have
+    /// hit. The suspects among them may be good, and flushed.
+    fn fallbacks<'a>(&'a self, versions: &'a [Version]) -> impl Iterator<Item = Ppn> + 'a {
+        let falling = versions.iter().rev().map(|v| v.ppn);
+        let stable = versions.iter().rposition(|v| !self.suspects.contains_key(&v.ppn.raw())).unwrap_or(0);
+        falling.take(versions.len() - stable)
     }
 
     /// One copy of every trim record that no cut can have hit.
@@ -366,7 +369,7 @@ impl<S: Store> Lazy<S> {
                 self.adopt_live(version.ppn)?;
                 if window.is_shaky(&version) {
                     rescues.add(&version, data);
-                    let older = window.fallback(&window.maps[&vtpn]).into_iter().chain(window.stable_trims());
+                    let older = window.fallbacks(&window.maps[&vtpn]).chain(window.stable_trims());
                     rescues.pinned.extend(older.map(|ppn| geometry.block_of(ppn)));
                 }
                 self.resolve_pages(pages, upto, version.oob.pseq, window, versions, &trims, rescues)
@@ -381,9 +384,8 @@ impl<S: Store> Lazy<S> {
     /// A trim may yet be lost: keeps everything that it gave up.
     fn pin_untrimmed(&mut self, vtpn: u32, window: &Window, rescues: &mut Rescues) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
-        let versions = window.versions(self.pages_of(vtpn)).iter().map(|v| v.ppn);
-        let mut needed: Vec<Ppn> = versions.filter(|ppn| !window.suspects.contains_key(&ppn.raw())).collect();
-        if let Some(ppn) = window.maps.get(&vtpn).and_then(|versions| window.fallback(versions)) {
+        let mut needed: Vec<Ppn> = window.versions(self.pages_of(vtpn)).iter().map(|v| v.ppn).collect();
+        for ppn in window.maps.get(&vtpn).into_iter().flat_map(|versions| window.fallbacks(versions)) {
             needed.push(ppn);
             let mut page = vec![0; geometry.page_bytes as usize];
             if self.space.flash.read(ppn, &mut page, Cause::Recovery)?.is_some() {
@@ -463,7 +465,7 @@ impl<S: Store> Lazy<S> {
                 let Some(data) = self.read_trusted(version)? else { continue };
                 if window.is_shaky(version) {
                     rescues.add(version, data);
-                    rescues.pinned.extend(window.fallback(contenders).map(|ppn| geometry.block_of(ppn)));
+                    rescues.pinned.extend(window.fallbacks(contenders).map(|ppn| geometry.block_of(ppn)));
                 }
             }
             self.adopt_live(version.ppn)?;

@@ -50,7 +50,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc {
             key: "ckpt.interval",
-            help: "programs between checkpoints, 0 = none (default max(65536, 100 x pages))",
+            help: "programs between checkpoints, 0 = only when trims need one (default max(65536, 100 x pages))",
         },
         ParamDoc { key: "wear.policy", help: "none, or cold_to_worn (default)" },
         ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 10)" },

@@ -106,13 +106,11 @@ const CHUNKS_PER_PROGRAM: u32 = 1;
 impl<S: Store> PageMap<S> {
     /// Called after `programs` host programs: begins a checkpoint when one is due, and writes its chunks a few at a time.
     pub(super) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {
-        if self.settings.checkpoint_interval == 0 {
-            return Ok(());
-        }
         if self.map_writer.is_none() {
-            let age = self.space.flash.pseq() - self.last_checkpoint;
-            let due = age >= self.settings.checkpoint_interval || self.trims.checkpoint_due(self.checkpoints.next_id());
-            if !due {
+            let interval = self.settings.checkpoint_interval;
+            let aged = interval > 0 && self.space.flash.pseq() - self.last_checkpoint >= interval;
+            // Trim records live until checkpoints contain them: without any, they would fill the flash.
+            if !aged && !self.trims.checkpoint_due(self.checkpoints.next_id()) {
                 return Ok(());
             }
             self.begin_checkpoint(false)?;
