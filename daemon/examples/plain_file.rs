@@ -13,8 +13,9 @@ use std::{env, io, thread};
 
 use ftld::device::{BlockDevice, Extent, Flush};
 use ftld::sys;
-use ftld::transport::nbd::kernel::Attached;
-use ftld::transport::{holders, ublk};
+use ftld::target::Target;
+use ftld::transport::ublk;
+use ftld::transport::{self, Context, StopHow};
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::signal::{SigSet, Signal};
 
@@ -98,46 +99,29 @@ fn serve(node: &str, path: &str, size: u64, flush_delay: Duration) -> Result<(),
         eprintln!("plain_file: goes without {refused}");
     }
     let name = node.strip_prefix("/dev/").ok_or("DEVICE is /dev/ublkbN or /dev/nbdN")?;
-    holders::detach_mount_copies(name)?;
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     file.set_len(size)?;
     let device: Arc<dyn BlockDevice> = Arc::new(PlainFile { file: Arc::new(file), size, flush_delay });
-    match (name.strip_prefix("ublkb"), name.strip_prefix("nbd")) {
-        (Some(n), _) => by_ublk(n.parse()?, device, path, left),
-        (_, Some(n)) => by_nbd(n.parse()?, &device, path, left),
-        _ => Err("DEVICE is /dev/ublkbN or /dev/nbdN".into()),
-    }
-}
-
-fn by_ublk(n: u32, device: Arc<dyn BlockDevice>, path: &str, left: SigSet) -> Result<(), Box<dyn Error>> {
-    let served = Arc::new(ublk::Served::start(Some(n), device, ublk::Options::new(path))?);
-    println!("ready {} recovered={}", served.path().display(), served.recovered());
-    let leaving = served.clone();
+    let target = Target::parse(node)?;
+    let how = if matches!(target, Target::Ublk(_)) { StopHow::Leave } else { StopHow::Remove };
+    let service = transport::start(&target, device, Context { name, image: path })?;
+    println!("ready {}", service.target());
+    let leaving = service.clone();
     thread::spawn(move || {
         let _ = left.wait();
-        leaving.leave();
-        exit(4);
+        let stopped = leaving.stop(how);
+        exit(if stopped.is_err() {
+            1
+        } else if how == StopHow::Leave {
+            4
+        } else {
+            0
+        });
     });
-    until(|| served.ended());
-    Ok(())
-}
-
-fn by_nbd(n: u32, device: &Arc<dyn BlockDevice>, path: &str, left: SigSet) -> Result<(), Box<dyn Error>> {
-    let attached = Arc::new(Attached::start(n, device, path)?);
-    println!("ready {} recovered={}", attached.path().display(), attached.recovered());
-    let leaving = attached.clone();
-    thread::spawn(move || {
-        let _ = left.wait();
-        exit(leaving.remove().map_or(1, |()| 0));
-    });
-    until(|| attached.ended());
-    Ok(())
-}
-
-fn until(ended: impl Fn() -> Option<String>) {
     loop {
-        if let Some(why) = ended() {
-            return println!("{why}");
+        if let Some(why) = service.ended() {
+            println!("{why}");
+            return Ok(());
         }
         thread::sleep(Duration::from_millis(100));
     }

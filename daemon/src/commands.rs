@@ -6,6 +6,7 @@ use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
 use crate::size::show_size;
 use crate::stack;
+use crate::transport;
 use ftl_core::schemes::{MlcUse, SCHEMES, Scheme};
 use nand_model::{Capacity, PROFILES, PageOrder, Profile};
 use serde_json::{Value, json};
@@ -241,7 +242,12 @@ pub fn status(dirs: &Dirs, name: Option<&str>, as_json: bool) -> Result<(), Fail
 /// `ftld stop`.
 pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure> {
     let name = pick(dirs, name)?;
-    let answer = control::ask(dirs, &name, &Request::Stop { force })?;
+    let answer = match control::ask(dirs, &name, &Request::Stop { force }) {
+        Err(failure) if force && failure.exit == Exit::NotRunning => {
+            return transport::remove_left(&name).unwrap_or(Err(failure));
+        }
+        answer => answer?,
+    };
     let holders: Vec<_> = answer["waiting_for"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if !holders.is_empty() {
         return Err(Failure::new(

@@ -38,12 +38,7 @@ pub fn serve(config: &Config, dirs: &Dirs, recover: bool) -> Result<(), Failure>
         tracing::info!("no target given: serving {target}");
         target
     });
-    if recover && matches!(target, Target::Nbd(_)) {
-        return Err(Failure::usage(format!(
-            "{target}: only /dev/ublkbN and /dev/nbdN outlive their daemon; serve this again with `ftld --name {} '{target}'`",
-            config.name
-        )));
-    }
+    transport::probe(&target, recover)?;
     prepare(&target);
     let _instance = Instance::take(dirs, &config.name)?;
     let http = config.metrics.map(http::bind).transpose()?;

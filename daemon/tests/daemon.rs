@@ -2,7 +2,7 @@
 
 mod nbd_support;
 
-use nbd_support::client::{Client, FLUSH, Style};
+use nbd_support::client::{ACK, Client, EPERM, FLUSH, TRIM, go_data};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -84,7 +84,9 @@ impl Host {
 
 impl Daemon {
     fn client(&self) -> Client {
-        Client::ready(&self.socket, Style::Structured)
+        let mut client = Client::hello(&self.socket);
+        assert_eq!(client.option(7, &go_data("", &[])).last().unwrap().0, ACK);
+        client
     }
 
     fn get(&self, path: &str) -> (String, String) {
@@ -142,7 +144,7 @@ fn what_was_acknowledged_survives_the_death_of_the_daemon() {
             assert_eq!(client.write(0, at, &data).error, 0);
             expected[at as usize..][..4096].copy_from_slice(&data);
         }
-        assert_eq!(client.ask(nbd_support::client::TRIM, 0, 64 << 10, 16 << 10).error, 0);
+        assert_eq!(client.ask(TRIM, 0, 64 << 10, 16 << 10).error, 0);
         expected[64 << 10..80 << 10].fill(0);
         daemon.signal(Signal::SIGKILL);
         assert_eq!(daemon.exit_code(), None, "killed");
@@ -164,7 +166,7 @@ fn sigterm_ends_in_order_and_leaves_nothing_behind() {
         daemon.signal(signal);
         assert_eq!(daemon.exit_code(), Some(0));
         let (_, out, _) = host.run(&["check", "default"]);
-        assert!(out.contains("closed in order"), "{out}");
+        assert!(out.contains("(closed in order"), "{out}");
         assert!(!host.folder.path().join("run/default").exists(), "the runtime folder is gone");
     }
     assert!(host.serve(&[]).client().read(4096, 4096).data == page(1));
@@ -241,7 +243,7 @@ fn what_is_taken_is_named_with_its_way_out() {
     host.fails(&["--name", "b", "--metrics", "off", "--image", image], 7, &[image, "in use by another process"]);
     let socket = format!("nbd+unix:///?socket={}", daemon.socket.display());
     host.fails(&["--name", "b", "--metrics", "off", &socket], 7, &[daemon.socket.to_str().unwrap()]);
-    assert_eq!(host.run(&["check", "b"]).1.contains("closed in order"), true, "the image is left as it should be");
+    assert!(host.run(&["check", "b"]).1.contains("(closed in order"), "the image is left as it should be");
 }
 
 #[test]
@@ -283,6 +285,10 @@ fn wrong_use_is_told_before_anything_is_made() {
     ] {
         host.fails(args, code, &[part]);
     }
+    // Where the kernel has ublk, the guest suite serves it.
+    if !Path::new("/dev/ublk-control").exists() {
+        host.fails(&["/dev/ublkb0"], 5, &["serve NBD instead"]);
+    }
     assert_eq!(host.run(&["--nosuch"]).0, 2);
     assert!(!host.image("default").exists());
 }
@@ -302,7 +308,10 @@ fn damage_is_exit_8_and_nothing_is_written_to_it() {
         std::fs::write(&image, bytes).unwrap();
         host.fails(&["--metrics", "off"], 8, &[part]);
         host.fails(&["check", "default"], 8, &[part]);
-        host.fails(&["inspect", "default"], 8, &[part]);
+        if part != "cut off" {
+            // A header can be shown although the rest of its image is gone.
+            host.fails(&["inspect", "default"], 8, &[part]);
+        }
         assert!(std::fs::read(&image).unwrap() == bytes);
     }
 }
@@ -329,7 +338,7 @@ fn looking_never_changes_a_byte_also_after_a_cut() {
     let looker = host.serve(&["--read-only"]);
     let mut client = looker.client();
     assert!(client.read(0, 4096).data == page(0));
-    assert_eq!(client.write(0, 0, &page(1)).error, nbd_support::client::EPERM);
+    assert_eq!(client.write(0, 0, &page(1)).error, EPERM);
     assert_eq!(client.ask(FLUSH, 0, 0, 0).error, 0);
     looker.signal(Signal::SIGTERM);
     assert_eq!(looker.exit_code(), Some(0));

@@ -16,7 +16,7 @@ const ERR_TOO_BIG: u32 = ERR + 9;
 /// Short deadlines, so that a test need not wait long.
 fn hasty() -> Limits {
     let short = Duration::from_millis(150);
-    Limits { handshake: short, stall: short, drain: short, ..Limits::default() }
+    Limits { stall: short, drain: short, ..Limits::default() }
 }
 
 /// Waits for what happens on another thread; fails after ten seconds.
@@ -34,7 +34,7 @@ fn works(rig: &Rig) {
 
 #[test]
 fn the_handshake_has_a_deadline_however_busy_the_peer_is() {
-    let rig = Rig::with_limits(hasty());
+    let rig = Rig::with_limits(Limits { handshake: Duration::from_millis(600), ..Limits::default() });
     let mut silent = Client::connect(&rig.socket);
     assert!(silent.is_closed());
     let mut busy = Client::hello(&rig.socket);
@@ -141,11 +141,11 @@ fn silence_is_punished_inside_a_message_only() {
 
 #[test]
 fn slow_but_steady_is_fine() {
-    let rig = Rig::with_limits(hasty());
+    let rig = Rig::with_limits(Limits { stall: Duration::from_secs(1), ..Limits::default() });
     let mut client = Client::ready(&rig.socket, Style::Simple);
     let cookie = client.request(WRITE, 0, 0, 10, &[]);
     for _ in 0..10 {
-        std::thread::sleep(Duration::from_millis(40));
+        std::thread::sleep(Duration::from_millis(120));
         client.send(&[8]);
     }
     assert_eq!(client.answer(cookie, 0).error, 0, "more than the stall in all, but never in one go");

@@ -119,10 +119,11 @@ impl Checkpoints {
         if writing.blocks.last() != Some(&block) {
             writing.blocks.push(block);
         }
-        writing.next += 1;
         if !last {
+            writing.next += 1;
             return Ok(None);
         }
+        // If this fails, the last chunk is written again; of two equal numbers either will do.
         space.make_stream_safe(self.stream)?;
         space.seal(self.stream);
         let done = self.writing.take().expect("checked above");

@@ -24,6 +24,15 @@ impl Params {
         }
     }
 
+    /// Whether `key` says `default` (or nothing) rather than `other`; anything else is refused.
+    pub fn choice(&self, key: &str, default: &str, other: &str) -> Result<bool, FtlError> {
+        match self.0.get(key).map_or(default, String::as_str) {
+            value if value == default => Ok(true),
+            value if value == other => Ok(false),
+            value => Err(FtlError::Config(format!("parameter {key}: {value:?} is neither {default} nor {other}"))),
+        }
+    }
+
     /// Refuses keys that are not in the list.
     pub fn only(&self, known: &[ParamDoc]) -> Result<(), FtlError> {
         match self.0.keys().find(|key| known.iter().all(|p| p.key != **key)) {

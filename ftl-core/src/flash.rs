@@ -2,8 +2,27 @@
 //! instant along a request's critical path.
 
 use crate::error::FtlError;
-use crate::format::{OOB_BYTES, OOB_SLOT, Oob, PageTag};
+use crate::format::{OOB_BYTES, OOB_SLOT, Oob, PageTag, Role};
+use crate::hash::FastMap;
 use nand_model::{Cause, Chip, Geometry, Health, NandError, Nanos, Part, Pbn, Ppn, RunError, Store};
+
+/// Data of the controller's own pages (everything but host data), where the store keeps none. The chip counts and times their
+/// reads as ever.
+#[derive(Default)]
+struct Kept(FastMap<u32, Vec<Box<[u8]>>>);
+
+impl Kept {
+    fn put(&mut self, geometry: &Geometry, ppn: Ppn, data: &[u8]) {
+        let pages = self.0.entry(geometry.block_of(ppn).raw()).or_default();
+        pages.resize(geometry.pages_per_block as usize, Box::default());
+        pages[geometry.offset_of(ppn) as usize] = data.into();
+    }
+
+    fn get(&self, geometry: &Geometry, ppn: Ppn) -> Option<&[u8]> {
+        let page = &self.0.get(&geometry.block_of(ppn).raw())?[geometry.offset_of(ppn) as usize];
+        (!page.is_empty()).then_some(page)
+    }
+}
 
 /// A chip with the counters that every program needs.
 pub(crate) struct Flash<S> {
@@ -13,11 +32,14 @@ pub(crate) struct Flash<S> {
     /// Records of the run at hand, a slot each.
     oobs: Vec<[u8; OOB_SLOT]>,
     health: Vec<Health>,
+    /// Only over a store that keeps no data.
+    kept: Option<Kept>,
 }
 
 impl<S: Store> Flash<S> {
     pub(crate) fn new(chip: Chip<S>) -> Self {
-        Flash { chip, now: 0, pseq: 0, oobs: Vec::new(), health: Vec::new() }
+        let kept = (!chip.store().keeps_data()).then(Kept::default);
+        Flash { chip, now: 0, pseq: 0, oobs: Vec::new(), health: Vec::new(), kept }
     }
 
     pub(crate) fn chip(&self) -> &Chip<S> {
@@ -73,11 +95,19 @@ impl<S: Store> Flash<S> {
         if let [tag] = tags {
             let oob = record((pseq + 1, tag));
             self.now = self.chip.program_run(self.now, first, 1, data, &oob, cause)?;
-            return Ok(());
+        } else {
+            self.oobs.clear();
+            self.oobs.extend((pseq + 1..).zip(tags).map(record));
+            let oobs = self.oobs.as_flattened();
+            self.now = self.chip.program_run(self.now, first, tags.len() as u32, data, oobs, cause)?;
         }
-        self.oobs.clear();
-        self.oobs.extend((pseq + 1..).zip(tags).map(record));
-        self.now = self.chip.program_run(self.now, first, tags.len() as u32, data, self.oobs.as_flattened(), cause)?;
+        if let Some(kept) = &mut self.kept {
+            let own = |tag: &PageTag| matches!(tag.role, Role::Map | Role::Trim | Role::Checkpoint | Role::Journal);
+            let pages = data.chunks(data.len() / tags.len()).zip((first.raw()..).map(Ppn::new));
+            for (_, (page, ppn)) in tags.iter().zip(pages).filter(|(tag, _)| own(tag)) {
+                kept.put(self.chip.geometry(), ppn, page);
+            }
+        }
         Ok(())
     }
 
@@ -101,6 +131,13 @@ impl<S: Store> Flash<S> {
         self.health.resize(count, Health::Good);
         let oobs = self.oobs.as_flattened_mut();
         self.now = self.chip.read_run(self.now, first, data, oobs, &mut self.health, cause)?;
+        if let Some(kept) = &self.kept {
+            for (page, ppn) in data.chunks_mut(data.len() / count).zip((first.raw()..).map(Ppn::new)) {
+                if let Some(own) = kept.get(self.chip.geometry(), ppn) {
+                    page.copy_from_slice(own);
+                }
+            }
+        }
         pages.clear();
         pages.extend(self.oobs.iter().zip(&self.health).map(|(oob, health)| {
             let oob = if health.oob_ok() { Oob::decode(oob) } else { None };
@@ -122,6 +159,13 @@ impl<S: Store> Flash<S> {
         self.health.resize(pages.len(), Health::Good);
         let oobs = records.as_flattened_mut();
         self.now = self.chip.read_pages(self.now, pages, data, oobs, &mut self.health, cause)?;
+        if let Some(kept) = &self.kept {
+            for (page, ppn) in data.chunks_mut(data.len() / pages.len()).zip(pages) {
+                if let Some(own) = kept.get(self.chip.geometry(), *ppn) {
+                    page.copy_from_slice(own);
+                }
+            }
+        }
         let good = |health: &Health| health.data_ok() && health.oob_ok();
         Ok(self.health.iter().all(good) && records.iter().all(Oob::is_record))
     }
@@ -170,11 +214,17 @@ impl<S: Store> Flash<S> {
             Err(NandError::Uncorrectable { part: Part::Data | Part::Oob, .. }) => return Ok(None),
             Err(other) => return Err(other.into()),
         }
+        if let Some(own) = self.kept.as_ref().and_then(|kept| kept.get(self.chip.geometry(), ppn)) {
+            data.copy_from_slice(own);
+        }
         Ok(Oob::decode(&bytes))
     }
 
     pub(crate) fn erase(&mut self, block: Pbn, cause: Cause) -> Result<(), NandError> {
         self.now = self.chip.erase(self.now, block, cause)?;
+        if let Some(kept) = &mut self.kept {
+            kept.0.remove(&block.raw());
+        }
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ SIZE=268435456
 QUEUE=/sys/block/nbd0/queue
 
 start() {
+  : > /tmp/server.log # or the line of the last one would do
   plain_file /dev/nbd0 $IMAGE $SIZE > /tmp/server.log 2>&1 &
   SERVER=$!
   wait_for 20 grep -q '^ready /dev/nbd0' /tmp/server.log || { bad "no ready line"; cat /tmp/server.log; dmesg | tail -5; finish; }

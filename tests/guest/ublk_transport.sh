@@ -6,6 +6,7 @@ QUEUE=/sys/block/ublkb0/queue
 
 # start [FLUSH_MS]: starts the server and waits for its ready line.
 start() {
+  : > /tmp/server.log # or the line of the last one would do
   plain_file /dev/ublkb0 $IMAGE $SIZE "$@" > /tmp/server.log 2>&1 &
   SERVER=$!
   wait_for 20 grep -q '^ready /dev/ublkb0' /tmp/server.log || { bad "no ready line"; cat /tmp/server.log; finish; }
@@ -77,15 +78,15 @@ soon "the device is gone" 5 gone /dev/ublkb0
 
 note "swap on the device"
 start
-step "mkswap" mkswap /dev/ublkb0
-step "swapon" swapon /dev/ublkb0
+step "mkswap" mkswap /dev/ublkb0 || finish
+step "swapon" swapon /dev/ublkb0 || finish # or memory would run out
 plain_file --stop 0 > /tmp/stop.log 2>&1 && bad "stop under swap"
 same "stop names the swap" "$(grep -o 'swap on /dev/ublkb0' /tmp/stop.log)" "swap on /dev/ublkb0"
 # A tmpfs larger than what memory is left has to go there.
 free=$(awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo)
 mkdir -p /tmp/big
 mount -t tmpfs -o size=$((free + 512))m tmpfs /tmp/big
-step "more than memory holds" dd if=/dev/zero of=/tmp/big/file bs=1M count=$((free + 100))
+step "more than memory holds" dd if=/dev/zero of=/tmp/big/file bs=1M count=$((free + 200))
 swapped=$(awk '/ublkb0/ { print int($4 / 1024) }' /proc/swaps)
 if [ "$swapped" -gt 20 ]; then ok "swapped out: $swapped MiB"; else bad "swapped out: only $swapped MiB"; fi
 umount /tmp/big

@@ -1,1 +1,14 @@
-//! The test harness: payloads that name themselves, the oracle, workloads, the rig.
+//! The harness: everything the suites in `tests/` share. docs/TESTING.md tells how they fit together and how to repeat a failure.
+//!
+//! [`payload`] makes pages that name themselves, [`model`] is the one oracle, [`workload`] generates what a host does, [`rig`]
+//! puts a scheme on a small chip, [`host`] drives it beside the oracle, [`cuts`] pulls the plug at every flash operation.
+//! Nothing here names a scheme: suites iterate over the table.
+#![forbid(unsafe_code)]
+
+pub mod coverage;
+pub mod cuts;
+pub mod host;
+pub mod model;
+pub mod payload;
+pub mod rig;
+pub mod workload;

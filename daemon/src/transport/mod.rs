@@ -6,7 +6,7 @@ mod service;
 #[cfg(feature = "ublk")]
 pub mod ublk;
 
-pub use service::{Context, Service, StopHow, default_target, start};
+pub use service::{Context, Service, StopHow, default_target, probe, remove_left, start};
 
 use std::io;
 

@@ -1,10 +1,11 @@
 //! A running way in, as the rest of the daemon sees it: one [`Service`] per target, each plugged in by one line of [`start`].
 
 use super::holders;
-use super::nbd::{Endpoint, ExportInfo, Limits, NbdStats, NbdUri, Server, kernel};
+use super::nbd::{self, Endpoint, ExportInfo, Limits, NbdStats, NbdUri, Server, kernel};
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
 use crate::target::Target;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +15,8 @@ use tokio::sync::watch;
 
 /// How long a stopped transport may take to answer what is under way.
 const END_TIMEOUT: Duration = Duration::from_secs(6);
+/// Connections between the kernel's NBD client and us.
+const KERNEL_CONNECTIONS: usize = 2;
 
 /// A running way in.
 pub trait Service: Send + Sync {
@@ -59,11 +62,64 @@ pub fn default_target(runtime: &Path) -> Target {
     Target::Nbd(NbdUri { endpoint: Endpoint::Unix(runtime.join("nbd.sock")), export: String::new() })
 }
 
+/// Whether the target can be served here at all; asked before an image is made or opened. `recover` wants a device that a dead
+/// daemon left.
+pub fn probe(target: &Target, recover: bool) -> Result<(), Failure> {
+    match target {
+        Target::Ublk(n) => probe_ublk(*n, recover),
+        Target::Nbd(_) if recover => Err(Failure::usage(format!(
+            "{target}: only /dev/ublkbN and /dev/nbdN outlive their daemon; serve this again with `ftld '{target}'`"
+        ))),
+        Target::NbdKernel(_) | Target::Nbd(_) => Ok(()),
+    }
+}
+
+/// Removes the device of an instance whose daemon is dead, under whoever waits for it. `None` if the name is not that of a
+/// device that can be left behind.
+pub fn remove_left(instance: &str) -> Option<Result<(), Failure>> {
+    #[cfg(feature = "ublk")]
+    if let Some(n) = instance.strip_prefix("ublkb").and_then(|n| n.parse().ok()) {
+        return Some(super::ublk::stop(n, true).map_err(ublk_failure));
+    }
+    let _ = instance;
+    None
+}
+
+#[cfg(feature = "ublk")]
+fn probe_ublk(n: u32, recover: bool) -> Result<(), Failure> {
+    use super::ublk::State;
+    super::ublk::probe().map_err(ublk_failure)?;
+    match recover.then(|| super::ublk::state(n)).transpose().map_err(ublk_failure)? {
+        None | Some(State::Quiesced) => Ok(()),
+        Some(State::Live { pid }) => Err(Failure::new(
+            Exit::InUse,
+            format!("/dev/ublkb{n} is served by process {pid}: there is nothing to recover"),
+        )),
+        Some(State::Absent | State::Dead { .. }) => {
+            let message = format!("no daemon left /dev/ublkb{n} behind; serve it anew with `ftld /dev/ublkb{n}`");
+            Err(Failure::new(Exit::NotRunning, message))
+        }
+    }
+}
+
+#[cfg(not(feature = "ublk"))]
+fn probe_ublk(_: u32, _: bool) -> Result<(), Failure> {
+    Err(Failure::new(
+        Exit::DriverMissing,
+        "this ftld was built without ublk; serve NBD instead, as in `ftld 'nbd+unix:///?socket=ftld.sock'`",
+    ))
+}
+
+#[cfg(feature = "ublk")]
+fn ublk_failure(error: super::ublk::Error) -> Failure {
+    Failure::new(Exit::from_code(error.exit_code()), error.to_string())
+}
+
 /// Starts serving the device at the target; returns when the first request can be served.
 pub fn start(target: &Target, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
     match target {
         Target::Ublk(n) => ublk(*n, device, context),
-        Target::NbdKernel(n) => kernel_client(*n, &device, context),
+        Target::NbdKernel(n) => Ok(Arc::new(KernelClient::start(*n, device, context)?)),
         Target::Nbd(uri) => Ok(Arc::new(NbdServer::start(uri, device, context)?)),
     }
 }
@@ -71,12 +127,10 @@ pub fn start(target: &Target, device: Arc<dyn BlockDevice>, context: Context<'_>
 #[cfg(feature = "ublk")]
 fn ublk(n: u32, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
     use super::ublk::{Options, Served, detach_mount_copies};
-    let failed = |error: super::ublk::Error| Failure::new(Exit::from_code(error.exit_code()), error.to_string());
-    super::ublk::probe().map_err(failed)?;
     if let Err(error) = detach_mount_copies(n) {
         tracing::warn!("copies of mounts on /dev/ublkb{n}: {error}");
     }
-    let served = Served::start(Some(n), device, Options::new(context.image)).map_err(failed)?;
+    let served = Served::start(Some(n), device, Options::new(context.image)).map_err(ublk_failure)?;
     if served.recovered() {
         tracing::info!("took {} up again where a daemon had left it", served.path().display());
     }
@@ -84,11 +138,8 @@ fn ublk(n: u32, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Ar
 }
 
 #[cfg(not(feature = "ublk"))]
-fn ublk(_: u32, _: Arc<dyn BlockDevice>, _: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
-    Err(Failure::new(
-        Exit::DriverMissing,
-        "this ftld was built without ublk; serve NBD instead, as in `ftld 'nbd+unix:///?socket=ftld.sock'`",
-    ))
+fn ublk(n: u32, _: Arc<dyn BlockDevice>, _: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
+    probe_ublk(n, false).map(|()| unreachable!("no ublk in this build"))
 }
 
 #[cfg(feature = "ublk")]
@@ -108,9 +159,7 @@ impl Service for super::ublk::Served {
                 self.leave();
                 Ok(())
             }
-            StopHow::Remove => {
-                self.remove().map_err(|error| Failure::new(Exit::from_code(error.exit_code()), error.to_string()))
-            }
+            StopHow::Remove => self.remove().map_err(ublk_failure),
         }
     }
 }
@@ -212,39 +261,81 @@ impl Service for NbdServer {
 }
 
 /// Our NBD server on sockets of the kernel's client: `/dev/nbdN`.
-fn kernel_client(n: u32, device: &Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
-    if let Err(error) = holders::detach_mount_copies(&format!("nbd{n}")) {
-        tracing::warn!("copies of mounts on /dev/nbd{n}: {error}");
-    }
-    let attached = kernel::Attached::start(n, device, context.image).map_err(kernel_failure)?;
-    if attached.recovered() {
-        tracing::info!("took {} up again where a daemon had left it", attached.path().display());
-    }
-    Ok(Arc::new(attached))
+struct KernelClient {
+    n: u32,
+    leave: watch::Sender<bool>,
+    stats: Arc<NbdStats>,
+    workers: Vec<Worker>,
 }
 
-fn kernel_failure(error: kernel::Error) -> Failure {
-    Failure::new(Exit::from_code(error.exit_code()), error.to_string())
+impl KernelClient {
+    fn start(n: u32, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Self, Failure> {
+        if let Err(error) = holders::detach_mount_copies(&format!("nbd{n}")) {
+            tracing::warn!("copies of mounts on /dev/nbd{n}: {error}");
+        }
+        let (leave, left) = watch::channel(false);
+        let stats = Arc::<NbdStats>::default();
+        let flags = nbd::Export::of(&*device, ExportInfo::default()).flags(nbd::wire::Mode::Simple);
+        let mut workers = Vec::new();
+        let attached = kernel::attach(n, &*device, flags, context.image, KERNEL_CONNECTIONS, |streams| {
+            for stream in streams {
+                let (device, stats, left) = (device.clone(), stats.clone(), left.clone());
+                workers.push(Worker::spawn("ftld-nbd", move || serve_kernel(stream, device, &stats, left)));
+            }
+        });
+        let failed = |error: std::io::Error| Failure::io(format!("/dev/nbd{n}"), &error);
+        let workers = workers.into_iter().collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
+        match attached {
+            Ok(true) => tracing::info!("took /dev/nbd{n} up again where a daemon had left it"),
+            Ok(false) => {}
+            Err(error) => return Err(Failure::new(Exit::from_code(error.exit_code()), error.to_string())),
+        }
+        Ok(KernelClient { n, leave, stats, workers })
+    }
 }
 
-impl Service for kernel::Attached {
+/// One connection, until the kernel closes it. When it is left, the socket closes without another word: the kernel then keeps
+/// its requests for the next daemon, whereas an answer would be final.
+fn serve_kernel(stream: UnixStream, device: Arc<dyn BlockDevice>, stats: &NbdStats, mut left: watch::Receiver<bool>) {
+    let served = small_runtime().and_then(|runtime| {
+        runtime.block_on(async {
+            stream.set_nonblocking(true)?;
+            let stream = tokio::net::UnixStream::from_std(stream)?;
+            let limits = Limits::default();
+            tokio::select! {
+                ended = nbd::attach_stream(stream, device, &limits, stats, std::future::pending()) => {
+                    if let Err(ended) = ended {
+                        tracing::warn!("kernel's NBD client: {ended}");
+                    }
+                }
+                _ = left.wait_for(|left| *left) => {}
+            }
+            Ok(())
+        })
+    });
+    if let Err(error) = served {
+        tracing::error!("kernel's NBD client: {error}");
+    }
+}
+
+impl Service for KernelClient {
     fn target(&self) -> String {
-        self.path().display().to_string()
+        format!("/dev/nbd{}", self.n)
     }
     fn holders(&self) -> Vec<String> {
-        kernel::Attached::holders(self)
+        holders::of(&format!("nbd{}", self.n))
     }
     fn ended(&self) -> Option<String> {
-        kernel::Attached::ended(self)
+        self.workers.iter().all(Worker::finished).then(|| "disconnected by another program".into())
     }
     fn stop(&self, how: StopHow) -> Result<(), Failure> {
         match how {
-            StopHow::Leave => self.leave(),
-            StopHow::Remove => self.remove(),
+            StopHow::Leave => drop(self.leave.send(true)),
+            StopHow::Remove => kernel::detach(self.n).map_err(|error| Failure::io(self.target(), &error))?,
         }
-        .map_err(kernel_failure)
+        self.workers.iter().try_for_each(|worker| worker.join(&self.target()))
     }
     fn nbd_stats(&self) -> Option<Arc<NbdStats>> {
-        Some(self.stats())
+        Some(self.stats.clone())
     }
 }

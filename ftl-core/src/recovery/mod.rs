@@ -8,6 +8,9 @@ use crate::flash::Flash;
 use crate::format::{Oob, Role};
 use nand_model::{Bad, Cause, Pbn, Ppn, Store};
 
+/// Programs before the newest one that a cut may have left unstable: a mount that was itself cut may have added a few.
+pub(crate) const RECENT: u64 = 256;
+
 /// What the first readable page of a block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
@@ -17,8 +20,10 @@ pub(crate) enum Head {
     Nothing,
     /// The block's role in this life, its epoch, and whether page 0 itself was readable.
     Found {
-        /// Role of the block.
+        /// Role of the block, where trim records and pads lie among data.
         role: Role,
+        /// Role of that first page.
+        first: Role,
         /// Allocation number.
         epoch: u64,
         /// Sequence number of that first page.
@@ -43,7 +48,7 @@ fn scan_head<S: Store>(flash: &mut Flash<S>, block: Pbn, scanned: &mut u64) -> R
     for offset in 0..flash.chip().frontier(block).max(1) {
         *scanned += 1;
         if let Some(Oob { tag, pseq, epoch }) = flash.read_oob(geometry.page(block, offset), Cause::Recovery)? {
-            return Ok(Head::Found { role: block_role(tag.role), epoch, pseq, intact: offset == 0 });
+            return Ok(Head::Found { role: block_role(tag.role), first: tag.role, epoch, pseq, intact: offset == 0 });
         }
     }
     Ok(Head::Nothing)

@@ -1,5 +1,6 @@
 //! The table of schemes. Command line, tests, metrics and documents iterate over it; nothing else names a scheme.
 
+mod lazyftl;
 mod pagemap;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
@@ -46,7 +47,7 @@ pub struct Scheme {
 }
 
 /// Every scheme, the default first.
-pub const SCHEMES: &[Scheme] = &[pagemap::SCHEME];
+pub const SCHEMES: &[Scheme] = &[lazyftl::SCHEME, pagemap::SCHEME];
 
 impl Scheme {
     /// The scheme of this name.

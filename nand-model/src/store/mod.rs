@@ -8,7 +8,7 @@ mod mem;
 mod oob_only;
 
 pub use file::{Access, FileStore, OpenReport, SyncError, SyncHandle, SyncStats, peek};
-pub use mem::MemStore;
+pub use mem::{Change, MemStore};
 pub use oob_only::OobOnlyStore;
 
 use crate::addr::{Pbn, Ppn};
@@ -101,6 +101,11 @@ pub trait Store: Send + 'static {
 
     /// Records facts that changed without an erase.
     fn set_facts(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()>;
+
+    /// Whether a page's data can be read back; else only its first OOB bytes can.
+    fn keeps_data(&self) -> bool {
+        true
+    }
 
     /// Erases that can be taken before a sync is needed; `u32::MAX` where erasing needs none.
     fn erase_credit(&self) -> u32 {

@@ -103,6 +103,10 @@ impl Store for OobOnlyStore {
         Ok(())
     }
 
+    fn keeps_data(&self) -> bool {
+        false
+    }
+
     fn set_facts(&mut self, _block: Pbn, _facts: BlockFacts) -> io::Result<()> {
         Ok(())
     }

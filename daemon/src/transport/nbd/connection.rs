@@ -8,7 +8,7 @@
 use super::buffer::Buffer;
 use super::engine::{Close, Engine, ReplyTo, Sync, Turn};
 use super::export::{Export, ExportInfo};
-use super::handshake::{End, Handshake, Refusal, Session, Step};
+use super::handshake::{End, Handshake, Session, Step};
 use super::limits::Limits;
 use super::stats::{NbdStats, Share};
 use crate::device::BlockDevice;
@@ -24,6 +24,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
+/// Payloads from here on are read to their end and no further.
+const LARGE: usize = 64 << 10;
 /// How long a stretched buffer of an idle connection is kept.
 const RELAX: Duration = Duration::from_secs(1);
 
@@ -115,12 +117,12 @@ pub(super) async fn negotiate<S>(
     stream: &mut S,
     export: &Export,
     limits: &Limits,
-    refusal: Option<Refusal>,
+    full: Option<usize>,
 ) -> Result<(Session, Vec<u8>), Ended>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let work = negotiate_slowly(stream, export, limits, refusal);
+    let work = negotiate_slowly(stream, export, limits, full);
     tokio::time::timeout(limits.handshake, work).await.unwrap_or(Err(Ended::Deadline(limits.handshake)))
 }
 
@@ -128,12 +130,12 @@ async fn negotiate_slowly<S>(
     stream: &mut S,
     export: &Export,
     limits: &Limits,
-    refusal: Option<Refusal>,
+    full: Option<usize>,
 ) -> Result<(Session, Vec<u8>), Ended>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut machine = Handshake::new(export, limits, refusal);
+    let mut machine = Handshake::new(export, limits, full);
     let mut input = Buffer::new(512);
     let mut out = Vec::new();
     stream.write_all(&Handshake::greeting()).await?;
@@ -356,7 +358,11 @@ impl<'a> Connection<'a> {
     }
 
     fn poll_input<S: AsyncRead>(&mut self, stream: Pin<&mut S>, want: usize, cx: &mut Context<'_>) -> io::Result<bool> {
-        let mut buf = ReadBuf::new(self.input.spare(want));
+        let missing = want - self.input.len();
+        let spare = self.input.spare(want);
+        // The queue runs empty behind a large payload, so that nothing of the next one has to be moved to the front.
+        let most = if want >= LARGE { spare.len().min(missing) } else { spare.len() };
+        let mut buf = ReadBuf::new(&mut spare[..most]);
         match stream.poll_read(cx, &mut buf) {
             Poll::Pending => Ok(false),
             Poll::Ready(result) => {
@@ -452,5 +458,24 @@ pub(super) fn note_end(peer: &str, result: &Result<(), Ended>, stats: &NbdStats)
             tracing::info!(peer, reason = %ended, "nbd client dropped");
         }
         Err(ended) => tracing::debug!(peer, reason = %ended, "nbd connection ended"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_brisk_client_is_lingered_for() {
+        let mut linger = Linger::new(Duration::from_millis(20));
+        assert!(!linger.wants_more(), "nobody knows yet how brisk it is");
+        linger.stop();
+        assert!(linger.wants_more());
+        std::thread::sleep(Duration::from_millis(25));
+        assert!(!linger.wants_more(), "long enough");
+        std::thread::sleep(Duration::from_millis(80));
+        linger.stop();
+        assert!(!linger.wants_more(), "it was slow the last time");
+        assert!(!Linger::new(Duration::ZERO).wants_more());
     }
 }

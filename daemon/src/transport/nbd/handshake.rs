@@ -25,15 +25,6 @@ impl Session {
     pub const SIMPLE: Session = Session { mode: Mode::Simple, base_allocation: false };
 }
 
-/// Why nobody gets through at present.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// All connections are taken; the limit.
-    Full(usize),
-    /// The server is going down.
-    Shutdown,
-}
-
 /// Where negotiation stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -78,7 +69,7 @@ enum State {
 pub struct Handshake<'a> {
     export: &'a Export,
     limits: &'a Limits,
-    refusal: Option<Refusal>,
+    full: Option<usize>,
     state: State,
     options: u32,
     no_zeroes: bool,
@@ -87,12 +78,13 @@ pub struct Handshake<'a> {
 }
 
 impl<'a> Handshake<'a> {
-    /// Starts one; the greeting is the first thing to send.
-    pub fn new(export: &'a Export, limits: &'a Limits, refusal: Option<Refusal>) -> Self {
+    /// Starts one; the greeting is the first thing to send. With `full` nobody gets through, and is told that so many
+    /// connections are taken.
+    pub fn new(export: &'a Export, limits: &'a Limits, full: Option<usize>) -> Self {
         Handshake {
             export,
             limits,
-            refusal,
+            full,
             state: State::Flags,
             options: 0,
             no_zeroes: false,
@@ -181,14 +173,9 @@ impl<'a> Handshake<'a> {
             option::EXPORT_NAME => return self.export_name(data, out),
             _ => {}
         }
-        if let Some(refusal) = &self.refusal {
-            return match refusal {
-                Refusal::Full(n) => {
-                    let text = format!("all {n} connections are taken; close one and try again");
-                    fail(out, option, reply::ERR_POLICY, &text)
-                }
-                Refusal::Shutdown => fail(out, option, reply::ERR_SHUTDOWN, "the server is shutting down"),
-            };
+        if let Some(n) = self.full {
+            let text = format!("all {n} connections are taken; close one and try again");
+            return fail(out, option, reply::ERR_POLICY, &text);
         }
         match option {
             option::LIST => self.list(data, out),
@@ -204,7 +191,7 @@ impl<'a> Handshake<'a> {
     /// The old way in: no error can be told, so that whatever does not fit ends the session.
     fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Step {
         let fits = name.len() <= self.limits.name_len && self.export.answers_to(name);
-        if !fits || self.refusal.is_some() || self.mode == Mode::Extended {
+        if !fits || self.full.is_some() || self.mode == Mode::Extended {
             return Step::End(End::Name);
         }
         out.extend_from_slice(&self.export.size.to_be_bytes());

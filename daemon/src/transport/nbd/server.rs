@@ -8,7 +8,6 @@
 use super::connection::{Ended, Opening, negotiate, note_end, transmit};
 use super::endpoint::{Accepted, Endpoint, Listener, NbdUri};
 use super::export::{Export, ExportInfo};
-use super::handshake::Refusal;
 use super::limits::Limits;
 use super::stats::{NbdStats, Share};
 use crate::device::BlockDevice;
@@ -25,6 +24,8 @@ use tokio::task::{AbortHandle, JoinSet};
 
 /// Pause after the kernel refused to accept, most likely for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// What a shutdown grants connections beyond their own deadline.
+const GRACE: Duration = Duration::from_millis(500);
 /// Longest handshake of a client that is only told that all connections are taken.
 const REFUSAL_DEADLINE: Duration = Duration::from_secs(2);
 
@@ -115,7 +116,7 @@ impl Server {
         shared.evict_all();
         // Connections keep to the deadline by themselves; this one is for a thread that hangs in the device.
         let all = async { while tasks.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(shared.limits.drain + REFUSAL_DEADLINE, all).await;
+        let _ = tokio::time::timeout(shared.limits.drain + GRACE, all).await;
     }
 }
 
@@ -130,7 +131,7 @@ impl Shared {
         let mut slots = self.slots();
         if slots.len() >= self.limits.connections && !self.evict_oldest(&mut slots) {
             drop(slots);
-            self.refuse(accepted, tasks);
+            self.refuse(accepted, stopped.clone(), tasks);
             return;
         }
         slots.insert(id, Slot::Negotiating(None));
@@ -158,7 +159,7 @@ impl Shared {
         while self.evict_oldest(&mut slots) {}
     }
 
-    fn refuse(self: &Arc<Self>, accepted: Accepted, tasks: &mut JoinSet<()>) {
+    fn refuse(self: &Arc<Self>, accepted: Accepted, mut stopped: watch::Receiver<bool>, tasks: &mut JoinSet<()>) {
         self.stats.refused.fetch_add(1, Relaxed);
         tracing::warn!(limit = self.limits.connections, "NBD connection refused: all are taken");
         if tasks.len() >= self.limits.connections + self.limits.refusals {
@@ -166,13 +167,19 @@ impl Shared {
         }
         let shared = self.clone();
         tasks.spawn(async move {
-            let full = Refusal::Full(shared.limits.connections);
+            let full = shared.limits.connections;
             let export = Export::of(&*shared.device, shared.info.clone());
             let limits = Limits { handshake: REFUSAL_DEADLINE.min(shared.limits.handshake), ..shared.limits };
-            let _ = match accepted {
-                Accepted::Unix(mut stream) => negotiate(&mut stream, &export, &limits, Some(full)).await,
-                Accepted::Tcp(mut stream, _) => negotiate(&mut stream, &export, &limits, Some(full)).await,
+            let told = async {
+                match accepted {
+                    Accepted::Unix(mut stream) => negotiate(&mut stream, &export, &limits, Some(full)).await,
+                    Accepted::Tcp(mut stream, _) => negotiate(&mut stream, &export, &limits, Some(full)).await,
+                }
             };
+            tokio::select! {
+                _ = told => {}
+                _ = stopped.wait_for(|stop| *stop) => {}
+            }
         });
     }
 

@@ -70,8 +70,6 @@ pub mod reply {
     pub const ERR_INVALID: u32 = 0x8000_0003;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = 0x8000_0006;
-    /// The server is going down.
-    pub const ERR_SHUTDOWN: u32 = 0x8000_0007;
     /// More than the server takes.
     pub const ERR_TOO_BIG: u32 = 0x8000_0009;
     /// Extended headers were chosen, so structured replies cannot be.

@@ -78,25 +78,18 @@ struct Settings {
 
 impl Settings {
     fn new(params: &Params, blocks: u32, checkpoint_pages: u32) -> Result<Settings, FtlError> {
-        let choice = |key: &str, default: &str, other: &str| -> Result<bool, FtlError> {
-            match params.get(key, default.to_string())? {
-                value if value == default => Ok(true),
-                value if value == other => Ok(false),
-                value => Err(FtlError::Config(format!("parameter {key}: {value:?} is neither {default} nor {other}"))),
-            }
-        };
         let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200))?;
         if free_threshold < 2 {
             return Err(FtlError::Config("parameter gc.free_threshold: collection needs at least 2 blocks".into()));
         }
-        let separate = choice("page.gc_stream", "separate", "same")?;
-        let level = choice("wear.policy", "cold_to_worn", "none")?;
+        let separate = params.choice("page.gc_stream", "separate", "same")?;
+        let level = params.choice("wear.policy", "cold_to_worn", "none")?;
         Ok(Settings {
             free_threshold,
             gc_stream: if separate { GC } else { HOST },
             checkpoint_interval: params.get("ckpt.interval", u64::max(65_536, 100 * checkpoint_pages as u64))?,
             wear: if level { Some(ColdToWorn { floor: params.get("wear.gap", 10)? }) } else { None },
-            pair_protection: choice("nand.pair_policy", "defer_erase", "none")?,
+            pair_protection: params.choice("nand.pair_policy", "defer_erase", "none")?,
         })
     }
 }

@@ -44,7 +44,7 @@ impl<S: Store> PageMap<S> {
         self.level_wear()
     }
 
-    fn collect_until(&mut self, wanted: u32) -> Result<(), FtlError> {
+    pub(super) fn collect_until(&mut self, wanted: u32) -> Result<(), FtlError> {
         self.space.reclaim(Cause::Gc)?;
         while self.space.free_blocks() < wanted || self.space.failing_block().is_some() {
             let waiting = self.space.released_blocks();

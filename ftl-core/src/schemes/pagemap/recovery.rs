@@ -16,7 +16,7 @@ use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, Oob, PageTag, Role};
-use crate::recovery::{Head, scan_block, scan_heads, suspects};
+use crate::recovery::{Head, RECENT, scan_block, scan_heads, suspects};
 use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
 use std::collections::{HashMap, HashSet};
 
@@ -207,13 +207,28 @@ impl<S: Store> PageMap<S> {
         self.adopt_blocks(&heads, &base, &window);
         let kept = self.resolve(&base, &window)?;
         self.end_step("resolve versions");
-        self.settle_blocks();
-        self.rewrite_suspects(kept)?;
-        self.end_step("rewrite suspects");
         self.stats.mount.pages_scanned = scanned;
         self.stats.mount.clean = base.clean && !window.touched;
+        let withheld = self.settle_blocks(&kept);
+        let rewritten = self.rewrite_suspects(kept, withheld);
+        self.end_step("rewrite suspects");
+        match rewritten.and_then(|()| self.refill_pool()) {
+            // Reading goes on.
+            Err(FtlError::ReadOnly(reason)) => self.read_only = Some(reason),
+            other => other?,
+        }
+        self.end_step("refill pool");
         self.last_checkpoint = self.space.flash.pseq();
         Ok(())
+    }
+
+    /// Every mount after a cut gives up the rest of the blocks that were open. Were they collected only when the host writes,
+    /// cuts in a row would use the free blocks up.
+    fn refill_pool(&mut self) -> Result<(), FtlError> {
+        if self.stats.mount.clean {
+            return Ok(());
+        }
+        self.collect_until(self.settings.free_threshold + 1)
     }
 
     fn end_step(&mut self, name: &'static str) {
@@ -276,7 +291,7 @@ impl<S: Store> PageMap<S> {
         let mut window = Window::default();
         let mut trim_pages: Vec<(Ppn, Oob)> = Vec::new();
         for (block, head) in (0..).map(Pbn::new).zip(heads) {
-            let Head::Found { role, epoch, pseq, intact } = *head else { continue };
+            let Head::Found { role, epoch, pseq, intact, .. } = *head else { continue };
             self.space.saw_epoch(epoch);
             self.space.flash.saw_pseq(pseq);
             let newer = epoch >= base.begin_epoch || base.open.contains(&block.raw()) || !intact;
@@ -326,6 +341,7 @@ impl<S: Store> PageMap<S> {
         let mut last_ver = None;
         for (ppn, oob) in pages {
             if last_ver == Some(oob.tag.ver) {
+                window.trims.last_mut().expect("it set the version").fallbacks.push(ppn);
                 continue;
             }
             let read = self.space.flash.read(ppn, &mut data, Cause::Recovery)?;
@@ -338,7 +354,13 @@ impl<S: Store> PageMap<S> {
             let unknown = Record { ver: oob.tag.ver, contained_in: self.checkpoints.next_id() };
             let record = known.get(&oob.tag.ver).copied().unwrap_or(unknown);
             let suspect = window.suspects.contains_key(&ppn);
-            window.trims.push(FoundTrim { ppn, oob, ranges, record, suspect });
+            window.trims.push(FoundTrim { ppn, oob, ranges, record, suspect, fallbacks: Vec::new() });
+        }
+        for trim in window.trims.iter_mut().filter(|trim| trim.suspect) {
+            let covered = |lpn: u32| trim.ranges.iter().any(|r| r.lpn <= lpn && lpn - r.lpn < r.count);
+            let newer = window.pages.iter().filter(|v| covered(v.oob.tag.lpn)).map(|v| v.ppn);
+            let older = (0..).zip(&self.map).filter(|(lpn, ppn)| covered(*lpn) && **ppn != UNMAPPED);
+            trim.fallbacks.extend(newer.chain(older.map(|(_, ppn)| Ppn::new(*ppn))));
         }
         Ok(())
     }
@@ -404,6 +426,7 @@ impl<S: Store> PageMap<S> {
         rescues: &mut Vec<Rescue>,
     ) -> Result<(), FtlError> {
         let trimmed_at = window.trimmed_at(lpn);
+        let older = self.map[lpn as usize];
         for version in group.iter().rev() {
             if trimmed_at.is_some_and(|ver| ver > version.oob.tag.ver) {
                 return Ok(());
@@ -420,7 +443,9 @@ impl<S: Store> PageMap<S> {
             }
             self.map[lpn as usize] = version.ppn.raw();
             if partly || version.oob.pseq + RECENT > window.newest_pseq {
-                rescues.push(Rescue { tag: version.oob.tag, from: version.ppn, data });
+                let others = group.iter().map(|other| other.ppn).filter(|other| *other != version.ppn);
+                let fallbacks = others.chain(Some(older).filter(|p| *p != UNMAPPED).map(Ppn::new)).collect();
+                rescues.push(Rescue { tag: version.oob.tag, from: version.ppn, data, fallbacks });
             }
             return Ok(());
         }
@@ -459,14 +484,19 @@ impl<S: Store> PageMap<S> {
             if trim.suspect {
                 let mut data = vec![0; self.space.geometry().page_bytes as usize];
                 trim::encode(&trim.ranges, &mut data);
-                rescues.push(Rescue { tag: trim.oob.tag, from: trim.ppn, data });
+                rescues.push(Rescue { tag: trim.oob.tag, from: trim.ppn, data, fallbacks: trim.fallbacks.clone() });
             }
         }
         Ok(())
     }
 
-    /// Full blocks become collectable, or are released if nothing in them lives.
-    fn settle_blocks(&mut self) {
+    /// Full blocks become collectable, or are released if nothing in them lives. Returns those that hold no live page but one
+    /// that an unstable page's loss would bring back: they must outlast its rescue.
+    fn settle_blocks(&mut self, rescues: &[Rescue]) -> Vec<Pbn> {
+        let geometry = self.space.geometry();
+        let needed: HashSet<Pbn> =
+            rescues.iter().flat_map(|r| &r.fallbacks).map(|ppn| geometry.block_of(*ppn)).collect();
+        let mut withheld = Vec::new();
         for block in self.space.geometry().all_blocks() {
             if self.space.table.state(block) != State::Full {
                 continue;
@@ -475,20 +505,30 @@ impl<S: Store> PageMap<S> {
             if checkpoint && self.checkpoints.owns(block) {
                 continue;
             }
-            if self.space.table.valid(block) == 0 {
-                self.space.release(block);
-            } else {
+            if self.space.table.valid(block) > 0 {
                 self.space.table.set_collectable(block);
+            } else if needed.contains(&block) {
+                withheld.push(block);
+            } else {
+                self.space.release(block);
             }
         }
+        withheld.sort_by_key(|block| self.space.table.epoch(*block));
+        withheld
     }
 
-    /// Programs again what the cut may have left unstable, so that it stays what this mount has seen.
-    fn rewrite_suspects(&mut self, rescues: Vec<Rescue>) -> Result<(), FtlError> {
+    /// Programs again what the cut may have left unstable, so that it stays what this mount has seen; then gives up what had
+    /// to wait for that.
+    fn rewrite_suspects(&mut self, rescues: Vec<Rescue>, mut withheld: Vec<Pbn>) -> Result<(), FtlError> {
         self.stats.mount.pages_discarded += rescues.len() as u64;
         for rescue in rescues {
             if self.space.room(HOST) == 0 {
                 self.space.reclaim(Cause::Recovery)?;
+                if self.space.free_blocks() == 0 {
+                    // Only cut after cut inside mounts comes to this. The youngest block holds copies that such a mount made.
+                    withheld.pop().into_iter().for_each(|block| self.space.release(block));
+                    self.space.reclaim(Cause::Recovery)?;
+                }
             }
             let tag = PageTag { flags: rescue.tag.flags.with(Flags::COPY), ..rescue.tag };
             let (to, _) = self.space.append(HOST, &[tag], &rescue.data, Cause::Recovery)?;
@@ -499,12 +539,11 @@ impl<S: Store> PageMap<S> {
                 self.set_map(Lpn::new(tag.lpn), Some(to));
             }
         }
-        self.space.make_safe()
+        self.space.make_safe()?;
+        withheld.into_iter().for_each(|block| self.space.release(block));
+        Ok(())
     }
 }
-
-/// Programs before the newest one that a cut may have left unstable: a mount that was itself cut may have added a few.
-const RECENT: u64 = 256;
 
 /// The newest complete checkpoint, beside the map that was loaded from it. Without one, everything is news.
 #[derive(Default)]
@@ -543,6 +582,8 @@ struct FoundTrim {
     ranges: Vec<TrimRange>,
     record: Record,
     suspect: bool,
+    /// Other pages with the same record; of one that the cut may have hit, also what it made obsolete.
+    fallbacks: Vec<Ppn>,
 }
 
 /// A page to program again.
@@ -550,6 +591,8 @@ struct Rescue {
     tag: PageTag,
     from: Ppn,
     data: Vec<u8>,
+    /// Pages that take its place if it is lost before it is written again.
+    fallbacks: Vec<Ppn>,
 }
 
 /// What the blocks hold that are newer than the checkpoint.

@@ -22,6 +22,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// More erases than any block sees; what counts on from there must not overflow.
+const ERASES_MAX: u32 = 1 << 31;
+
 /// How an image is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -205,7 +208,9 @@ impl Opener<'_> {
                 return Err(damaged(self.path, format!("program counts of block {block} fail their check")));
             }
             found.counts.set(block, &counts);
-            if entry.slot.is_none() && !is_zero(&counts) || entry.erase_seq > synced_seq {
+            let no_slot = entry.slot.is_some_and(|slot| slot >= self.layout.slots);
+            let pages_nowhere = entry.slot.is_none() && !is_zero(&counts);
+            if no_slot || pages_nowhere || entry.erase_seq > synced_seq || entry.facts.erase_count > ERASES_MAX {
                 return Err(damaged(self.path, format!("table entry of block {block} contradicts the header")));
             }
             found.blocks[block] = Block { slot: entry.slot, facts: entry.facts, erase_seq: entry.erase_seq };
@@ -260,7 +265,9 @@ impl Opener<'_> {
             self.read(self.layout.slot_at(slot), &mut bytes)?;
             let head = SlotHeader::decode(slot, &bytes).map_err(|reason| damaged(self.path, reason))?;
             if let Some(head) = head {
-                let sane = head.block < self.layout.geometry.blocks && (1..=SEQ_MAX).contains(&head.erase_seq);
+                let sane = head.block < self.layout.geometry.blocks
+                    && head.erase_count <= ERASES_MAX
+                    && (1..=SEQ_MAX).contains(&head.erase_seq);
                 if !sane {
                     return Err(damaged(self.path, format!("header of slot {slot} says what cannot be")));
                 }
@@ -359,7 +366,7 @@ impl Opener<'_> {
             if self.layout.hints
                 && let Some((programs, _)) = Hint::decode(core.seq, record, self.layout.geometry.oob_bytes as usize)
             {
-                *count = programs;
+                *count = programs.min(self.info.profile.nop);
             }
             let mark = read_mark(core.seq, record);
             if mark != Health::Good {

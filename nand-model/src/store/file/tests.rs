@@ -377,6 +377,8 @@ fn syncs_beside_the_work_promise_no_more_than_they_did() {
                     }
                 });
             }
+            // Also when a check fails: the other threads must end for that to be told.
+            let _end = Finally(&done);
             for step in 0..400 {
                 rig.step();
                 if rig.rng.one_in(8) {
@@ -386,8 +388,15 @@ fn syncs_beside_the_work_promise_no_more_than_they_did() {
                     }
                 }
             }
-            done.store(true, std::sync::atomic::Ordering::Release);
         });
+    }
+}
+
+struct Finally<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Finally<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Release);
     }
 }
 
@@ -615,6 +624,46 @@ fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
         store.read(geometry.page(last, 0), &mut [], &mut [0; 3], &mut seen).unwrap();
         assert_eq!(seen[1], Health::Unstable(1));
     }
+}
+
+#[test]
+fn parts_whose_check_holds_but_that_cannot_be_are_refused() {
+    let (disk, mut store) = fresh(shapes()[1], 3);
+    let (layout, page) = (store.layout, store.layout.geometry.page_bytes as usize);
+    store.program(layout.geometry.page(Pbn::new(0), 0), 1, &vec![1; page], &[]).unwrap();
+    let slot = store.blocks[0].slot.unwrap();
+    let unclean = disk.cache();
+    store.close().unwrap();
+    let refused = |bytes: &[u8], at: u64, part: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        bytes[at as usize..][..part.len()].copy_from_slice(part);
+        let error = open(&SimDisk::of(bytes), Access::ReadOnly).map(|_| ()).unwrap_err();
+        assert!(matches!(error, ImageError::Damaged { .. }), "{error}");
+    };
+    let entry = TableEntry::decode(0, &disk.cache()[layout.entry_at(0) as usize..][..TABLE_ENTRY_BYTES]).unwrap();
+    let facts = BlockFacts { erase_count: u32::MAX, ..entry.facts };
+    for wrong in [
+        TableEntry { slot: Some(layout.slots), ..entry },
+        TableEntry { slot: Some(u32::MAX - 1), marked: true, ..entry },
+        TableEntry { slot: None, ..entry },
+        TableEntry { erase_seq: 1 << 50, ..entry },
+        TableEntry { counts_check: 0, ..entry },
+        TableEntry { facts, ..entry },
+    ] {
+        refused(&disk.cache(), layout.entry_at(0), &wrong.encode(0));
+    }
+    let other = TableEntry { counts_check: crc32c(&[0; 6]), ..entry };
+    refused(&disk.cache(), layout.entry_at(1), &other.encode(1));
+    let head = SlotHeader { block: 0, erase_seq: 1, erase_count: 0, weak: false };
+    for wrong in [
+        SlotHeader { block: 6, ..head },
+        SlotHeader { erase_seq: 0, ..head },
+        SlotHeader { erase_seq: u64::MAX, ..head },
+        SlotHeader { erase_count: u32::MAX, ..head },
+    ] {
+        refused(&unclean, layout.slot_at(slot), &wrong.encode(slot));
+    }
+    refused(&unclean, layout.slot_at(slot), &[1]);
 }
 
 #[test]

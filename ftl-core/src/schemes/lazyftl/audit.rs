@@ -1,0 +1,166 @@
+//! The full check: every table against the chip.
+
+use super::mapping::entry_at;
+use super::{Lazy, UNMAPPED};
+use crate::error::FtlError;
+use crate::format::{Oob, Role};
+use crate::hash::FastMap;
+use nand_model::{Cause, Ppn, Store};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the tables say, gathered for comparison.
+#[derive(Default)]
+struct Expected {
+    /// Logical page -> where it is.
+    current: BTreeMap<u32, Ppn>,
+    /// Pages that have to be live.
+    live: BTreeSet<Ppn>,
+}
+
+impl<S: Store> Lazy<S> {
+    /// Compares every table with the chip. One line per difference.
+    pub(super) fn audit(&mut self) -> Result<Vec<String>, FtlError> {
+        let mut wrong = self.space.table.audit();
+        wrong.extend(self.umt.audit());
+        let mut expected = Expected::default();
+        self.audit_directory(&mut expected, &mut wrong)?;
+        self.audit_umt(&mut expected, &mut wrong);
+        self.audit_trims(&mut expected, &mut wrong)?;
+        self.audit_counts(&expected, &mut wrong);
+        self.audit_pages(&expected, &mut wrong)?;
+        self.audit_versions(&expected, &mut wrong)?;
+        Ok(wrong)
+    }
+
+    /// The directory against the mapping pages, and what those say.
+    fn audit_directory(&mut self, expected: &mut Expected, wrong: &mut Vec<String>) -> Result<(), FtlError> {
+        let mut page = vec![0; self.space.geometry().page_bytes as usize];
+        for vtpn in 0..self.gmd.len() as u32 {
+            let ppn = Ppn::new(self.gmd[vtpn as usize]);
+            if ppn.raw() == UNMAPPED {
+                continue;
+            }
+            let oob = self.space.flash.read(ppn, &mut page, Cause::Recovery)?;
+            let upto = self.upto[vtpn as usize];
+            if oob.is_none_or(|o| o.tag.role != Role::Map || o.tag.lpn != vtpn || o.tag.ver != upto) {
+                wrong.push(format!("mapping page {vtpn} (upto {upto}) should be at {ppn}, which says {oob:?}"));
+                continue;
+            }
+            if self.cache.get(vtpn).is_some_and(|cached| cached != page) {
+                wrong.push(format!("the cache has another mapping page {vtpn} than the flash"));
+            }
+            if !expected.live.insert(ppn) {
+                wrong.push(format!("mapping page {vtpn} shares page {ppn}"));
+            }
+            for lpn in self.pages_of(vtpn) {
+                let Some(named) = entry_at(&page, lpn % self.per_page()) else { continue };
+                let entry = self.umt.get(lpn);
+                if entry.is_none() {
+                    expected.current.insert(lpn, named);
+                }
+                // A superseded page that the flags still count as live.
+                if entry.is_none_or(|entry| entry.invalidate) && !expected.live.insert(named) {
+                    wrong.push(format!("logical page {lpn} shares page {named}"));
+                }
+                if entry.is_some_and(|entry| !entry.update && entry.ppn() != Some(named)) {
+                    wrong.push(format!("logical page {lpn}: the GMT says {named}, not what the UMT calls updated"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn audit_umt(&self, expected: &mut Expected, wrong: &mut Vec<String>) {
+        for (lpn, entry) in self.umt.entries() {
+            let Some(ppn) = entry.ppn() else { continue };
+            expected.current.insert(lpn, ppn);
+            if !self.umt.holds(self.space.geometry().block_of(ppn)) {
+                wrong.push(format!("logical page {lpn} is in the UMT, but page {ppn} is in no update or cold block"));
+            }
+            if self.umt.lpn_at(ppn) != Some(lpn) {
+                wrong.push(format!("page {ppn} of logical page {lpn} is listed as {:?}", self.umt.lpn_at(ppn)));
+            }
+            if !expected.live.insert(ppn) {
+                wrong.push(format!("logical page {lpn} shares page {ppn}"));
+            }
+        }
+    }
+
+    fn audit_trims(&mut self, expected: &mut Expected, wrong: &mut Vec<String>) -> Result<(), FtlError> {
+        let records: Vec<(u64, Ppn)> = self.trims.iter().map(|(seq, record)| (seq, record.ppn)).collect();
+        for (seq, ppn) in records {
+            expected.live.insert(ppn);
+            let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
+            if oob.is_none_or(|oob| oob.tag.role != Role::Trim || oob.tag.ver != seq) {
+                wrong.push(format!("trim {seq} should be at {ppn}, which says {oob:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn audit_counts(&self, expected: &Expected, wrong: &mut Vec<String>) {
+        let live = self.space.table.valid_pages();
+        if live != expected.live.len() as u64 {
+            wrong.push(format!("{live} pages are live, {} should be", expected.live.len()));
+        }
+        wrong.extend(
+            expected
+                .live
+                .iter()
+                .filter(|ppn| !self.space.table.is_live(**ppn))
+                .map(|p| format!("page {p} is not live")),
+        );
+        let mapped = self.mapped.count();
+        let differs = expected.current.keys().find(|lpn| !self.mapped.has(**lpn));
+        if mapped != expected.current.len() as u64 || differs.is_some() {
+            wrong.push(format!("{} pages are mapped, {mapped} counted; {differs:?} is not", expected.current.len()));
+        }
+        let limit = self.settings.buffer_blocks;
+        if self.umt.block_count() > limit + super::convert::WINDOW_SLACK as u32 {
+            wrong.push(format!("{} update and cold blocks, limit {limit}", self.umt.block_count()));
+        }
+        let counts = self.space.table.counts();
+        let sum = counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
+        if sum + counts.released + counts.bad != self.space.geometry().blocks {
+            wrong.push(format!("blocks do not add up: {counts:?}"));
+        }
+    }
+
+    fn audit_pages(&mut self, expected: &Expected, wrong: &mut Vec<String>) -> Result<(), FtlError> {
+        for (&lpn, &ppn) in &expected.current {
+            let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
+            if oob.is_none_or(|oob| oob.tag.lpn != lpn || !is_data(&oob)) {
+                wrong.push(format!("logical page {lpn} is at {ppn}, which says {oob:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// No page of an unconverted block is newer than the current one, unless its data is lost.
+    fn audit_versions(&mut self, expected: &Expected, wrong: &mut Vec<String>) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
+        let mut newest: FastMap<u32, u64> = FastMap::default();
+        let mut data = vec![0; geometry.page_bytes as usize];
+        let blocks: Vec<_> = self.umt.blocks().map(|(block, _)| block).collect();
+        for block in blocks {
+            for offset in 0..self.space.flash.chip().frontier(block) {
+                let ppn = geometry.page(block, offset);
+                let Some(oob) = self.space.flash.read_oob(ppn, Cause::Recovery)?.filter(is_data) else { continue };
+                let Some(&current) = expected.current.get(&oob.tag.lpn) else { continue };
+                let ver = match newest.get(&oob.tag.lpn) {
+                    Some(ver) => *ver,
+                    None => self.space.flash.read_oob(current, Cause::Recovery)?.map_or(0, |oob| oob.tag.ver),
+                };
+                newest.insert(oob.tag.lpn, ver);
+                if oob.tag.ver > ver && self.space.flash.read(ppn, &mut data, Cause::Recovery)?.is_some() {
+                    wrong.push(format!("logical page {}: {ppn} is newer than {current}", oob.tag.lpn));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_data(oob: &Oob) -> bool {
+    matches!(oob.tag.role, Role::Update | Role::Cold | Role::Data)
+}

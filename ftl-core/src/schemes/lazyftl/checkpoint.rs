@@ -1,0 +1,210 @@
+//! Checkpoints: the directory, the blocks of the update and cold area, and where the trim records are (the paper's second
+//! recovery method). They bound what a mount has to scan; without one, the age window does.
+//!
+//! The content is that of the moment the checkpoint begins. Whatever was programmed later lies in the named blocks or in
+//! blocks opened later, and a mount looks into those.
+
+use super::{CHECKPOINT, Lazy, STREAMS, UNMAPPED};
+use crate::checkpoint::{Checkpoints, Found};
+use crate::error::FtlError;
+use nand_model::{Geometry, Store};
+
+/// What a checkpoint says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Content {
+    /// Written at shutdown: nothing is in the update and cold area, nothing was programmed after it by that run.
+    pub(super) clean: bool,
+    pub(super) begin_pseq: u64,
+    /// Blocks opened from this number on may hold anything newer.
+    pub(super) begin_epoch: u64,
+    pub(super) logical_pages: u64,
+    /// Unconverted and open blocks.
+    pub(super) scan: Vec<u32>,
+    /// Blocks known to be erased.
+    pub(super) free: Vec<u32>,
+    /// Pages of live trim records.
+    pub(super) trims: Vec<u32>,
+    /// The directory.
+    pub(super) gmd: Vec<u32>,
+}
+
+impl Content {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let head = [self.clean as u64, self.begin_pseq, self.begin_epoch, self.logical_pages];
+        head.into_iter().for_each(|n| out.extend(n.to_le_bytes()));
+        for list in [&self.scan, &self.free, &self.trims, &self.gmd] {
+            out.extend((list.len() as u32).to_le_bytes());
+            list.iter().for_each(|n| out.extend(n.to_le_bytes()));
+        }
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Content> {
+        let mut rest = bytes;
+        let mut take = |n: usize| -> Option<&[u8]> {
+            let (taken, left) = rest.split_at_checked(n)?;
+            rest = left;
+            Some(taken)
+        };
+        let mut word = || Some(u64::from_le_bytes(take(8)?.try_into().expect("eight bytes")));
+        let (clean, begin_pseq, begin_epoch, logical_pages) = (word()? == 1, word()?, word()?, word()?);
+        let mut list = || -> Option<Vec<u32>> {
+            let len = u32::from_le_bytes(take(4)?.try_into().expect("four bytes")) as usize;
+            let bytes = take(len.checked_mul(4)?)?;
+            Some(bytes.chunks_exact(4).map(|n| u32::from_le_bytes(n.try_into().expect("four bytes"))).collect())
+        };
+        let (scan, free, trims, gmd) = (list()?, list()?, list()?, list()?);
+        Some(Content { clean, begin_pseq, begin_epoch, logical_pages, scan, free, trims, gmd })
+    }
+
+    /// The content of a complete set, if it was made for a device of this size.
+    pub(super) fn of(set: &Found, logical_pages: u32, mapping_pages: usize) -> Option<Content> {
+        let bytes: Vec<u8> = set.chunks.iter().flat_map(|(payload, _)| payload.iter().copied()).collect();
+        let content = Content::decode(&bytes)?;
+        let fits = content.logical_pages == logical_pages as u64 && content.gmd.len() == mapping_pages;
+        (fits && content.begin_epoch > 0).then_some(content)
+    }
+}
+
+/// A checkpoint being written.
+pub(super) struct Writer {
+    bytes: Vec<u8>,
+    clean: bool,
+}
+
+impl Writer {
+    /// Pages of a checkpoint at most.
+    pub(super) fn pages(geometry: &Geometry, logical_pages: u32, blocks: u32) -> u32 {
+        // Free, named and open blocks are different ones; there are never more records than pages in a block.
+        let numbers = super::map_pages(geometry, logical_pages) + blocks + geometry.pages_per_block;
+        (48 + 4 * numbers as u64).div_ceil(Checkpoints::chunk_bytes(geometry) as u64) as u32
+    }
+}
+
+/// Chunks written per host program while a checkpoint is under way.
+const CHUNKS_PER_PROGRAM: u32 = 1;
+
+impl<S: Store> Lazy<S> {
+    /// Called after `programs` host programs: begins a checkpoint when one is due, and writes its chunks a few at a time.
+    pub(super) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {
+        if self.settings.checkpoint_interval == 0 {
+            return Ok(());
+        }
+        if self.writer.is_none() {
+            if self.space.flash.pseq() - self.last_checkpoint < self.settings.checkpoint_interval {
+                return Ok(());
+            }
+            self.begin_checkpoint(false)?;
+        }
+        for _ in 0..programs * CHUNKS_PER_PROGRAM {
+            if self.writer.is_some() {
+                self.write_chunk()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint at once; the device is idle and stays so.
+    pub(super) fn write_whole_checkpoint(&mut self) -> Result<(), FtlError> {
+        if self.settings.checkpoint_interval == 0 {
+            return Ok(());
+        }
+        while self.writer.is_some() {
+            self.write_chunk()?;
+        }
+        // A clean checkpoint moves nothing while it is written: what it needs must be there before.
+        self.make_room(CHECKPOINT)?;
+        self.convert_everything()?;
+        let geometry = self.space.geometry();
+        let pages = Writer::pages(&geometry, self.logical_pages, geometry.blocks);
+        let room = self.space.free_blocks() > pages.div_ceil(geometry.pages_per_block);
+        self.begin_checkpoint(room)?;
+        while self.writer.is_some() {
+            self.write_chunk()?;
+        }
+        Ok(())
+    }
+
+    fn begin_checkpoint(&mut self, clean: bool) -> Result<(), FtlError> {
+        if clean {
+            // Mount never continues a block, so it need not look into these again.
+            STREAMS.for_each(|stream| self.space.seal(stream));
+        } else {
+            self.make_room(CHECKPOINT)?;
+        }
+        let open = STREAMS.filter_map(|stream| self.space.open_block(stream)).map(|(block, _)| block.raw());
+        let mut scan: Vec<u32> = self.umt.blocks().map(|(block, _)| block.raw()).chain(open).collect();
+        scan.sort_unstable();
+        scan.dedup();
+        let content = Content {
+            clean,
+            begin_pseq: self.space.flash.pseq(),
+            begin_epoch: self.space.next_epoch(),
+            logical_pages: self.logical_pages as u64,
+            scan,
+            free: if clean { self.space.confirmed_free() } else { Vec::new() },
+            trims: self.trims.iter().map(|(_, record)| record.ppn.raw()).collect(),
+            gmd: self.gmd.clone(),
+        };
+        let bytes = content.encode();
+        let total = bytes.len().div_ceil(Checkpoints::chunk_bytes(&self.space.geometry())) as u32;
+        self.checkpoints.begin(&mut self.space, total);
+        self.last_checkpoint = self.space.flash.pseq();
+        self.writer = Some(Writer { bytes, clean });
+        Ok(())
+    }
+
+    fn write_chunk(&mut self) -> Result<(), FtlError> {
+        let clean = self.writer.as_ref().is_some_and(|writer| writer.clean);
+        if !clean {
+            self.make_room(CHECKPOINT)?;
+        }
+        let size = Checkpoints::chunk_bytes(&self.space.geometry());
+        let writer = self.writer.as_ref().expect("a checkpoint is under way");
+        let number = self.checkpoints.next_chunk().expect("a set is under way") as usize;
+        let payload = writer.bytes.chunks(size).nth(number).expect("counted at the beginning");
+        let upto = self.space.flash.pseq();
+        if self.checkpoints.write(&mut self.space, payload, upto)?.is_some() {
+            self.writer = None;
+            self.stats.checkpoints += 1;
+        }
+        Ok(())
+    }
+
+    /// The newest complete checkpoint that can be used.
+    pub(super) fn newest_checkpoint(&self, sets: &[Found]) -> Option<Content> {
+        let mut content = sets.iter().rev().find_map(|set| {
+            let content = Content::of(set, self.logical_pages, self.gmd.len())?;
+            Some((content, set.id))
+        })?;
+        content.0.clean &= self.checkpoints.next_id() == content.1 + 1;
+        let geometry = self.space.geometry();
+        let sound = |ppn: &u32| *ppn == UNMAPPED || geometry.contains(nand_model::Ppn::new(*ppn));
+        (content.0.gmd.iter().all(sound) && content.0.trims.iter().all(sound)).then_some(content.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_survive_the_round_trip_and_short_ones_are_refused() {
+        let content = Content {
+            clean: true,
+            begin_pseq: 7,
+            begin_epoch: 9,
+            logical_pages: 300,
+            scan: vec![1, 2],
+            free: vec![],
+            trims: vec![77],
+            gmd: vec![UNMAPPED, 5, 6],
+        };
+        let bytes = content.encode();
+        assert_eq!(Content::decode(&bytes), Some(content));
+        for len in 0..bytes.len() {
+            assert_eq!(Content::decode(&bytes[..len]), None, "{len} bytes");
+        }
+    }
+}

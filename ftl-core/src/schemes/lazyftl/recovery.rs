@@ -1,0 +1,570 @@
+//! Mount.
+//!
+//! Steps: read the head of every block; load the newest checkpoint; read every record of the blocks that may hold what the
+//! GMT does not know; read the newest version of every mapping page, and give each of its logical pages the newest readable
+//! version; rebuild counts; make safe again what the cut may have left unstable.
+//!
+//! Blocks looked into: with a checkpoint, those it names and those opened since; without, every mapping block, and the youngest
+//! `lazy.age_window` blocks (the paper's second and third method). And every block whose first page is lost.
+//!
+//! Of one mapping page the last program rules. A data page in the window competes if its mapping page does not contain it (`pseq >
+//! upto`); it is compared with the page that the GMT names by version. That page's record is read for it, because the
+//! entry may point into a block that was erased and used again (the paper's state F). Newest `ver` wins; of equal ones the later
+//! copy. A trim wins over older versions unless its mapping page contains it.
+//!
+//! A version is never larger than the number of the program that wrote it, so new versions continue above the last program.
+//!
+//! If power fails during a mount, the next one does the same: a mount only adds copies of pages it keeps, and erases only blocks
+//! without live pages.
+
+use super::checkpoint::Content;
+use super::convert::WINDOW_SLACK;
+use super::mapping::entry_at;
+use super::trims::{Record, covers};
+use super::{COLD, Lazy, MAP, UNMAPPED};
+use crate::block_table::State;
+use crate::error::FtlError;
+use crate::format::trim::{self, TrimRange};
+use crate::format::{Flags, Oob, PageTag, Role};
+use crate::hash::FastMap;
+use crate::recovery::{Head, RECENT, scan_block, scan_heads, suspects};
+use nand_model::{Cause, Pbn, Ppn, Store};
+use std::collections::HashSet;
+
+/// A page whose record was read.
+#[derive(Clone, Copy)]
+struct Version {
+    oob: Oob,
+    ppn: Ppn,
+}
+
+/// A trim record found.
+struct FoundTrim {
+    seq: u64,
+    at: Version,
+    range: TrimRange,
+    shaky: bool,
+}
+
+/// A page to program again.
+struct Rescue {
+    tag: PageTag,
+    from: Ppn,
+    data: Vec<u8>,
+}
+
+/// Pages to program again, and the blocks that hold what would rule should they be lost before that.
+#[derive(Default)]
+struct Rescues {
+    pages: Vec<Rescue>,
+    pinned: HashSet<Pbn>,
+}
+
+impl Rescues {
+    fn add(&mut self, version: &Version, data: Vec<u8>) {
+        self.pages.push(Rescue { tag: version.oob.tag, from: version.ppn, data });
+    }
+}
+
+/// What the scanned blocks hold.
+#[derive(Default)]
+struct Window {
+    /// Pages of host data, by logical page, then version, then program.
+    data: Vec<Version>,
+    /// Versions of each mapping page.
+    maps: FastMap<u32, Vec<Version>>,
+    trims: Vec<Version>,
+    roles: FastMap<u32, Role>,
+    /// Pages to be read in full before they are trusted; true if their block was never filled.
+    suspects: FastMap<u32, bool>,
+    newest_pseq: u64,
+    /// Whether any block but checkpoints was used after the checkpoint began.
+    touched: bool,
+}
+
+impl Window {
+    fn versions(&self, lpns: std::ops::Range<u32>) -> &[Version] {
+        let from = self.data.partition_point(|v| v.oob.tag.lpn < lpns.start);
+        let to = self.data.partition_point(|v| v.oob.tag.lpn < lpns.end);
+        &self.data[from..to]
+    }
+
+    /// The page that rules if no suspect one does, of versions in rising order.
+    fn fallback(&self, versions: &[Version]) -> Option<Ppn> {
+        versions.iter().rev().map(|v| v.ppn).find(|ppn| !self.suspects.contains_key(&ppn.raw()))
+    }
+
+    /// One copy of every trim record that no cut can have hit.
+    fn stable_trims(&self) -> impl Iterator<Item = Ppn> {
+        let mut first: FastMap<u64, Version> = FastMap::default();
+        for version in self.trims.iter().filter(|v| !self.suspects.contains_key(&v.ppn.raw())) {
+            let known = first.entry(version.oob.tag.ver).or_insert(*version);
+            if version.oob.pseq < known.oob.pseq {
+                *known = *version;
+            }
+        }
+        first.into_values().map(|version| version.ppn)
+    }
+
+    /// Whether a page that was read well has to be programmed again to stay so.
+    fn is_shaky(&self, version: &Version) -> bool {
+        let partly = self.suspects.get(&version.ppn.raw());
+        partly.is_some_and(|partly| *partly || version.oob.pseq + RECENT > self.newest_pseq)
+    }
+}
+
+impl<S: Store> Lazy<S> {
+    /// Finds what an earlier run left.
+    pub(super) fn mount(&mut self) -> Result<(), FtlError> {
+        self.space.flash.begin(0);
+        let mut scanned = 0;
+        let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
+        self.end_step("scan heads");
+        let sets = self.checkpoints.load(&mut self.space, &heads, &mut scanned)?;
+        let mut base = self.newest_checkpoint(&sets);
+        self.end_step("load checkpoint");
+        let mut window = self.scan_window(&heads, base.as_ref(), &mut scanned)?;
+        if base.as_ref().is_some_and(|base| !self.agrees(base, &window)) {
+            base = None;
+            window = self.scan_window(&heads, None, &mut scanned)?;
+        }
+        self.end_step("scan window");
+        self.stats.mount.clean = base.as_ref().is_some_and(|base| base.clean) && !window.touched;
+        self.adopt_blocks(&heads, base.as_ref(), &window);
+        let mut rescues = Rescues::default();
+        let trims = self.read_trims(&window, &mut rescues)?;
+        for vtpn in 0..self.gmd.len() as u32 {
+            self.resolve(vtpn, &window, &trims, &mut rescues)?;
+        }
+        self.adopt_trims(trims);
+        self.next_ver = self.space.flash.pseq() + 1;
+        self.end_step("resolve versions");
+        self.settle_blocks(|block| rescues.pinned.contains(&block));
+        self.rewrite(&rescues.pages)?;
+        self.settle_blocks(|_| false);
+        self.end_step("rewrite suspects");
+        self.stats.mount.pages_scanned = scanned;
+        self.last_checkpoint = self.space.flash.pseq();
+        Ok(())
+    }
+
+    fn end_step(&mut self, name: &'static str) {
+        let before = self.stats.mount.total_ns();
+        let now = self.space.flash.now();
+        self.stats.mount.steps.push((name, now - before));
+    }
+
+    /// Reads every record of the blocks that may hold what a checkpoint, or else the GMT, does not know.
+    fn scan_window(&mut self, heads: &[Head], base: Option<&Content>, scanned: &mut u64) -> Result<Window, FtlError> {
+        for head in heads {
+            if let Head::Found { epoch, pseq, .. } = *head {
+                self.space.saw_epoch(epoch);
+                self.space.flash.saw_pseq(pseq);
+            }
+        }
+        if let Some(base) = base {
+            self.space.saw_epoch(base.begin_epoch - 1);
+            self.space.flash.saw_pseq(base.begin_pseq);
+        }
+        let horizon = self.space.next_epoch().saturating_sub(self.settings.age_window + WINDOW_SLACK);
+        let named: HashSet<u32> = base.map_or(HashSet::new(), |base| base.scan.iter().copied().collect());
+        let mut window = Window::default();
+        for (block, head) in (0..).map(Pbn::new).zip(heads) {
+            let Head::Found { first, epoch, intact, .. } = *head else { continue };
+            let wanted = !intact
+                || match (base, first) {
+                    (_, Role::Checkpoint) => true,
+                    (Some(base), _) => epoch >= base.begin_epoch || named.contains(&block.raw()),
+                    (None, Role::Map | Role::Trim | Role::Pad) => true,
+                    (None, _) => epoch >= horizon,
+                };
+            if wanted {
+                self.scan_into(block, &mut window, scanned)?;
+                window.touched |= first != Role::Checkpoint;
+            }
+        }
+        if let Some(base) = base {
+            self.add_base(base, &mut window, scanned)?;
+        }
+        self.space.flash.saw_pseq(window.newest_pseq);
+        window.data.sort_unstable_by_key(|v| (v.oob.tag.lpn, v.oob.tag.ver, v.oob.pseq));
+        window.maps.values_mut().for_each(|versions| versions.sort_unstable_by_key(|v| v.oob.pseq));
+        Ok(window)
+    }
+
+    fn scan_into(&mut self, block: Pbn, window: &mut Window, scanned: &mut u64) -> Result<(), FtlError> {
+        let (logical_pages, mapping_pages) = (self.logical_pages, self.gmd.len() as u32);
+        let mut role = None;
+        scan_block(&mut self.space.flash, block, scanned, |ppn, oob| {
+            window.newest_pseq = window.newest_pseq.max(oob.pseq);
+            let version = Version { oob, ppn };
+            let of_block = match oob.tag.role {
+                Role::Update | Role::Cold | Role::Data => {
+                    if oob.tag.lpn < logical_pages {
+                        window.data.push(version);
+                    }
+                    Role::Data
+                }
+                Role::Map => {
+                    if oob.tag.lpn < mapping_pages {
+                        window.maps.entry(oob.tag.lpn).or_default().push(version);
+                    }
+                    Role::Map
+                }
+                Role::Trim => {
+                    window.trims.push(version);
+                    Role::Map
+                }
+                Role::Pad => return,
+                other => other,
+            };
+            role.get_or_insert(of_block);
+        })?;
+        window.roles.insert(block.raw(), role.unwrap_or(Role::Data));
+        let partly = self.space.flash.chip().frontier(block) < self.space.geometry().pages_per_block;
+        for ppn in suspects(&self.space.flash, block) {
+            window.suspects.insert(ppn.raw(), partly);
+        }
+        Ok(())
+    }
+
+    /// What the checkpoint knows beside the blocks it names: mapping pages and trim records in older blocks. A page that was moved or
+    /// erased since shows as something else; what replaced it is in a younger block.
+    fn add_base(&mut self, base: &Content, window: &mut Window, scanned: &mut u64) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
+        let pages = (0..).zip(&base.gmd).map(|(vtpn, ppn)| (Some(vtpn), *ppn));
+        let pages = pages.chain(base.trims.iter().map(|ppn| (None, *ppn))).filter(|(_, ppn)| *ppn != UNMAPPED);
+        for (vtpn, ppn) in pages {
+            let ppn = Ppn::new(ppn);
+            if window.roles.contains_key(&geometry.block_of(ppn).raw()) {
+                continue;
+            }
+            *scanned += 1;
+            let Some(oob) = self.space.flash.read_oob(ppn, Cause::Recovery)? else { continue };
+            match (oob.tag.role, vtpn) {
+                (Role::Map, Some(vtpn)) if oob.tag.lpn == vtpn => {
+                    window.maps.entry(vtpn).or_default().push(Version { oob, ppn });
+                }
+                (Role::Trim, None) => window.trims.push(Version { oob, ppn }),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every mapping page of the checkpoint was found, or a newer one.
+    fn agrees(&self, base: &Content, window: &Window) -> bool {
+        (0..).zip(&base.gmd).all(|(vtpn, ppn)| *ppn == UNMAPPED || window.maps.contains_key(&vtpn))
+    }
+
+    /// Gives every block its state and role; live pages come later.
+    fn adopt_blocks(&mut self, heads: &[Head], base: Option<&Content>, window: &Window) {
+        let free: HashSet<u32> = match base {
+            Some(base) if self.stats.mount.clean => base.free.iter().copied().collect(),
+            _ => HashSet::new(),
+        };
+        for (block, head) in (0..).map(Pbn::new).zip(heads) {
+            match *head {
+                Head::Factory => {}
+                Head::Nothing => self.space.add_free(block, free.contains(&block.raw())),
+                Head::Found { first, epoch, .. } => {
+                    let role = match (window.roles.get(&block.raw()), first) {
+                        (Some(role), _) => *role,
+                        (None, Role::Map | Role::Trim) => Role::Map,
+                        (None, Role::Checkpoint) => Role::Checkpoint,
+                        (None, _) => Role::Data,
+                    };
+                    self.space.adopt_full(block, role, epoch);
+                }
+            }
+        }
+    }
+
+    /// Reads the trim records; of copies of one the latest readable stays.
+    fn read_trims(&mut self, window: &Window, rescues: &mut Rescues) -> Result<Vec<FoundTrim>, FtlError> {
+        let mut pages = window.trims.clone();
+        pages.sort_unstable_by_key(|v| std::cmp::Reverse((v.oob.tag.ver, v.oob.pseq)));
+        let mut found: Vec<FoundTrim> = Vec::new();
+        for at in pages {
+            let seq = at.oob.tag.ver;
+            if found.last().is_some_and(|known| known.seq == seq) {
+                continue;
+            }
+            let Some(data) = self.read_trusted(&at)? else { continue };
+            let ranges = trim::decode(&data).unwrap_or_default();
+            let Some(range) = ranges.first().copied().filter(|range| self.holds(range)) else {
+                self.stats.mount.pages_discarded += 1;
+                continue;
+            };
+            let shaky = window.is_shaky(&at);
+            if shaky {
+                rescues.add(&at, data);
+            }
+            found.push(FoundTrim { seq, at, range, shaky });
+        }
+        Ok(found)
+    }
+
+    fn holds(&self, range: &TrimRange) -> bool {
+        range.count > 0 && range.lpn.checked_add(range.count).is_some_and(|end| end <= self.logical_pages)
+    }
+
+    /// A page's data, or `None` (counted) if it is lost.
+    fn read_trusted(&mut self, version: &Version) -> Result<Option<Vec<u8>>, FtlError> {
+        let mut data = vec![0; self.space.geometry().page_bytes as usize];
+        let read = self.space.flash.read(version.ppn, &mut data, Cause::Recovery)?;
+        self.stats.mount.pages_discarded += read.is_none() as u64;
+        Ok(read.map(|_| data))
+    }
+
+    /// Finds the newest version of a mapping page and of every logical page in it.
+    fn resolve(
+        &mut self,
+        vtpn: u32,
+        window: &Window,
+        trims: &[FoundTrim],
+        rescues: &mut Rescues,
+    ) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
+        let mut newest = None;
+        for version in window.maps.get(&vtpn).map_or(&[][..], |versions| versions).iter().rev() {
+            if let Some(data) = self.read_trusted(version)? {
+                newest = Some((*version, data));
+                break;
+            }
+        }
+        let upto = newest.as_ref().map_or(0, |(version, _)| version.oob.tag.ver);
+        self.upto[vtpn as usize] = upto;
+        let pages = self.pages_of(vtpn);
+        let overlaps = |t: &&FoundTrim| t.range.lpn < pages.end && pages.start < t.range.lpn + t.range.count;
+        let trims: Vec<&FoundTrim> = trims.iter().filter(|t| t.seq > upto).filter(overlaps).collect();
+        if trims.iter().any(|t| t.shaky) {
+            self.pin_untrimmed(vtpn, window, rescues)?;
+        }
+        // A mapping page trimmed as a whole is gone, unless it was written after the trim.
+        newest = newest.filter(|(v, _)| !trims.iter().any(|t| v.oob.pseq < t.seq && covers(&t.range, &pages)));
+        let versions = window.versions(pages.clone());
+        match newest {
+            Some((version, data)) => {
+                self.map_page.copy_from_slice(&data);
+                self.gmd[vtpn as usize] = version.ppn.raw();
+                self.adopt_live(version.ppn)?;
+                if window.is_shaky(&version) {
+                    rescues.add(&version, data);
+                    let older = window.fallback(&window.maps[&vtpn]).into_iter().chain(window.stable_trims());
+                    rescues.pinned.extend(older.map(|ppn| geometry.block_of(ppn)));
+                }
+                self.resolve_pages(pages, upto, version.oob.pseq, window, versions, &trims, rescues)
+            }
+            None => {
+                self.map_page.fill(0xFF);
+                self.resolve_pages(pages, upto, 0, window, versions, &trims, rescues)
+            }
+        }
+    }
+
+    /// A trim may yet be lost: keeps everything that it gave up.
+    fn pin_untrimmed(&mut self, vtpn: u32, window: &Window, rescues: &mut Rescues) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
+        let versions = window.versions(self.pages_of(vtpn)).iter().map(|v| v.ppn);
+        let mut needed: Vec<Ppn> = versions.filter(|ppn| !window.suspects.contains_key(&ppn.raw())).collect();
+        if let Some(ppn) = window.maps.get(&vtpn).and_then(|versions| window.fallback(versions)) {
+            needed.push(ppn);
+            let mut page = vec![0; geometry.page_bytes as usize];
+            if self.space.flash.read(ppn, &mut page, Cause::Recovery)?.is_some() {
+                needed.extend((0..self.per_page()).filter_map(|index| entry_at(&page, index)));
+            }
+        }
+        rescues.pinned.extend(needed.into_iter().filter(|p| geometry.contains(*p)).map(|p| geometry.block_of(p)));
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one mapping page's facts, passed on once")]
+    fn resolve_pages(
+        &mut self,
+        pages: std::ops::Range<u32>,
+        upto: u64,
+        map_pseq: u64,
+        window: &Window,
+        versions: &[Version],
+        trims: &[&FoundTrim],
+        rescues: &mut Rescues,
+    ) -> Result<(), FtlError> {
+        let mut rest = versions;
+        for lpn in pages.clone() {
+            let (group, others) = rest.split_at(rest.partition_point(|v| v.oob.tag.lpn == lpn));
+            rest = others;
+            let named = entry_at(&self.map_page, lpn - pages.start);
+            let trim = trims.iter().filter(|t| t.range.lpn <= lpn && lpn - t.range.lpn < t.range.count);
+            let trim = trim.max_by_key(|t| t.range.ver);
+            let news = group.iter().any(|v| v.oob.pseq > upto);
+            if !news && trim.is_none() && !group.iter().any(|v| window.suspects.contains_key(&v.ppn.raw())) {
+                // The common case: the GMT knows, and nothing speaks against it.
+                if let Some(named) = named {
+                    self.adopt_live(named)?;
+                    self.mapped.set(lpn, true);
+                }
+                continue;
+            }
+            let trimmed = trim.map_or(0, |t| t.range.ver);
+            let mut contenders: Vec<Version> =
+                group.iter().filter(|v| v.oob.pseq > upto || Some(v.ppn) == named).copied().collect();
+            let known = contenders.iter().any(|v| Some(v.ppn) == named);
+            // A mapping page older than the trim names nothing newer than the trim.
+            let too_old = trim.is_some_and(|t| map_pseq < t.seq);
+            if let Some(named) = named.filter(|_| !known && !too_old) {
+                contenders.extend(self.read_named(lpn, named)?);
+            }
+            contenders.retain(|v| v.oob.tag.ver > trimmed);
+            contenders.sort_unstable_by_key(|v| (v.oob.tag.ver, v.oob.pseq));
+            self.adopt_newest(lpn, named, &contenders, window, rescues)?;
+        }
+        Ok(())
+    }
+
+    /// The record of the page that the GMT names, if it still is what the GMT says.
+    fn read_named(&mut self, lpn: u32, named: Ppn) -> Result<Option<Version>, FtlError> {
+        if !self.space.geometry().contains(named) {
+            return Err(FtlError::Corrupt(format!("logical page {lpn} is mapped to {named}, which does not exist")));
+        }
+        let oob = self.space.flash.read_oob(named, Cause::Recovery)?;
+        let is_data = |oob: &Oob| matches!(oob.tag.role, Role::Update | Role::Cold | Role::Data);
+        Ok(oob.filter(|oob| oob.tag.lpn == lpn && is_data(oob)).map(|oob| Version { oob, ppn: named }))
+    }
+
+    /// Takes the newest readable contender, in rising order, for the logical page.
+    fn adopt_newest(
+        &mut self,
+        lpn: u32,
+        named: Option<Ppn>,
+        contenders: &[Version],
+        window: &Window,
+        rescues: &mut Rescues,
+    ) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
+        for version in contenders.iter().rev() {
+            if window.suspects.contains_key(&version.ppn.raw()) {
+                // The cut may have torn this page, or left it unstable: read it once, and keep what was read.
+                let Some(data) = self.read_trusted(version)? else { continue };
+                if window.is_shaky(version) {
+                    rescues.add(version, data);
+                    rescues.pinned.extend(window.fallback(contenders).map(|ppn| geometry.block_of(ppn)));
+                }
+            }
+            self.adopt_live(version.ppn)?;
+            self.mapped.set(lpn, true);
+            if Some(version.ppn) != named {
+                self.enlist_found(version.ppn);
+                self.umt.point(lpn, Some(version.ppn), false, self.first_missing(lpn));
+            }
+            return Ok(());
+        }
+        if named.is_some() {
+            self.umt.point(lpn, None, false, self.first_missing(lpn));
+        }
+        Ok(())
+    }
+
+    /// The first program that the mapping page may not contain.
+    fn first_missing(&self, lpn: u32) -> u64 {
+        self.upto[(lpn / self.per_page()) as usize] + 1
+    }
+
+    fn adopt_live(&mut self, ppn: Ppn) -> Result<(), FtlError> {
+        if !self.space.geometry().contains(ppn) || self.space.table.is_live(ppn) {
+            return Err(FtlError::Corrupt(format!("page {ppn} does not exist, or has two owners")));
+        }
+        if matches!(self.space.table.state(self.space.geometry().block_of(ppn)), State::Full) {
+            self.space.table.set_live(ppn);
+            return Ok(());
+        }
+        Err(FtlError::Corrupt(format!("page {ppn} is in use, but its block is erased")))
+    }
+
+    /// A block with pages that the GMT does not know is of the update and cold area again.
+    fn enlist_found(&mut self, ppn: Ppn) {
+        let block = self.space.geometry().block_of(ppn);
+        if !self.umt.holds(block) {
+            self.umt.enlist(block, self.space.table.epoch(block));
+            self.space.table.set_role(block, Role::Update);
+        }
+    }
+
+    /// Keeps the records that some mapping page does not contain.
+    fn adopt_trims(&mut self, trims: Vec<FoundTrim>) {
+        for FoundTrim { seq, at, range, .. } in trims {
+            let end = (range.lpn + range.count).div_ceil(self.per_page());
+            let touched: Vec<u32> =
+                (range.lpn / self.per_page()..end).filter(|vtpn| self.upto[*vtpn as usize] < seq).collect();
+            if !touched.is_empty() {
+                self.trims.add(seq, Record { ppn: at.ppn, range, touched });
+                self.space.table.set_live(at.ppn);
+            }
+        }
+        self.expire_records();
+    }
+
+    /// Full blocks become collectable, or are released if nothing in them lives and they are not pinned; the update and cold
+    /// area stays.
+    fn settle_blocks(&mut self, pinned: impl Fn(Pbn) -> bool) {
+        for block in self.space.geometry().all_blocks() {
+            if self.space.table.state(block) != State::Full || self.umt.holds(block) {
+                continue;
+            }
+            if self.space.table.role(block) == Role::Checkpoint && self.checkpoints.owns(block) {
+                continue;
+            }
+            if self.space.table.valid(block) > 0 {
+                self.space.table.set_collectable(block);
+            } else if !pinned(block) {
+                self.space.release(block);
+            }
+        }
+    }
+
+    /// Programs again what the cut may have left unstable, so that it stays what this mount has seen.
+    fn rewrite(&mut self, rescues: &[Rescue]) -> Result<(), FtlError> {
+        for rescue in rescues {
+            if !self.space.table.is_live(rescue.from) {
+                continue;
+            }
+            self.stats.mount.pages_discarded += 1;
+            match self.rewrite_one(rescue) {
+                Err(FtlError::ReadOnly(reason)) => {
+                    self.read_only = Some(reason);
+                    return Ok(());
+                }
+                other => other?,
+            }
+        }
+        self.space.make_safe()
+    }
+
+    fn rewrite_one(&mut self, rescue: &Rescue) -> Result<(), FtlError> {
+        let tag = PageTag { flags: rescue.tag.flags.with(Flags::COPY), ..rescue.tag };
+        let stream = if matches!(tag.role, Role::Map | Role::Trim) { MAP } else { COLD };
+        if self.space.room(stream) == 0 {
+            self.space.reclaim(Cause::Recovery)?;
+        }
+        let seq = self.space.flash.pseq() + 1;
+        match tag.role {
+            Role::Map => {
+                let (to, _) = self.space.append(MAP, &[tag], &rescue.data, Cause::Recovery)?;
+                self.set_gmd(tag.lpn, Some(to));
+            }
+            Role::Trim => {
+                let (to, _) = self.space.append(MAP, &[tag], &rescue.data, Cause::Recovery)?;
+                self.trims.moved(tag.ver, to);
+                self.space.table.clear_live(rescue.from);
+            }
+            _ => {
+                let tag = PageTag { role: Role::Cold, ..tag };
+                let (to, _) = self.space.append(COLD, &[tag], &rescue.data, Cause::Recovery)?;
+                self.enlist_block_of(to);
+                self.umt.point(tag.lpn, Some(to), false, seq);
+                self.space.table.clear_live(rescue.from);
+            }
+        }
+        Ok(())
+    }
+}

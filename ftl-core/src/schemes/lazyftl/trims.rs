@@ -1,0 +1,198 @@
+//! Trims, which the paper does not have.
+//!
+//! A trim is on flash before it is acknowledged: a record (role TRIM, one range) in the mapping area. In RAM it becomes a
+//! *tombstone* in the UMT per mapped page, written into the GMT like any dirty entry; a mapping page that is covered as a whole
+//! is dropped from the directory instead, without a program.
+//!
+//! A record counts until every mapping page it touches has a version on flash that contains it, or a newer record covers that
+//! mapping page as a whole. There are never more than a block's worth of records: then the ones with the least work left are
+//! made superfluous. If power fails, mount replays the records that a mapping page does not contain.
+
+use super::mapping::entry_at;
+use super::{Lazy, MAP};
+use crate::error::FtlError;
+use crate::format::trim::{self, TrimRange};
+use crate::format::{Flags, PageTag, Role};
+use nand_model::{Cause, Geometry, Ppn, Store};
+use std::collections::BTreeMap;
+
+/// A record that counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) ppn: Ppn,
+    pub(super) range: TrimRange,
+    /// Mapping pages of which it trimmed something.
+    pub(super) touched: Vec<u32>,
+}
+
+/// The records that count, by the program number of their trim.
+#[derive(Debug, Default)]
+pub(super) struct Trims {
+    live: BTreeMap<u64, Record>,
+}
+
+impl Trims {
+    /// Records that may count at a time.
+    pub(super) fn limit(geometry: &Geometry) -> u32 {
+        geometry.pages_per_block
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.live.values().map(|record| 80 + 4 * record.touched.len() as u64).sum()
+    }
+
+    pub(super) fn add(&mut self, seq: u64, record: Record) {
+        let known = self.live.insert(seq, record);
+        assert!(known.is_none(), "two trims have the number {seq}");
+    }
+
+    pub(super) fn moved(&mut self, seq: u64, to: Ppn) {
+        self.live.get_mut(&seq).expect("a live trim record is known").ppn = to;
+    }
+
+    pub(super) fn get(&self, seq: u64) -> Option<&Record> {
+        self.live.get(&seq)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Record)> {
+        self.live.iter().map(|(seq, record)| (*seq, record))
+    }
+}
+
+/// Whether the range covers all of these pages.
+pub(super) fn covers(range: &TrimRange, pages: &std::ops::Range<u32>) -> bool {
+    range.lpn <= pages.start && pages.end <= range.lpn + range.count
+}
+
+impl<S: Store> Lazy<S> {
+    /// Makes a range read as zeros.
+    pub(super) fn trim_range(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
+        if self.trims.len() as u32 >= Trims::limit(&self.space.geometry()) {
+            self.retire_records()?;
+        }
+        self.make_room(MAP)?;
+        let ver = self.next_ver;
+        self.next_ver += 1;
+        let range = TrimRange { lpn: first, count, ver };
+        let seq = self.write_record(range)?;
+        for vtpn in self.trims.get(seq).expect("just written").touched.clone() {
+            let pages = self.pages_of(vtpn);
+            if covers(&range, &pages) {
+                self.drop_map_page(vtpn)?;
+            } else {
+                self.entomb(first.max(pages.start)..(first + count).min(pages.end), seq)?;
+            }
+        }
+        self.limit_tombstones()
+    }
+
+    /// Programs a record; it counts from the moment it is on flash.
+    fn write_record(&mut self, range: TrimRange) -> Result<u64, FtlError> {
+        let mut page = vec![0; self.space.geometry().page_bytes as usize];
+        trim::encode(&[range], &mut page);
+        let seq = self.space.flash.pseq() + 1;
+        let tag = PageTag { role: Role::Trim, flags: Flags::NONE, lpn: range.lpn, ver: seq };
+        let ppn = self.space.append(MAP, &[tag], &page, Cause::Trim)?.0;
+        let end = range.lpn + range.count;
+        let mapped = |vtpn: &u32| {
+            let pages = self.pages_of(*vtpn);
+            self.mapped.any(range.lpn.max(pages.start)..end.min(pages.end))
+        };
+        let touched = (range.lpn / self.per_page()..end.div_ceil(self.per_page())).filter(mapped).collect();
+        self.trims.add(seq, Record { ppn, range, touched });
+        Ok(seq)
+    }
+
+    fn entomb(&mut self, pages: std::ops::Range<u32>, seq: u64) -> Result<(), FtlError> {
+        for lpn in pages {
+            if !self.mapped.has(lpn) {
+                continue;
+            }
+            self.mapped.set(lpn, false);
+            if let Some(old) = self.umt.point(lpn, None, true, seq).and_then(|old| old.ppn()) {
+                self.invalidate(old, Cause::Trim)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every page of this mapping page was trimmed: nothing in it lives, and neither does it.
+    fn drop_map_page(&mut self, vtpn: u32) -> Result<(), FtlError> {
+        let pages = self.pages_of(vtpn);
+        self.load_map_page(vtpn, Cause::Trim)?;
+        for lpn in pages.clone() {
+            let entry = self.umt.forget(lpn);
+            let superseded = entry_at(&self.map_page, lpn - pages.start);
+            if entry.is_none_or(|entry| entry.invalidate) {
+                superseded.map_or(Ok(()), |old| self.invalidate(old, Cause::Trim))?;
+            }
+            if let Some(here) = entry.and_then(|entry| entry.ppn()) {
+                self.invalidate(here, Cause::Trim)?;
+            }
+            self.mapped.set(lpn, false);
+        }
+        self.umt.forget_dirty(vtpn);
+        self.set_gmd(vtpn, None);
+        self.cache.remove(vtpn);
+        Ok(())
+    }
+
+    /// Mapping pages without which this record has to stay.
+    fn pending(&self, seq: u64, record: &Record) -> Vec<u32> {
+        let newer: Vec<TrimRange> = self.trims.live.range(seq + 1..).map(|(_, record)| record.range).collect();
+        let open = |vtpn: &u32| {
+            let pages = self.pages_of(*vtpn);
+            self.upto[*vtpn as usize] < seq && !newer.iter().any(|range| covers(range, &pages))
+        };
+        record.touched.iter().copied().filter(open).collect()
+    }
+
+    /// Gives up the records that nothing needs any more. Their blocks are erased when what replaced them is safe.
+    pub(super) fn expire_records(&mut self) {
+        let dead: Vec<u64> =
+            self.trims.iter().filter(|(seq, r)| self.pending(*seq, r).is_empty()).map(|(seq, _)| seq).collect();
+        for seq in dead {
+            let record = self.trims.live.remove(&seq).expect("just listed");
+            self.space.table.clear_live(record.ppn);
+        }
+    }
+
+    /// Makes a quarter of the records superfluous, those with the fewest mapping pages to write.
+    fn retire_records(&mut self) -> Result<(), FtlError> {
+        self.expire_records();
+        let keep = (Trims::limit(&self.space.geometry()) * 3 / 4) as usize;
+        while self.trims.len() > keep {
+            let cheapest = self.trims.iter().map(|(seq, record)| (self.pending(seq, record), seq));
+            let Some((pages, _)) = cheapest.min_by_key(|(pages, seq)| (pages.len(), *seq)) else { break };
+            // A page left out because it can still be lost would keep the record.
+            self.space.make_safe()?;
+            for vtpn in pages {
+                self.make_room(MAP)?;
+                self.write_contained(vtpn)?;
+            }
+            self.expire_records();
+        }
+        Ok(())
+    }
+
+    /// Writes a mapping page that contains everything so far.
+    fn write_contained(&mut self, vtpn: u32) -> Result<(), FtlError> {
+        if let Some(dirty) = self.umt.dirty(vtpn) {
+            let unsafe_page =
+                |lpn: &u32| self.umt.get(*lpn).and_then(|e| e.ppn()).is_some_and(|p| !self.space.is_safe(p));
+            if dirty.lpns.iter().any(unsafe_page) {
+                self.space.make_safe()?;
+            }
+            return self.write_back(vtpn);
+        }
+        if self.space.room(MAP) == 0 {
+            self.keep_window()?;
+        }
+        self.load_map_page(vtpn, Cause::Trim)?;
+        self.program_map_page(vtpn, self.space.flash.pseq(), Cause::Trim)
+    }
+}

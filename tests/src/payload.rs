@@ -1,0 +1,120 @@
+//! Page contents that name their own address, version and seed, so that a wrong page tells what it is: another address's,
+//! an older version, a mixture of two writes, or no page of ours at all.
+
+use nand_model::SplitMix;
+use std::fmt;
+
+/// Bytes per record; a page is a row of them, so that a mixture shows wherever it begins.
+const RECORD: usize = 32;
+
+/// What a page read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Zeros: never written, trimmed, or written with zeros.
+    Zeros,
+    /// Whole and ours.
+    Page {
+        /// The address it names.
+        lpn: u32,
+        /// The version it names.
+        version: u64,
+        /// The seed it names.
+        seed: u64,
+    },
+    /// Records of different pages, or a record of ours beside something else; what the first and the first odd one name.
+    Mixture(Option<(u32, u64)>, Option<(u32, u64)>),
+    /// Not one record of ours.
+    Foreign,
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Seen::Zeros => write!(f, "zeros"),
+            Seen::Page { lpn, version, seed } => write!(f, "page {lpn} version {version} of seed {seed}"),
+            Seen::Mixture(one, other) => write!(f, "a mixture of {one:?} and {other:?}"),
+            Seen::Foreign => write!(f, "nothing ever written"),
+        }
+    }
+}
+
+/// Fills a page; its length is a multiple of 32. Version 0 is zeros.
+pub fn fill(page: &mut [u8], lpn: u32, version: u64, seed: u64) {
+    assert!(page.len().is_multiple_of(RECORD));
+    if version == 0 {
+        page.fill(0);
+        return;
+    }
+    for (index, record) in (0..).zip(page.chunks_exact_mut(RECORD)) {
+        record.copy_from_slice(&encode(lpn, index, version, seed));
+    }
+}
+
+/// Tells what a page is.
+pub fn identify(page: &[u8]) -> Seen {
+    if page.iter().all(|b| *b == 0) {
+        return Seen::Zeros;
+    }
+    let records: Vec<_> = (0..).zip(page.chunks_exact(RECORD)).map(|(index, r)| decode(r, index)).collect();
+    let name = |record: Option<(u32, u64, u64)>| record.map(|(lpn, version, _)| (lpn, version));
+    match records.iter().find(|record| **record != records[0]) {
+        Some(odd) => Seen::Mixture(name(records[0]), name(*odd)),
+        None => records[0].map_or(Seen::Foreign, |(lpn, version, seed)| Seen::Page { lpn, version, seed }),
+    }
+}
+
+fn encode(lpn: u32, index: u32, version: u64, seed: u64) -> [u8; RECORD] {
+    let mut record = [0; RECORD];
+    record[..4].copy_from_slice(&lpn.to_le_bytes());
+    record[4..8].copy_from_slice(&index.to_le_bytes());
+    record[8..16].copy_from_slice(&version.to_le_bytes());
+    record[16..24].copy_from_slice(&seed.to_le_bytes());
+    record[24..].copy_from_slice(&digest(lpn, index, version, seed).to_le_bytes());
+    record
+}
+
+fn decode(record: &[u8], index: u32) -> Option<(u32, u64, u64)> {
+    let u64_at = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().expect("eight bytes"));
+    let (lpn, found) = (u64_at(0) as u32, (u64_at(0) >> 32) as u32);
+    let (version, seed) = (u64_at(8), u64_at(16));
+    (found == index && u64_at(24) == digest(lpn, index, version, seed)).then_some((lpn, version, seed))
+}
+
+fn digest(lpn: u32, index: u32, version: u64, seed: u64) -> u64 {
+    let mut mix = SplitMix::new(seed ^ version.rotate_left(20) ^ ((lpn as u64) << 40) ^ index as u64);
+    mix.next_u64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(lpn: u32, version: u64, seed: u64) -> Vec<u8> {
+        let mut page = vec![0xEE; 1024];
+        fill(&mut page, lpn, version, seed);
+        page
+    }
+
+    #[test]
+    fn pages_name_themselves() {
+        assert_eq!(identify(&page(7, 9, 11)), Seen::Page { lpn: 7, version: 9, seed: 11 });
+        assert_eq!(identify(&page(7, 0, 11)), Seen::Zeros);
+        assert_eq!(identify(&[0xFF; 1024]), Seen::Foreign);
+    }
+
+    #[test]
+    fn mixtures_shifts_and_flipped_bits_are_not_pages() {
+        let mut torn = page(7, 9, 11);
+        torn[512..].copy_from_slice(&page(7, 8, 11)[512..]);
+        assert_eq!(identify(&torn), Seen::Mixture(Some((7, 9)), Some((7, 8))));
+        let mut zero_tail = page(7, 9, 11);
+        zero_tail[992..].fill(0);
+        assert_eq!(identify(&zero_tail), Seen::Mixture(Some((7, 9)), None));
+        let mut shifted = page(7, 9, 11);
+        shifted.rotate_left(RECORD);
+        assert_eq!(identify(&shifted), Seen::Foreign);
+        let mut flipped = page(7, 9, 11);
+        flipped[1000] ^= 4;
+        assert!(matches!(identify(&flipped), Seen::Mixture(..)));
+    }
+}

@@ -1,0 +1,228 @@
+//! What a host does: endless seeded rows of requests. A workload is known by its kind, its seed and the device's size.
+
+use nand_model::SplitMix;
+use std::collections::VecDeque;
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostOp {
+    /// Write `count` pages; with `fua`, they are durable when it returns (a write and a FLUSH).
+    Write {
+        /// First page.
+        lpn: u32,
+        /// Pages.
+        count: u32,
+        /// Durable at once.
+        fua: bool,
+    },
+    /// Write pages that hold zeros.
+    WriteZeroData {
+        /// First page.
+        lpn: u32,
+        /// Pages.
+        count: u32,
+    },
+    /// Make pages read as zeros; served like a trim.
+    WriteZeroes {
+        /// First page.
+        lpn: u32,
+        /// Pages.
+        count: u32,
+        /// Durable at once.
+        fua: bool,
+    },
+    /// Give pages up; they read as zeros.
+    Trim {
+        /// First page.
+        lpn: u32,
+        /// Pages.
+        count: u32,
+    },
+    /// Make everything acknowledged durable.
+    Flush,
+    /// Read and compare.
+    Read {
+        /// First page.
+        lpn: u32,
+        /// Pages.
+        count: u32,
+    },
+    /// Nothing to do for about this many flash operations.
+    Idle(u32),
+}
+
+/// Shape of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Round and round in extents.
+    Sequential,
+    /// Any page, singly.
+    Uniform,
+    /// Nine writes of ten go to a tenth of the pages.
+    HotCold,
+    /// A third of the requests are trims, up to half a device long.
+    TrimHeavy,
+    /// Every page is mapped; what is trimmed is written again at once.
+    FullDisk,
+    /// Extents of 1 to 24 pages anywhere.
+    Mixed,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 6] =
+        [Kind::Sequential, Kind::Uniform, Kind::HotCold, Kind::TrimHeavy, Kind::FullDisk, Kind::Mixed];
+
+    /// Name in the path of a case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Sequential => "sequential",
+            Kind::Uniform => "uniform",
+            Kind::HotCold => "hot_cold",
+            Kind::TrimHeavy => "trim_heavy",
+            Kind::FullDisk => "full_disk",
+            Kind::Mixed => "mixed",
+        }
+    }
+}
+
+/// An endless row of requests.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    kind: Kind,
+    pages: u32,
+    rng: SplitMix,
+    cursor: u32,
+    /// Requests that must come next.
+    queued: VecDeque<HostOp>,
+}
+
+/// Longest extent written at once, in pages.
+pub const MAX_EXTENT: u32 = 24;
+
+impl Workload {
+    /// A workload over a device of `pages` pages. It begins by filling the device, or four fifths of it when the kind has
+    /// unmapped pages.
+    pub fn new(kind: Kind, pages: u32, seed: u64) -> Self {
+        let filled = if kind == Kind::FullDisk { pages } else { pages / 5 * 4 };
+        let mut workload = Workload { kind, pages, rng: SplitMix::new(seed), cursor: 0, queued: VecDeque::new() };
+        let mut lpn = 0;
+        while lpn < filled {
+            let count = workload.length(8).min(filled - lpn);
+            workload.queued.push_back(HostOp::Write { lpn, count, fua: false });
+            lpn += count;
+            if workload.rng.one_in(10) {
+                workload.queued.push_back(HostOp::Flush);
+            }
+        }
+        workload
+    }
+
+    fn length(&mut self, longest: u64) -> u32 {
+        1 + self.rng.below(longest) as u32
+    }
+
+    fn any_page(&mut self) -> u32 {
+        self.rng.below(self.pages as u64) as u32
+    }
+
+    fn extent(&mut self, longest: u64) -> (u32, u32) {
+        let lpn = self.any_page();
+        (lpn, self.length(longest).min(self.pages - lpn))
+    }
+
+    /// Where the kind writes next.
+    fn target(&mut self) -> (u32, u32) {
+        match self.kind {
+            Kind::Sequential => {
+                let lpn = if self.cursor >= self.pages { 0 } else { self.cursor };
+                let count = self.length(8).min(self.pages - lpn);
+                self.cursor = lpn + count;
+                (lpn, count)
+            }
+            Kind::Uniform | Kind::FullDisk | Kind::TrimHeavy => (self.any_page(), 1),
+            Kind::HotCold if self.rng.one_in(10) => (self.any_page(), 1),
+            Kind::HotCold => (self.rng.below((self.pages / 10) as u64) as u32, 1),
+            Kind::Mixed => self.extent(MAX_EXTENT as u64),
+        }
+    }
+
+    /// Gives pages up, with `FullDisk` only to write them again.
+    fn give_up(&mut self) -> HostOp {
+        let longest = match self.kind {
+            Kind::TrimHeavy if self.rng.one_in(8) => self.pages as u64 / 2,
+            Kind::FullDisk => 4,
+            _ => 12,
+        };
+        let (lpn, count) = self.extent(longest);
+        if self.kind == Kind::FullDisk {
+            if self.rng.one_in(2) {
+                self.queued.push_back(HostOp::Flush);
+            }
+            self.queued.push_back(HostOp::Write { lpn, count, fua: false });
+        }
+        match self.rng.below(4) {
+            0 => HostOp::WriteZeroes { lpn, count, fua: true },
+            1 => HostOp::WriteZeroes { lpn, count, fua: false },
+            _ => HostOp::Trim { lpn, count },
+        }
+    }
+}
+
+impl Iterator for Workload {
+    type Item = HostOp;
+
+    fn next(&mut self) -> Option<HostOp> {
+        if let Some(op) = self.queued.pop_front() {
+            return Some(op);
+        }
+        if self.kind == Kind::TrimHeavy && self.rng.one_in(3) {
+            return Some(self.give_up());
+        }
+        Some(match self.rng.below(60) {
+            0..5 => HostOp::Flush,
+            5..8 => {
+                let (lpn, count) = self.target();
+                HostOp::Write { lpn, count, fua: true }
+            }
+            8..11 => self.give_up(),
+            11 => {
+                let (lpn, count) = self.extent(4);
+                HostOp::WriteZeroData { lpn, count }
+            }
+            12..15 => {
+                let (lpn, count) = self.extent(MAX_EXTENT as u64);
+                HostOp::Read { lpn, count }
+            }
+            15 => HostOp::Idle(8),
+            _ => {
+                let (lpn, count) = self.target();
+                HostOp::Write { lpn, count, fua: false }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_stays_inside_the_device_and_repeats_from_its_seed() {
+        for kind in Kind::ALL {
+            let ops: Vec<_> = Workload::new(kind, 250, 3).take(5_000).collect();
+            assert_eq!(ops, Workload::new(kind, 250, 3).take(5_000).collect::<Vec<_>>());
+            assert_ne!(ops, Workload::new(kind, 250, 4).take(5_000).collect::<Vec<_>>());
+            for op in ops {
+                if let HostOp::Write { lpn, count, .. }
+                | HostOp::WriteZeroData { lpn, count }
+                | HostOp::WriteZeroes { lpn, count, .. }
+                | HostOp::Trim { lpn, count }
+                | HostOp::Read { lpn, count } = op
+                {
+                    assert!(count > 0 && lpn + count <= 250, "{}: {op:?}", kind.name());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A scheme that nobody registers compiles silently, and one that nobody documents is hardly found: look for orphans.
+
+use ftl_core::schemes::SCHEMES;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn folders() -> BTreeSet<String> {
+    let schemes = repository().join("ftl-core/src/schemes");
+    let entries = std::fs::read_dir(&schemes).unwrap_or_else(|error| panic!("{}: {error}", schemes.display()));
+    let folders = entries.map(|entry| entry.unwrap()).filter(|entry| entry.file_type().unwrap().is_dir());
+    folders.map(|entry| entry.file_name().into_string().unwrap()).collect()
+}
+
+/// First cells of the rows of the first table in docs/SCHEMES.md.
+fn documented() -> Vec<String> {
+    let path = repository().join("docs/SCHEMES.md");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let rows = text.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    rows.skip(2).map(|row| row.split('|').nth(1).unwrap().trim().trim_matches('`').to_string()).collect()
+}
+
+#[test]
+fn every_folder_is_a_registered_scheme_and_every_scheme_has_a_folder() {
+    let registered: BTreeSet<String> = SCHEMES.iter().map(|scheme| scheme.name.to_string()).collect();
+    assert_eq!(registered.len(), SCHEMES.len(), "two schemes share a name");
+    assert_eq!(folders(), registered);
+}
+
+#[test]
+fn every_scheme_has_its_row_in_the_documentation() {
+    let registered: BTreeSet<String> = SCHEMES.iter().map(|scheme| scheme.name.to_string()).collect();
+    let documented = documented();
+    assert_eq!(documented.iter().cloned().collect::<BTreeSet<_>>(), registered, "docs/SCHEMES.md");
+    assert_eq!(documented.len(), registered.len(), "docs/SCHEMES.md has a row twice");
+}
+
+#[test]
+fn descriptors_say_something_and_parameters_are_told_apart() {
+    for scheme in SCHEMES {
+        for text in [scheme.title, scheme.paper, scheme.mapping, scheme.ram] {
+            assert!(!text.trim().is_empty(), "{}: an empty description", scheme.name);
+        }
+        let keys: BTreeSet<_> = scheme.params.iter().map(|param| param.key).collect();
+        assert_eq!(keys.len(), scheme.params.len(), "{}: a parameter twice", scheme.name);
+        assert!(scheme.params.iter().all(|param| !param.help.is_empty()), "{}: a parameter without help", scheme.name);
+    }
+}
+
+/// A suite that is no part of the package is never run.
+#[test]
+fn every_regression_is_a_module_of_its_suite() {
+    let folder = repository().join("tests/tests/regressions");
+    let main = std::fs::read_to_string(folder.join("main.rs")).unwrap();
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let module = name.strip_suffix(".rs").expect("only Rust files lie there");
+        assert!(module == "main" || main.contains(&format!("mod {module};")), "{name} is not in main.rs");
+    }
+}

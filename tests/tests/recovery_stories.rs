@@ -1,0 +1,253 @@
+//! Named disasters, a few lines each. What they have in common is in `ftld_tests`; what happened is the name of the test.
+
+use ftl_core::format::{Oob, Role};
+use ftl_core::schemes::Scheme;
+use ftld_tests::host::Host;
+use ftld_tests::rig::{self, Cells, Rig, Verdicts};
+use ftld_tests::workload::{HostOp, Kind, Workload};
+use nand_model::{Cause, Cut, EraseCut, FaultPlan, PartnerCut, ProgramCut};
+
+const PAGES: u32 = 192;
+
+fn stories(cells: &[Cells], name: &str, story: impl Fn(&Rig) -> Result<(), String>) {
+    let mut verdicts = Verdicts::new("recovery_stories");
+    for (scheme, kind) in rig::matrix() {
+        if cells.contains(&kind) {
+            let rig = rig_of(scheme, kind);
+            verdicts.case(&format!("{}/{name}", rig.path()), || story(&rig));
+        }
+    }
+    assert!(verdicts.cases > 0 || std::env::var_os("FTLD_CASE").is_some(), "no scheme was tried");
+    verdicts.assert_none_failed();
+}
+
+fn rig_of(scheme: &'static Scheme, cells: Cells) -> Rig {
+    Rig::new(scheme, cells, PAGES).set("ckpt.interval", "300")
+}
+
+fn write(lpn: u32) -> HostOp {
+    HostOp::Write { lpn, count: 1, fua: false }
+}
+
+fn at(at_op: u64, program: ProgramCut, partner: PartnerCut, erase: EraseCut) -> FaultPlan {
+    FaultPlan { cut: Some(Cut { at_op, program, partner, erase, seed: at_op }), ..FaultPlan::default() }
+}
+
+/// Runs one request after the other until the cut strikes.
+fn until_dark(host: &mut Host, mut next: impl FnMut() -> HostOp) -> Result<(), String> {
+    loop {
+        let op = next();
+        match host.run(&op) {
+            Err(_) if !host.ftl.chip().powered() => return Ok(()),
+            other => other?,
+        }
+    }
+}
+
+fn filled(rig: &Rig) -> Result<Host<'_>, String> {
+    let mut host = Host::format(rig);
+    (0..PAGES).try_for_each(|lpn| host.run(&write(lpn)))?;
+    host.run(&HostOp::Flush)?;
+    Ok(host)
+}
+
+#[test]
+fn the_plug_is_pulled_before_the_first_write() {
+    stories(&Cells::ALL, "empty", |rig| {
+        let mut host = Host::format(rig).remount()?;
+        host.settle_all()?;
+        host.run(&write(0))?;
+        host.check()
+    });
+}
+
+#[test]
+fn a_flushed_page_shares_its_word_line_with_the_page_the_cut_hits() {
+    stories(&[Cells::Mlc], "word_line", |rig| {
+        for later in 0..12 {
+            let mut host = filled(rig)?;
+            host.run(&write(3))?;
+            host.run(&HostOp::Flush)?;
+            host.set_faults(at(later, ProgramCut::RandomBits, PartnerCut::Destroyed, EraseCut::Complete));
+            let mut lpn = 10;
+            until_dark(&mut host, || {
+                lpn += 1;
+                write(lpn)
+            })?;
+            host = host.remount()?;
+            host.settle_all().map_err(|why| format!("cut {later} programs later: {why}"))?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn every_flush_is_followed_by_a_cut() {
+    stories(&Cells::ALL, "flush_then_cut", |rig| {
+        let mut host = filled(rig)?;
+        for round in 0..60 {
+            host.run(&write(round % PAGES))?;
+            host.run(&HostOp::Flush)?;
+            host.set_faults(at(0, ProgramCut::DataTorn, PartnerCut::Destroyed, EraseCut::Mixed));
+            until_dark(&mut host, || write(round % PAGES + 1))?;
+            host = host.remount().map_err(|why| format!("round {round}: {why}"))?;
+            host.settle_all().map_err(|why| format!("round {round}: {why}"))?;
+        }
+        host.check()
+    });
+}
+
+#[test]
+fn an_erase_that_only_looks_complete_spoils_nothing_written_later() {
+    stories(&Cells::ALL, "looks_blank", |rig| {
+        let mut host = filled(rig)?;
+        for round in 0..12 {
+            let mut workload = Workload::new(Kind::FullDisk, PAGES, round);
+            // Wait for an erase: any program before it passes.
+            let before = host.ftl.chip().counters().total().erases;
+            while host.ftl.chip().counters().total().erases == before {
+                host.run(&workload.next().expect("endless"))?;
+            }
+            host.set_faults(at(20, ProgramCut::Unstable(2), PartnerCut::Intact, EraseCut::LooksBlank));
+            until_dark(&mut host, || workload.next().expect("endless"))?;
+            host = host.remount()?;
+            host.settle_all()?;
+        }
+        host.check()
+    });
+}
+
+#[test]
+fn what_was_trimmed_and_flushed_stays_zeros_through_collections_and_cuts() {
+    stories(&Cells::ALL, "trimmed", |rig| {
+        let mut host = filled(rig)?;
+        host.run(&HostOp::Trim { lpn: 40, count: 30 })?;
+        host.run(&HostOp::Flush)?;
+        for round in 0..25u32 {
+            for i in 0..40 {
+                host.run(&write((round * 7 + i * 3) % 40))?;
+            }
+            host = host.remount()?;
+            host.settle_all().map_err(|why| format!("round {round}: {why}"))?;
+        }
+        host.check()
+    });
+}
+
+#[test]
+fn a_device_trimmed_from_end_to_end_comes_back_empty() {
+    stories(&Cells::ALL, "trim_all", |rig| {
+        let mut host = filled(rig)?;
+        host.run(&HostOp::Trim { lpn: 0, count: PAGES })?;
+        host.run(&HostOp::Flush)?;
+        for _ in 0..3 {
+            host = host.remount()?;
+            host.settle_all()?;
+            let mapped = host.ftl.stats().mapped_pages;
+            if mapped != 0 {
+                return Err(format!("{mapped} pages are mapped"));
+            }
+        }
+        (0..PAGES).try_for_each(|lpn| host.run(&write(lpn)))?;
+        Ok(host.compare_all()?)
+    });
+}
+
+#[test]
+fn the_first_page_of_every_open_block_is_lost() {
+    stories(&Cells::ALL, "heads_lost", |rig| {
+        // A block's role and age come from its first readable page.
+        let mut host = filled(rig)?;
+        for offset in 0..rig.profile.geometry.pages_per_block {
+            host.set_faults(at(0, ProgramCut::OobTorn, PartnerCut::Destroyed, EraseCut::NotStarted));
+            until_dark(&mut host, || write(offset))?;
+            host = host.remount()?;
+            host.settle_all()?;
+            (0..offset).try_for_each(|lpn| host.run(&write(lpn)))?;
+        }
+        host.check()
+    });
+}
+
+#[test]
+fn two_stops_one_clean_one_not() {
+    stories(&Cells::ALL, "clean_then_not", |rig| {
+        let mut host = filled(rig)?;
+        host.ftl.shutdown(0).map_err(|error| error.to_string())?;
+        host = host.remount()?;
+        host.run(&HostOp::Write { lpn: 7, count: 1, fua: true })?;
+        host = host.remount()?;
+        if host.ftl.stats().mount.clean {
+            return Err("a mount after a cut calls itself clean".into());
+        }
+        host.settle_all()?;
+        host.check()
+    });
+}
+
+#[test]
+fn a_mount_without_writes_in_between_finds_the_same_again_and_again() {
+    stories(&Cells::ALL, "idempotent", |rig| {
+        let mut host = filled(rig)?;
+        host.set_faults(at(90, ProgramCut::Unstable(2), PartnerCut::Intact, EraseCut::Mixed));
+        let mut workload = Workload::new(Kind::Mixed, PAGES, rig.seed).skip(60);
+        until_dark(&mut host, || workload.next().expect("endless"))?;
+        for _ in 0..20 {
+            host = host.remount()?;
+            host.settle_all()?;
+            host.check()?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn data_that_rots_is_an_error_and_never_another_pages_data() {
+    stories(&Cells::ALL, "rot", |rig| {
+        use nand_model::{Health, Store};
+        let mut host = filled(rig)?;
+        let geometry = rig.profile.geometry;
+        let (mut chip, model) = {
+            host.ftl.shutdown(0).map_err(|error| error.to_string())?;
+            host.cut_power()
+        };
+        let mut rotten = Vec::new();
+        for block in geometry.all_blocks().step_by(3) {
+            let ppn = geometry.page(block, 5);
+            let mut oob = [0; 26];
+            let read = chip.read_oob(0, ppn, &mut oob, Cause::Host);
+            let data = Oob::decode(&oob)
+                .filter(|oob| read.is_ok() && matches!(oob.tag.role, Role::Data | Role::Update | Role::Log));
+            if let Some(oob) = data {
+                chip.store_mut().set_health(ppn, Health::DataLost).expect("memory does not fail");
+                rotten.push(oob.tag.lpn);
+            }
+        }
+        let mut host = Host::over(rig, rig.mount(chip).map_err(|error| error.to_string())?, model);
+        host.set_step(1 << 20);
+        let errors = (0..PAGES).filter(|lpn| host.compare(*lpn, 1).is_err()).collect::<Vec<_>>();
+        let wrong = (0..PAGES).find_map(|lpn| match host.compare(lpn, 1) {
+            Err(ftld_tests::host::Trouble::Wrong(what)) => Some(what),
+            _ => None,
+        });
+        if let Some(what) = wrong {
+            return Err(what);
+        }
+        if errors.is_empty() || errors.iter().any(|lpn| !rotten.contains(lpn)) {
+            return Err(format!("pages {rotten:?} rotted, {errors:?} cannot be read"));
+        }
+        // Moving them must not turn the error into old or zero data; writing them again heals.
+        for round in 0..3 * PAGES {
+            let lpn = round * 29 % PAGES;
+            if !errors.contains(&lpn) {
+                host.run(&write(lpn))?;
+            }
+        }
+        if let Some(lpn) = errors.iter().find(|lpn| host.read(**lpn, 1).is_ok()) {
+            return Err(format!("page {lpn} was lost and reads as something again"));
+        }
+        errors.iter().try_for_each(|lpn| host.run(&write(*lpn)))?;
+        host.compare_all()?;
+        host.check()
+    });
+}

@@ -1,0 +1,53 @@
+//! The last page programmed before a cut may read well now and be lost soon. Mount reads it and programs it again. It used to
+//! erase blocks without live pages first, and the block with the page's flushed predecessor is such a block: a second cut
+//! between that erase and the rescue left neither.
+
+use ftld_tests::cuts::{self, Recording};
+use ftld_tests::rig::{self, Rig, Verdicts};
+use ftld_tests::workload::Kind;
+use nand_model::store::Change;
+use nand_model::{Cut, EraseCut, PartnerCut, ProgramCut};
+
+const FIRST: Cut =
+    Cut { at_op: 0, program: ProgramCut::Unstable(2), partner: PartnerCut::Intact, erase: EraseCut::Complete, seed: 1 };
+const SECOND: Cut = Cut { program: ProgramCut::Prefix, ..FIRST };
+
+#[test]
+fn a_page_that_will_be_lost_is_rescued_before_its_predecessor_is_erased() {
+    for (scheme, cells) in rig::matrix() {
+        let rig = Rig::new(scheme, cells, 128).set("ckpt.interval", "250");
+        let mut verdicts = Verdicts::new("regressions");
+        for kind in [Kind::FullDisk, Kind::HotCold, Kind::TrimHeavy] {
+            let recording = cuts::record(&rig, kind);
+            cut_twice(&rig, &recording, &mut verdicts, kind);
+        }
+        assert!(verdicts.cases > 100 || !rig::wanted(&rig.path()), "{}: {} cases", rig.path(), verdicts.cases);
+        verdicts.assert_none_failed();
+    }
+}
+
+/// An unstable program, then a cut right after an erase or in the program after it.
+fn cut_twice(rig: &Rig, recording: &Recording, verdicts: &mut Verdicts, kind: Kind) {
+    recording.visit(|moment| {
+        let here = format!("{}/{}/{}", rig.path(), kind.name(), moment.index);
+        if !matches!(moment.next, Change::Program { .. }) || !rig::wanted(&here) {
+            return;
+        }
+        let store = cuts::strike(rig, moment.store, moment.next, FIRST);
+        let changes = match cuts::record_mount(rig, &store) {
+            Ok(changes) => changes,
+            Err(why) => return verdicts.case(&here, || Err(why)),
+        };
+        let mut after_erase = false;
+        cuts::visit_mount(&store, &changes, |index, store, next| {
+            let is_erase = matches!(next, Change::Erase { .. });
+            if is_erase || after_erase {
+                verdicts.case(&format!("{here}/{index}"), || {
+                    let store = cuts::strike(rig, store, next, SECOND);
+                    cuts::survive(rig, store, moment.model.clone(), 1).map(drop)
+                });
+            }
+            after_erase = is_erase;
+        });
+    });
+}
