@@ -3,12 +3,14 @@
 #   make check      the quick gate: format, lints, unit tests
 #   make test       everything a machine can do in a quarter of an hour
 #   make long-test  the same at acceptance length
+#   make bench      simulation and NBD beside their peers (BENCH_ARGS=--short for a look)
 #   make deps       install what these need; as another user than root, say what to type
 
 CARGO ?= cargo
 ARGS ?=
+BENCH_ARGS ?=
 
-.PHONY: run check test long-test deps
+.PHONY: run check test long-test bench deps
 
 run: deps
 	$(CARGO) run --release -p ftld --bin ftld -- $(ARGS)
@@ -31,6 +33,10 @@ long-test: deps
 	FTLD_LONG=1 $(CARGO) test -p ftld-tests
 	FIO_SECONDS=120 tests/native/run.sh
 	FIO_SECONDS=120 KILLS=10 GUEST_TIMEOUT=14400 tests/guest/run.sh all
+
+bench: deps
+	tests/bench/sim.py $(BENCH_ARGS)
+	tests/bench/nbd.py $(BENCH_ARGS)
 
 deps:
 	@tests/deps.sh

@@ -53,10 +53,10 @@ schemes() {
   fi
 }
 
-# serve ARGS...: starts ftld and waits for its ready line; sets FTLD to its process.
+# serve ARGS...: starts ftld, with metrics on $METRICS if that is set, and waits for its ready line; sets FTLD to its process.
 serve() {
   : > "$SCRATCH/ftld.out"
-  ftld --metrics off "$@" > "$SCRATCH/ftld.out" 2> "$SCRATCH/ftld.log" &
+  ftld --metrics "${METRICS:-off}" "$@" > "$SCRATCH/ftld.out" 2> "$SCRATCH/ftld.log" &
   FTLD=$!
   wait_for 60 grep -q '^ready ' "$SCRATCH/ftld.out" || { bad "ftld $*: no ready line"; tail -n 20 "$SCRATCH/ftld.log"; return 1; }
 }

@@ -143,7 +143,8 @@ fn row(family: &Family) -> String {
 fn the_document_lists_exactly_the_catalogue() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/METRICS.md");
     let document = std::fs::read_to_string(path).unwrap();
-    let written: Vec<_> = document.lines().filter(|line| line.starts_with("| `ftld_")).collect();
+    let catalogue = document.split("## ").find(|section| section.starts_with("Catalogue")).unwrap();
+    let written: Vec<_> = catalogue.lines().filter(|line| line.starts_with("| `ftld_")).collect();
     let wanted: Vec<_> = CATALOG.iter().map(row).collect();
     assert!(written == wanted, "docs/METRICS.md: the table has to be\n{}", wanted.join("\n"));
 }

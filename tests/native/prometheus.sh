@@ -1,0 +1,93 @@
+# A real Prometheus scrapes a live daemon: promtool has nothing to say about the page, and every catalogued metric and every
+# formula of docs/METRICS.md answers with values.
+SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-prometheus.XXXXXX")
+. "$(dirname "$0")/../lib.sh"
+export FTLD_RUNTIME_DIR=$SCRATCH/run FTLD_STATE_DIR=$SCRATCH
+document=$(dirname "$0")/../../docs/METRICS.md
+prometheus=
+
+clean_up() {
+  [ -z "$prometheus" ] || { kill -9 "$prometheus"; wait "$prometheus"; } 2> /dev/null
+  [ -z "${FTLD:-}" ] || kill -9 "$FTLD" 2> /dev/null
+  rm -rf "$SCRATCH"
+}
+trap clean_up EXIT
+
+# check NAME FUNCTION: a step for functions of this file.
+check() {
+  if "$2" > "$SCRATCH/check.log" 2>&1; then ok "$1"; else bad "$1"; cat "$SCRATCH/check.log"; fi
+}
+
+# lint: fails if promtool finds anything to say about the page.
+lint() {
+  curl -sf "http://$METRICS/metrics" > "$SCRATCH/page" && promtool check metrics < "$SCRATCH/page" > "$SCRATCH/lint" 2>&1
+  local rc=$?
+  cat "$SCRATCH/lint"
+  [ $rc = 0 ] && [ ! -s "$SCRATCH/lint" ]
+}
+
+# free_port: prints a TCP port that nobody listens on.
+free_port() {
+  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# instant QUERY: fails unless Prometheus answers with at least one sample that is a number.
+instant() {
+  promtool query instant "$server" "$1" > "$SCRATCH/answer" 2>&1 && grep -q '=>' "$SCRATCH/answer" &&
+    ! grep -q '=> NaN' "$SCRATCH/answer" || { echo "  $1"; sed 's/^/    /' "$SCRATCH/answer"; return 1; }
+}
+
+# value QUERY: prints the one number it answers with.
+value() { promtool query instant "$server" "$1" | sed -n 's/.*=> \([^ ]*\) @.*/\1/p' | head -n 1; }
+
+every_metric() {
+  local name kind wrong=0
+  while read -r name kind; do
+    [ "$kind" != histogram ] || name=${name}_count
+    instant "$name{device=\"default\"}" || wrong=1
+  done < <(sed -n '/^## Catalogue/,/^## Formulas/s/^| `\(ftld_[a-z_]*\)` | \([a-z]*\) .*/\1 \2/p' "$document")
+  return $wrong
+}
+
+every_formula() {
+  # Indented paragraphs; a line that begins with an operator goes on from the one above.
+  local formula wrong=0 count=0
+  while read -r formula; do
+    formula=${formula//15s/1s}
+    instant "${formula//5m/10s}" || wrong=1
+    count=$((count + 1))
+  done < <(sed -n '/^## Formulas/,/^## What/s/^    \(.*\)/\1/p' "$document" | sed -e ':a' -e 'N' -e '$!ba' -e 's/\n  */ /g')
+  [ $count -ge 8 ] && [ $wrong = 0 ]
+}
+
+port=$(free_port) METRICS=127.0.0.1:$(free_port)
+server=http://127.0.0.1:$port
+cat > "$SCRATCH/prometheus.yml" << YML
+global: {scrape_interval: 1s}
+scrape_configs:
+  - job_name: ftld
+    static_configs: [{targets: ["$METRICS"]}]
+YML
+
+serve --scheme pagemap --size 64MiB --image "$SCRATCH/p.ftld" --name default "nbd+unix:///?socket=$SCRATCH/nbd.sock" || finish
+check "promtool has nothing to say about a fresh page" lint
+
+prometheus --config.file="$SCRATCH/prometheus.yml" --storage.tsdb.path="$SCRATCH/tsdb" \
+  --web.listen-address="127.0.0.1:$port" > "$SCRATCH/prometheus.log" 2>&1 &
+prometheus=$!
+wait_for 30 curl -sf "$server/-/ready" || bad "Prometheus does not start: $(tail -n 3 "$SCRATCH/prometheus.log")"
+uri="nbd+unix:///?socket=$SCRATCH/nbd.sock"
+step "the device is written until it collects" \
+  fio --name=fill --ioengine=nbd --uri="$uri" --rw=randrw --rwmixread=20 --bs=4k --size=64m --iodepth=8 --fsync=64 \
+  --norandommap --randrepeat=0 --time_based --runtime=15 --thread --output="$SCRATCH/fio.log"
+
+step "the daemon is up" test "$(value 'up{job="ftld"}')" = 1
+check "every metric of the catalogue has values" every_metric
+check "every formula of the document has values" every_formula
+written=$(value 'ftld_host_written_bytes_total') collected=$(value 'ftld_gc_runs_total')
+step "collections were counted ($collected, after $written bytes)" test "${collected%.*}" -gt 0
+waf=$(value 'ftld_write_amplification_ratio')
+step "write amplification is plausible ($waf)" python3 -c "import sys; sys.exit(not 1 <= float(sys.argv[1]) < 20)" "$waf"
+check "promtool has nothing to say about a busy page" lint
+quit pagemap
+finish
