@@ -56,7 +56,7 @@ impl Layout {
 
     /// How many slots beyond one per block a new image gets: one sync serves that many erases.
     pub(crate) fn spare_slots_for(geometry: &Geometry) -> u32 {
-        (geometry.blocks / 32).max(16)
+        (geometry.blocks / 8).max(16)
     }
 
     pub(crate) fn pages(&self) -> usize {

@@ -324,7 +324,11 @@ impl<S: Store> Ftl<S> for Lazy<S> {
 
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
-        self.space.make_safe()?;
+        // What replaces something else needs no hurry: moved pages and mapping pages have their source until they are safe.
+        self.space.make_stream_safe(UPDATE)?;
+        if self.trims.iter().any(|(_, record)| !self.space.is_safe(record.ppn)) {
+            self.space.make_stream_safe(MAP)?;
+        }
         Ok(self.space.flash.now())
     }
 
