@@ -191,7 +191,7 @@ impl<S: Store> PageMap<S> {
     }
 
     /// Looks at wear once per so many erases that the search costs nothing, and moves one cold block if the gap is too wide.
-    fn level_wear(&mut self) -> Result<(), FtlError> {
+    pub(super) fn level_wear(&mut self) -> Result<(), FtlError> {
         let Some(policy) = self.settings.wear else { return Ok(()) };
         let erases = self.space.flash.chip().counters().total().erases;
         if erases - self.erases_seen < (self.space.geometry().blocks as u64 / 8).max(8) {

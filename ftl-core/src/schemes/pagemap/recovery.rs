@@ -131,6 +131,11 @@ impl<S: Store> PageMap<S> {
         while self.map_writer.is_some() {
             self.write_chunk()?;
         }
+        // Room for all of it first: what collection programs after the beginning would make the next mount scan.
+        let geometry = self.space.geometry();
+        let pages = MapWriter::chunks(&geometry, self.map.len() as u32);
+        self.collect_until(self.settings.free_threshold + 2 + pages.div_ceil(geometry.pages_per_block))?;
+        self.level_wear()?;
         self.begin_checkpoint(true)?;
         while self.map_writer.is_some() {
             self.write_chunk()?;
