@@ -8,8 +8,10 @@ use ftld_tests::workload::{Kind, Workload};
 
 const PAGES: u32 = 384;
 
-/// Bytes of the whole device, and what the host had asked for.
-fn run(rig: &Rig, kind: Kind) -> (Vec<u8>, [u64; 3]) {
+/// Bytes of the whole device, and how many pages the host wrote, trimmed, and has mapped.
+type Outcome = (Vec<u8>, [u64; 3]);
+
+fn run(rig: &Rig, kind: Kind) -> Outcome {
     let mut host = Host::format(rig);
     let requests = if rig::long() { 30_000 } else { 3_000 };
     for op in Workload::new(kind, PAGES, rig.seed).take(requests) {
@@ -24,7 +26,7 @@ fn run(rig: &Rig, kind: Kind) -> (Vec<u8>, [u64; 3]) {
 #[test]
 fn every_scheme_on_every_chip_holds_the_same_bytes_after_the_same_requests() {
     for kind in Kind::ALL {
-        let mut first: Option<(String, (Vec<u8>, [u64; 3]))> = None;
+        let mut first: Option<(String, Outcome)> = None;
         for (scheme, cells) in rig::matrix() {
             let rig = Rig::new(scheme, cells, PAGES);
             let outcome = run(&rig, kind);
