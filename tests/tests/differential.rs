@@ -8,10 +8,9 @@ use ftld_tests::workload::{Kind, Workload};
 
 const PAGES: u32 = 384;
 
-/// Every page's bytes, and what must have been counted alike.
+/// Bytes of the whole device, and how many pages the host wrote, trimmed, and has mapped.
 type Outcome = (Vec<u8>, [u64; 3]);
 
-/// Bytes of the whole device, and what the host had asked for.
 fn run(rig: &Rig, kind: Kind) -> Outcome {
     let mut host = Host::format(rig);
     let requests = if rig::long() { 30_000 } else { 3_000 };

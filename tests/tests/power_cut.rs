@@ -184,7 +184,7 @@ fn a_cut_inside_a_mount_loses_nothing_either() {
     for (scheme, cells) in rig::matrix() {
         let rig = rig_of(scheme, cells);
         let mut verdicts = Verdicts::new("power_cut");
-        let (every, kinds) = if rig::long() { (7, &Kind::ALL[..]) } else { (83, &[Kind::FullDisk, Kind::Mixed][..]) };
+        let (every, kinds) = if rig::long() { (7, &Kind::ALL[..]) } else { (29, &[Kind::FullDisk, Kind::Mixed][..]) };
         for kind in kinds {
             cut_mounts(&rig, *kind, every, false, &mut verdicts);
         }
@@ -231,7 +231,7 @@ fn cut_mounts_after(rig: &Rig, kind: Kind, moment: &Moment, all: bool, verdicts:
 }
 
 /// Every row of four requests on two pages of a full device, cut everywhere: small scopes find most mistakes. The short form
-/// takes every fourth row of three.
+/// takes every second row of three.
 #[test]
 fn every_short_row_of_requests_may_be_cut() {
     const ALPHABET: [HostOp; 7] = [
@@ -248,7 +248,7 @@ fn every_short_row_of_requests_may_be_cut() {
         let rig = rig_of(scheme, cells);
         let mut verdicts = Verdicts::new("power_cut");
         let (store, model) = aged(&rig, Kind::FullDisk, false);
-        let every = if rig::long() { 1 } else { 4 };
+        let every = if rig::long() { 1 } else { 2 };
         for number in (0..ALPHABET.len().pow(length)).step_by(every) {
             let here = format!("{}/row/{number}", rig.path());
             if !rig::wanted(&here) {

@@ -1,12 +1,12 @@
 //! Garbage collection, wear levelling and the writing of trim records: everything that makes or takes space.
 
 use super::trims::Record;
-use super::{HOST, PageMap, UNMAPPED};
+use super::{HOST, PageMap, Settings, UNMAPPED};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role};
-use crate::space::StreamId;
+use crate::space::{Space, StreamId};
 use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
 
 /// Room for the live pages of one block on their way.
@@ -145,7 +145,8 @@ impl<S: Store> PageMap<S> {
         let CopyBuffer { data, records, from, .. } = &mut self.pages;
         let (mut data, mut records, mut from) = (&data[..records.len() * page], &mut records[..], &from[..]);
         while !records.is_empty() {
-            let (first, taken) = self.space.append_copies(self.settings.gc_stream, records, data, cause)?;
+            let stream = copy_stream(&self.space, &self.settings);
+            let (first, taken) = self.space.append_copies(stream, records, data, cause)?;
             let (moved, rest) = records.split_at_mut(taken as usize);
             for (to, (record, from)) in (first.raw()..).map(Ppn::new).zip(moved.iter().zip(from)) {
                 let (role, lpn) = Oob::owner(record);
@@ -219,6 +220,13 @@ impl<S: Store> PageMap<S> {
         self.trims.add(ppn, Record { ver, contained_in: self.checkpoints.next_id() });
         Ok(())
     }
+}
+
+/// Where copies go: when blocks are short, as after several cuts inside mounts, the host's open block takes them, rather than
+/// that another one is opened.
+fn copy_stream<S: Store>(space: &Space<S>, settings: &Settings) -> StreamId {
+    let short = space.room(settings.gc_stream) == 0 && space.free_blocks() < settings.free_threshold;
+    if short && space.room(HOST) > 0 { HOST } else { settings.gc_stream }
 }
 
 /// Who owns a live page whose record is lost: a search, because it happens next to never.
