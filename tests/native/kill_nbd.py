@@ -1,0 +1,101 @@
+"""kill -9 at random moments under load: everything acknowledged has to be there after the restart.
+
+usage: kill_nbd.py FTLD SCHEME FOLDER KILLS SEED
+One request is under way at a time, so after a kill at most that one may be old or new; all others are exact. Nothing is ever
+flushed. Prints one line; exits 1 and says which page on the first difference.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import nbd
+
+PAGE = 4096
+PAGES = 16384
+program, scheme, folder, kills, seed = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
+rng = random.Random(seed)
+socket = os.path.join(folder, "kill.sock")
+uri = "nbd+unix:///?socket=" + socket
+environment = dict(os.environ, FTLD_STATE_DIR=folder, FTLD_RUNTIME_DIR=folder, FTLD_LOG="warn")
+
+
+def serve():
+    size = ["--scheme", scheme, "--size", str(PAGE * PAGES)]
+    command = [program, "--metrics", "off", *size, uri]
+    daemon = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    ready = daemon.stdout.readline()
+    if not ready.startswith("ready "):
+        sys.exit(f"FAIL {scheme}: the daemon did not become ready (seed {seed})")
+    client = nbd.NBD()
+    client.connect_uri(uri)
+    return daemon, client
+
+
+def content(page, value):
+    return b"" if value == 0 else (page.to_bytes(8, "little") + value.to_bytes(8, "little")) * (PAGE // 16)
+
+
+def image(page, value):
+    return content(page, value) or bytes(PAGE)
+
+
+def request(client, first, count, value):
+    """Writes, or makes zeros of, a run of pages; value 0 is zeros."""
+    if value:
+        client.pwrite(b"".join(content(first + i, value) for i in range(count)), first * PAGE)
+    elif rng.random() < 0.5:
+        client.zero(count * PAGE, first * PAGE)
+    else:
+        client.trim(count * PAGE, first * PAGE)
+
+
+def verify(client, pages, under_way):
+    for page, value in enumerate(pages):
+        data = client.pread(PAGE, page * PAGE)
+        allowed = {value} | under_way.get(page, set())
+        found = next((v for v in allowed if data == image(page, v)), None)
+        if found is None:
+            words = (int.from_bytes(data[:8], "little"), int.from_bytes(data[8:16], "little"))
+            sys.exit(f"FAIL {scheme}: page {page} holds {words}, acknowledged was {sorted(allowed)} (seed {seed})")
+        pages[page] = found
+
+
+pages = [0] * PAGES
+acknowledged = zeros = 0
+value = 0
+for number in range(kills + 1):
+    daemon, client = serve()
+    verify(client, pages, under_way if number else {})
+    if number == kills:
+        daemon.send_signal(signal.SIGTERM)
+        daemon.wait()
+        break
+    under_way = {}
+    wait = rng.uniform(0.05, 0.6)
+    killer = threading.Thread(target=lambda: (time.sleep(wait), daemon.kill()))
+    killer.start()
+    try:
+        while True:
+            first, count = rng.randrange(PAGES), rng.choice([1, 1, 1, 2, 8, 64])
+            count = min(count, PAGES - first)
+            value += 1
+            new = 0 if rng.random() < 0.1 else value
+            under_way = {page: {new} for page in range(first, first + count)}
+            request(client, first, count, new)
+            for page in range(first, first + count):
+                pages[page] = new
+            under_way = {}
+            acknowledged += 1
+            zeros += new == 0
+    except nbd.Error:
+        pass
+    killer.join()
+    daemon.wait()
+if daemon.returncode != 0:
+    sys.exit(f"FAIL {scheme}: SIGTERM ended with {daemon.returncode} (seed {seed})")
+print(f"ok   kill_nbd: {scheme}: {kills} kills, {acknowledged} requests acknowledged and never flushed, {zeros} of them zeros; all there")

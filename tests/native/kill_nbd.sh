@@ -1,0 +1,15 @@
+# kill -9 at random moments under load, for every scheme: see kill_nbd.py.
+#   KILLS (3)  SEED (1)
+SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
+here=$(dirname "$0")
+. "$here/../lib.sh"
+trap 'rm -rf "$SCRATCH"' EXIT
+
+for scheme in $(schemes); do
+  folder=$SCRATCH/$scheme
+  mkdir "$folder"
+  /usr/bin/python3 "$here/kill_nbd.py" "$(command -v ftld)" "$scheme" "$folder" "$KILLS" "${SEED:-1}" 2> "$SCRATCH/kill.log" ||
+    { bad "$scheme: data or daemon lost"; tail -n 30 "$SCRATCH/kill.log"; }
+  step "$scheme: ftld check" ftld check "$folder/default.ftld"
+done
+finish
