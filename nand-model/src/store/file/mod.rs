@@ -565,6 +565,10 @@ impl Store for FileStore {
     fn erase_credit(&self) -> u32 {
         self.slots.ready(self.sync.durable_seq()) as u32
     }
+
+    fn erase_credit_full(&self) -> u32 {
+        self.layout.slots - self.layout.geometry.blocks
+    }
 }
 
 impl Drop for FileStore {
