@@ -325,6 +325,26 @@ mod tests {
     }
 
     #[test]
+    fn one_sync_serves_many_erases_on_a_device_that_began_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), "torture", Some("512KiB"));
+        create(&config).unwrap();
+        let (store, _) = FileStore::open(&config.image, Access::ReadWrite).unwrap();
+        let (sync, label) = (store.sync_handle(), read_label(&config.image, store.info()).unwrap());
+        let ftl = mount(&config.image, store, &label).unwrap();
+        let options = VolumeOptions { size: 512 << 10, read_only: false };
+        let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync.clone()))));
+        let before = sync.stats().count;
+        for at in (0..512).cycle().take(4_000) {
+            volume.write(at * 1024, &page(0, at)).unwrap();
+            volume.reclaim_when_short(std::time::Duration::ZERO);
+        }
+        volume.publish(true);
+        let (erases, syncs) = (volume.flash().counters.total().erases, sync.stats().count - before);
+        assert!(syncs >= 2 && 2 * syncs < erases, "{syncs} syncs for {erases} erases");
+    }
+
+    #[test]
     fn after_a_failed_sync_the_device_reads_only_and_says_so() {
         let folder = tempfile::tempdir().unwrap();
         let config = config(folder.path(), "torture", Some("512KiB"));

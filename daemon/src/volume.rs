@@ -139,7 +139,7 @@ impl<S: Store + 'static> Volume<S> {
         assert!(options.size <= ftl.logical_pages() as u64 * page, "volume larger than its scheme");
         let block = geometry.pages_per_block as u64 * page;
         let slice_bytes = if block > SLICE_BYTES_MAX { SLICE_BYTES / page * page } else { whole(SLICE_BYTES, block) };
-        let erases = ftl.chip().store().erase_credit();
+        let erases = ftl.chip().store().erase_credit_full();
         let mut core = Core {
             ftl,
             scratch: vec![0; page as usize],

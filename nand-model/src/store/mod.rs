@@ -111,4 +111,9 @@ pub trait Store: Send + 'static {
     fn erase_credit(&self) -> u32 {
         u32::MAX
     }
+
+    /// The credit that a sync is sure to restore, whatever the blocks hold.
+    fn erase_credit_full(&self) -> u32 {
+        u32::MAX
+    }
 }

@@ -163,7 +163,21 @@ impl FileStore {
         let Found { blocks, counts, sick, slots } = found;
         let path = path.to_path_buf();
         let (trimmed_seq, scratch) = (0, Vec::new());
-        Ok(FileStore { disk, sync, path, info, layout, read_only, blocks, counts, sick, slots, trimmed_seq, scratch })
+        Ok(FileStore {
+            disk,
+            sync,
+            path,
+            info,
+            layout,
+            read_only,
+            blocks,
+            counts,
+            sick,
+            slots,
+            trimmed_seq,
+            scratch,
+            unwanted: Vec::new(),
+        })
     }
 }
 
