@@ -230,6 +230,38 @@ fn when_all_places_are_taken_the_next_is_told() {
 }
 
 #[test]
+fn when_all_places_are_taken_the_silent_in_mid_message_make_way_and_nobody_else() {
+    let rig = Rig::with_limits(Limits { connections: 4, patience: Duration::from_millis(200), ..Limits::default() });
+    let mut idle = Client::ready(&rig.socket, Style::Simple);
+    let mut waiting = Client::ready(&rig.socket, Style::Simple);
+    rig.ram.gate.set_closed(true);
+    let flush = waiting.request(FLUSH, 0, 0, 0, &[]);
+    let mut half = Client::ready(&rig.socket, Style::Simple);
+    half.request(WRITE, 0, 0, 32 * MIB, &[1; 1000]);
+    let mut deaf = Client::ready(&rig.socket, Style::Simple);
+    deaf.request(READ, 0, 0, 32 * MIB, &[]);
+    let mut early = Client::hello(&rig.socket);
+    assert_eq!(early.option(3, &[])[0].0, ERR_POLICY, "nobody has been silent for long");
+    std::thread::sleep(Duration::from_millis(250));
+    let mut clients = [Client::ready(&rig.socket, Style::Simple), Client::ready(&rig.socket, Style::Extended)];
+    assert!(half.is_closed());
+    let mut late = Client::hello(&rig.socket);
+    assert_eq!(
+        late.option(3, &[])[0].0,
+        ERR_POLICY,
+        "one that waits for us is not silent, nor is one between messages"
+    );
+    rig.ram.gate.set_closed(false);
+    assert_eq!(waiting.answer(flush, 0).error, 0);
+    assert_eq!(idle.read(0, 1).error, 0);
+    for client in &mut clients {
+        assert_eq!(client.read(0, 1).error, 0);
+    }
+    let seen = rig.stats.snapshot();
+    assert_eq!((seen.evicted, seen.connected), (2, 4), "{seen:?}");
+}
+
+#[test]
 fn even_being_refused_is_limited() {
     let rig = Rig::with_limits(Limits { connections: 1, refusals: 2, ..Limits::default() });
     let _inside = Client::ready(&rig.socket, Style::Simple);

@@ -17,8 +17,8 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -45,6 +45,9 @@ pub enum Ended {
     /// In transmission.
     #[error("{0}")]
     Transmission(Close),
+    /// Silence in the middle of a message, while others waited for a place.
+    #[error("made way for another client, silent in the middle of a message")]
+    Evicted,
     /// Silence in the middle of a message.
     #[error("no progress for {0:?} in the middle of a message")]
     Stalled(Duration),
@@ -62,7 +65,7 @@ impl Ended {
         match self {
             Ended::Handshake(end) => !matches!(end, End::Aborted),
             Ended::Transmission(close) => !matches!(close, Close::Broken),
-            Ended::Deadline(_) | Ended::Stalled(_) | Ended::Tls(_) => true,
+            Ended::Deadline(_) | Ended::Stalled(_) | Ended::Evicted | Ended::Tls(_) => true,
             Ended::Undrained(_) | Ended::Stream(_) => false,
         }
     }
@@ -86,7 +89,7 @@ where
         let _share = Share::of(&stats.negotiating, 1);
         negotiate(stream, &export, limits, None, None).await?
     };
-    let opening = Opening { session, export, rest, linger: Duration::ZERO };
+    let opening = Opening { session, export, rest, linger: Duration::ZERO, silence: Arc::default() };
     transmit(channel, opening, device, limits, stats, shutdown).await
 }
 
@@ -103,7 +106,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let export = Export::of(&*device, ExportInfo::default());
-    let opening = Opening { session: Session::SIMPLE, export, rest: Vec::new(), linger: Duration::ZERO };
+    let (session, linger, silence) = (Session::SIMPLE, Duration::ZERO, Arc::default());
+    let opening = Opening { session, export, rest: Vec::new(), linger, silence };
     transmit(Channel::Plain(stream), opening, device, limits, stats, shutdown).await
 }
 
@@ -115,6 +119,23 @@ pub(super) struct Opening {
     pub(super) rest: Vec<u8>,
     /// How long to look for the next request before sleeping; zero where others share the thread.
     pub(super) linger: Duration,
+    /// Where to say that the peer keeps us waiting.
+    pub(super) silence: Arc<Silence>,
+}
+
+/// Since when a peer has been silent in the middle of a message, for whoever has to choose which connection makes way.
+#[derive(Default)]
+pub(super) struct Silence(Mutex<Option<Instant>>);
+
+impl Silence {
+    fn set(&self, silent: bool) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = silent.then(Instant::now);
+    }
+
+    /// `None` while the peer keeps nobody waiting.
+    pub(super) fn since(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The handshake, that of TLS included, within its deadline: what was agreed, and the bytes that came after.
@@ -280,6 +301,7 @@ struct Connection<'a> {
     receiver: mpsc::UnboundedReceiver<Waited>,
     sleep: Pin<Box<Sleep>>,
     timer: Timer,
+    silence: Arc<Silence>,
     end_of_input: bool,
     draining: bool,
 }
@@ -305,6 +327,7 @@ impl<'a> Connection<'a> {
             receiver,
             sleep: Box::pin(tokio::time::sleep(limits.stall)),
             timer: Timer::Off,
+            silence: opening.silence,
             end_of_input: false,
             draining: false,
         }
@@ -378,7 +401,7 @@ impl<'a> Connection<'a> {
             }
             self.linger.stop();
             if self.timer != Timer::Drain {
-                self.timer = Timer::Off;
+                self.set_timer(Timer::Off);
             }
         }
     }
@@ -461,15 +484,15 @@ impl<'a> Connection<'a> {
     fn poll_timer(&mut self, turn: Turn, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         let (timer, after) = self.wanted_timer(turn);
         if timer == Timer::Off {
-            self.timer = timer;
+            self.set_timer(timer);
             return Poll::Pending;
         }
         if timer != self.timer {
-            self.timer = timer;
+            self.set_timer(timer);
             self.sleep.as_mut().reset(Instant::now() + after);
         }
         ready!(self.sleep.as_mut().poll(cx));
-        self.timer = Timer::Off;
+        self.set_timer(Timer::Off);
         Poll::Ready(match timer {
             Timer::Stall => Err(Ended::Stalled(after)),
             Timer::Drain => Err(Ended::Undrained(after)),
@@ -479,6 +502,13 @@ impl<'a> Connection<'a> {
                 Ok(())
             }
         })
+    }
+
+    fn set_timer(&mut self, timer: Timer) {
+        if (timer == Timer::Stall) != (self.timer == Timer::Stall) {
+            self.silence.set(timer == Timer::Stall);
+        }
+        self.timer = timer;
     }
 
     fn wanted_timer(&self, turn: Turn) -> (Timer, Duration) {

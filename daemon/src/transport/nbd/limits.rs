@@ -9,10 +9,12 @@ pub struct Limits {
     pub handshake: Duration,
     /// Longest silence in the middle of a message, in either direction. Between messages a client may be silent for ever.
     pub stall: Duration,
+    /// The same while all connections are taken and somebody else wants one.
+    pub patience: Duration,
     /// How long a shutdown waits for requests under way and their replies.
     pub drain: Duration,
-    /// Connections at once. When all are taken, the oldest that has not finished its handshake makes way; if all have, the
-    /// newcomer is told so.
+    /// Connections at once. When all are taken, the oldest that has not finished its handshake makes way, else the one that has been
+    /// silent in the middle of a message for longest and beyond `patience`; without either the newcomer is told so.
     pub connections: usize,
     /// Newcomers being told so at once; more are closed without a word.
     pub refusals: usize,
@@ -31,7 +33,7 @@ pub struct Limits {
     /// Bytes of replies after which no further request is begun until they are on their way.
     pub backlog: usize,
     /// Larger reads and writes pass in pieces of this size, at multiples of it. With `backlog` it bounds what one
-    /// connection holds in memory: at most about `2 * piece + backlog`, far below 64 MiB.
+    /// connection holds in memory: at most about `2 * piece + backlog`, and so what all of them do: less than 256 MiB.
     pub piece: usize,
     /// How long a connection with a thread of its own looks for the next request of a brisk client before it sleeps. It gives the
     /// processor away to whoever wants it meanwhile. Zero never lingers.
@@ -45,6 +47,7 @@ impl Default for Limits {
         Limits {
             handshake: Duration::from_secs(10),
             stall: Duration::from_secs(30),
+            patience: Duration::from_millis(500),
             drain: Duration::from_secs(3),
             connections: 64,
             refusals: 16,
@@ -55,7 +58,7 @@ impl Default for Limits {
             payload: 32 << 20,
             in_flight: 128,
             backlog: 256 << 10,
-            piece: 2 << 20,
+            piece: 1 << 20,
             linger: Duration::from_micros(50),
             resting: 320 << 10,
         }

@@ -1,11 +1,12 @@
 //! Accepts connections, bounds their number, and ends them on shutdown.
 //!
-//! What always holds: at most [`Limits::connections`] sockets are served at once, whatever their state, so that idle ones
-//! cannot lock a client out: it takes the place of the oldest that has not finished its handshake. Handshakes share the runtime
+//! What always holds: at most [`Limits::connections`] sockets are served at once, whatever their state, so that idle or stuck ones
+//! cannot lock a client out: it takes the place of the oldest that has not finished its handshake, or of one that keeps us waiting in
+//! the middle of a message. Handshakes share the runtime
 //! of [`Server::run`], that of TLS included; a connection that got through has a thread with its own single-threaded runtime,
 //! because waking another thread costs more than most requests.
 
-use super::connection::{Ended, Opening, negotiate, note_end, transmit};
+use super::connection::{Ended, Opening, Silence, negotiate, note_end, transmit};
 use super::endpoint::{Endpoint, Listener, NbdUri, Socket};
 use super::export::{Export, ExportInfo};
 use super::limits::Limits;
@@ -49,8 +50,8 @@ struct Shared {
 enum Slot {
     /// In its handshake: may be made to go.
     Negotiating(Option<AbortHandle>),
-    /// Through.
-    Connected,
+    /// Through: made to go by dropping `end`.
+    Connected { silence: Arc<Silence>, _end: oneshot::Sender<()> },
 }
 
 impl Server {
@@ -140,7 +141,7 @@ impl Shared {
     ) {
         self.stats.accepted.fetch_add(1, Relaxed);
         let mut slots = self.slots();
-        if slots.len() >= self.limits.connections && !self.evict_oldest(&mut slots) {
+        if slots.len() >= self.limits.connections && !self.evict_oldest(&mut slots) && !self.evict_silent(&mut slots) {
             drop(slots);
             self.refuse(socket, stopped.clone(), tasks);
             return;
@@ -163,6 +164,18 @@ impl Shared {
         if let Some(Slot::Negotiating(Some(handle))) = slots.remove(&id) {
             handle.abort();
         }
+        self.stats.evicted.fetch_add(1, Relaxed);
+        true
+    }
+
+    fn evict_silent(&self, slots: &mut BTreeMap<u64, Slot>) -> bool {
+        let silent = |(id, slot): (&u64, &Slot)| match slot {
+            Slot::Connected { silence, .. } => silence.since().map(|since| (since, *id)),
+            Slot::Negotiating(_) => None,
+        };
+        let longest = slots.iter().filter_map(silent).min();
+        let Some((_, id)) = longest.filter(|(since, _)| since.elapsed() >= self.limits.patience) else { return false };
+        slots.remove(&id);
         self.stats.evicted.fetch_add(1, Relaxed);
         true
     }
@@ -196,7 +209,8 @@ impl Shared {
             let export = Export::of(&*self.device, self.info.clone());
             let agreed = negotiate(socket, &export, &self.limits, self.tls.as_ref(), None).await?;
             let (channel, session, rest) = agreed;
-            (channel, Opening { session, export, rest, linger: self.limits.linger })
+            let (linger, silence) = (self.limits.linger, Arc::default());
+            (channel, Opening { session, export, rest, linger, silence })
         };
         self.connected(id, opening, channel, stopped).await
     }
@@ -209,8 +223,9 @@ impl Shared {
         channel: Channel<Socket>,
         stopped: watch::Receiver<bool>,
     ) -> Result<(), Ended> {
+        let (end, evicted) = oneshot::channel();
         match self.slots().get_mut(&id) {
-            Some(slot) => *slot = Slot::Connected,
+            Some(slot) => *slot = Slot::Connected { silence: opening.silence.clone(), _end: end },
             // Evicted at this very moment.
             None => return Ok(()),
         }
@@ -218,7 +233,7 @@ impl Shared {
         let shared = self.clone();
         std::thread::Builder::new().name(format!("nbd-{id}")).spawn(move || {
             // A send fails only when the server is gone and nobody wants to know.
-            let _ = report.send(shared.serve_thread(opening, channel, stopped));
+            let _ = report.send(shared.serve_thread(opening, channel, stopped, evicted));
         })?;
         ended.await.unwrap_or_else(|_| Err(io::Error::other("the connection's thread panicked").into()))
     }
@@ -228,6 +243,7 @@ impl Shared {
         opening: Opening,
         mut channel: Channel<Socket>,
         mut stopped: watch::Receiver<bool>,
+        evicted: oneshot::Receiver<()>,
     ) -> Result<(), Ended> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -244,7 +260,11 @@ impl Shared {
             };
             let (device, limits, stats) = (self.device.clone(), &self.limits, &*self.stats);
             channel.lower().rehome()?;
-            transmit(channel, opening, device, limits, stats, stop).await
+            tokio::select! {
+                biased;
+                ended = transmit(channel, opening, device, limits, stats, stop) => ended,
+                _ = evicted => Err(Ended::Evicted),
+            }
         });
         // Does not wait for a flush that hangs.
         runtime.shutdown_background();
