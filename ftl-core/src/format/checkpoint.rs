@@ -1,6 +1,6 @@
 //! The data of a [`Role::Checkpoint`](super::Role) page: one chunk of a set.
 
-use super::array_at;
+use super::{COUNTER_FOUND_MAX, array_at};
 
 /// Bytes in front of a chunk's payload.
 pub const CHUNK_HEAD: usize = 24;
@@ -37,7 +37,7 @@ impl ChunkHead {
         let length = usize::try_from(u64::from_le_bytes(array_at(page, 8))).ok()?;
         let head =
             ChunkHead { total: u32::from_le_bytes(array_at(page, 4)), upto: u64::from_le_bytes(array_at(page, 16)) };
-        Some((head, behind.get(..length)?))
+        Some((head, behind.get(..length)?)).filter(|_| head.upto <= COUNTER_FOUND_MAX)
     }
 }
 
@@ -61,6 +61,9 @@ mod tests {
         let mut page = Vec::new();
         ChunkHead { total: 1, upto: 1 }.encode(&[5; 40], 64, &mut page);
         assert_eq!(ChunkHead::decode(&page[..CHUNK_HEAD - 1]), None);
+        let mut late = page.clone();
+        late[23] = 1;
+        assert_eq!(ChunkHead::decode(&late), None, "it reaches where no device has been");
         page[8] = 41;
         assert_eq!(ChunkHead::decode(&page), None);
         page[15] = 0xFF;

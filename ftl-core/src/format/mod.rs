@@ -4,7 +4,7 @@ pub mod checkpoint;
 mod oob;
 pub mod trim;
 
-pub use oob::{Flags, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role};
+pub use oob::{COUNTER_FOUND_MAX, Flags, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role};
 
 /// The "no page" of mapping tables on flash, so that a fresh translation page is all ones.
 pub const UNMAPPED: u32 = u32::MAX;

@@ -1,6 +1,6 @@
 //! The data of a [`Role::Trim`](super::Role) page: ranges that read as zeros from a version on.
 
-use super::array_at;
+use super::{COUNTER_FOUND_MAX, array_at};
 
 /// `count` pages from `lpn` on hold nothing older than `ver`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,8 @@ pub fn decode(page: &[u8]) -> Option<Vec<TrimRange>> {
         let at = HEAD + i * ENTRY;
         TrimRange { lpn: u32_at(at), count: u32_at(at + 4), ver: u64::from_le_bytes(array_at(page, at + 8)) }
     };
-    Some((0..count).map(entry).collect())
+    let sane = |range: &TrimRange| range.lpn.checked_add(range.count).is_some() && range.ver <= COUNTER_FOUND_MAX;
+    (0..count).map(entry).map(|range| Some(range).filter(sane)).collect()
 }
 
 #[cfg(test)]
@@ -68,5 +69,9 @@ mod tests {
         encode(&[], &mut page);
         page[4] = 200;
         assert_eq!(decode(&page), None);
+        for range in [TrimRange { lpn: u32::MAX, count: 1, ver: 0 }, TrimRange { lpn: 0, count: 1, ver: u64::MAX }] {
+            encode(&[range], &mut page);
+            assert_eq!(decode(&page), None, "{range:?}");
+        }
     }
 }

@@ -9,12 +9,15 @@ pub struct Limits {
     pub handshake: Duration,
     /// Longest silence in the middle of a message, in either direction. Between messages a client may be silent for ever.
     pub stall: Duration,
-    /// The same while all connections are taken and somebody else wants one.
+    /// The same, and the longest handshake, of a connection that another one wants to take the place of.
     pub patience: Duration,
     /// How long a shutdown waits for requests under way and their replies.
     pub drain: Duration,
-    /// Connections at once. When all are taken, the oldest that has not finished its handshake makes way, else the one that has been
-    /// silent in the middle of a message for longest and beyond `patience`; without either the newcomer is told so.
+    /// How long a handshake is left alone when all connections are taken. Until somebody may be made to go, newcomers wait in the
+    /// listener's queue.
+    pub grace: Duration,
+    /// Connections at once. When all are taken, the oldest handshake beyond `patience` makes way for a newcomer, else the longest
+    /// silence in the middle of a message beyond it, else the oldest handshake; without any of them the newcomer is told so.
     pub connections: usize,
     /// Newcomers being told so at once; more are closed without a word.
     pub refusals: usize,
@@ -48,6 +51,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             stall: Duration::from_secs(30),
             patience: Duration::from_millis(500),
+            grace: Duration::from_millis(20),
             drain: Duration::from_secs(3),
             connections: 64,
             refusals: 16,

@@ -1,8 +1,8 @@
 //! Accepts connections, bounds their number, and ends them on shutdown.
 //!
 //! What always holds: at most [`Limits::connections`] sockets are served at once, whatever their state, so that idle or stuck ones
-//! cannot lock a client out: it takes the place of the oldest that has not finished its handshake, or of one that keeps us waiting in
-//! the middle of a message. Handshakes share the runtime
+//! cannot lock a client out: it takes the place of one that has not finished its handshake, or that keeps us waiting in the middle of a
+//! message ([`Shared::make_way`]). Handshakes share the runtime
 //! of [`Server::run`], that of TLS included; a connection that got through has a thread with its own single-threaded runtime,
 //! because waking another thread costs more than most requests.
 
@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 
 /// Pause after the kernel refused to accept, most likely for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -49,7 +50,7 @@ struct Shared {
 /// A connection by order of arrival.
 enum Slot {
     /// In its handshake: may be made to go.
-    Negotiating(Option<AbortHandle>),
+    Negotiating { since: Instant, task: Option<AbortHandle> },
     /// Through: made to go by dropping `end`.
     Connected { silence: Arc<Silence>, _end: oneshot::Sender<()> },
 }
@@ -101,11 +102,18 @@ impl Server {
         let mut shutdown = pin!(shutdown);
         let mut next_id = 0;
         loop {
+            let wait = shared.crowded();
+            let accepted = async {
+                if let Some(wait) = wait {
+                    tokio::time::sleep(wait).await;
+                }
+                listener.accept().await
+            };
             tokio::select! {
                 biased;
                 () = &mut shutdown => break,
                 Some(_) = tasks.join_next() => {}
-                accepted = listener.accept() => match accepted {
+                accepted = accepted => match accepted {
                     Ok(accepted) => {
                         next_id += 1;
                         shared.admit(next_id, accepted, &stopped, &mut tasks);
@@ -119,7 +127,7 @@ impl Server {
         }
         drop(listener);
         let _ = stop.send(true);
-        shared.evict_all();
+        shared.evict_negotiating();
         // Connections keep to the deadline by themselves; this one is for a thread that hangs in the device.
         let all = async { while tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(shared.limits.drain + GRACE, all).await;
@@ -141,12 +149,13 @@ impl Shared {
     ) {
         self.stats.accepted.fetch_add(1, Relaxed);
         let mut slots = self.slots();
-        if slots.len() >= self.limits.connections && !self.evict_oldest(&mut slots) && !self.evict_silent(&mut slots) {
+        if slots.len() >= self.limits.connections && !self.make_way(&mut slots) {
             drop(slots);
             self.refuse(socket, stopped.clone(), tasks);
             return;
         }
-        slots.insert(id, Slot::Negotiating(None));
+        let since = Instant::now();
+        slots.insert(id, Slot::Negotiating { since, task: None });
         let shared = self.clone();
         let stopped = stopped.clone();
         let handle = tasks.spawn(async move {
@@ -155,34 +164,48 @@ impl Shared {
             let peer = peer.map_or_else(|| format!("unix#{id}"), |address| address.to_string());
             note_end(&peer, &result, &shared.stats);
         });
-        slots.insert(id, Slot::Negotiating(Some(handle)));
+        slots.insert(id, Slot::Negotiating { since, task: Some(handle) });
     }
 
-    fn evict_oldest(&self, slots: &mut BTreeMap<u64, Slot>) -> bool {
-        let oldest = slots.iter().find(|(_, slot)| matches!(slot, Slot::Negotiating(_))).map(|(id, _)| *id);
-        let Some(id) = oldest else { return false };
-        if let Some(Slot::Negotiating(Some(handle))) = slots.remove(&id) {
-            handle.abort();
+    /// How long the next client stays in the listener's queue, because somebody will have to make way for it but not yet: a crowd
+    /// that keeps knocking would otherwise push out those who are just being let in, or be turned away for an instant's sake.
+    fn crowded(&self) -> Option<Duration> {
+        let slots = self.slots();
+        if slots.len() < self.limits.connections {
+            return None;
+        }
+        let handshake = oldest_handshake(&slots).map(|(_, since)| since + self.limits.grace);
+        let silence = longest_silence(&slots).map(|(_, since)| since + self.limits.patience);
+        let first = handshake.into_iter().chain(silence).min()?;
+        first.checked_duration_since(Instant::now())
+    }
+
+    /// Makes somebody go for a newcomer: who has been in the handshake for too long, else who has been silent in the middle of a
+    /// message for too long, else who is in the handshake at all; among equals the first.
+    fn make_way(&self, slots: &mut BTreeMap<u64, Slot>) -> bool {
+        let too_long = |(_, since): &(u64, Instant)| since.elapsed() >= self.limits.patience;
+        let handshake = oldest_handshake(slots);
+        let silence = || longest_silence(slots).filter(too_long);
+        let goes = handshake.filter(too_long).or_else(silence).or(handshake);
+        if let Some((id, _)) = goes {
+            self.evict(slots, id);
+        }
+        goes.is_some()
+    }
+
+    fn evict(&self, slots: &mut BTreeMap<u64, Slot>, id: u64) {
+        if let Some(Slot::Negotiating { task: Some(task), .. }) = slots.remove(&id) {
+            task.abort();
         }
         self.stats.evicted.fetch_add(1, Relaxed);
-        true
     }
 
-    fn evict_silent(&self, slots: &mut BTreeMap<u64, Slot>) -> bool {
-        let silent = |(id, slot): (&u64, &Slot)| match slot {
-            Slot::Connected { silence, .. } => silence.since().map(|since| (since, *id)),
-            Slot::Negotiating(_) => None,
-        };
-        let longest = slots.iter().filter_map(silent).min();
-        let Some((_, id)) = longest.filter(|(since, _)| since.elapsed() >= self.limits.patience) else { return false };
-        slots.remove(&id);
-        self.stats.evicted.fetch_add(1, Relaxed);
-        true
-    }
-
-    fn evict_all(&self) {
+    fn evict_negotiating(&self) {
         let mut slots = self.slots();
-        while self.evict_oldest(&mut slots) {}
+        let negotiating = slots.iter().filter(|(_, slot)| matches!(slot, Slot::Negotiating { .. }));
+        for id in negotiating.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.evict(&mut slots, id);
+        }
     }
 
     fn refuse(self: &Arc<Self>, socket: Socket, mut stopped: watch::Receiver<bool>, tasks: &mut JoinSet<()>) {
@@ -270,6 +293,22 @@ impl Shared {
         runtime.shutdown_background();
         result
     }
+}
+
+fn oldest_handshake(slots: &BTreeMap<u64, Slot>) -> Option<(u64, Instant)> {
+    slots.iter().find_map(|(id, slot)| match slot {
+        Slot::Negotiating { since, .. } => Some((*id, *since)),
+        Slot::Connected { .. } => None,
+    })
+}
+
+/// Who has been silent in the middle of a message since when, of all the longest.
+fn longest_silence(slots: &BTreeMap<u64, Slot>) -> Option<(u64, Instant)> {
+    let silent = slots.iter().filter_map(|(id, slot)| match slot {
+        Slot::Connected { silence, .. } => Some((*id, silence.since()?)),
+        Slot::Negotiating { .. } => None,
+    });
+    silent.min_by_key(|(_, since)| *since)
 }
 
 /// Frees a connection's place, however it ends.

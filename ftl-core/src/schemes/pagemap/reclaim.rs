@@ -154,8 +154,9 @@ impl<S: Store> PageMap<S> {
                     self.trims.moved(*from, to);
                     continue;
                 }
-                let entry = &mut self.map[lpn as usize];
-                assert!(*entry == from.raw(), "the live page {from} belongs to another logical page");
+                let Some(entry) = self.map.get_mut(lpn as usize).filter(|entry| **entry == from.raw()) else {
+                    return Err(misplaced(*from, lpn));
+                };
                 *entry = to.raw();
             }
             self.space.table.clear_live_pages(&from[..taken as usize]);
@@ -227,6 +228,11 @@ impl<S: Store> PageMap<S> {
 fn copy_stream<S: Store>(space: &Space<S>, settings: &Settings) -> StreamId {
     let short = space.room(settings.gc_stream) == 0 && space.free_blocks() < settings.free_threshold;
     if short && space.room(HOST) > 0 { HOST } else { settings.gc_stream }
+}
+
+#[cold]
+fn misplaced(ppn: Ppn, lpn: u32) -> FtlError {
+    FtlError::Corrupt(format!("the live page {ppn} says that it is logical page {lpn}, which is elsewhere"))
 }
 
 /// Who owns a live page whose record is lost: a search, because it happens next to never.
