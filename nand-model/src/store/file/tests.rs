@@ -260,7 +260,7 @@ fn an_interrupted_open_is_followed_by_one_that_finds_the_same() {
                     _ => disk.mend(),
                 }
                 interrupted += 1;
-                for how in Crash::kinds(seed ^ writes as u64) {
+                for how in Crash::kinds(seed ^ writes) {
                     let (_, again) = rig.check(&disk.crashed(how), cut, &(shape, seed, writes, how));
                     assert_eq!(again, cut, "{:?}", (shape, seed, writes, how));
                 }
