@@ -121,6 +121,11 @@ impl<S: Store> Chip<S> {
         &self.counters
     }
 
+    /// When every die and bus is done with what it was given.
+    pub fn busy_until(&self) -> Nanos {
+        self.clocks.busy_until()
+    }
+
     /// Programs and erases begun since the chip was opened: the index space of [`Cut::at_op`].
     pub fn ops(&self) -> u64 {
         self.ops

@@ -23,6 +23,11 @@ impl Clocks {
         Clocks { timing, dies, buses, ways: geometry.ways as usize }
     }
 
+    /// When the last die and the last bus are free.
+    pub(crate) fn busy_until(&self) -> Nanos {
+        self.dies.iter().chain(&self.buses).copied().max().unwrap_or(0)
+    }
+
     /// Sets the price of a bus transfer, returns the old one: a copyback pays none.
     pub(crate) fn set_bus_ns(&mut self, bus_ns: Nanos) -> Nanos {
         std::mem::replace(&mut self.timing.bus_ns, bus_ns)
