@@ -240,7 +240,8 @@ fn when_all_places_are_taken_the_silent_in_mid_message_make_way_and_nobody_else(
     half.request(WRITE, 0, 0, 32 * MIB, &[1; 1000]);
     let mut deaf = Client::ready(&rig.socket, Style::Simple);
     deaf.request(READ, 0, 0, 32 * MIB, &[]);
-    // They wait in the queue until one has been silent for too long.
+    // Once both are known to be silent, newcomers wait in the queue until one has been so for too long.
+    std::thread::sleep(Duration::from_millis(120));
     let mut clients = [Client::ready(&rig.socket, Style::Simple), Client::ready(&rig.socket, Style::Extended)];
     assert!(half.is_closed());
     let mut late = Client::hello(&rig.socket);

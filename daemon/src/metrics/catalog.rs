@@ -577,7 +577,7 @@ pub const CATALOG: &[Family] = &[
         name: "ftld_nbd_connections_total",
         kind: Kind::Counter,
         labels: &[label("result", &["accepted", "evicted", "refused", "dropped"])],
-        help: "NBD connections accepted, and of those: pushed out for a newer one while negotiating or silent in the middle of a message, turned away, cut off for misbehaviour.",
+        help: "NBD connections accepted, and of those: pushed out for a newer one, turned away, cut off for misbehaviour.",
         fill: |view, to| {
             to.value(&["accepted"], view.nbd.accepted as f64);
             to.value(&["evicted"], view.nbd.evicted as f64);

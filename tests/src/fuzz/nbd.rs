@@ -105,7 +105,7 @@ thread_local! {
 
 fn session(read_only: bool, bytes: &[u8], piece: usize) {
     let ftl = Rig::new(&SCHEMES[0], Cells::Mlc, PAGES).format();
-    let options = VolumeOptions { size: u64::from(PAGES) * PAGE, read_only };
+    let options = VolumeOptions { size: u64::from(PAGES) * PAGE, read_only, emulate: false };
     let volume: Arc<Volume<MemStore>> = Arc::new(Volume::new(ftl, options, None));
     let limits = Limits { piece: 4096, backlog: 8192, resting: 10 << 10, ..Limits::default() };
     let stats = NbdStats::default();

@@ -101,23 +101,22 @@ impl Server {
         let mut tasks = JoinSet::new();
         let mut shutdown = pin!(shutdown);
         let mut next_id = 0;
+        let mut newcomer = None;
         loop {
-            let wait = shared.crowded();
-            let accepted = async {
-                if let Some(wait) = wait {
-                    tokio::time::sleep(wait).await;
-                }
-                listener.accept().await
-            };
+            let wait = newcomer.as_ref().and_then(|_| shared.crowded());
+            if wait.is_none()
+                && let Some(client) = newcomer.take()
+            {
+                next_id += 1;
+                shared.admit(next_id, client, &stopped, &mut tasks);
+            }
             tokio::select! {
                 biased;
                 () = &mut shutdown => break,
                 Some(_) = tasks.join_next() => {}
-                accepted = accepted => match accepted {
-                    Ok(accepted) => {
-                        next_id += 1;
-                        shared.admit(next_id, accepted, &stopped, &mut tasks);
-                    }
+                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+                accepted = listener.accept(), if wait.is_none() => match accepted {
+                    Ok(client) => newcomer = Some(client),
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept an NBD connection; will try again");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -167,7 +166,7 @@ impl Shared {
         slots.insert(id, Slot::Negotiating { since, task: Some(handle) });
     }
 
-    /// How long the next client stays in the listener's queue, because somebody will have to make way for it but not yet: a crowd
+    /// How long a newcomer, and those behind it in the listener's queue, have to wait, because somebody will have to make way for it but not yet: a crowd
     /// that keeps knocking would otherwise push out those who are just being let in, or be turned away for an instant's sake.
     fn crowded(&self) -> Option<Duration> {
         let slots = self.slots();
