@@ -8,6 +8,8 @@ mod mem;
 mod oob_only;
 
 pub use file::{Access, FileStore, OpenReport, SyncError, SyncHandle, SyncStats, peek};
+#[cfg(any(test, feature = "sim"))]
+pub use file::{Crash, SimDisk};
 pub use mem::{Change, MemStore};
 pub use oob_only::OobOnlyStore;
 

@@ -17,11 +17,15 @@
 
 mod disk;
 mod open;
+#[cfg(any(test, feature = "sim"))]
+mod sim;
 mod sync;
 #[cfg(test)]
 mod tests;
 
 pub use open::{Access, OpenReport, peek};
+#[cfg(any(test, feature = "sim"))]
+pub use sim::{Crash, SimDisk};
 pub use sync::{SyncError, SyncHandle, SyncStats};
 
 use super::{BlockFacts, Health, Store};

@@ -464,7 +464,7 @@ impl Seen {
     }
 }
 
-fn new_header(path: &Path, spec: &ImageSpec) -> Result<Header, ImageError> {
+pub(super) fn new_header(path: &Path, spec: &ImageSpec) -> Result<Header, ImageError> {
     let bad = |reason: String| ImageError::BadSpec { path: path.into(), reason };
     if spec.scheme.len() > NAME_BYTES_MAX || spec.profile.name.len() > NAME_BYTES_MAX {
         return Err(bad(format!("a name of more than {NAME_BYTES_MAX} bytes")));
