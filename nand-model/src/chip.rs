@@ -560,10 +560,21 @@ impl<S: Store> Chip<S> {
         self.store.program(ppn, 1, &data, &oob)?;
         self.store.set_health(ppn, health)?;
         self.note_programmed(block, offset, 1);
-        if let (Some(lsb), PartnerCut::Destroyed) = (self.pairs.lsb_of(offset), cut.partner) {
-            let lsb = self.profile.geometry.page(block, lsb);
-            if self.is_programmed(lsb) {
-                self.store.set_health(lsb, Health::Lost)?;
+        let partner = match cut.partner {
+            PartnerCut::Intact => return Ok(()),
+            PartnerCut::Unstable(reads) => Health::Unstable(reads),
+            PartnerCut::Destroyed => Health::Lost,
+        };
+        for victim in self.pairs.victims(offset) {
+            let victim = self.profile.geometry.page(block, victim);
+            if !self.is_programmed(victim) {
+                continue;
+            }
+            // What cannot be read any more does not come back as unstable.
+            let mut before = [Health::Good];
+            self.store.read(victim, &mut [], &mut [], &mut before)?;
+            if partner == Health::Lost || before == [Health::Good] {
+                self.store.set_health(victim, partner)?;
             }
         }
         Ok(())

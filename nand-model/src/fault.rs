@@ -24,12 +24,14 @@ pub enum ProgramCut {
     Complete,
 }
 
-/// What an interrupted MSB program does to the LSB page of its word line.
+/// What an interrupted MSB program does to the pages that its word line held before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartnerCut {
     /// Nothing.
     Intact,
-    /// It can no longer be read.
+    /// They read well this many more times, then never again.
+    Unstable(u8),
+    /// They can no longer be read.
     Destroyed,
 }
 
@@ -53,7 +55,7 @@ pub struct Cut {
     pub at_op: u64,
     /// Outcome if that operation is a program.
     pub program: ProgramCut,
-    /// What happens to the LSB partner if that operation programs an MSB page.
+    /// What happens to the word line's earlier pages if that operation programs an MSB page.
     pub partner: PartnerCut,
     /// Outcome if that operation is an erase.
     pub erase: EraseCut,
@@ -62,7 +64,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Every distinct outcome for a cut at operation `at_op`; program outcomes come with the partner intact and destroyed.
+    /// Every distinct outcome for a cut at operation `at_op`; each program outcome comes with each of the partner's.
     pub fn menu(at_op: u64, seed: u64) -> Vec<Cut> {
         let programs = [
             ProgramCut::NotStarted,
@@ -75,7 +77,7 @@ impl Cut {
         ];
         let erases = [EraseCut::NotStarted, EraseCut::Mixed, EraseCut::LooksBlank, EraseCut::Complete];
         let mut menu = Vec::new();
-        for partner in [PartnerCut::Intact, PartnerCut::Destroyed] {
+        for partner in [PartnerCut::Intact, PartnerCut::Destroyed, PartnerCut::Unstable(2)] {
             for (i, program) in programs.into_iter().enumerate() {
                 menu.push(Cut { at_op, program, partner, erase: erases[i % erases.len()], seed: seed ^ i as u64 });
             }

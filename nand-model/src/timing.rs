@@ -88,7 +88,7 @@ pub(crate) struct ProgramTimes {
 
 impl ProgramTimes {
     pub(crate) fn new(pairs: &PairTable, timing: &Timing, pages_per_block: u32) -> Self {
-        let of = |offset| if pairs.lsb_of(offset).is_some() { timing.program_msb_ns } else { timing.program_ns };
+        let of = |offset| if pairs.is_msb(offset) { timing.program_msb_ns } else { timing.program_ns };
         let mut before = vec![0];
         before.extend((0..pages_per_block).scan(0, |sum, offset| {
             *sum += of(offset);

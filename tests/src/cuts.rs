@@ -143,7 +143,7 @@ pub fn outcomes(rig: &Rig, next: &Change, seed: u64) -> Vec<Cut> {
         let possible = match next {
             Change::Program { ppn, .. } => {
                 let offset = rig.profile.geometry.offset_of(*ppn);
-                cut.partner == PartnerCut::Intact || pairs.lsb_of(offset).is_some()
+                cut.partner == PartnerCut::Intact || pairs.is_msb(offset)
             }
             _ => true,
         };

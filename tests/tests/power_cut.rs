@@ -138,7 +138,7 @@ fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
             cut_sampled(&failing, cuts::record(&failing, Kind::HotCold), &mut verdicts);
         }
         if cells == Cells::Mlc {
-            for pairing in [Pairing::Adjacent, Pairing::Dist6, Pairing::Shared4] {
+            for pairing in [Pairing::Adjacent, Pairing::Dist6, Pairing::Shared4, Pairing::Group4] {
                 let paired = rig_of(scheme, cells).variant(pairing.name(), |rig| rig.profile.pairing = pairing);
                 cut_sampled(&paired, cuts::record(&paired, Kind::HotCold), &mut verdicts);
             }

@@ -176,7 +176,8 @@ impl Header {
 }
 
 /// Codes in the file are positions in this list.
-const PAIRINGS: [Pairing; 5] = [Pairing::None, Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4];
+const PAIRINGS: [Pairing; 6] =
+    [Pairing::None, Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4, Pairing::Group4];
 
 fn order_code(order: PageOrder) -> u32 {
     match order {
