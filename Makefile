@@ -32,7 +32,7 @@ test: deps
 long-test: deps
 	FTLD_LONG=1 $(CARGO) test -p ftld-tests
 	FIO_SECONDS=60 KILLS=50 DATA_MIB=1024 tests/native/run.sh
-	FIO_SECONDS=120 KILLS=10 GUEST_TIMEOUT=14400 tests/guest/run.sh all
+	SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 GUEST_TIMEOUT=14400 tests/guest/run.sh all
 
 bench: deps
 	tests/bench/sim.py $(BENCH_ARGS)

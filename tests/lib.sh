@@ -117,13 +117,19 @@ in_flight() { awk '{ print $1 + $2 }' /sys/block/"$1"/inflight; }
 io_errors() { dmesg | grep -c "I/O error, dev $1\|Buffer I/O error on dev $1"; }
 writing() { local before=$(writes_done "$1"); sleep 0.1; [ "$(writes_done "$1")" != "$before" ]; }
 
-# kill_9 PID DEV: kills a server and prints what was under way. It is stopped first, so that the counts are those of its death.
+# kill_9 PID DEV: kills a server that is being written to, and prints what was under way; fails unless that was a request, and a
+# write acknowledged after the last FLUSH. The server is stopped first, so that the counts are those of its death.
 kill_9() {
+  local flushes=$(flushes_done "$2") unflushed=$(writes_done "$2")
   # The kernel's NBD client sends again what a dead connection took with it only after 30 s.
   wait_for 60 writing "$2" || bad "nothing is being written"
+  sleep 1
   kill -STOP "$1"
   sleep 0.3
-  note "kill -9: $(in_flight "$2") requests in flight, $(writes_done "$2") writes acknowledged, $(flushes_done "$2") flushes"
+  unflushed=$(($(writes_done "$2") - unflushed))
+  [ "$(flushes_done "$2")" = "$flushes" ] || unflushed=0
+  note "kill -9: $(in_flight "$2") requests in flight, $unflushed or more writes acknowledged after the last FLUSH"
+  [ "$(in_flight "$2")" -ge 1 ] && [ $unflushed -ge 1 ] || bad "the kill hit nothing"
   kill -9 "$1"
   wait "$1" 2> /dev/null
 }

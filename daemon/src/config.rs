@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::instance::{self, Dirs};
 use crate::size::parse_size;
 use crate::target::Target;
+use crate::transport::nbd::TlsOptions;
 use clap::Args;
 use ftl_core::Params;
 use nand_model::{PROFILES, Profile};
@@ -40,6 +41,18 @@ pub struct DeviceOptions {
     /// Whether requests take as long as the emulated flash: none or emulate [default: none]
     #[arg(long, value_name = "none|emulate")]
     pub latency: Option<String>,
+    /// TLS for NBD: off, optional or require [default: require with a certificate or nbds://, else off]
+    #[arg(long, value_name = "off|optional|require")]
+    pub tls: Option<String>,
+    /// PEM file of the NBD server's certificate, followed by those that lead to its authority
+    #[arg(long, value_name = "PEM")]
+    pub tls_cert: Option<PathBuf>,
+    /// PEM file of the certificate's private key
+    #[arg(long, value_name = "PEM")]
+    pub tls_key: Option<PathBuf>,
+    /// PEM file of the authorities that NBD clients need a certificate of; without it anybody is let in
+    #[arg(long, value_name = "PEM")]
+    pub tls_client_ca: Option<PathBuf>,
     /// Refuse writes and leave the image as it is
     #[arg(long)]
     pub read_only: bool,
@@ -112,6 +125,8 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// How long requests take.
     pub latency: Latency,
+    /// TLS for NBD; `None` does without.
+    pub tls: Option<TlsOptions>,
     /// Whether the image stays as it is.
     pub read_only: bool,
 }
@@ -135,6 +150,7 @@ impl Config {
             wish: options.wish()?,
             metrics: options.metrics.as_deref().map_or(Ok(Some(METRICS_DEFAULT)), metrics_addr)?,
             latency: options.latency()?,
+            tls: options.tls(target.as_ref())?,
             read_only: options.read_only,
             target,
             name,
@@ -171,6 +187,10 @@ impl DeviceOptions {
             op: self.op.or(other.op),
             metrics: self.metrics.or(other.metrics),
             latency: self.latency.or(other.latency),
+            tls: self.tls.or(other.tls),
+            tls_cert: self.tls_cert.or(other.tls_cert),
+            tls_key: self.tls_key.or(other.tls_key),
+            tls_client_ca: self.tls_client_ca.or(other.tls_client_ca),
             read_only: self.read_only || other.read_only,
             name: self.name.or(other.name),
             set: other.set.into_iter().chain(self.set).collect(),
@@ -182,6 +202,41 @@ impl DeviceOptions {
             None | Some("none") => Ok(Latency::None),
             Some("emulate") => Ok(Latency::Emulate),
             Some(other) => Err(Failure::usage(format!("--latency {other:?} is neither none nor emulate"))),
+        }
+    }
+
+    /// TLS as this target needs it.
+    fn tls(&self, target: Option<&Target>) -> Result<Option<TlsOptions>, Failure> {
+        const FILES: &str = "--tls-cert CERT.pem --tls-key KEY.pem";
+        let by_uri = matches!(target, Some(Target::Nbd(uri)) if uri.tls);
+        let given = self.tls_cert.is_some() || self.tls_key.is_some() || self.tls_client_ca.is_some();
+        let mode = self.tls.as_deref().unwrap_or(if given || by_uri { "require" } else { "off" });
+        let required = match mode {
+            "off" | "optional" if by_uri => {
+                return Err(Failure::usage(format!("--tls {mode}: nbds:// means that TLS is required; write nbd://")));
+            }
+            "off" => None,
+            "optional" => Some(false),
+            "require" => Some(true),
+            other => return Err(Failure::usage(format!("--tls {other:?} is none of off, optional, require"))),
+        };
+        if let Some(ip) = target.and_then(Target::beyond_this_machine).filter(|_| required != Some(true)) {
+            return Err(Failure::usage(format!(
+                "{ip} can be reached from other machines, and NBD without TLS is neither private nor authenticated; \
+                 add {FILES}, and --tls-client-ca CA.pem unless anybody may write; or use 127.0.0.1 or a unix socket"
+            )));
+        }
+        let Some(required) = required else { return Ok(None) };
+        match target {
+            Some(Target::Ublk(_) | Target::NbdKernel(_)) => {
+                Err(Failure::usage("TLS is for NBD addresses (nbds://HOST:PORT); leave the --tls options out"))
+            }
+            Some(Target::Nbd(_)) | None => match (self.tls_cert.clone(), self.tls_key.clone()) {
+                (Some(cert), Some(key)) => {
+                    Ok(Some(TlsOptions { required, cert, key, client_ca: self.tls_client_ca.clone() }))
+                }
+                _ => Err(Failure::usage(format!("TLS needs a certificate and its key: add {FILES}"))),
+            },
         }
     }
 
@@ -270,6 +325,36 @@ mod tests {
     }
 
     #[test]
+    fn beyond_this_machine_nbd_needs_tls() {
+        let files = DeviceOptions {
+            tls_cert: Some("c".into()),
+            tls_key: Some("k".into()),
+            tls_client_ca: Some("ca".into()),
+            ..DeviceOptions::default()
+        };
+        let with = |target: &str, mode: Option<&str>, base: &DeviceOptions| {
+            let options = DeviceOptions { tls: mode.map(str::to_owned), ..base.clone() };
+            Config::new(Some(target), None, &options, &dirs()).map(|config| config.tls)
+        };
+        let required = with("nbd://192.0.2.1", None, &files).unwrap().unwrap();
+        assert_eq!((required.required, required.client_ca.is_some()), (true, true));
+        assert_eq!(with("nbds://localhost", None, &files).unwrap().unwrap(), required);
+        assert!(!with("nbd://localhost", Some("optional"), &files).unwrap().unwrap().required);
+        assert_eq!(with("nbd://localhost", Some("off"), &files).unwrap(), None);
+        assert_eq!(with("nbd://localhost", None, &DeviceOptions::default()).unwrap(), None);
+        for (target, mode, options, part) in [
+            ("nbd://192.0.2.1", None, &DeviceOptions::default(), "add --tls-cert"),
+            ("nbd://192.0.2.1", Some("optional"), &files, "192.0.2.1 can be reached from other machines"),
+            ("nbds://192.0.2.1", None, &DeviceOptions::default(), "needs a certificate"),
+            ("nbds://localhost", Some("optional"), &files, "nbds:// means that TLS is required"),
+            ("/dev/ublkb0", None, &files, "TLS is for NBD addresses"),
+        ] {
+            let failure = with(target, mode, options).unwrap_err();
+            assert!(failure.message.contains(part), "{target}: {failure}");
+        }
+    }
+
+    #[test]
     fn wrong_values_name_their_option() {
         let device = |change: &dyn Fn(&mut DeviceOptions)| {
             let mut options = DeviceOptions::default();
@@ -283,6 +368,9 @@ mod tests {
             (device(&|o| o.op = Some(f64::NAN)), "--op NaN"),
             (device(&|o| o.metrics = Some("nowhere".into())), "--metrics \"nowhere\""),
             (device(&|o| o.latency = Some("slow".into())), "--latency \"slow\""),
+            (device(&|o| o.tls = Some("maybe".into())), "--tls \"maybe\" is none of"),
+            (device(&|o| o.tls = Some("require".into())), "add --tls-cert CERT.pem --tls-key KEY.pem"),
+            (device(&|o| o.tls_cert = Some("c".into())), "needs a certificate and its key"),
             (device(&|o| o.set = vec!["x".into()]), "--set \"x\" is not KEY=VALUE"),
             (device(&|o| o.name = Some("a/b".into())), "--name"),
         ];

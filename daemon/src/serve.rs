@@ -15,7 +15,7 @@ use crate::stack::{self, DaemonStore};
 use crate::status::{Facts, Observed, View};
 use crate::sys;
 use crate::target::Target;
-use crate::transport::nbd::NbdStats;
+use crate::transport::nbd::{NbdStats, Tls};
 use crate::transport::{self, Context, Service, StopHow};
 use crate::volume::Volume;
 use std::io::Write;
@@ -39,6 +39,7 @@ pub fn serve(config: &Config, dirs: &Dirs, recover: bool) -> Result<(), Failure>
         target
     });
     transport::probe(&target, recover)?;
+    let tls = load_tls(config, &target)?;
     prepare(&target);
     let _instance = Instance::take(dirs, &config.name)?;
     let http = config.metrics.map(http::bind).transpose()?;
@@ -54,7 +55,7 @@ pub fn serve(config: &Config, dirs: &Dirs, recover: bool) -> Result<(), Failure>
     let opened_in = opening.elapsed();
     let volume = Arc::new(stack.volume);
     let image = std::fs::canonicalize(&config.image).map_err(|error| Failure::io(config.image.display(), &error))?;
-    let context = Context { name: &config.name, image: &image.to_string_lossy() };
+    let context = Context { name: &config.name, image: &image.to_string_lossy(), tls: tls.as_ref() };
     let started = control::bind(&dirs.control(&config.name))
         .and_then(|control| Ok((control, transport::start(&target, volume.clone(), context)?)));
     let (control, service) = match started {
@@ -100,6 +101,20 @@ pub fn serve(config: &Config, dirs: &Dirs, recover: bool) -> Result<(), Failure>
             ),
         )),
     }
+}
+
+/// TLS, if it is wanted.
+fn load_tls(config: &Config, target: &Target) -> Result<Option<Tls>, Failure> {
+    let Some(options) = &config.tls else { return Ok(None) };
+    if !matches!(target, Target::Nbd(_)) {
+        return Err(Failure::usage(format!(
+            "TLS is for NBD addresses, not for {target}; give one, or leave --tls out"
+        )));
+    }
+    if let Some(ip) = target.beyond_this_machine().filter(|_| options.client_ca.is_none()) {
+        tracing::warn!("anybody who reaches {ip} may read and write the device; --tls-client-ca asks for certificates");
+    }
+    Tls::load(options).map(Some).map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// What a process needs that others' block I/O depends on; before there is a second thread.

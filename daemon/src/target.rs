@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::transport::nbd::{Endpoint, NbdUri};
 use std::fmt;
+use std::net::IpAddr;
 
 /// Where requests come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub enum Target {
     Ublk(u32),
     /// The kernel's NBD client by number, fed by our own server.
     NbdKernel(u32),
-    /// An NBD server on a unix socket or a loopback address.
+    /// An NBD server on a unix socket or a TCP address.
     Nbd(NbdUri),
 }
 
@@ -43,6 +44,14 @@ impl Target {
         }
     }
 
+    /// The address, if other machines can reach it.
+    pub fn beyond_this_machine(&self) -> Option<IpAddr> {
+        match self {
+            Target::Nbd(NbdUri { endpoint: Endpoint::Tcp(addr), .. }) => Some(addr.ip()).filter(|ip| !ip.is_loopback()),
+            _ => None,
+        }
+    }
+
     /// The name of its transport, as in metric labels.
     pub fn transport(&self) -> &'static str {
         match self {
@@ -69,15 +78,7 @@ fn device_number(text: &str, number: &str) -> Result<u32, Failure> {
 }
 
 fn nbd(text: &str) -> Result<Target, Failure> {
-    let uri: NbdUri = text.parse().map_err(|error| Failure::usage(format!("target {error}")))?;
-    match uri.endpoint {
-        Endpoint::Tcp(addr) if !addr.ip().is_loopback() => Err(Failure::usage(format!(
-            "target {text}: {} can be reached from other machines, and NBD without TLS is neither private nor \
-             authenticated; use 127.0.0.1 or a unix socket, through a tunnel if need be",
-            addr.ip()
-        ))),
-        _ => Ok(Target::Nbd(uri)),
-    }
+    text.parse().map(Target::Nbd).map_err(|error| Failure::usage(format!("target {error}")))
 }
 
 #[cfg(test)]
@@ -93,6 +94,7 @@ mod tests {
             ("nbd://[::1]:4000/disk", "disk"),
             ("nbd+unix:///?socket=/tmp/a%20b", "default"),
             ("nbd+unix:///x?socket=s", "x"),
+            ("nbds://192.0.2.1:4000/disk", "disk"),
         ] {
             let target = Target::parse(text).unwrap();
             assert_eq!((target.to_string().as_str(), target.instance_name().as_str()), (text, name));
@@ -109,7 +111,6 @@ mod tests {
             ("nbd+unix://host/?socket=x", "no host"),
             ("nbd+unix:///x", "socket is missing"),
             ("nbd:///x", "host is missing"),
-            ("nbd://0.0.0.0:10809", "without TLS"),
         ] {
             let failure = Target::parse(text).unwrap_err();
             assert!(failure.message.contains(part), "{text}: {failure}");

@@ -141,7 +141,7 @@ fn nbd_over_tcp() {
     runtime.block_on(async {
         let endpoint = "nbd://127.0.0.1:0".parse::<ftld::transport::nbd::NbdUri>().unwrap().endpoint;
         let device = std::sync::Arc::new(Ram::new(MIB));
-        let server = Server::bind(&endpoint, device, ExportInfo::default(), Limits::default()).unwrap();
+        let server = Server::bind(&endpoint, device, ExportInfo::default(), Limits::default(), None).unwrap();
         let uri = server.uri().unwrap().to_string();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let running = tokio::spawn(server.run(async { drop(stopped.await) }));

@@ -26,7 +26,6 @@ FIO=$!
 kill=0
 while [ $kill -lt $KILLS ]; do
   kill=$((kill + 1))
-  sleep 1
   kill_9 $SERVER nbd0
   start
   note "taken up again: $(cat /tmp/server.log)"

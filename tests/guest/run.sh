@@ -3,6 +3,8 @@
 # needs neither ublk nor KVM.
 # usage: run.sh all | SCRIPT...      names of guest scripts, without .sh
 #   FIO_SECONDS (5)  KILLS (3)  SCHEMES (all)  what the scripts do
+#   SIZE              of the device; without it each script's own, small one
+#   FIO_MIB (32)      how much fio writes before it reads it back
 #   GUEST_TIMEOUT (1200)  seconds until a machine is taken for hung
 #   GUEST_JOBS (2)        machines at a time
 #   GUEST_ACCEL (tcg,thread=single)   with several threads, QEMU before 8.1 now and then loses a change that the kernel
@@ -40,7 +42,7 @@ boot() {
   mkdir -p "$run/$script/bin"
   cat > "$run/$script/bin/suite" <<X
 SCRIPT=$script
-export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-all}"
+export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-all}" SIZE=${SIZE:-} FIO_MIB=${FIO_MIB:-32}
 X
   (cd "$run/$script" && echo bin/suite | cpio_here) | cat "$base" "$run/own.cpio.gz" "$run/top.cpio.gz" - > "$run/$script.initrd"
   truncate -s 8G "$disk"

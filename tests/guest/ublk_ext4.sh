@@ -2,7 +2,7 @@
 . /bin/lib.sh
 for scheme in $(schemes); do
   image=/var/lib/ftld/$scheme.ftld
-  serve --scheme "$scheme" --size 256MiB --image "$image" /dev/ublkb0 || continue
+  serve --scheme "$scheme" --size "${SIZE:-256MiB}" --image "$image" /dev/ublkb0 || continue
   file_system "$scheme" /dev/ublkb0 /mnt
   quit "$scheme"
   same "$scheme: device after the end" "$(ls /dev | grep -c ublkb0)" 0

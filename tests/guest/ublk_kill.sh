@@ -3,14 +3,13 @@
 . /bin/lib.sh
 for scheme in $(schemes); do
   image=/var/lib/ftld/$scheme.ftld
-  serve --scheme "$scheme" --size 128MiB --image "$image" /dev/ublkb0 || continue
+  serve --scheme "$scheme" --size "${SIZE:-128MiB}" --image "$image" /dev/ublkb0 || continue
   errors=$(io_errors ublkb0)
   (fio_verify $((KILLS * 3 + 3)) --filename=/dev/ublkb0; echo $? > /tmp/fio.rc) &
   fio=$!
   kill=0
   while [ $kill -lt "$KILLS" ]; do
     kill=$((kill + 1))
-    sleep 1
     kill_9 "$FTLD" ublkb0
     begin=$(cut -d' ' -f1 /proc/uptime)
     serve --image "$image" /dev/ublkb0 || break

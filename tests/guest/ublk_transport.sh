@@ -33,7 +33,6 @@ FIO=$!
 kill=0
 while [ $kill -lt $KILLS ]; do
   kill=$((kill + 1))
-  sleep 1
   kill_9 $SERVER ublkb0
   begin=$(cut -d' ' -f1 /proc/uptime)
   start

@@ -1,7 +1,7 @@
 //! A running way in, as the rest of the daemon sees it: one [`Service`] per target, each plugged in by one line of [`start`].
 
 use super::holders;
-use super::nbd::{self, Endpoint, ExportInfo, Limits, NbdStats, NbdUri, Server, kernel};
+use super::nbd::{self, Endpoint, ExportInfo, Limits, NbdStats, NbdUri, Server, Tls, kernel};
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
 use crate::target::Target;
@@ -45,12 +45,14 @@ pub enum StopHow {
 }
 
 /// What a transport may want to know beside the device.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// Name of the instance.
     pub name: &'a str,
     /// Identity of the image: a device left behind is taken up only if it was this image's.
     pub image: &'a str,
+    /// TLS, for an NBD address.
+    pub tls: Option<&'a Tls>,
 }
 
 /// What is served when nobody named a target: ublk if it would work, else an NBD unix socket in the runtime folder.
@@ -59,7 +61,7 @@ pub fn default_target(runtime: &Path) -> Target {
     if super::ublk::probe().is_ok() {
         return Target::Ublk(0);
     }
-    Target::Nbd(NbdUri { endpoint: Endpoint::Unix(runtime.join("nbd.sock")), export: String::new() })
+    Target::Nbd(NbdUri { endpoint: Endpoint::Unix(runtime.join("nbd.sock")), export: String::new(), tls: false })
 }
 
 /// Whether the target can be served here at all; asked before an image is made or opened. `recover` wants a device that a dead
@@ -213,7 +215,7 @@ struct NbdServer {
 impl NbdServer {
     fn start(uri: &NbdUri, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Self, Failure> {
         let info = ExportInfo { name: uri.export.clone(), description: format!("ftld {}", context.name) };
-        let (endpoint, text) = (uri.endpoint.clone(), uri.to_string());
+        let (endpoint, text, tls) = (uri.endpoint.clone(), uri.to_string(), context.tls.cloned());
         let (stop, mut stopped) = watch::channel(false);
         let (tell, told) = sync_channel(1);
         let serve = move || {
@@ -222,7 +224,7 @@ impl NbdServer {
                 Err(error) => return drop(tell.send(Err(error))),
             };
             runtime.block_on(async {
-                let bound = Server::bind(&endpoint, device, info, Limits::default());
+                let bound = Server::bind(&endpoint, device, info, Limits::default(), tls);
                 let server = match bound.and_then(|server| Ok((server.uri()?.to_string(), server.stats(), server))) {
                     Ok((uri, stats, server)) => {
                         let _ = tell.send(Ok((uri, stats)));

@@ -2,10 +2,11 @@
 //! here once more, on purpose: a mistake in the server's table must not be repeated by its test.
 #![allow(dead_code, reason = "each suite uses its part")]
 
+pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod ram;
 
-use ftld::transport::nbd::{Endpoint, ExportInfo, Limits, NbdStats, Server};
+use ftld::transport::nbd::{Endpoint, ExportInfo, Limits, NbdStats, NbdUri, Server, Tls};
 use ram::Ram;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) struct Rig {
     pub(crate) ram: Arc<Ram>,
     pub(crate) socket: PathBuf,
+    pub(crate) served_at: NbdUri,
     pub(crate) stats: Arc<NbdStats>,
     pub(crate) folder: tempfile::TempDir,
     stop: Option<oneshot::Sender<()>>,
@@ -34,23 +36,34 @@ impl Rig {
     }
 
     pub(crate) fn with(ram: Ram, limits: Limits) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Rig::start(tempfile::tempdir().unwrap(), None, ram, limits, None)
+    }
+
+    /// On a unix socket in the folder unless told otherwise.
+    pub(crate) fn start(
+        folder: tempfile::TempDir,
+        endpoint: Option<Endpoint>,
+        ram: Ram,
+        limits: Limits,
+        tls: Option<Tls>,
+    ) -> Self {
         let socket = folder.path().join("s");
+        let endpoint = endpoint.unwrap_or_else(|| Endpoint::Unix(socket.clone()));
         let ram = Arc::new(ram);
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = std::sync::mpsc::channel();
-        let (device, endpoint) = (ram.clone(), Endpoint::Unix(socket.clone()));
+        let device = ram.clone();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let info = ExportInfo { name: "disk".into(), description: "a disk".into() };
-                let server = Server::bind(&endpoint, device, info, limits).unwrap();
-                ready.send(server.stats()).unwrap();
+                let server = Server::bind(&endpoint, device, info, limits, tls).unwrap();
+                ready.send((server.stats(), server.uri().unwrap())).unwrap();
                 server.run(async { drop(stopped.await) }).await;
             });
         });
-        let stats = started.recv().unwrap();
-        Rig { ram, socket, stats, folder, stop: Some(stop), thread: Some(thread) }
+        let (stats, served_at) = started.recv().unwrap();
+        Rig { ram, socket, served_at, stats, folder, stop: Some(stop), thread: Some(thread) }
     }
 
     pub(crate) fn uri(&self) -> String {

@@ -8,9 +8,10 @@
 use super::buffer::Buffer;
 use super::engine::{Close, Engine, ReplyTo, Sync, Turn};
 use super::export::{Export, ExportInfo};
-use super::handshake::{End, Handshake, Session, Step};
+use super::handshake::{End, Handshake, Security, Session, Step};
 use super::limits::Limits;
 use super::stats::{NbdStats, Share};
+use super::tls::{Channel, Tls};
 use crate::device::BlockDevice;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -38,6 +39,9 @@ pub enum Ended {
     /// The handshake took too long.
     #[error("the handshake was not done within {0:?}")]
     Deadline(Duration),
+    /// The upgrade to TLS failed: no TLS, or no certificate that we trust.
+    #[error("TLS handshake: {0}")]
+    Tls(#[source] io::Error),
     /// In transmission.
     #[error("{0}")]
     Transmission(Close),
@@ -58,7 +62,7 @@ impl Ended {
         match self {
             Ended::Handshake(end) => !matches!(end, End::Aborted),
             Ended::Transmission(close) => !matches!(close, Close::Broken),
-            Ended::Deadline(_) | Ended::Stalled(_) => true,
+            Ended::Deadline(_) | Ended::Stalled(_) | Ended::Tls(_) => true,
             Ended::Undrained(_) | Ended::Stream(_) => false,
         }
     }
@@ -67,7 +71,7 @@ impl Ended {
 /// Serves one client on a connected stream from the greeting on, until it leaves or `shutdown` is done. Runs on the caller's
 /// tokio runtime, which needs its time driver.
 pub async fn serve_stream<S>(
-    mut stream: S,
+    stream: S,
     device: Arc<dyn BlockDevice>,
     info: ExportInfo,
     limits: &Limits,
@@ -78,11 +82,12 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let export = Export::of(&*device, info);
-    let (session, rest) = {
+    let (channel, session, rest) = {
         let _share = Share::of(&stats.negotiating, 1);
-        negotiate(&mut stream, &export, limits, None).await?
+        negotiate(stream, &export, limits, None, None).await?
     };
-    transmit(stream, Opening { session, export, rest, linger: Duration::ZERO }, device, limits, stats, shutdown).await
+    let opening = Opening { session, export, rest, linger: Duration::ZERO };
+    transmit(channel, opening, device, limits, stats, shutdown).await
 }
 
 /// Serves a stream whose other end already is in transmission and takes simple replies: the kernel's client on a socket handed to
@@ -99,7 +104,7 @@ where
 {
     let export = Export::of(&*device, ExportInfo::default());
     let opening = Opening { session: Session::SIMPLE, export, rest: Vec::new(), linger: Duration::ZERO };
-    transmit(stream, opening, device, limits, stats, shutdown).await
+    transmit(Channel::Plain(stream), opening, device, limits, stats, shutdown).await
 }
 
 /// Where transmission starts from.
@@ -112,30 +117,33 @@ pub(super) struct Opening {
     pub(super) linger: Duration,
 }
 
-/// The handshake, within its deadline: what was agreed, and the bytes that came after.
+/// The handshake, that of TLS included, within its deadline: what was agreed, and the bytes that came after.
 pub(super) async fn negotiate<S>(
-    stream: &mut S,
+    stream: S,
     export: &Export,
     limits: &Limits,
+    tls: Option<&Tls>,
     full: Option<usize>,
-) -> Result<(Session, Vec<u8>), Ended>
+) -> Result<(Channel<S>, Session, Vec<u8>), Ended>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let work = negotiate_slowly(stream, export, limits, full);
+    let work = negotiate_slowly(stream, export, limits, tls, full);
     tokio::time::timeout(limits.handshake, work).await.unwrap_or(Err(Ended::Deadline(limits.handshake)))
 }
 
 async fn negotiate_slowly<S>(
-    stream: &mut S,
+    stream: S,
     export: &Export,
     limits: &Limits,
+    tls: Option<&Tls>,
     full: Option<usize>,
-) -> Result<(Session, Vec<u8>), Ended>
+) -> Result<(Channel<S>, Session, Vec<u8>), Ended>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut machine = Handshake::new(export, limits, full);
+    let mut stream = Channel::Plain(stream);
+    let mut machine = Handshake::new(export, limits, tls.map_or(Security::Plain, Tls::security), full);
     let mut input = Buffer::new(512);
     let mut out = Vec::new();
     stream.write_all(&Handshake::greeting()).await?;
@@ -144,6 +152,7 @@ where
         input.consume(taken);
         // Before the next option is looked at, so that answers never pile up.
         stream.write_all(&out).await?;
+        stream.flush().await?;
         out.clear();
         match step {
             Step::More if taken > 0 => {}
@@ -154,7 +163,12 @@ where
                 }
                 input.commit(n);
             }
-            Step::Done(session) => return Ok((session, input.filled().to_vec())),
+            Step::StartTls => {
+                let tls = tls.expect("without it nothing is upgraded");
+                stream = stream.upgrade(tls).await.map_err(Ended::Tls)?;
+                machine.secured();
+            }
+            Step::Done(session) => return Ok((stream, session, input.filled().to_vec())),
             Step::End(why) => {
                 let _ = stream.shutdown().await;
                 return Err(why.into());
@@ -165,6 +179,23 @@ where
 
 /// The transmission phase.
 pub(super) async fn transmit<S>(
+    channel: Channel<S>,
+    opening: Opening,
+    device: Arc<dyn BlockDevice>,
+    limits: &Limits,
+    stats: &NbdStats,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Ended>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    match channel {
+        Channel::Plain(stream) => transmit_on(stream, opening, device, limits, stats, shutdown).await,
+        Channel::Tls(stream) => transmit_on(*stream, opening, device, limits, stats, shutdown).await,
+    }
+}
+
+async fn transmit_on<S>(
     mut stream: S,
     opening: Opening,
     device: Arc<dyn BlockDevice>,
@@ -180,7 +211,8 @@ where
     let mut shutdown = pin!(shutdown);
     let result = poll_fn(|cx| connection.poll(Pin::new(&mut stream), shutdown.as_mut(), cx)).await;
     connection.publish();
-    let _ = stream.shutdown().await;
+    // TLS says good-bye, for which a peer that takes nothing leaves no room.
+    let _ = tokio::time::timeout(limits.drain, stream.shutdown()).await;
     result
 }
 
@@ -239,6 +271,8 @@ struct Connection<'a> {
     linger: Linger,
     input: Buffer,
     out: Buffer,
+    /// Whether the stream holds bytes of replies back, as TLS does.
+    unflushed: bool,
     /// Syncs that wait for a thread, and how many are with one.
     syncs: Vec<Sync>,
     waiting: usize,
@@ -264,6 +298,7 @@ impl<'a> Connection<'a> {
             linger: Linger::new(opening.linger),
             input,
             out: Buffer::new(limits.resting),
+            unflushed: false,
             syncs: Vec::new(),
             waiting: 0,
             sender,
@@ -295,7 +330,7 @@ impl<'a> Connection<'a> {
                 self.engine.drain();
                 continue;
             }
-            let quiet = self.engine.is_idle() && self.out.is_empty();
+            let quiet = self.engine.is_idle() && self.all_sent();
             if self.draining && quiet && self.engine.at_boundary(&self.input) {
                 return Poll::Ready(Ok(()));
             }
@@ -318,17 +353,8 @@ impl<'a> Connection<'a> {
             let turn = self.engine.advance(&*self.device, &mut self.input, &mut self.out, &mut self.syncs);
             // Once around again, to be woken when they are done.
             progress |= self.start_syncs();
-            if !self.out.is_empty()
-                && let Poll::Ready(sent) = stream.as_mut().poll_write(cx, self.out.filled())
-            {
-                let sent = sent.map_err(|error| Err(error.into()))?;
-                self.out.consume(sent);
-                progress = true;
-                if self.out.is_empty() {
-                    self.engine.sent();
-                }
-            }
-            let quiet = self.engine.is_idle() && self.out.is_empty();
+            progress |= self.poll_output(stream.as_mut(), cx).map_err(|error| Err(error.into()))?;
+            let quiet = self.engine.is_idle() && self.all_sent();
             match turn {
                 Turn::Close(Close::Disconnect) if quiet => return Err(Ok(())),
                 Turn::Close(Close::Disconnect) | Turn::Room => {}
@@ -337,7 +363,7 @@ impl<'a> Connection<'a> {
                     progress |= self.poll_input(stream.as_mut(), want, cx).map_err(|error| Err(error.into()))?;
                 }
                 // The rest of a message will not come, but what was asked before is still answered.
-                Turn::Input(_) if self.out.is_empty() && self.engine.in_flight() <= 1 => {
+                Turn::Input(_) if self.all_sent() && self.engine.in_flight() <= 1 => {
                     let whole = self.engine.at_boundary(&self.input);
                     if whole && quiet {
                         return Err(Ok(()));
@@ -355,6 +381,31 @@ impl<'a> Connection<'a> {
                 self.timer = Timer::Off;
             }
         }
+    }
+
+    /// Sends replies. They count as sent when the stream holds nothing back any more.
+    fn poll_output<S: AsyncWrite>(&mut self, mut stream: Pin<&mut S>, cx: &mut Context<'_>) -> io::Result<bool> {
+        let mut progress = false;
+        if !self.out.is_empty()
+            && let Poll::Ready(sent) = stream.as_mut().poll_write(cx, self.out.filled())
+        {
+            self.out.consume(sent?);
+            self.unflushed = true;
+            progress = true;
+        }
+        if self.out.is_empty()
+            && self.unflushed
+            && let Poll::Ready(flushed) = stream.poll_flush(cx)
+        {
+            flushed?;
+            self.unflushed = false;
+            self.engine.sent();
+        }
+        Ok(progress)
+    }
+
+    fn all_sent(&self) -> bool {
+        self.out.is_empty() && !self.unflushed
     }
 
     fn poll_input<S: AsyncRead>(&mut self, stream: Pin<&mut S>, want: usize, cx: &mut Context<'_>) -> io::Result<bool> {
@@ -434,7 +485,7 @@ impl<'a> Connection<'a> {
         let awaits_rest = matches!(turn, Turn::Input(_)) && !self.engine.at_boundary(&self.input);
         if self.draining {
             (Timer::Drain, self.limits.drain)
-        } else if awaits_rest || !self.out.is_empty() {
+        } else if awaits_rest || !self.all_sent() {
             (Timer::Stall, self.limits.stall)
         } else if self.input.is_stretched() || self.out.is_stretched() {
             (Timer::Relax, RELAX)

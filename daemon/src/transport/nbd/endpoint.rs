@@ -10,11 +10,15 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::str::FromStr;
+use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
 
 /// Connections that may wait to be accepted.
@@ -38,6 +42,8 @@ pub struct NbdUri {
     pub endpoint: Endpoint,
     /// What.
     pub export: String,
+    /// Whether TLS is required: `nbds` instead of `nbd`.
+    pub tls: bool,
 }
 
 /// What is wrong with an NBD URI, and how to write it.
@@ -62,6 +68,11 @@ fn parse(uri: &str) -> Result<NbdUri, String> {
     let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let export = decode_percent(path)?;
+    let (scheme, tls) = match scheme {
+        "nbds" => ("nbd", true),
+        "nbds+unix" => ("nbd+unix", true),
+        _ => (scheme, false),
+    };
     let endpoint = match (scheme, query) {
         ("nbd+unix", query) => {
             if !authority.is_empty() {
@@ -71,10 +82,9 @@ fn parse(uri: &str) -> Result<NbdUri, String> {
         }
         ("nbd", None) => Endpoint::Tcp(parse_host(authority)?),
         ("nbd", Some(query)) => return Err(format!("'{query}' means nothing for nbd://")),
-        ("nbds" | "nbds+unix", _) => return Err("TLS is not there yet; use nbd+unix:// or nbd:// on loopback".into()),
         _ => return Err(format!("unknown scheme '{scheme}'; {WAYS}")),
     };
-    Ok(NbdUri { endpoint, export })
+    Ok(NbdUri { endpoint, export, tls })
 }
 
 fn parse_socket(query: &str) -> Result<PathBuf, String> {
@@ -134,13 +144,14 @@ fn encode_percent(bytes: &[u8]) -> String {
 
 impl fmt::Display for NbdUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "nbds" } else { "nbd" };
         let export = encode_percent(self.export.as_bytes());
         match &self.endpoint {
             Endpoint::Unix(path) => {
-                write!(f, "nbd+unix:///{export}?socket={}", encode_percent(path.as_os_str().as_bytes()))
+                write!(f, "{scheme}+unix:///{export}?socket={}", encode_percent(path.as_os_str().as_bytes()))
             }
-            Endpoint::Tcp(address) if export.is_empty() => write!(f, "nbd://{address}"),
-            Endpoint::Tcp(address) => write!(f, "nbd://{address}/{export}"),
+            Endpoint::Tcp(address) if export.is_empty() => write!(f, "{scheme}://{address}"),
+            Endpoint::Tcp(address) => write!(f, "{scheme}://{address}/{export}"),
         }
     }
 }
@@ -153,18 +164,68 @@ pub(super) enum Listener {
     Tcp(TcpListener),
 }
 
-/// A connection just accepted.
-pub(super) enum Accepted {
+/// A client's socket.
+pub(super) enum Socket {
     Unix(UnixStream),
-    Tcp(TcpStream, SocketAddr),
+    Tcp(TcpStream),
+}
+
+impl Socket {
+    /// Leaves the runtime that it was made in for the one that this is called in.
+    pub(super) fn rehome(&mut self) -> io::Result<()> {
+        *self = match self {
+            Socket::Unix(stream) => Socket::Unix(UnixStream::from_std(stream.as_fd().try_clone_to_owned()?.into())?),
+            Socket::Tcp(stream) => Socket::Tcp(TcpStream::from_std(stream.as_fd().try_clone_to_owned()?.into())?),
+        };
+        Ok(())
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+            Socket::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Socket::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Socket::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            Socket::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
 }
 
 impl Listener {
-    /// Binds and listens. Must be called inside a tokio runtime.
-    pub(super) fn bind(endpoint: &Endpoint) -> io::Result<Self> {
+    /// Binds and listens; beyond loopback only if everybody must use TLS. Must be called inside a tokio runtime.
+    pub(super) fn bind(endpoint: &Endpoint, tls_required: bool) -> io::Result<Self> {
         match endpoint {
             Endpoint::Unix(path) => bind_unix(path).map_err(|error| named(path.display(), error)),
-            Endpoint::Tcp(address) => bind_tcp(*address).map_err(|error| named(address, error)),
+            Endpoint::Tcp(address) if address.ip().is_loopback() || tls_required => {
+                bind_tcp(*address).map_err(|error| named(address, error))
+            }
+            Endpoint::Tcp(address) => {
+                let text =
+                    "beyond loopback NBD needs TLS; give it a certificate, or listen on 127.0.0.1 or a unix socket";
+                Err(named(address, io::Error::new(io::ErrorKind::Unsupported, text)))
+            }
         }
     }
 
@@ -175,14 +236,15 @@ impl Listener {
         }
     }
 
-    pub(super) async fn accept(&self) -> io::Result<Accepted> {
+    /// The next client, and where it comes from if that can be told.
+    pub(super) async fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
         match self {
-            Listener::Unix(_, listener) => Ok(Accepted::Unix(listener.accept().await?.0)),
+            Listener::Unix(_, listener) => Ok((Socket::Unix(listener.accept().await?.0), None)),
             Listener::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 // A peer that is gone already is noticed by the first read.
                 let _ = stream.set_nodelay(true);
-                Ok(Accepted::Tcp(stream, peer))
+                Ok((Socket::Tcp(stream), Some(peer)))
             }
         }
     }
@@ -193,11 +255,6 @@ fn named(what: impl fmt::Display, error: io::Error) -> io::Error {
 }
 
 fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
-    if !address.ip().is_loopback() {
-        let text = "beyond loopback NBD needs TLS, which is not there yet; \
-                    listen on 127.0.0.1 or a unix socket and forward it through ssh";
-        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
-    }
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
@@ -292,13 +349,19 @@ mod tests {
 
     #[test]
     fn addresses_that_are_understood() {
-        let tcp = |a: &str, export: &str| NbdUri { endpoint: Endpoint::Tcp(a.parse().unwrap()), export: export.into() };
+        let tcp = |a: &str, export: &str| NbdUri {
+            endpoint: Endpoint::Tcp(a.parse().unwrap()),
+            export: export.into(),
+            tls: false,
+        };
         assert_eq!(uri("nbd://127.0.0.1:99/disk"), tcp("127.0.0.1:99", "disk"));
         assert_eq!(uri("nbd://localhost"), tcp("127.0.0.1:10809", ""));
         assert_eq!(uri("nbd://[::1]:7/"), tcp("[::1]:7", ""));
         assert_eq!(uri("nbd://[::1]"), tcp("[::1]:10809", ""));
-        let unix = NbdUri { endpoint: Endpoint::Unix("/run/a b.sock".into()), export: "x/y".into() };
+        assert_eq!(uri("nbds://[::1]:7/"), NbdUri { tls: true, ..tcp("[::1]:7", "") });
+        let unix = NbdUri { endpoint: Endpoint::Unix("/run/a b.sock".into()), export: "x/y".into(), tls: false };
         assert_eq!(uri("nbd+unix:///x/y?socket=/run/a%20b.sock"), unix);
+        assert_eq!(uri("nbds+unix:///x/y?socket=/run/a%20b.sock"), NbdUri { tls: true, ..unix });
         assert_eq!(uri("nbd+unix://?socket=s").endpoint, Endpoint::Unix("s".into()));
     }
 
@@ -307,7 +370,7 @@ mod tests {
         for (text, reason) in [
             ("/dev/nbd0", "not an NBD address"),
             ("http://x", "unknown scheme 'http'"),
-            ("nbds://localhost", "TLS is not there yet"),
+            ("nbdss://localhost", "unknown scheme 'nbdss'"),
             ("nbd://", "host is missing"),
             ("nbd://example.org", "'example.org' is not an IP address"),
             ("nbd://localhost:70000", "'70000' is not a port"),
@@ -326,8 +389,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(export in "\\PC{0,20}", path in "/\\PC{1,20}") {
-            let unix = NbdUri { endpoint: Endpoint::Unix(path.into()), export };
+        fn what_is_written_is_read_back(export in "\\PC{0,20}", path in "/\\PC{1,20}", tls: bool) {
+            let unix = NbdUri { endpoint: Endpoint::Unix(path.into()), export, tls };
             prop_assert_eq!(&unix.to_string().parse::<NbdUri>().unwrap(), &unix);
         }
     }
@@ -336,7 +399,7 @@ mod tests {
     async fn a_socket_is_private_from_the_start_and_goes_with_its_server() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let listener = Listener::bind(&Endpoint::Unix(path.clone())).unwrap();
+        let listener = Listener::bind(&Endpoint::Unix(path.clone()), false).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         drop(listener);
         assert!(!path.exists());
@@ -348,8 +411,8 @@ mod tests {
         let path = folder.path().join("s");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists(), "std leaves the file behind");
-        let _live = Listener::bind(&Endpoint::Unix(path.clone())).unwrap();
-        let error = Listener::bind(&Endpoint::Unix(path.clone())).unwrap_err();
+        let _live = Listener::bind(&Endpoint::Unix(path.clone()), false).unwrap();
+        let error = Listener::bind(&Endpoint::Unix(path.clone()), false).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert!(error.to_string().contains("another server"), "{error}");
     }
@@ -362,7 +425,7 @@ mod tests {
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         for path in [&path, &link] {
-            let error = Listener::bind(&Endpoint::Unix(path.clone())).unwrap_err();
+            let error = Listener::bind(&Endpoint::Unix(path.clone()), false).unwrap_err();
             assert!(error.to_string().contains("not a socket"), "{error}");
         }
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "data");
@@ -372,7 +435,7 @@ mod tests {
     async fn a_successor_s_socket_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let listener = Listener::bind(&Endpoint::Unix(path.clone())).unwrap();
+        let listener = Listener::bind(&Endpoint::Unix(path.clone()), false).unwrap();
         std::fs::remove_file(&path).unwrap();
         let _successor = std::os::unix::net::UnixListener::bind(&path).unwrap();
         drop(listener);
@@ -380,8 +443,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn beyond_loopback_is_refused() {
-        let error = Listener::bind(&Endpoint::Tcp("0.0.0.0:0".parse().unwrap())).unwrap_err();
+    async fn beyond_loopback_only_with_tls() {
+        let everywhere = Endpoint::Tcp("0.0.0.0:0".parse().unwrap());
+        let error = Listener::bind(&everywhere, false).unwrap_err();
         assert!(error.to_string().contains("needs TLS"), "{error}");
+        Listener::bind(&everywhere, true).unwrap();
     }
 }

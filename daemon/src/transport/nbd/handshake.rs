@@ -2,7 +2,8 @@
 //!
 //! What always holds: nothing of the device is touched; an unknown option is answered and negotiation goes on; an option is
 //! looked at only when all its data is there, and never more than [`Limits::option_len`] of it is kept. A peer that breaks
-//! the framing, or asks too often, is cut off.
+//! the framing, or asks too often, is cut off. Nothing that was agreed in the clear counts after an upgrade to TLS, and a byte that
+//! comes between asking for it and the answer, where somebody in the middle could have put it, ends the session.
 
 use super::export::Export;
 use super::limits::Limits;
@@ -25,11 +26,26 @@ impl Session {
     pub const SIMPLE: Session = Session { mode: Mode::Simple, base_allocation: false };
 }
 
+/// What TLS has to do with a negotiation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Security {
+    /// There is none.
+    Plain,
+    /// The client may ask for it.
+    Offered,
+    /// Nothing is told before the client asked for it.
+    Required,
+    /// Everything is said under it already.
+    Secured,
+}
+
 /// Where negotiation stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// It needs more bytes.
     More,
+    /// TLS begins with the next byte, once the answer is sent; then comes [`Handshake::secured`].
+    StartTls,
     /// Transmission begins with the next byte.
     Done(Session),
     /// The session ends once the answer is sent.
@@ -45,6 +61,12 @@ pub enum End {
     /// Handshake flags that we did not offer.
     #[error("unknown handshake flags")]
     Flags,
+    /// TLS is required, and this client's dialect has no way to ask for it.
+    #[error("TLS is required")]
+    NoTls,
+    /// Bytes in the clear where only TLS may follow.
+    #[error("plaintext after STARTTLS")]
+    Injected,
     /// An option did not start as it must.
     #[error("bad option magic")]
     Magic,
@@ -69,6 +91,7 @@ enum State {
 pub struct Handshake<'a> {
     export: &'a Export,
     limits: &'a Limits,
+    security: Security,
     full: Option<usize>,
     state: State,
     options: u32,
@@ -80,10 +103,11 @@ pub struct Handshake<'a> {
 impl<'a> Handshake<'a> {
     /// Starts one; the greeting is the first thing to send. With `full` nobody gets through, and is told that so many
     /// connections are taken.
-    pub fn new(export: &'a Export, limits: &'a Limits, full: Option<usize>) -> Self {
+    pub fn new(export: &'a Export, limits: &'a Limits, security: Security, full: Option<usize>) -> Self {
         Handshake {
             export,
             limits,
+            security,
             full,
             state: State::Flags,
             options: 0,
@@ -105,6 +129,13 @@ impl<'a> Handshake<'a> {
     /// Largest number of bytes that must be there at once.
     pub fn want(&self) -> usize {
         16 + self.limits.option_len as usize
+    }
+
+    /// The upgrade is done: negotiation begins anew, but for the number of options.
+    pub fn secured(&mut self) {
+        self.security = Security::Secured;
+        self.mode = Mode::Simple;
+        self.base_allocation = false;
     }
 
     /// Takes one message from the front of `input`: returns how many bytes it took and where that leads. Zero bytes and
@@ -130,6 +161,12 @@ impl<'a> Handshake<'a> {
         if flags & !u32::from(handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES) != 0 {
             return (4, Step::End(End::Flags));
         }
+        if flags & u32::from(handshake::FIXED_NEWSTYLE) == 0 {
+            match self.security {
+                Security::Required => return (4, Step::End(End::NoTls)),
+                _ => self.security = Security::Plain,
+            }
+        }
         self.no_zeroes = flags & u32::from(handshake::NO_ZEROES) != 0;
         self.state = State::Option;
         (4, Step::More)
@@ -152,7 +189,13 @@ impl<'a> Handshake<'a> {
         }
         let Some(data) = input[16..].get(..length as usize) else { return (0, Step::More) };
         self.options += 1;
-        (16 + data.len(), self.answer(option, data, out))
+        let before = out.len();
+        let step = self.answer(option, data, out);
+        if step == Step::StartTls && input.len() > 16 + data.len() {
+            out.truncate(before);
+            return (0, Step::End(End::Injected));
+        }
+        (16 + data.len(), step)
     }
 
     fn oversized(&mut self, option: u32, length: u32, out: &mut Vec<u8>) -> Step {
@@ -160,6 +203,9 @@ impl<'a> Handshake<'a> {
             return Step::End(End::TooBig);
         }
         self.state = State::Skip(length);
+        if self.security == Security::Required {
+            return tls_first(option, out);
+        }
         let limit = self.limits.option_len;
         fail(out, option, reply::ERR_TOO_BIG, &format!("option data is limited to {limit} bytes"))
     }
@@ -170,6 +216,7 @@ impl<'a> Handshake<'a> {
                 push_option_reply(out, option, reply::ACK, &[]);
                 return Step::End(End::Aborted);
             }
+            option::EXPORT_NAME if self.security == Security::Required => return Step::End(End::NoTls),
             option::EXPORT_NAME => return self.export_name(data, out),
             _ => {}
         }
@@ -178,13 +225,26 @@ impl<'a> Handshake<'a> {
             return fail(out, option, reply::ERR_POLICY, &text);
         }
         match option {
+            option::STARTTLS => self.start_tls(data, out),
+            _ if self.security == Security::Required => tls_first(option, out),
             option::LIST => self.list(data, out),
             option::INFO | option::GO => self.go(option, data, out),
             option::STRUCTURED_REPLY => self.raise(option, Mode::Structured, data, out),
             option::EXTENDED_HEADERS => self.raise(option, Mode::Extended, data, out),
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(option, data, out),
-            option::STARTTLS => fail(out, option, reply::ERR_UNSUP, "this server does not speak TLS yet"),
             _ => fail(out, option, reply::ERR_UNSUP, "unknown option"),
+        }
+    }
+
+    fn start_tls(&self, data: &[u8], out: &mut Vec<u8>) -> Step {
+        match self.security {
+            Security::Plain => fail(out, option::STARTTLS, reply::ERR_UNSUP, "this server was started without TLS"),
+            Security::Secured => fail(out, option::STARTTLS, reply::ERR_INVALID, "this is TLS already"),
+            _ if !data.is_empty() => fail(out, option::STARTTLS, reply::ERR_INVALID, "STARTTLS takes no data"),
+            Security::Offered | Security::Required => {
+                ack(out, option::STARTTLS);
+                Step::StartTls
+            }
         }
     }
 
@@ -305,6 +365,10 @@ fn ack(out: &mut Vec<u8>, option: u32) -> Step {
     Step::More
 }
 
+fn tls_first(option: u32, out: &mut Vec<u8>) -> Step {
+    fail(out, option, reply::ERR_TLS_REQD, "this server requires TLS: connect with nbds://")
+}
+
 fn fail(out: &mut Vec<u8>, option: u32, kind: u32, text: &str) -> Step {
     push_option_reply(out, option, kind, &[text.as_bytes()]);
     Step::More
@@ -359,8 +423,12 @@ mod tests {
 
     /// Runs input through a handshake in pieces; returns all that came out and the last step.
     fn run(pieces: &[&[u8]]) -> (Vec<u8>, Step, Vec<u8>) {
+        run_with(Security::Plain, pieces)
+    }
+
+    fn run_with(security: Security, pieces: &[&[u8]]) -> (Vec<u8>, Step, Vec<u8>) {
         let (export, limits) = (export(), Limits::default());
-        let mut machine = Handshake::new(&export, &limits, None);
+        let mut machine = Handshake::new(&export, &limits, security, None);
         let (mut input, mut out) = (Vec::new(), Vec::new());
         for piece in pieces {
             input.extend_from_slice(piece);
@@ -409,6 +477,39 @@ mod tests {
         bytes.extend(option_bytes(option::SET_META_CONTEXT, &[1]));
         let (_, step, _) = run(&[&bytes, &go]);
         assert_eq!(step, Step::Done(Session { mode: Mode::Structured, base_allocation: false }));
+    }
+
+    #[test]
+    fn what_is_agreed_before_tls_does_not_count_after_it() {
+        let (export, limits) = (export(), Limits::default());
+        let mut machine = Handshake::new(&export, &limits, Security::Offered, None);
+        let mut out = Vec::new();
+        machine.advance(&3u32.to_be_bytes(), &mut out);
+        machine.advance(&option_bytes(option::EXTENDED_HEADERS, &[]), &mut out);
+        assert_eq!(machine.advance(&option_bytes(option::STARTTLS, &[]), &mut out).1, Step::StartTls);
+        machine.secured();
+        let (_, step) = machine.advance(&option_bytes(option::GO, &[0; 6]), &mut out);
+        assert_eq!(step, Step::Done(Session { mode: Mode::Simple, base_allocation: false }));
+    }
+
+    #[test]
+    fn a_byte_behind_starttls_ends_the_session_unanswered() {
+        let mut bytes = 3u32.to_be_bytes().to_vec();
+        bytes.extend(option_bytes(option::STARTTLS, &[]));
+        let with_more = [&bytes[..], &option_bytes(option::LIST, &[])].concat();
+        for security in [Security::Offered, Security::Required] {
+            let (out, step, _) = run_with(security, &[&with_more]);
+            assert_eq!((out.len(), step), (0, Step::End(End::Injected)));
+        }
+        assert_eq!(run_with(Security::Required, &[&bytes]).1, Step::StartTls);
+    }
+
+    #[test]
+    fn a_client_that_cannot_ask_for_tls_is_cut_off_where_it_is_required() {
+        assert_eq!(run_with(Security::Required, &[&[0; 4]]).1, Step::End(End::NoTls));
+        let bytes = [&3u32.to_be_bytes()[..], &option_bytes(option::EXPORT_NAME, b"disk")].concat();
+        assert_eq!(run_with(Security::Required, &[&bytes]).1, Step::End(End::NoTls));
+        assert!(matches!(run_with(Security::Offered, &[&bytes]).1, Step::Done(_)));
     }
 
     fn any_option() -> impl Strategy<Value = Vec<u8>> {

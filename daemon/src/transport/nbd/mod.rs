@@ -1,7 +1,7 @@
-//! Our NBD server: the device over a unix socket or loopback TCP, for clients we know nothing about.
+//! Our NBD server: the device over a unix socket or TCP, for clients we know nothing about.
 //!
 //! Fixed newstyle; simple, structured and extended replies; `base:allocation`; FLUSH, FUA, TRIM, WRITE_ZEROES, CACHE,
-//! BLOCK_STATUS; several connections at once; byte-granular. No TLS yet, hence no listening beyond loopback.
+//! BLOCK_STATUS; several connections at once; byte-granular; [`tls`] if asked for, and always beyond loopback.
 //!
 //! [`wire`] knows bytes, [`handshake`] and [`engine`] are state machines without a socket (what a fuzzer drives), [`connection`] moves
 //! bytes, [`server`] counts connections. [`Limits`] says what a peer may cost. A peer that breaks a rule loses its
@@ -20,6 +20,7 @@ pub mod limits;
 pub mod netlink;
 pub mod server;
 pub mod stats;
+pub mod tls;
 pub mod wire;
 
 pub use connection::{Ended, attach_stream, serve_stream};
@@ -28,3 +29,4 @@ pub use export::{Export, ExportInfo};
 pub use limits::Limits;
 pub use server::Server;
 pub use stats::{COMMANDS, NbdSnapshot, NbdStats};
+pub use tls::{Tls, TlsError, TlsOptions};

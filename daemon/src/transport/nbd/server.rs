@@ -2,23 +2,24 @@
 //!
 //! What always holds: at most [`Limits::connections`] sockets are served at once, whatever their state, so that idle ones
 //! cannot lock a client out: it takes the place of the oldest that has not finished its handshake. Handshakes share the runtime
-//! of [`Server::run`]; a connection that got through has a thread with its own single-threaded runtime, because waking
-//! another thread costs more than most requests.
+//! of [`Server::run`], that of TLS included; a connection that got through has a thread with its own single-threaded runtime,
+//! because waking another thread costs more than most requests.
 
 use super::connection::{Ended, Opening, negotiate, note_end, transmit};
-use super::endpoint::{Accepted, Endpoint, Listener, NbdUri};
+use super::endpoint::{Endpoint, Listener, NbdUri, Socket};
 use super::export::{Export, ExportInfo};
 use super::limits::Limits;
 use super::stats::{NbdStats, Share};
+use super::tls::{Channel, Tls};
 use crate::device::BlockDevice;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -39,6 +40,7 @@ struct Shared {
     device: Arc<dyn BlockDevice>,
     info: ExportInfo,
     limits: Limits,
+    tls: Option<Tls>,
     stats: Arc<NbdStats>,
     slots: Mutex<BTreeMap<u64, Slot>>,
 }
@@ -56,21 +58,22 @@ impl Server {
     /// tokio runtime with its I/O and time drivers; takes two seconds at most.
     ///
     /// # Errors
-    /// The place is taken, is no socket, cannot be reached, or lies beyond loopback; the message names it.
+    /// The place is taken, is no socket, cannot be reached, or lies beyond loopback and TLS is not required; the message names it.
     pub fn bind(
         endpoint: &Endpoint,
         device: Arc<dyn BlockDevice>,
         info: ExportInfo,
         limits: Limits,
+        tls: Option<Tls>,
     ) -> io::Result<Self> {
         if info.name.len() > limits.name_len || info.description.len() > limits.name_len {
             let text = format!("an export's name and description are limited to {} bytes", limits.name_len);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let listener = Listener::bind(endpoint)?;
+        let listener = Listener::bind(endpoint, tls.as_ref().is_some_and(Tls::required))?;
         let stats = Arc::default();
         let slots = Mutex::default();
-        Ok(Server { listener, shared: Arc::new(Shared { device, info, limits, stats, slots }) })
+        Ok(Server { listener, shared: Arc::new(Shared { device, info, limits, tls, stats, slots }) })
     }
 
     /// Where clients find the export, with the port that the kernel chose.
@@ -78,7 +81,9 @@ impl Server {
     /// # Errors
     /// The kernel does not tell, which it always does for a socket that listens.
     pub fn uri(&self) -> io::Result<NbdUri> {
-        Ok(NbdUri { endpoint: self.listener.endpoint()?, export: self.shared.info.name.clone() })
+        let Shared { info, tls, .. } = &*self.shared;
+        let tls = tls.as_ref().is_some_and(Tls::required);
+        Ok(NbdUri { endpoint: self.listener.endpoint()?, export: info.name.clone(), tls })
     }
 
     /// What it counts; stays valid when the server has ended.
@@ -126,12 +131,18 @@ impl Shared {
     }
 
     /// Gives a new connection a place, or tells it that there is none.
-    fn admit(self: &Arc<Self>, id: u64, accepted: Accepted, stopped: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) {
+    fn admit(
+        self: &Arc<Self>,
+        id: u64,
+        (socket, peer): (Socket, Option<SocketAddr>),
+        stopped: &watch::Receiver<bool>,
+        tasks: &mut JoinSet<()>,
+    ) {
         self.stats.accepted.fetch_add(1, Relaxed);
         let mut slots = self.slots();
         if slots.len() >= self.limits.connections && !self.evict_oldest(&mut slots) {
             drop(slots);
-            self.refuse(accepted, stopped.clone(), tasks);
+            self.refuse(socket, stopped.clone(), tasks);
             return;
         }
         slots.insert(id, Slot::Negotiating(None));
@@ -139,7 +150,9 @@ impl Shared {
         let stopped = stopped.clone();
         let handle = tasks.spawn(async move {
             let _release = Release { shared: &shared, id };
-            shared.serve(id, accepted, stopped).await;
+            let result = shared.serve(id, socket, stopped).await;
+            let peer = peer.map_or_else(|| format!("unix#{id}"), |address| address.to_string());
+            note_end(&peer, &result, &shared.stats);
         });
         slots.insert(id, Slot::Negotiating(Some(handle)));
     }
@@ -159,7 +172,7 @@ impl Shared {
         while self.evict_oldest(&mut slots) {}
     }
 
-    fn refuse(self: &Arc<Self>, accepted: Accepted, mut stopped: watch::Receiver<bool>, tasks: &mut JoinSet<()>) {
+    fn refuse(self: &Arc<Self>, socket: Socket, mut stopped: watch::Receiver<bool>, tasks: &mut JoinSet<()>) {
         self.stats.refused.fetch_add(1, Relaxed);
         tracing::warn!(limit = self.limits.connections, "NBD connection refused: all are taken");
         if tasks.len() >= self.limits.connections + self.limits.refusals {
@@ -170,42 +183,22 @@ impl Shared {
             let full = shared.limits.connections;
             let export = Export::of(&*shared.device, shared.info.clone());
             let limits = Limits { handshake: REFUSAL_DEADLINE.min(shared.limits.handshake), ..shared.limits };
-            let told = async {
-                match accepted {
-                    Accepted::Unix(mut stream) => negotiate(&mut stream, &export, &limits, Some(full)).await,
-                    Accepted::Tcp(mut stream, _) => negotiate(&mut stream, &export, &limits, Some(full)).await,
-                }
-            };
             tokio::select! {
-                _ = told => {}
+                _ = negotiate(socket, &export, &limits, shared.tls.as_ref(), Some(full)) => {}
                 _ = stopped.wait_for(|stop| *stop) => {}
             }
         });
     }
 
-    async fn serve(self: &Arc<Self>, id: u64, accepted: Accepted, stopped: watch::Receiver<bool>) {
-        let peer = match &accepted {
-            Accepted::Unix(_) => format!("unix#{id}"),
-            Accepted::Tcp(_, address) => address.to_string(),
+    async fn serve(self: &Arc<Self>, id: u64, socket: Socket, stopped: watch::Receiver<bool>) -> Result<(), Ended> {
+        let (channel, opening) = {
+            let _share = Share::of(&self.stats.negotiating, 1);
+            let export = Export::of(&*self.device, self.info.clone());
+            let agreed = negotiate(socket, &export, &self.limits, self.tls.as_ref(), None).await?;
+            let (channel, session, rest) = agreed;
+            (channel, Opening { session, export, rest, linger: self.limits.linger })
         };
-        let result = match accepted {
-            Accepted::Unix(mut stream) => match self.welcome(&mut stream).await {
-                Ok(opening) => self.connected(id, opening, Raw::unix(stream), stopped).await,
-                Err(ended) => Err(ended),
-            },
-            Accepted::Tcp(mut stream, _) => match self.welcome(&mut stream).await {
-                Ok(opening) => self.connected(id, opening, Raw::tcp(stream), stopped).await,
-                Err(ended) => Err(ended),
-            },
-        };
-        note_end(&peer, &result, &self.stats);
-    }
-
-    async fn welcome<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: &mut S) -> Result<Opening, Ended> {
-        let _share = Share::of(&self.stats.negotiating, 1);
-        let export = Export::of(&*self.device, self.info.clone());
-        let (session, rest) = negotiate(stream, &export, &self.limits, None).await?;
-        Ok(Opening { session, export, rest, linger: self.limits.linger })
+        self.connected(id, opening, channel, stopped).await
     }
 
     /// Runs the transmission phase on a thread of its own.
@@ -213,10 +206,9 @@ impl Shared {
         self: &Arc<Self>,
         id: u64,
         opening: Opening,
-        raw: io::Result<Raw>,
+        channel: Channel<Socket>,
         stopped: watch::Receiver<bool>,
     ) -> Result<(), Ended> {
-        let raw = raw?;
         match self.slots().get_mut(&id) {
             Some(slot) => *slot = Slot::Connected,
             // Evicted at this very moment.
@@ -226,12 +218,17 @@ impl Shared {
         let shared = self.clone();
         std::thread::Builder::new().name(format!("nbd-{id}")).spawn(move || {
             // A send fails only when the server is gone and nobody wants to know.
-            let _ = report.send(shared.serve_thread(opening, raw, stopped));
+            let _ = report.send(shared.serve_thread(opening, channel, stopped));
         })?;
         ended.await.unwrap_or_else(|_| Err(io::Error::other("the connection's thread panicked").into()))
     }
 
-    fn serve_thread(&self, opening: Opening, raw: Raw, mut stopped: watch::Receiver<bool>) -> Result<(), Ended> {
+    fn serve_thread(
+        &self,
+        opening: Opening,
+        mut channel: Channel<Socket>,
+        mut stopped: watch::Receiver<bool>,
+    ) -> Result<(), Ended> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -246,36 +243,12 @@ impl Shared {
                 let _ = stopped.wait_for(|stop| *stop).await;
             };
             let (device, limits, stats) = (self.device.clone(), &self.limits, &*self.stats);
-            match raw {
-                Raw::Unix(stream) => {
-                    let stream = tokio::net::UnixStream::from_std(stream)?;
-                    transmit(stream, opening, device, limits, stats, stop).await
-                }
-                Raw::Tcp(stream) => {
-                    let stream = tokio::net::TcpStream::from_std(stream)?;
-                    transmit(stream, opening, device, limits, stats, stop).await
-                }
-            }
+            channel.lower().rehome()?;
+            transmit(channel, opening, device, limits, stats, stop).await
         });
         // Does not wait for a flush that hangs.
         runtime.shutdown_background();
         result
-    }
-}
-
-/// A socket on its way from one runtime to another.
-enum Raw {
-    Unix(std::os::unix::net::UnixStream),
-    Tcp(std::net::TcpStream),
-}
-
-impl Raw {
-    fn unix(stream: tokio::net::UnixStream) -> io::Result<Self> {
-        stream.into_std().map(Raw::Unix)
-    }
-
-    fn tcp(stream: tokio::net::TcpStream) -> io::Result<Self> {
-        stream.into_std().map(Raw::Tcp)
     }
 }
 

@@ -68,6 +68,8 @@ pub mod reply {
     pub const ERR_POLICY: u32 = 0x8000_0002;
     /// Malformed or out of turn.
     pub const ERR_INVALID: u32 = 0x8000_0003;
+    /// TLS first.
+    pub const ERR_TLS_REQD: u32 = 0x8000_0005;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = 0x8000_0006;
     /// More than the server takes.
