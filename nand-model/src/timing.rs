@@ -28,6 +28,11 @@ impl Clocks {
         std::mem::replace(&mut self.timing.bus_ns, bus_ns)
     }
 
+    /// When the last operation so far is done.
+    pub(crate) fn latest(&self) -> Nanos {
+        self.dies.iter().copied().max().unwrap_or(0)
+    }
+
     /// A die works for `cell_ns`, nothing crosses the bus.
     #[inline]
     pub(crate) fn work(&mut self, at: Nanos, die: u32, cell_ns: Nanos) -> Nanos {
@@ -118,7 +123,7 @@ mod tests {
             let times = ProgramTimes::new(&PairTable::new(profile.pairing, 128), &profile.timing, 128);
             let mut runs = Clocks::new(&geometry, profile.timing);
             let mut pages = runs.clone();
-            let (mut at, mut rng) = (0, crate::fault::SplitMix::new(3));
+            let (mut at, mut rng) = (0, crate::rng::SplitMix::new(3));
             for _ in 0..2000 {
                 let die = rng.below(geometry.dies() as u64) as u32;
                 let (offset, count) = (rng.below(100) as u32, 1 + rng.below(28) as u32);

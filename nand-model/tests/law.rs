@@ -3,8 +3,8 @@
 
 use nand_model::store::MemStore;
 use nand_model::{
-    Bad, Cause, Chip, Cut, EraseCut, FaultPlan, FileStore, ImageSpec, NandError, Nanos, Pairing, Part, PartnerCut, Pbn,
-    Ppn, Profile, ProgramCut, Store,
+    Bad, Bomb, Cause, Chip, Cut, EraseCut, Fault, FaultPlan, FileStore, ImageSpec, NandError, Nanos, Pairing, Part,
+    PartnerCut, Pbn, Ppn, Profile, ProgramCut, Store,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -128,8 +128,7 @@ fn bad_blocks_refuse_and_keep_what_they_held() {
     let mut chip = chip("torture");
     program(&mut chip, 0, 0).unwrap();
     chip.set_faults(FaultPlan {
-        fail_program_in: vec![Pbn::new(0)],
-        fail_erase_of: vec![Pbn::new(1)],
+        bombs: vec![Bomb::next(Pbn::new(0), Fault::ProgramFail), Bomb::next(Pbn::new(1), Fault::EraseFail)],
         ..Default::default()
     });
     let failed = chip.geometry().page(Pbn::new(0), 1);
@@ -293,7 +292,9 @@ fn a_cut_takes_the_whole_word_line_group_with_it() {
     for (partner, lost) in [(PartnerCut::Intact, false), (PartnerCut::Destroyed, true), (PartnerCut::Unstable(0), true)]
     {
         let mut chip = Chip::open(grouped, MemStore::new(grouped.geometry)).unwrap();
-        (0..5).for_each(|page| drop(program(&mut chip, 0, page).unwrap()));
+        for page in 0..5 {
+            program(&mut chip, 0, page).unwrap();
+        }
         let cut = Cut { at_op: 0, program: ProgramCut::Complete, partner, erase: EraseCut::Complete, seed: 1 };
         chip.set_faults(FaultPlan { cut: Some(cut), ..Default::default() });
         assert_eq!(program(&mut chip, 0, 5), Err(NandError::PowerLost));
