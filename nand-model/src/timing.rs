@@ -23,14 +23,14 @@ impl Clocks {
         Clocks { timing, dies, buses, ways: geometry.ways as usize }
     }
 
+    /// When the last die and the last bus are free.
+    pub(crate) fn busy_until(&self) -> Nanos {
+        self.dies.iter().chain(&self.buses).copied().max().unwrap_or(0)
+    }
+
     /// Sets the price of a bus transfer, returns the old one: a copyback pays none.
     pub(crate) fn set_bus_ns(&mut self, bus_ns: Nanos) -> Nanos {
         std::mem::replace(&mut self.timing.bus_ns, bus_ns)
-    }
-
-    /// When the last operation so far is done.
-    pub(crate) fn latest(&self) -> Nanos {
-        self.dies.iter().copied().max().unwrap_or(0)
     }
 
     /// A die works for `cell_ns`, nothing crosses the bus.

@@ -54,15 +54,22 @@ impl Twins {
         let block = Pbn::new(self.rng.below(geometry.blocks as u64) as u32);
         let offset = self.rng.below(geometry.pages_per_block as u64) as u32;
         let (ppn, seed) = (geometry.page(block, offset), self.rng.next_u64());
-        let outcome = match self.rng.below(20) {
+        let outcome = match self.rng.below(22) {
             0..10 => self.program(block, seed),
             10..14 => self.both(|chip| chip.read(ppn)).err(),
             14 => {
                 let count = 1 + seed as u32 % (geometry.pages_per_block - offset);
                 self.both(|chip| chip.read_run(ppn, count as usize)).err()
             }
-            15 if self.mem.profile().nop > 1 && self.mem.is_programmed(ppn) => self.hint(ppn, seed as u8),
-            16..19 => self.both(|chip| chip.erase(block)).err(),
+            15 | 16 => {
+                let pages: Vec<Ppn> = (offset..geometry.pages_per_block)
+                    .filter(|_| self.rng.one_in(1 + seed % 8))
+                    .map(|offset| geometry.page(block, offset))
+                    .collect();
+                self.both(|chip| chip.read_pages(&pages)).err()
+            }
+            17 if self.mem.profile().nop > 1 && self.mem.is_programmed(ppn) => self.hint(ppn, seed as u8),
+            18..21 => self.both(|chip| chip.erase(block)).err(),
             _ => {
                 let menu = Cut::menu(1 + seed % 7, seed);
                 let cut = Some(menu[seed as usize % menu.len()]);
@@ -122,11 +129,24 @@ trait Verbs {
     fn read(&mut self, ppn: Ppn) -> Result<(Vec<u8>, Vec<u8>), NandError>;
     fn read_short(&mut self, ppn: Ppn) -> Result<Vec<u8>, NandError>;
     fn read_run(&mut self, ppn: Ppn, count: usize) -> Result<Run, NandError>;
+    fn read_pages(&mut self, pages: &[Ppn]) -> Result<Run, NandError>;
     fn program(&mut self, ppn: Ppn, count: u32, seed: u64) -> Result<(), NandError>;
     fn hint(&mut self, ppn: Ppn, bits: u8) -> Result<(), NandError>;
     fn erase(&mut self, block: Pbn) -> Result<(), NandError>;
     fn set_faults(&mut self, plan: FaultPlan);
     fn power_on(&mut self);
+}
+
+/// What the cells of a lost page say is nobody's business.
+fn blot_out_lost(page: usize, data: &mut [u8], oobs: &mut [u8], health: &[Health]) {
+    for ((data, oob), health) in data.chunks_mut(page).zip(oobs.chunks_mut(9)).zip(health) {
+        if !health.data_ok() {
+            data.fill(0);
+        }
+        if !health.oob_ok() {
+            oob.fill(0);
+        }
+    }
 }
 
 impl<S: Store> Verbs for Chip<S> {
@@ -143,16 +163,15 @@ impl<S: Store> Verbs for Chip<S> {
         let (mut data, mut oobs) = (vec![0; count * self.geometry().page_bytes as usize], vec![0; count * 9]);
         let mut health = vec![Health::Good; count];
         Chip::read_run(self, 0, ppn, &mut data, &mut oobs, &mut health, Cause::Gc)?;
-        // What cells say that cannot be read is nobody's business.
-        let parts = data.chunks_mut(self.geometry().page_bytes as usize).zip(oobs.chunks_mut(9));
-        for ((data, oob), health) in parts.zip(&health) {
-            if !health.data_ok() {
-                data.fill(0);
-            }
-            if !health.oob_ok() {
-                oob.fill(0);
-            }
-        }
+        blot_out_lost(self.geometry().page_bytes as usize, &mut data, &mut oobs, &health);
+        Ok((data, oobs, health))
+    }
+    fn read_pages(&mut self, pages: &[Ppn]) -> Result<Run, NandError> {
+        let (page, count) = (self.geometry().page_bytes as usize, pages.len());
+        let (mut data, mut oobs) = (vec![0; count * page], vec![0; count * 9]);
+        let mut health = vec![Health::Good; count];
+        Chip::read_pages(self, 0, pages, &mut data, &mut oobs, &mut health, Cause::Gc)?;
+        blot_out_lost(page, &mut data, &mut oobs, &health);
         Ok((data, oobs, health))
     }
     fn program(&mut self, ppn: Ppn, count: u32, seed: u64) -> Result<(), NandError> {

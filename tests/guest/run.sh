@@ -13,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 scripts=("$@")
-[ "$*" != all ] || scripts=(ublk_transport nbd_transport ublk_ext4 ublk_kill nbd_kernel)
+[ "$*" != all ] || scripts=(ublk_transport nbd_transport ublk_ext4 ublk_kill ublk_latency nbd_kernel)
 [ ${#scripts[@]} -gt 0 ] || { echo "usage: tests/guest/run.sh all | SCRIPT..." >&2; exit 2; }
 here=tests/guest
 work=$PWD/target/guest

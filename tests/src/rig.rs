@@ -3,7 +3,7 @@
 //! A case has a path (`scheme/cells/workload/...`). `FTLD_CASE=path` runs only the cases below that path; `FTLD_SEED` sets the
 //! seed all suites start from; `FTLD_LONG=1` asks for acceptance length.
 
-use ftl_core::schemes::{SCHEMES, Scheme};
+use ftl_core::schemes::{SCHEMES, Scheme, SchemeStore};
 use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
 use nand_model::store::MemStore;
 use nand_model::{Bad, BlockFacts, Bomb, Chip, Geometry, Pbn, Profile, SplitMix, Store};
@@ -119,7 +119,7 @@ impl Rig {
     }
 
     /// A chip over a store.
-    pub fn open(&self, store: MemStore) -> Chip<MemStore> {
+    pub fn open<S: Store>(&self, store: S) -> Chip<S> {
         Chip::open(self.profile, store).expect("memory does not fail")
     }
 
@@ -129,7 +129,7 @@ impl Rig {
     }
 
     /// The scheme on what an earlier run left.
-    pub fn mount(&self, chip: Chip<MemStore>) -> Result<Box<dyn Ftl<MemStore>>, FtlError> {
+    pub fn mount<S: SchemeStore>(&self, chip: Chip<S>) -> Result<Box<dyn Ftl<S>>, FtlError> {
         self.scheme.start(chip, &self.config, Start::Mount)
     }
 

@@ -197,6 +197,13 @@ pub const CATALOG: &[Family] = &[
         fill: |view, to| Op::ALL.iter().for_each(|&op| to.value(&[op.name()], view.host.of(op).completed as f64)),
     },
     Family {
+        name: "ftld_host_held_ios_total",
+        kind: Kind::Counter,
+        labels: BY_OP,
+        help: "Host requests that ended well and were held until the emulated flash was done.",
+        fill: |view, to| Op::ALL.iter().for_each(|&op| to.value(&[op.name()], view.host.of(op).held as f64)),
+    },
+    Family {
         name: "ftld_host_read_bytes_total",
         kind: Kind::Counter,
         labels: &[],
@@ -253,7 +260,7 @@ pub const CATALOG: &[Family] = &[
         name: "ftld_host_io_duration_seconds",
         kind: Kind::Histogram,
         labels: BY_OP,
-        help: "Time a host request took by the wall clock, waits for the lock and for syncs included.",
+        help: "Time a host request took by the wall clock, waits for the lock, for syncs and for the emulated flash included.",
         fill: |view, to| Op::ALL.iter().for_each(|&op| to.histogram(&[op.name()], &view.host.of(op).wall)),
     },
     Family {

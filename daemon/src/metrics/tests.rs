@@ -21,6 +21,7 @@ pub(crate) fn fresh() -> View {
         logical_bytes: 40 << 20,
         metrics: None,
         read_only: false,
+        latency: crate::config::Latency::None,
         started: SystemTime::now(),
         opened_in: Duration::from_millis(250),
     };

@@ -1,6 +1,7 @@
 //! Ways into the device. A transport turns requests of its protocol into calls on a [`BlockDevice`](crate::device::BlockDevice).
 
 pub mod holders;
+pub mod latency;
 pub mod nbd;
 mod service;
 #[cfg(feature = "ublk")]

@@ -153,6 +153,11 @@ impl<S: Store> Chip<S> {
         &self.counters
     }
 
+    /// When every die and bus is done with what it was given.
+    pub fn busy_until(&self) -> Nanos {
+        self.clocks.busy_until()
+    }
+
     /// Programs and erases begun since the chip was opened: the index space of [`Cut::at_op`](crate::Cut::at_op).
     pub fn ops(&self) -> u64 {
         self.ops
@@ -188,7 +193,7 @@ impl<S: Store> Chip<S> {
 
     /// Gives the store back; emulated clocks and counters end here.
     pub fn into_store(mut self) -> S {
-        self.tell_hour(self.clocks.latest());
+        self.tell_hour(self.clocks.busy_until());
         self.tell_reads();
         self.store
     }
@@ -229,7 +234,7 @@ impl<S: Store> Chip<S> {
     /// Lets the device lie for this many hours: every page gets older.
     pub fn age(&mut self, hours: u32) {
         self.hour_base = self.hour_base.saturating_add(hours);
-        self.tell_hour(self.clocks.latest());
+        self.tell_hour(self.clocks.busy_until());
     }
 
     fn tell_hour(&mut self, at: Nanos) {

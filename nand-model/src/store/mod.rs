@@ -13,6 +13,8 @@ mod mem;
 mod oob_only;
 
 pub use file::{Access, FileStore, OpenReport, SyncError, SyncHandle, SyncStats, peek};
+#[cfg(any(test, feature = "sim"))]
+pub use file::{Crash, SimDisk};
 pub use mem::{Change, MemStore};
 pub use oob_only::OobOnlyStore;
 
@@ -177,6 +179,11 @@ pub trait Store: Send + 'static {
 
     /// Erases that can be taken before a sync is needed; `u32::MAX` where erasing needs none.
     fn erase_credit(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// The credit that a sync is sure to restore, whatever the blocks hold.
+    fn erase_credit_full(&self) -> u32 {
         u32::MAX
     }
 }

@@ -1,7 +1,8 @@
 //! One connection on tokio: moves bytes between a stream and the state machines, and watches the clock.
 //!
 //! What always holds: requests run inline on the thread that polls the connection; only [`crate::device::Flush::wait`] goes to
-//! the blocking pool, one thread per connection at a time, while other requests go on being served. Time runs against a peer
+//! the blocking pool, one thread per connection at a time, while other requests go on being served. Held replies wait for one
+//! timer per connection, which is there from the first of them on. Time runs against a peer
 //! only where it keeps us waiting in the middle of a message, never while it waits for us. If the peer misbehaves or vanishes,
 //! the connection ends and nothing else is touched.
 
@@ -12,9 +13,11 @@ use super::handshake::{End, Handshake, Security, Session, Step};
 use super::limits::Limits;
 use super::stats::{NbdStats, Share};
 use super::tls::{Channel, Tls};
-use crate::device::BlockDevice;
+use crate::device::{BlockDevice, Completion};
+use crate::transport::latency::Alarm;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -22,6 +25,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
@@ -69,7 +73,7 @@ impl Ended {
 }
 
 /// Serves one client on a connected stream from the greeting on, until it leaves or `shutdown` is done. Runs on the caller's
-/// tokio runtime, which needs its time driver.
+/// tokio runtime, which needs its drivers for time and I/O.
 pub async fn serve_stream<S>(
     stream: S,
     device: Arc<dyn BlockDevice>,
@@ -260,7 +264,7 @@ impl Linger {
     }
 }
 
-type Waited = (ReplyTo, io::Result<()>);
+type Waited = (ReplyTo, io::Result<Completion>);
 
 struct Connection<'a> {
     engine: Engine,
@@ -280,6 +284,8 @@ struct Connection<'a> {
     receiver: mpsc::UnboundedReceiver<Waited>,
     sleep: Pin<Box<Sleep>>,
     timer: Timer,
+    /// For held replies.
+    alarm: Option<(Alarm, pipe::Receiver)>,
     end_of_input: bool,
     draining: bool,
 }
@@ -305,6 +311,7 @@ impl<'a> Connection<'a> {
             receiver,
             sleep: Box::pin(tokio::time::sleep(limits.stall)),
             timer: Timer::Off,
+            alarm: None,
             end_of_input: false,
             draining: false,
         }
@@ -339,7 +346,9 @@ impl<'a> Connection<'a> {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            ready!(self.poll_timer(turn, cx))?;
+            if self.poll_alarm(cx)?.is_pending() {
+                ready!(self.poll_timer(turn, cx))?;
+            }
         }
     }
 
@@ -349,7 +358,7 @@ impl<'a> Connection<'a> {
         S: AsyncRead + AsyncWrite,
     {
         loop {
-            let mut progress = self.poll_syncs(cx);
+            let mut progress = self.poll_syncs(cx) | self.release();
             let turn = self.engine.advance(&*self.device, &mut self.input, &mut self.out, &mut self.syncs);
             // Once around again, to be woken when they are done.
             progress |= self.start_syncs();
@@ -447,14 +456,40 @@ impl<'a> Connection<'a> {
         let sender = self.sender.clone();
         self.waiting = syncs.len();
         tokio::task::spawn_blocking(move || {
-            for Sync { to, flush } in syncs {
-                let result = catch_unwind(AssertUnwindSafe(|| flush.wait()));
+            for sync in syncs {
+                let to = sync.to;
+                let result = catch_unwind(AssertUnwindSafe(|| sync.wait()));
                 let result = result.unwrap_or_else(|_| Err(io::Error::other("the flush panicked")));
                 // Nobody listens any more when the connection has ended.
                 let _ = sender.send((to, result));
             }
         });
         true
+    }
+
+    /// Answers what was held and is due.
+    fn release(&mut self) -> bool {
+        // Where nothing is held, no clock is read.
+        self.engine.next_due().is_some() && self.engine.release(std::time::Instant::now(), &mut self.out)
+    }
+
+    /// Ready when a held reply may be due.
+    fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(due) = self.engine.next_due() else { return Poll::Pending };
+        let (alarm, file) = match &mut self.alarm {
+            Some(both) => both,
+            none => {
+                let alarm = Alarm::new()?;
+                // Nothing in there asks for more than a file that can be polled and read.
+                let file = pipe::Receiver::from_owned_fd_unchecked(alarm.as_fd().try_clone_to_owned()?)?;
+                none.insert((alarm, file))
+            }
+        };
+        alarm.set(due)?;
+        // A count of eight bytes; room for more tells tokio that it was all there is.
+        ready!(Pin::new(file).poll_read(cx, &mut ReadBuf::new(&mut [0; 16])))?;
+        alarm.went_off();
+        Poll::Ready(Ok(()))
     }
 
     /// Ready when there may be something to do because time passed.

@@ -31,7 +31,8 @@ pub struct Limits {
     /// Bytes of replies after which no further request is begun until they are on their way.
     pub backlog: usize,
     /// Larger reads and writes pass in pieces of this size, at multiples of it. With `backlog` it bounds what one
-    /// connection holds in memory: at most about `2 * piece + backlog`, far below 64 MiB.
+    /// connection has in memory: at most about `2 * piece + backlog`, and as much again while read data is held for the emulated
+    /// flash, far below 64 MiB.
     pub piece: usize,
     /// How long a connection with a thread of its own looks for the next request of a brisk client before it sleeps. It gives the
     /// processor away to whoever wants it meanwhile. Zero never lingers.

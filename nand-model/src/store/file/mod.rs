@@ -17,11 +17,15 @@
 
 mod disk;
 mod open;
+#[cfg(any(test, feature = "sim"))]
+mod sim;
 mod sync;
 #[cfg(test)]
 mod tests;
 
 pub use open::{Access, OpenReport, peek};
+#[cfg(any(test, feature = "sim"))]
+pub use sim::{Crash, SimDisk};
 pub use sync::{SyncError, SyncHandle, SyncStats};
 
 use super::{BlockFacts, Cells, Health, Store, tag_of};
@@ -34,7 +38,7 @@ use crate::profile::PageOrder;
 use crc32c::crc32c;
 use disk::Disk;
 use std::collections::{HashMap, VecDeque};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -54,7 +58,14 @@ pub struct FileStore {
     /// Blocks that were erased and nothing else since before this operation had their slot's room checked already.
     trimmed_seq: u64,
     scratch: Vec<u8>,
+    /// Takes what lies between the pages that are read.
+    unwanted: Vec<u8>,
 }
+
+/// Reading so many pages for nothing costs less than another system call.
+const GAP_PAGES: u32 = 3;
+/// Most pages that are read at once; keeps what is read for nothing in the processor's cache.
+const NEAR_PAGES: usize = 64;
 
 /// One block as the store sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -391,34 +402,79 @@ impl FileStore {
         oobs: &mut [u8],
         health: &mut [Health],
     ) -> io::Result<()> {
-        let Some((block, slot, page)) = self.locate(first) else {
+        let Some((_, slot, page)) = self.locate(first) else {
             health.fill(Health::Lost);
             return Ok(());
         };
-        let erase_seq = self.blocks[block].erase_seq;
         let (page_bytes, part) = (data.len() / health.len(), oobs.len() / health.len());
-        let Layout { record_bytes, hints, geometry, .. } = self.layout;
-        let oob_bytes = geometry.oob_bytes as usize;
+        let record_bytes = self.layout.record_bytes;
         records.resize(health.len() * record_bytes, 0);
         self.disk.read_at(self.layout.record_at(slot, page), records)?;
         if !data.is_empty() {
             self.disk.read_at(self.layout.data_at(slot, page), data)?;
         }
         for (i, (health, record)) in health.iter_mut().zip(records.chunks_exact(record_bytes)).enumerate() {
-            let core = Core::decode(slot, page + i as u32, record).filter(|core| core.seq > erase_seq);
-            let oob = &record[CORE_BYTES..][..oob_bytes];
-            let wanted = &mut oobs[i * part..][..part];
-            wanted.copy_from_slice(&oob[..part]);
-            let hint = core.filter(|_| hints).and_then(|core| Hint::decode(core.seq, record, oob_bytes));
-            if let Some((_, mask)) = hint {
-                wanted.iter_mut().zip(mask).for_each(|(have, keep)| *have &= keep);
-            }
-            let oob_good = core.is_some_and(|core| part == 0 || crc32c(oob) == core.oob_check);
-            let ppn = Ppn::new(first.raw() + i as u32);
-            let tag = tag_of(ppn, erase_seq);
-            *health = self.judge(ppn, core, tag, oob_good, &data[i * page_bytes..][..page_bytes])?;
+            let (data, oob) = (&data[i * page_bytes..][..page_bytes], &mut oobs[i * part..][..part]);
+            *health = self.examine(Ppn::new(first.raw() + i as u32), slot, record, data, oob)?;
         }
         Ok(())
+    }
+
+    /// Pages close to each other: their records in one read and their data in another, with what lies between them.
+    fn read_near(
+        &mut self,
+        pages: &[Ppn],
+        records: &mut Vec<u8>,
+        data: &mut [u8],
+        oobs: &mut [u8],
+        health: &mut [Health],
+    ) -> io::Result<()> {
+        let Some((_, slot, first)) = self.locate(pages[0]) else {
+            health.fill(Health::Lost);
+            return Ok(());
+        };
+        let (page_bytes, part) = (data.len() / pages.len(), oobs.len() / pages.len());
+        let record_bytes = self.layout.record_bytes;
+        let span = (pages[pages.len() - 1].raw() - pages[0].raw() + 1) as usize;
+        records.resize(span * record_bytes, 0);
+        self.disk.read_at(self.layout.record_at(slot, first), records)?;
+        if !data.is_empty() {
+            self.unwanted.resize((span - pages.len()) * page_bytes, 0);
+            let mut unwanted = &mut self.unwanted[..];
+            let mut bufs = Vec::with_capacity(2 * pages.len());
+            let gaps = std::iter::once(0).chain(pages.windows(2).map(|pair| pair[1].raw() - pair[0].raw() - 1));
+            for (gap, page) in gaps.zip(data.chunks_exact_mut(page_bytes)) {
+                if gap > 0 {
+                    let between = unwanted.split_off_mut(..gap as usize * page_bytes).expect("as long as all gaps");
+                    bufs.push(IoSliceMut::new(between));
+                }
+                bufs.push(IoSliceMut::new(page));
+            }
+            self.disk.read_vectored_at(self.layout.data_at(slot, first), &mut bufs)?;
+        }
+        for (i, (ppn, health)) in pages.iter().zip(health).enumerate() {
+            let record = &records[(ppn.raw() - pages[0].raw()) as usize * record_bytes..][..record_bytes];
+            let (data, oob) = (&data[i * page_bytes..][..page_bytes], &mut oobs[i * part..][..part]);
+            *health = self.examine(*ppn, slot, record, data, oob)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the OOB out of a page's record and says what of the page is good.
+    #[inline]
+    fn examine(&mut self, ppn: Ppn, slot: u32, record: &[u8], data: &[u8], oob: &mut [u8]) -> io::Result<Health> {
+        let Layout { hints, geometry, .. } = self.layout;
+        let erase_seq = self.blocks[geometry.block_of(ppn).index()].erase_seq;
+        let core = Core::decode(slot, geometry.offset_of(ppn), record).filter(|core| core.seq > erase_seq);
+        let oob_bytes = geometry.oob_bytes as usize;
+        let kept = &record[CORE_BYTES..][..oob_bytes];
+        oob.copy_from_slice(&kept[..oob.len()]);
+        let hint = core.filter(|_| hints).and_then(|core| Hint::decode(core.seq, record, oob_bytes));
+        if let Some((_, mask)) = hint {
+            oob.iter_mut().zip(mask).for_each(|(have, keep)| *have &= keep);
+        }
+        let oob_good = core.is_some_and(|core| oob.is_empty() || crc32c(kept) == core.oob_check);
+        self.judge(ppn, core, tag_of(ppn, erase_seq), oob_good, data)
     }
 
     /// Reads a page's record of the present life into `record`; `None` if it has none.
@@ -485,6 +541,22 @@ impl Store for FileStore {
     fn read(&mut self, first: Ppn, data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
         let mut records = std::mem::take(&mut self.scratch);
         let result = self.read_run(first, &mut records, data, oobs, health);
+        self.scratch = records;
+        result
+    }
+
+    fn read_pages(&mut self, pages: &[Ppn], data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
+        let (page, part) = (data.len() / pages.len(), oobs.len() / pages.len());
+        let mut records = std::mem::take(&mut self.scratch);
+        let mut near =
+            pages.chunk_by(|a, b| b.raw() - a.raw() <= GAP_PAGES + 1).flat_map(|near| near.chunks(NEAR_PAGES));
+        let mut done = 0;
+        let result = near.try_for_each(|near| {
+            let range = done..done + near.len();
+            done = range.end;
+            let of = |size: usize| range.start * size..range.end * size;
+            self.read_near(near, &mut records, &mut data[of(page)], &mut oobs[of(part)], &mut health[of(1)])
+        });
         self.scratch = records;
         result
     }
@@ -651,6 +723,10 @@ impl Store for FileStore {
 
     fn erase_credit(&self) -> u32 {
         self.slots.ready(self.sync.durable_seq()) as u32
+    }
+
+    fn erase_credit_full(&self) -> u32 {
+        self.layout.slots - self.layout.geometry.blocks
     }
 }
 

@@ -163,7 +163,21 @@ impl FileStore {
         let Found { blocks, counts, sick, slots } = found;
         let path = path.to_path_buf();
         let (trimmed_seq, scratch) = (0, Vec::new());
-        Ok(FileStore { disk, sync, path, info, layout, read_only, blocks, counts, sick, slots, trimmed_seq, scratch })
+        Ok(FileStore {
+            disk,
+            sync,
+            path,
+            info,
+            layout,
+            read_only,
+            blocks,
+            counts,
+            sick,
+            slots,
+            trimmed_seq,
+            scratch,
+            unwanted: Vec::new(),
+        })
     }
 }
 
@@ -451,7 +465,7 @@ impl Seen {
     }
 }
 
-fn new_header(path: &Path, spec: &ImageSpec) -> Result<Header, ImageError> {
+pub(super) fn new_header(path: &Path, spec: &ImageSpec) -> Result<Header, ImageError> {
     let bad = |reason: String| ImageError::BadSpec { path: path.into(), reason };
     if spec.scheme.len() > NAME_BYTES_MAX || spec.profile.name.len() > NAME_BYTES_MAX {
         return Err(bad(format!("a name of more than {NAME_BYTES_MAX} bytes")));

@@ -1,148 +1,15 @@
 //! The store on a simulated host disk that loses what a crash may lose: between two syncs every 512-byte sector keeps any of the
 //! contents it had. Whatever it keeps, opening must find the state after some number of operations, at least the synced ones.
 
-use super::disk::{Disk, WriteError};
+use super::sim::{Crash, SimDisk};
 use super::*;
-use crate::image::{FORMAT_VERSION, Header};
+use crate::image::ImageSpec;
 use crate::profile::Profile;
 use crate::rng::SplitMix;
 use std::collections::HashSet;
-use std::sync::Mutex;
 
-const SECTOR: usize = 512;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
-
-#[derive(Default)]
-struct Sim {
-    cache: Vec<u8>,
-    /// As of the last completed sync.
-    disk: Vec<u8>,
-    /// Writes since then.
-    log: Vec<(usize, Vec<u8>)>,
-    /// Writes that still succeed, then what happens to the next ones: bytes that arrive, errno.
-    fuse: Option<(usize, usize, i32)>,
-    fail_syncs: bool,
-}
-
-#[derive(Clone, Default)]
-struct SimDisk(Arc<Mutex<Sim>>);
-
-/// How a crash picks among the contents of the sectors written since the last sync.
-#[derive(Clone, Copy, Debug)]
-enum Crash {
-    /// Nothing unsynced survives.
-    Nothing,
-    /// The first writes survive.
-    Prefix(u64),
-    /// All but one write, and what covers it later.
-    AllBut(u64),
-    /// Each write survives or not, by chance.
-    Writes(u64),
-    /// Each sector stops at any of its writes, by chance.
-    Sectors(u64),
-}
-
-impl SimDisk {
-    fn of(bytes: Vec<u8>) -> Self {
-        SimDisk(Arc::new(Mutex::new(Sim { cache: bytes.clone(), disk: bytes, ..Sim::default() })))
-    }
-
-    fn crashed(&self, how: Crash) -> SimDisk {
-        let sim = self.0.lock().unwrap();
-        let writes = sim.log.len() as u64;
-        let (Crash::Prefix(seed) | Crash::AllBut(seed) | Crash::Writes(seed) | Crash::Sectors(seed)) = how else {
-            return SimDisk::of(sim.disk.clone());
-        };
-        let mut rng = SplitMix::new(seed);
-        let chosen = rng.below(writes + 1);
-        let mut bytes = sim.disk.clone();
-        // A sector that missed one write cannot hold a later one's neighbourhood, so it stops there.
-        let mut stopped = HashSet::new();
-        for (i, (at, data)) in (0u64..).zip(&sim.log) {
-            let whole = match how {
-                Crash::Prefix(_) => i < chosen,
-                Crash::AllBut(_) => i != chosen,
-                Crash::Writes(_) => !rng.one_in(3),
-                Crash::Nothing | Crash::Sectors(_) => true,
-            };
-            for sector in at / SECTOR..(at + data.len()).div_ceil(SECTOR) {
-                if !whole || matches!(how, Crash::Sectors(_)) && rng.one_in(20) {
-                    stopped.insert(sector);
-                }
-                if !stopped.contains(&sector) {
-                    let from = (sector * SECTOR).max(*at);
-                    let upto = ((sector + 1) * SECTOR).min(at + data.len());
-                    bytes[from..upto].copy_from_slice(&data[from - at..upto - at]);
-                }
-            }
-        }
-        SimDisk::of(bytes)
-    }
-
-    fn unsynced(&self) -> usize {
-        self.0.lock().unwrap().log.len()
-    }
-
-    fn cache(&self) -> Vec<u8> {
-        self.0.lock().unwrap().cache.clone()
-    }
-}
-
-impl Disk for SimDisk {
-    fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
-        buf.copy_from_slice(&self.0.lock().unwrap().cache[at as usize..][..buf.len()]);
-        Ok(())
-    }
-
-    fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError> {
-        let mut sim = self.0.lock().unwrap();
-        let mut done = buf.len();
-        let mut errno = None;
-        match &mut sim.fuse {
-            Some((0, arrives, why)) => {
-                done = done.min(*arrives);
-                errno = Some(*why);
-                // Taking back what arrived needs no new room.
-                sim.fuse = None;
-            }
-            Some((left, ..)) => *left -= 1,
-            None => {}
-        }
-        let at = at as usize;
-        sim.cache[at..at + done].copy_from_slice(&buf[..done]);
-        sim.log.push((at, buf[..done].to_vec()));
-        match errno {
-            Some(errno) => Err(WriteError { done, error: io::Error::from_raw_os_error(errno) }),
-            None => Ok(()),
-        }
-    }
-
-    /// Only what was written before the call counts, as with a real one.
-    fn sync(&self) -> io::Result<()> {
-        let before = self.unsynced();
-        std::thread::yield_now();
-        let mut sim = self.0.lock().unwrap();
-        if sim.fail_syncs {
-            return Err(io::Error::from_raw_os_error(EIO));
-        }
-        let synced: Vec<_> = sim.log.drain(..before).collect();
-        for (at, data) in synced {
-            sim.disk[at..at + data.len()].copy_from_slice(&data);
-        }
-        Ok(())
-    }
-
-    fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
-        Ok(self.write_at(at, &vec![0; bytes as usize])?)
-    }
-
-    fn next_data(&self, at: u64) -> Option<u64> {
-        let sim = self.0.lock().unwrap();
-        let pages = sim.cache[at as usize..].chunks(PAGE as usize);
-        pages.enumerate().find(|(_, page)| !is_zero(page)).map(|(i, _)| at + i as u64 * PAGE)
-    }
-}
 
 /// What is in every block after one operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -179,26 +46,12 @@ fn shapes() -> [Profile; 2] {
 }
 
 fn fresh(profile: Profile, spare_slots: u32) -> (SimDisk, FileStore) {
-    let info = ImageInfo {
-        uuid: [1; 16],
-        profile,
-        size: 4096,
-        scheme: "none".into(),
-        params: String::new(),
-        version: FORMAT_VERSION,
-        clean: false,
-        sync_failed: false,
-    };
-    let layout = Layout::new(profile.geometry, profile.nop, spare_slots).unwrap();
-    let disk = SimDisk::of(vec![0; layout.file_bytes as usize]);
-    let header = Header { info, generation: 1, synced_seq: 0, spare_slots, hour: 0 };
-    let store = FileStore::create_on("sim".as_ref(), Arc::new(disk.clone()), header).unwrap();
-    (disk, store)
+    let spec = ImageSpec { profile, size: 4096, scheme: "none".into(), params: String::new() };
+    SimDisk::create(&spec, spare_slots).unwrap()
 }
 
 fn open(disk: &SimDisk, access: Access) -> Result<(FileStore, OpenReport), ImageError> {
-    let length = disk.0.lock().unwrap().cache.len() as u64;
-    FileStore::open_on("sim".as_ref(), Arc::new(disk.clone()), length, access)
+    disk.open(access)
 }
 
 fn content(seed: u64, bytes: usize) -> Vec<u8> {
@@ -352,17 +205,6 @@ fn expect(store: &mut FileStore, model: &Model, hit: &HashSet<u64>, how: &dyn st
     }
 }
 
-fn crash_kinds(seed: u64) -> [Crash; 6] {
-    [
-        Crash::Nothing,
-        Crash::Prefix(seed),
-        Crash::AllBut(seed),
-        Crash::Writes(seed),
-        Crash::Sectors(seed),
-        Crash::Sectors(!seed),
-    ]
-}
-
 #[test]
 fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
     let (mut states, mut dropped, mut erases) = (0, 0u64, 0u32);
@@ -375,7 +217,7 @@ fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
                     rig.step();
                     if rig.rng.one_in(6) {
                         let floor = rig.store().sync.synced_seq();
-                        for how in crash_kinds(rig.rng.next_u64()) {
+                        for how in Crash::kinds(rig.rng.next_u64()) {
                             let label = (shape, seed, round, step, how);
                             let disk = rig.disk.crashed(how);
                             let (store, cut) = rig.check(&disk, floor, &label);
@@ -389,7 +231,7 @@ fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
                 }
                 // Go on from one crash: leftovers of dropped operations must not come back later.
                 let floor = rig.store().sync.synced_seq();
-                let how = crash_kinds(rig.rng.next_u64())[1 + rig.rng.below(5) as usize];
+                let how = Crash::kinds(rig.rng.next_u64())[1 + rig.rng.below(5) as usize];
                 let disk = rig.disk.crashed(how);
                 let (store, cut) = rig.check(&disk, floor, &(shape, seed, round, how));
                 erases += rig.now().erase_counts.iter().sum::<u32>();
@@ -426,7 +268,7 @@ fn syncs_beside_the_work_promise_no_more_than_they_did() {
                 rig.step();
                 if rig.rng.one_in(8) {
                     let floor = handle.synced_seq();
-                    for how in crash_kinds(rig.rng.next_u64()) {
+                    for how in Crash::kinds(rig.rng.next_u64()) {
                         rig.check(&rig.disk.crashed(how), floor, &(seed, step, how));
                     }
                 }
@@ -451,17 +293,17 @@ fn an_interrupted_open_is_followed_by_one_that_finds_the_same() {
             let mut rig = Rig::new(profile, 1000 + seed);
             (0..80).for_each(|_| rig.step());
             let floor = rig.store().sync.synced_seq();
-            let crashed = rig.disk.crashed(Crash::Sectors(seed)).cache();
-            let (_, cut) = rig.check(&SimDisk::of(crashed.clone()), floor, &(shape, seed));
+            let crashed = rig.disk.crashed(Crash::Sectors(seed)).bytes();
+            let (_, cut) = rig.check(&SimDisk::holding(crashed.clone()), floor, &(shape, seed));
             for writes in 0..40 {
-                let disk = SimDisk::of(crashed.clone());
-                disk.0.lock().unwrap().fuse = Some((writes, 0, EIO));
+                let disk = SimDisk::holding(crashed.clone());
+                disk.fail_write(writes, 0, EIO);
                 match open(&disk, Access::ReadWrite) {
-                    Ok(_) if disk.0.lock().unwrap().fuse.is_some() => break,
-                    _ => disk.0.lock().unwrap().fuse = None,
+                    Ok(_) if disk.fuse_is_whole() => break,
+                    _ => disk.mend(),
                 }
                 interrupted += 1;
-                for how in crash_kinds(seed ^ writes as u64) {
+                for how in Crash::kinds(seed ^ writes) {
                     let (_, again) = rig.check(&disk.crashed(how), cut, &(shape, seed, writes, how));
                     assert_eq!(again, cut, "{:?}", (shape, seed, writes, how));
                 }
@@ -504,9 +346,9 @@ fn a_damaged_header_copy_does_not_bring_an_old_state_back() {
             (0..100).for_each(|_| rig.step());
             let given = rig.history.len() as u64 - 1;
             for copy in [0, 1] {
-                let mut bytes = rig.disk.cache();
+                let mut bytes = rig.disk.bytes();
                 bytes[copy * PAGE as usize + 100] ^= 1;
-                let (_, cut) = rig.check(&SimDisk::of(bytes), given, &(seed, copy));
+                let (_, cut) = rig.check(&SimDisk::holding(bytes), given, &(seed, copy));
                 assert_eq!(cut, given, "seed {seed} copy {copy}");
             }
         }
@@ -519,7 +361,7 @@ fn a_read_only_open_writes_nothing_and_takes_every_verb() {
         let mut rig = Rig::new(profile, 9);
         (0..70).for_each(|_| rig.step());
         let disk = rig.disk.crashed(Crash::Sectors(3));
-        let before = disk.cache();
+        let before = disk.bytes();
         let (store, report) = open(&disk, Access::ReadOnly).unwrap();
         let cut = store.sync.last_seq();
         assert!(!report.was_clean && store.is_read_only());
@@ -536,7 +378,7 @@ fn a_read_only_open_writes_nothing_and_takes_every_verb() {
         let model = inside.now();
         expect(inside.store(), &model, &HashSet::new(), &"overlay");
         inside.store.take().unwrap().close().unwrap();
-        assert!(disk.cache() == before && disk.unsynced() == 0);
+        assert!(disk.bytes() == before && disk.unsynced() == 0);
         let (_, again) = rig.check(&disk, cut, &"after");
         assert_eq!(again, cut);
     }
@@ -556,19 +398,20 @@ fn a_full_host_leaves_nothing_programmed_and_the_same_verb_works_later() {
             }
             let (first, count) = (geometry.page(Pbn::new(block as u32), 0), 3);
             let (data, oobs) = (vec![7; 3 * geometry.page_bytes as usize], vec![8; 3 * geometry.oob_bytes as usize]);
-            rig.disk.0.lock().unwrap().fuse = Some((writes, arrives, ENOSPC));
+            rig.disk.fail_write(writes, arrives, ENOSPC);
             let result = rig.store().program(first, count, &data, &oobs);
-            let spent = rig.disk.0.lock().unwrap().fuse.take().is_none();
+            let spent = !rig.disk.fuse_is_whole();
+            rig.disk.mend();
             assert_eq!(result.as_ref().err().and_then(io::Error::raw_os_error), spent.then_some(ENOSPC));
             if result.is_err() {
                 rig.catch_up(0);
                 let given = rig.history.len() as u64 - 1;
-                let (_, cut) = rig.check(&SimDisk::of(rig.disk.cache()), given, &(writes, arrives));
+                let (_, cut) = rig.check(&SimDisk::holding(rig.disk.bytes()), given, &(writes, arrives));
                 assert_eq!(cut, given);
                 // Another operation gets the number; the refused one must not answer to it.
                 rig.erase((block + 1) % 6);
                 let given = rig.history.len() as u64 - 1;
-                rig.check(&SimDisk::of(rig.disk.cache()), given, &(writes, arrives));
+                rig.check(&SimDisk::holding(rig.disk.bytes()), given, &(writes, arrives));
                 rig.store().program(first, count, &data, &oobs).unwrap();
             }
             let mut seen = vec![0; data.len()];
@@ -601,7 +444,7 @@ fn after_a_failed_sync_nothing_is_accepted_and_only_what_was_synced_comes_back()
         rig.history.truncate(cut as usize + 1);
         rig.store = Some(store);
         (0..30).for_each(|_| rig.step());
-        let (_, report) = open(&SimDisk::of(rig.disk.cache()), Access::ReadOnly).unwrap();
+        let (_, report) = open(&SimDisk::holding(rig.disk.bytes()), Access::ReadOnly).unwrap();
         assert!(!report.sync_failed);
     }
 }
@@ -610,11 +453,11 @@ fn after_a_failed_sync_nothing_is_accepted_and_only_what_was_synced_comes_back()
 fn a_disk_that_fails_its_sync_is_told_the_same_way() {
     let mut rig = Rig::new(shapes()[0], 3);
     (0..20).for_each(|_| rig.step());
-    rig.disk.0.lock().unwrap().fail_syncs = true;
+    rig.disk.fail_syncs(u64::MAX);
     rig.erase(0);
     let handle = rig.store().sync_handle();
     assert_eq!(handle.sync_through(handle.last_seq()), Err(SyncError::Failed(EIO)));
-    rig.disk.0.lock().unwrap().fail_syncs = false;
+    rig.disk.mend();
     assert_eq!(handle.settle(handle.last_seq()), Err(SyncError::Failed(EIO)));
     assert!(rig.store.take().unwrap().close().is_err());
 }
@@ -640,11 +483,11 @@ fn erase_credit_counts_down_and_comes_back_after_two_syncs() {
     (0..11).for_each(|i| store.erase(Pbn::new(i % 6), BlockFacts::default()).unwrap());
 }
 
-/// The device's hour is in the file as soon as it changes, also when a sync is under way, and a crash loses no more than the header.
+/// The device's hour is in the file as soon as it changes, or as a sync under way ends, and never behind what a block says.
 #[test]
 fn the_hour_survives_a_stop_and_is_never_behind_what_a_block_says() {
     let (disk, mut store) = fresh(shapes()[0], 3);
-    let hour = |disk: &SimDisk| open(&SimDisk::of(disk.cache()), Access::ReadOnly).unwrap().0.hour();
+    let hour = |disk: &SimDisk| open(&SimDisk::holding(disk.bytes()), Access::ReadOnly).unwrap().0.hour();
     store.set_hour(40);
     assert_eq!(hour(&disk), 40);
     let handle = store.sync_handle();
@@ -713,15 +556,15 @@ fn parts_whose_check_holds_but_that_cannot_be_are_refused() {
     let (layout, page) = (store.layout, store.layout.geometry.page_bytes as usize);
     store.program(layout.geometry.page(Pbn::new(0), 0), 1, &vec![1; page], &[]).unwrap();
     let slot = store.blocks[0].slot.unwrap();
-    let unclean = disk.cache();
+    let unclean = disk.bytes();
     store.close().unwrap();
     let refused = |bytes: &[u8], at: u64, part: &[u8]| {
         let mut bytes = bytes.to_vec();
         bytes[at as usize..][..part.len()].copy_from_slice(part);
-        let error = open(&SimDisk::of(bytes), Access::ReadOnly).map(|_| ()).unwrap_err();
+        let error = open(&SimDisk::holding(bytes), Access::ReadOnly).map(|_| ()).unwrap_err();
         assert!(matches!(error, ImageError::Damaged { .. }), "{error}");
     };
-    let entry = TableEntry::decode(0, &disk.cache()[layout.entry_at(0) as usize..][..TABLE_ENTRY_BYTES]).unwrap();
+    let entry = TableEntry::decode(0, &disk.bytes()[layout.entry_at(0) as usize..][..TABLE_ENTRY_BYTES]).unwrap();
     let facts = BlockFacts { erase_count: u32::MAX, ..entry.facts };
     for wrong in [
         TableEntry { slot: Some(layout.slots), ..entry },
@@ -731,10 +574,10 @@ fn parts_whose_check_holds_but_that_cannot_be_are_refused() {
         TableEntry { counts_check: 0, ..entry },
         TableEntry { facts, ..entry },
     ] {
-        refused(&disk.cache(), layout.entry_at(0), &wrong.encode(0));
+        refused(&disk.bytes(), layout.entry_at(0), &wrong.encode(0));
     }
     let other = TableEntry { counts_check: crc32c(&[0; 6]), ..entry };
-    refused(&disk.cache(), layout.entry_at(1), &other.encode(1));
+    refused(&disk.bytes(), layout.entry_at(1), &other.encode(1));
     let head = SlotHeader::new(0, 1, BlockFacts::default());
     for wrong in [
         SlotHeader { block: 6, ..head },
