@@ -14,7 +14,8 @@ const READS_PER_NOTE: u32 = 1024;
 
 impl<S: Store> Chip<S> {
     /// Reads a page: data and OOB. Either buffer may be empty; an OOB buffer may be shorter than the OOB. An erased page reads
-    /// as all ones. `Uncorrectable` names the first part asked for that is lost; the other part's buffer is filled all the same.
+    /// as all ones. `Uncorrectable` names the first part asked for that is lost; the other part's buffer is filled all the same. Like every
+    /// read, one that came near to what can be corrected puts its block among [`Chip::blocks_to_refresh`].
     #[inline]
     pub fn read(
         &mut self,

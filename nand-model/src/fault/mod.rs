@@ -121,7 +121,8 @@ pub struct FaultPlan {
     pub die: Option<DieFailure>,
     /// Programs and erases fail more often as blocks wear, this many times as often as the profile's part does. 0: never.
     pub wear_out: f64,
-    /// Bits go wrong with wear, age and reads, this many times as often as in the profile's part. 0: never.
+    /// Bits go wrong with wear, age and reads, this many times as often as in the profile's part. 0: never. Which pages are weak follows from
+    /// the seed alone: under the next plan with the same one they still are.
     pub bit_errors: f64,
     /// Seed of all chances above.
     pub seed: u64,
