@@ -7,7 +7,7 @@ mod service;
 #[cfg(feature = "ublk")]
 pub mod ublk;
 
-pub use service::{Context, Service, StopHow, default_target, probe, remove_left, start};
+pub use service::{Context, Service, StopHow, default_target, probe, start, stop_left};
 
 use std::io;
 
