@@ -402,7 +402,7 @@ impl<S: Store> Space<S> {
         let Some(open) = &self.streams[stream].open else { return u64::MAX };
         let pairs = self.flash.chip().pairs();
         let next = open.seqs.len() as u32;
-        let at_risk = |offset: &u32| pairs.msb_of(*offset).is_some_and(|msb| msb >= next);
+        let at_risk = |offset: &u32| pairs.last_threat(*offset).is_some_and(|threat| threat >= next);
         let recent = next.saturating_sub(pairs.span())..next;
         recent.filter(at_risk).map(|offset| open.seqs[offset as usize]).min().unwrap_or(u64::MAX)
     }
@@ -413,7 +413,7 @@ impl<S: Store> Space<S> {
         let (block, offset) = (geometry.block_of(ppn), geometry.offset_of(ppn));
         let filling = self.streams.iter().filter_map(|s| s.open.as_ref()).find(|open| open.block == block);
         let Some(open) = filling.filter(|_| self.pair_protection) else { return true };
-        self.flash.chip().pairs().msb_of(offset).is_none_or(|msb| msb < open.seqs.len() as u32)
+        self.flash.chip().pairs().last_threat(offset).is_none_or(|threat| threat < open.seqs.len() as u32)
     }
 
     /// Programs filler until no page of any stream can be lost.

@@ -6,7 +6,7 @@
 use ftl_core::schemes::{SCHEMES, Scheme, SchemeStore};
 use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
 use nand_model::store::MemStore;
-use nand_model::{Bad, BlockFacts, Chip, Geometry, Pbn, Profile, SplitMix, Store};
+use nand_model::{Bad, BlockFacts, Bomb, Chip, Geometry, Pbn, Profile, SplitMix, Store};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Kind of cells: which rules the chip enforces.
@@ -55,8 +55,8 @@ pub struct Rig {
     pub config: FtlConfig,
     /// Seed of payloads, workloads and chances.
     pub seed: u64,
-    /// Blocks whose next program, and whose next erase, fails in recorded runs.
-    pub failing: (Vec<Pbn>, Vec<Pbn>),
+    /// What waits in some blocks in recorded runs.
+    pub bombs: Vec<Bomb>,
     /// More of a case's path, when the rig differs from the usual.
     pub variant: String,
 }
@@ -84,15 +84,7 @@ impl Rig {
             .layout(&profile, bytes, OVER_PROVISIONING, &params)
             .unwrap_or_else(|error| panic!("{} has no layout for {pages} pages: {error}", scheme.name));
         let config = FtlConfig { logical_pages: layout.logical_pages, params };
-        Rig {
-            scheme,
-            cells,
-            profile: layout.profile,
-            config,
-            seed: seed(),
-            failing: Default::default(),
-            variant: String::new(),
-        }
+        Rig { scheme, cells, profile: layout.profile, config, seed: seed(), bombs: Vec::new(), variant: String::new() }
     }
 
     /// The same with one more parameter, where the scheme has it.

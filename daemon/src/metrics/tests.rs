@@ -33,6 +33,7 @@ pub(crate) fn fresh() -> View {
         ram: vec![RamEntry { part: "map", entries: 10, paper_bytes: 30, real_bytes: 40 }],
         wear: Wear::default(),
         erase_credit: u32::MAX,
+        blocks_to_refresh: 0,
     };
     View {
         facts: Arc::new(facts),

@@ -81,10 +81,10 @@ pub(crate) fn scan_block<S: Store>(
 }
 
 /// The pages of a block that an interrupted program may have damaged although their record reads well: the last programmed
-/// one and its LSB partner. Every earlier cut left its mark at such a place too, because mount never continues a block.
+/// one and what its word line held before. Every earlier cut left its mark at such a place too, because mount never continues a block.
 pub(crate) fn suspects<S: Store>(flash: &Flash<S>, block: Pbn) -> impl Iterator<Item = Ppn> + use<S> {
     let geometry = *flash.geometry();
     let last = flash.chip().frontier(block).checked_sub(1);
-    let partner = last.and_then(|last| flash.chip().pairs().lsb_of(last));
-    last.into_iter().chain(partner).map(move |offset| geometry.page(block, offset))
+    let victims: Vec<u32> = last.map_or_else(Vec::new, |last| flash.chip().pairs().victims(last).collect());
+    last.into_iter().chain(victims).map(move |offset| geometry.page(block, offset))
 }

@@ -28,7 +28,7 @@ pub use open::{Access, OpenReport, peek};
 pub use sim::{Crash, SimDisk};
 pub use sync::{SyncError, SyncHandle, SyncStats};
 
-use super::{BlockFacts, Health, Store};
+use super::{BlockFacts, Cells, Health, Store, tag_of};
 use crate::addr::{Pbn, Ppn};
 use crate::image::{
     CORE_BYTES, Core, HINT_HEAD_BYTES, Hint, ImageError, ImageInfo, Layout, PAGE, SLOT_HEADER_BYTES, SlotHeader,
@@ -123,6 +123,15 @@ impl Counts {
         } else {
             self.programs[block * self.pages + first as usize..][..count as usize].fill(1);
         }
+    }
+
+    /// Whether some of these pages may hold something already. Never, but for injected faults.
+    #[inline]
+    fn may_hold(&self, block: usize, first: u32, count: u32) -> bool {
+        if self.programs.is_empty() {
+            return self.frontier[block] as u32 > first;
+        }
+        !is_zero(&self.programs[block * self.pages + first as usize..][..count as usize])
     }
 
     fn clear(&mut self, block: usize) {
@@ -289,7 +298,7 @@ impl FileStore {
         }
         let slot = self.slots.next().expect("released above");
         let erase_seq = self.sync.last_seq() + 1;
-        let header = SlotHeader { block: block as u32, erase_seq, erase_count: facts.erase_count, weak: facts.weak };
+        let header = SlotHeader::new(block as u32, erase_seq, facts);
         self.write_slot_header(slot, &header, None)?;
         self.slots.drop_next();
         let old = std::mem::replace(&mut self.blocks[block], Block { slot: Some(slot), facts, erase_seq });
@@ -342,21 +351,18 @@ impl FileStore {
         Ok(())
     }
 
-    /// Where a programmed page lies.
+    /// Where a page lies: block, slot and offset; `None` if its block was never used.
     #[inline]
-    fn locate(&self, ppn: Ppn) -> io::Result<(usize, u32, u32)> {
+    fn locate(&self, ppn: Ppn) -> Option<(usize, u32, u32)> {
         let block = self.layout.geometry.block_of(ppn).index();
         let page = self.layout.geometry.offset_of(ppn);
-        match self.blocks[block].slot {
-            Some(slot) => Ok((block, slot, page)),
-            None => Err(io::Error::other("a page of a block that was never used")),
-        }
+        self.blocks[block].slot.map(|slot| (block, slot, page))
     }
 
-    /// What the checks and marks of one page leave readable.
+    /// What tag, checks and marks of one page leave readable.
     #[inline]
-    fn judge(&mut self, ppn: Ppn, core: Option<Core>, oob_good: bool, data: &[u8]) -> io::Result<Health> {
-        let Some(core) = core else { return Ok(Health::Lost) };
+    fn judge(&mut self, ppn: Ppn, core: Option<Core>, tag: u32, oob_good: bool, data: &[u8]) -> io::Result<Health> {
+        let Some(core) = core.filter(|core| core.tag == tag) else { return Ok(Health::Lost) };
         let data_good = data.is_empty() || crc32c(data) == core.data_check;
         let marked = if self.sick.is_empty() { Health::Good } else { self.use_mark(ppn, core.seq)? };
         if data_good && oob_good {
@@ -381,7 +387,7 @@ impl FileStore {
     }
 
     fn write_mark(&self, ppn: Ppn, seq: u64, health: Health) -> io::Result<()> {
-        let (_, slot, page) = self.locate(ppn)?;
+        let (_, slot, page) = self.locate(ppn).expect("a page with a number has a place");
         let (at, mark) = mark_bytes(seq, health);
         Ok(self.disk.write_at(self.layout.record_at(slot, page) + at as u64, &mark)?)
     }
@@ -396,7 +402,10 @@ impl FileStore {
         oobs: &mut [u8],
         health: &mut [Health],
     ) -> io::Result<()> {
-        let (_, slot, page) = self.locate(first)?;
+        let Some((_, slot, page)) = self.locate(first) else {
+            health.fill(Health::Lost);
+            return Ok(());
+        };
         let (page_bytes, part) = (data.len() / health.len(), oobs.len() / health.len());
         let record_bytes = self.layout.record_bytes;
         records.resize(health.len() * record_bytes, 0);
@@ -420,7 +429,10 @@ impl FileStore {
         oobs: &mut [u8],
         health: &mut [Health],
     ) -> io::Result<()> {
-        let (_, slot, first) = self.locate(pages[0])?;
+        let Some((_, slot, first)) = self.locate(pages[0]) else {
+            health.fill(Health::Lost);
+            return Ok(());
+        };
         let (page_bytes, part) = (data.len() / pages.len(), oobs.len() / pages.len());
         let record_bytes = self.layout.record_bytes;
         let span = (pages[pages.len() - 1].raw() - pages[0].raw() + 1) as usize;
@@ -462,34 +474,57 @@ impl FileStore {
             oob.iter_mut().zip(mask).for_each(|(have, keep)| *have &= keep);
         }
         let oob_good = core.is_some_and(|core| oob.is_empty() || crc32c(kept) == core.oob_check);
-        self.judge(ppn, core, oob_good, data)
+        self.judge(ppn, core, tag_of(ppn, erase_seq), oob_good, data)
     }
 
-    /// Reads one record of the present life into `record`.
-    fn read_record(&self, ppn: Ppn, record: &mut Vec<u8>) -> io::Result<(u32, u32, Core)> {
-        let (block, slot, page) = self.locate(ppn)?;
+    /// Reads a page's record of the present life into `record`; `None` if it has none.
+    fn read_record(&self, ppn: Ppn, record: &mut Vec<u8>) -> io::Result<Option<(u32, u32, Core)>> {
+        let Some((block, slot, page)) = self.locate(ppn) else { return Ok(None) };
         record.resize(self.layout.record_bytes, 0);
         self.disk.read_at(self.layout.record_at(slot, page), record)?;
         let core = Core::decode(slot, page, record).filter(|core| core.seq > self.blocks[block].erase_seq);
-        core.map(|core| (slot, page, core)).ok_or_else(|| io::Error::other("no record of this page"))
+        Ok(core.map(|core| (slot, page, core)))
     }
 
     /// Writes the records of a run into `scratch`.
     #[inline]
-    fn encode_records(&self, slot: u32, page: u32, count: u32, data: &[u8], oobs: &[u8], scratch: &mut Vec<u8>) {
-        let oob_bytes = self.layout.geometry.oob_bytes as usize;
-        let (page_bytes, part) = (self.layout.geometry.page_bytes as usize, oobs.len() / count as usize);
-        let first_seq = self.sync.last_seq() + 1;
+    fn encode_records(&self, slot: u32, first: Ppn, count: u32, data: &[u8], oobs: &[u8], scratch: &mut Vec<u8>) {
+        let geometry = self.layout.geometry;
+        let (page_bytes, part) = (geometry.page_bytes as usize, oobs.len() / count as usize);
+        let life = self.blocks[geometry.block_of(first).index()].erase_seq;
+        let (first_seq, page) = (self.sync.last_seq() + 1, geometry.offset_of(first));
         scratch.clear();
         scratch.resize(count as usize * self.layout.record_bytes, 0);
-        for (i, record) in scratch.chunks_exact_mut(self.layout.record_bytes).enumerate() {
-            let oob = &mut record[CORE_BYTES..][..oob_bytes];
-            oob[..part].copy_from_slice(&oobs[i * part..][..part]);
-            oob[part..].fill(0xFF);
-            let oob_check = crc32c(oob);
-            let data_check = crc32c(&data[i * page_bytes..][..page_bytes]);
-            Core { seq: first_seq + i as u64, data_check, oob_check }.encode(slot, page + i as u32, record);
+        for (i, record) in (0u32..).zip(scratch.chunks_exact_mut(self.layout.record_bytes)) {
+            let (data, oob) = (&data[i as usize * page_bytes..][..page_bytes], &oobs[i as usize * part..][..part]);
+            let tag = tag_of(Ppn::new(first.raw() + i), life);
+            self.encode_record(slot, page + i, first_seq + i as u64, tag, data, oob, record);
         }
+    }
+
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a record, and where it lies")]
+    fn encode_record(&self, slot: u32, page: u32, seq: u64, tag: u32, data: &[u8], oob: &[u8], record: &mut [u8]) {
+        let own = &mut record[CORE_BYTES..][..self.layout.geometry.oob_bytes as usize];
+        own[..oob.len()].copy_from_slice(oob);
+        own[oob.len()..].fill(0xFF);
+        let oob_check = crc32c(own);
+        Core { seq, data_check: crc32c(data), oob_check, tag }.encode(slot, page, record);
+    }
+
+    /// A program of cells of which some may hold something already, page by page.
+    #[cold]
+    fn program_over(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()> {
+        let (page_bytes, part) = (data.len() / count as usize, oobs.len() / count as usize);
+        for i in 0..count {
+            let ppn = Ppn::new(first.raw() + i);
+            let mut oob = oobs[i as usize * part..][..part].to_vec();
+            oob.resize(self.layout.geometry.oob_bytes as usize, 0xFF);
+            let data = data[i as usize * page_bytes..][..page_bytes].to_vec();
+            let tag = tag_of(ppn, self.blocks[self.layout.geometry.block_of(ppn).index()].erase_seq);
+            self.put_cells(ppn, &Cells { data, oob, tag })?;
+        }
+        Ok(())
     }
 }
 
@@ -535,13 +570,16 @@ impl Store for FileStore {
         );
         let block = self.layout.geometry.block_of(first).index();
         let page = self.layout.geometry.offset_of(first);
+        if self.counts.may_hold(block, page, count) {
+            return self.program_over(first, count, data, oobs);
+        }
         let slot = match self.blocks[block].slot {
             Some(slot) => slot,
             None => self.take_slot(block, self.blocks[block].facts)?,
         };
         self.disk.write_at(self.layout.data_at(slot, page), data)?;
         let mut scratch = std::mem::take(&mut self.scratch);
-        self.encode_records(slot, page, count, data, oobs, &mut scratch);
+        self.encode_records(slot, first, count, data, oobs, &mut scratch);
         let written = self.write_whole(self.layout.record_at(slot, page), &scratch);
         self.scratch = scratch;
         written?;
@@ -558,7 +596,8 @@ impl Store for FileStore {
         self.usable()?;
         assert!(self.layout.hints, "a program of OOB alone on a part that allows one program");
         let mut record = std::mem::take(&mut self.scratch);
-        let result = self.read_record(ppn, &mut record).and_then(|(slot, page, core)| {
+        let result = self.read_record(ppn, &mut record).and_then(|found| {
+            let Some((slot, page, core)) = found else { return Ok(()) };
             let oob_bytes = self.layout.geometry.oob_bytes as usize;
             let hint = Hint::decode(core.seq, &record, oob_bytes);
             let (programs, mut mask) = hint.map_or((1, vec![0xFF; oob_bytes]), |(n, mask)| (n, mask.to_vec()));
@@ -581,7 +620,7 @@ impl Store for FileStore {
         let mut record = std::mem::take(&mut self.scratch);
         let found = self.read_record(ppn, &mut record);
         self.scratch = record;
-        let (_, _, core) = found?;
+        let Some((_, _, core)) = found? else { return Ok(()) };
         self.write_mark(ppn, core.seq, health)?;
         if health == Health::Good {
             self.sick.remove(&ppn.raw());
@@ -614,22 +653,72 @@ impl Store for FileStore {
                 return Err(failed.error);
             }
         }
-        if (facts.erase_count, facts.weak) == (old.erase_count, old.weak) {
+        if facts == (BlockFacts { bad: facts.bad, ..old }) {
             return Ok(());
         }
         let Some(slot) = slot else {
             // Nothing is programmed in it, so to record facts is to erase it.
             return self.take_slot(index, facts).map(drop);
         };
-        let [before, after] = [old, facts].map(|BlockFacts { erase_count, weak, .. }| SlotHeader {
-            block: index as u32,
-            erase_seq,
-            erase_count,
-            weak,
-        });
+        let [before, after] = [old, facts].map(|facts| SlotHeader::new(index as u32, erase_seq, facts));
         self.write_slot_header(slot, &after, Some(before))?;
         self.blocks[index].facts = facts;
         Ok(())
+    }
+
+    fn tag(&self, ppn: Ppn) -> Option<u32> {
+        Some(tag_of(ppn, self.blocks[self.layout.geometry.block_of(ppn).index()].erase_seq))
+    }
+
+    fn cells(&mut self, ppn: Ppn) -> io::Result<Option<Cells>> {
+        let mut record = Vec::new();
+        let Some((slot, page, core)) = self.read_record(ppn, &mut record)? else { return Ok(None) };
+        let Layout { hints, geometry, .. } = self.layout;
+        let oob_bytes = geometry.oob_bytes as usize;
+        let mut oob = record[CORE_BYTES..][..oob_bytes].to_vec();
+        if hints && let Some((_, mask)) = Hint::decode(core.seq, &record, oob_bytes) {
+            oob.iter_mut().zip(mask).for_each(|(have, keep)| *have &= keep);
+        }
+        let mut data = vec![0; geometry.page_bytes as usize];
+        self.disk.read_at(self.layout.data_at(slot, page), &mut data)?;
+        Ok(Some(Cells { data, oob, tag: core.tag }))
+    }
+
+    fn put_cells(&mut self, ppn: Ppn, cells: &Cells) -> io::Result<()> {
+        self.usable()?;
+        let (mut record, oob_bytes) = (Vec::new(), self.layout.geometry.oob_bytes as usize);
+        assert_eq!(cells.oob.len(), oob_bytes, "cells have the whole OOB");
+        if let Some((slot, page, core)) = self.read_record(ppn, &mut record)? {
+            // Not an operation: the one that programmed the page keeps its place in the sequence.
+            let cells = cells.over(&self.cells(ppn)?.expect("the page has a record"));
+            self.disk.write_at(self.layout.data_at(slot, page), &cells.data)?;
+            self.encode_record(slot, page, core.seq, cells.tag, &cells.data, &cells.oob, &mut record);
+            return Ok(self.disk.write_at(self.layout.record_at(slot, page), &record)?);
+        }
+        let block = self.layout.geometry.block_of(ppn).index();
+        let page = self.layout.geometry.offset_of(ppn);
+        let slot = match self.blocks[block].slot {
+            Some(slot) => slot,
+            None => self.take_slot(block, self.blocks[block].facts)?,
+        };
+        let seq = self.sync.last_seq() + 1;
+        self.disk.write_at(self.layout.data_at(slot, page), &cells.data)?;
+        record.clear();
+        record.resize(self.layout.record_bytes, 0);
+        self.encode_record(slot, page, seq, cells.tag, &cells.data, &cells.oob, &mut record);
+        self.write_whole(self.layout.record_at(slot, page), &record)?;
+        self.slots.roomy[slot as usize] = true;
+        self.counts.note_programs(block, page, 1);
+        self.sync.publish(seq);
+        Ok(())
+    }
+
+    fn hour(&self) -> u32 {
+        self.sync.hour()
+    }
+
+    fn set_hour(&mut self, hour: u32) {
+        self.sync.set_hour(hour);
     }
 
     fn erase_credit(&self) -> u32 {

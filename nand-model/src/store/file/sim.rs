@@ -7,8 +7,8 @@
 use super::disk::{Disk, WriteError};
 use super::open::{Access, OpenReport, new_header};
 use super::{FileStore, Layout};
-use crate::fault::SplitMix;
 use crate::image::{ImageError, ImageSpec, PAGE, is_zero};
+use crate::rng::SplitMix;
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;

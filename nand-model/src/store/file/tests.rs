@@ -3,9 +3,10 @@
 
 use super::sim::{Crash, SimDisk};
 use super::*;
-use crate::fault::SplitMix;
 use crate::image::ImageSpec;
 use crate::profile::Profile;
+use crate::rng::SplitMix;
+use std::collections::HashSet;
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -24,8 +25,15 @@ struct Rig {
     store: Option<FileStore>,
     /// By sequence number.
     history: Vec<Model>,
+    /// Whether cells are programmed that do not belong where they are.
+    stray: bool,
+    /// Pages that were programmed over: what is left of them is not part of the sequence.
+    hit: HashSet<u64>,
     rng: SplitMix,
 }
+
+/// Seeds of pages that were programmed for another place.
+const STRAY: u64 = 1 << 63;
 
 /// Small shapes: few pages and three spare slots, so that slots are reused all the time.
 fn shapes() -> [Profile; 2] {
@@ -59,7 +67,8 @@ impl Rig {
             erase_counts: vec![0; geometry.blocks as usize],
             pages: vec![vec![0; geometry.pages_per_block as usize]; geometry.blocks as usize],
         };
-        Rig { profile, disk, store: Some(store), history: vec![blank], rng: SplitMix::new(seed) }
+        let (stray, hit) = (false, HashSet::new());
+        Rig { profile, disk, store: Some(store), history: vec![blank], stray, hit, rng: SplitMix::new(seed) }
     }
 
     fn store(&mut self) -> &mut FileStore {
@@ -82,6 +91,9 @@ impl Rig {
     fn step(&mut self) {
         let geometry = self.profile.geometry;
         let block = self.rng.below(geometry.blocks as u64) as usize;
+        if self.stray && self.rng.one_in(8) {
+            return self.go_astray(block);
+        }
         match self.rng.below(100) {
             0..70 => self.program(block),
             70..92 => self.erase(block),
@@ -99,7 +111,7 @@ impl Rig {
         let Some(page) = model.pages[block].iter().position(|&seed| seed == 0) else { return self.erase(block) };
         let free = model.pages[block][page..].iter().take_while(|&&seed| seed == 0).count();
         let count = 1 + self.rng.below(free.min(3) as u64) as usize;
-        let seeds: Vec<u64> = (0..count).map(|_| self.rng.next_u64() | 1).collect();
+        let seeds: Vec<u64> = (0..count).map(|_| self.rng.next_u64() & !STRAY | 1).collect();
         let gather = |bytes| seeds.iter().flat_map(|&seed| content(seed, bytes)).collect::<Vec<u8>>();
         let (data, oobs) = (gather(geometry.page_bytes as usize), gather(geometry.oob_bytes as usize));
         let first = geometry.page(Pbn::new(block as u32), page as u32);
@@ -120,6 +132,25 @@ impl Rig {
         self.history.push(model);
     }
 
+    /// Programs cells that were meant for another page, over whatever is there.
+    fn go_astray(&mut self, block: usize) {
+        let geometry = self.profile.geometry;
+        let page = self.rng.below(geometry.pages_per_block as u64) as usize;
+        let seed = self.rng.next_u64() | STRAY;
+        let (data, oob) = (content(seed, geometry.page_bytes as usize), content(seed, geometry.oob_bytes as usize));
+        let ppn = geometry.page(Pbn::new(block as u32), page as u32);
+        self.store().put_cells(ppn, &Cells { data, oob, tag: 7 }).unwrap();
+        let mut model = self.now();
+        match &mut model.pages[block][page] {
+            blank @ 0 => {
+                *blank = seed;
+                self.catch_up(1);
+                self.history.push(model);
+            }
+            &mut struck => drop(self.hit.insert(struck)),
+        }
+    }
+
     fn hint(&mut self, block: usize) {
         let geometry = self.profile.geometry;
         if let Some(page) = self.now().pages[block].iter().position(|&seed| seed != 0) {
@@ -133,25 +164,36 @@ impl Rig {
         let cut = store.sync.last_seq();
         let given = self.history.len() as u64 - 1;
         assert!((floor..=given).contains(&cut), "{how:?}: cut {cut}, synced {floor}, given {given}, {report:?}");
-        expect(&mut store, &self.history[cut as usize], how);
+        expect(&mut store, &self.history[cut as usize], &self.hit, how);
         (store, cut)
     }
 }
 
-fn expect(store: &mut FileStore, model: &Model, how: &dyn std::fmt::Debug) {
+fn expect(store: &mut FileStore, model: &Model, hit: &HashSet<u64>, how: &dyn std::fmt::Debug) {
     let geometry = store.layout.geometry;
+    let in_order = store.info.profile.order == PageOrder::Consecutive;
     let mut blocks = Vec::new();
     store.load(&mut |block, facts, counts| blocks.push((block, facts, counts.to_vec()))).unwrap();
     for (block, facts, counts) in blocks {
         assert_eq!(facts.erase_count, model.erase_counts[block.index()], "{how:?}: erase count of {block}");
-        for (page, (&count, &seed)) in counts.iter().zip(&model.pages[block.index()]).enumerate() {
-            assert_eq!(count > 0, seed != 0, "{how:?}: page {page} of {block}");
-            if seed == 0 {
+        let pages = &model.pages[block.index()];
+        for (page, (&count, &seed)) in counts.iter().zip(pages).enumerate() {
+            // In order, everything below a programmed page counts as programmed.
+            let passed = in_order && pages[page..].iter().any(|&later| later != 0);
+            assert_eq!(count > 0, seed != 0 || passed, "{how:?}: page {page} of {block}");
+            if count == 0 {
                 continue;
             }
             let (mut data, mut oob) = (vec![0; geometry.page_bytes as usize], vec![0; geometry.oob_bytes as usize]);
             let mut health = [Health::Lost];
             store.read(geometry.page(block, page as u32), &mut data, &mut oob, &mut health).unwrap();
+            if seed == 0 || seed & STRAY != 0 {
+                assert_eq!(health, [Health::Lost], "{how:?}: page {page} of {block} belongs elsewhere");
+                continue;
+            }
+            if hit.contains(&seed) && health != [Health::Good] {
+                continue;
+            }
             assert_eq!(health, [Health::Good], "{how:?}: page {page} of {block}");
             assert!(data == content(seed, data.len()), "{how:?}: data of page {page} of {block}");
             let mut wanted = content(seed, oob.len());
@@ -167,8 +209,9 @@ fn expect(store: &mut FileStore, model: &Model, how: &dyn std::fmt::Debug) {
 fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
     let (mut states, mut dropped, mut erases) = (0, 0u64, 0u32);
     for (shape, profile) in shapes().into_iter().enumerate() {
-        for seed in 0..12 {
+        for seed in 0..16 {
             let mut rig = Rig::new(profile, seed);
+            rig.stray = seed >= 12;
             for round in 0..6u64 {
                 for step in 0..60 {
                     rig.step();
@@ -272,8 +315,9 @@ fn an_interrupted_open_is_followed_by_one_that_finds_the_same() {
 
 #[test]
 fn the_death_of_the_process_loses_nothing_and_a_clean_close_is_found() {
-    for profile in shapes() {
+    for (profile, stray) in shapes().into_iter().flat_map(|p| [(p, false), (p, true)]) {
         let mut rig = Rig::new(profile, 5);
+        rig.stray = stray;
         for round in 0..10 {
             (0..50).for_each(|_| rig.step());
             let given = rig.history.len() as u64 - 1;
@@ -326,11 +370,13 @@ fn a_read_only_open_writes_nothing_and_takes_every_verb() {
             disk: disk.clone(),
             store: Some(store),
             history: rig.history[..=cut as usize].to_vec(),
+            stray: false,
+            hit: HashSet::new(),
             rng: SplitMix::new(4),
         };
         (0..200).for_each(|_| inside.step());
         let model = inside.now();
-        expect(inside.store(), &model, &"overlay");
+        expect(inside.store(), &model, &HashSet::new(), &"overlay");
         inside.store.take().unwrap().close().unwrap();
         assert!(disk.bytes() == before && disk.unsynced() == 0);
         let (_, again) = rig.check(&disk, cut, &"after");
@@ -437,6 +483,40 @@ fn erase_credit_counts_down_and_comes_back_after_two_syncs() {
     (0..11).for_each(|i| store.erase(Pbn::new(i % 6), BlockFacts::default()).unwrap());
 }
 
+/// The device's hour is in the file as soon as it changes, or as a sync under way ends, and never behind what a block says.
+#[test]
+fn the_hour_survives_a_stop_and_is_never_behind_what_a_block_says() {
+    let (disk, mut store) = fresh(shapes()[0], 3);
+    let hour = |disk: &SimDisk| open(&SimDisk::holding(disk.bytes()), Access::ReadOnly).unwrap().0.hour();
+    store.set_hour(40);
+    assert_eq!(hour(&disk), 40);
+    let handle = store.sync_handle();
+    handle.set_sync_delay(std::time::Duration::from_millis(20));
+    for begun in [false, true] {
+        std::thread::scope(|scope| {
+            store.erase(Pbn::new(0), BlockFacts::default()).unwrap();
+            let seq = handle.last_seq();
+            let syncing = scope.spawn({
+                let handle = handle.clone();
+                move || handle.settle(seq)
+            });
+            while begun && !handle.is_running() && handle.durable_seq() < seq {
+                std::thread::yield_now();
+            }
+            store.set_hour(41 + begun as u32);
+            syncing.join().unwrap().unwrap();
+        });
+        assert_eq!(hour(&disk), 41 + begun as u32);
+    }
+    store.erase(Pbn::new(1), BlockFacts { since: 77, ..BlockFacts::default() }).unwrap();
+    drop(store);
+    assert_eq!(hour(&disk), 77, "a block was erased in hour 77");
+    let (mut store, _) = open(&disk, Access::ReadWrite).unwrap();
+    store.set_hour(90);
+    store.close().unwrap();
+    assert_eq!(hour(&disk.crashed(Crash::Nothing)), 90);
+}
+
 #[test]
 fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
     for (profile, close) in shapes().into_iter().flat_map(|p| [(p, false), (p, true)]) {
@@ -449,8 +529,8 @@ fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
         store
             .set_facts(Pbn::new(2), BlockFacts { bad: Some(super::super::Bad::Factory), ..BlockFacts::default() })
             .unwrap();
-        store.set_facts(last, BlockFacts { erase_count: 7, weak: true, bad: None }).unwrap();
-        store.set_facts(Pbn::new(1), BlockFacts { erase_count: 3, weak: true, bad: None }).unwrap();
+        store.set_facts(last, BlockFacts { erase_count: 7, weak: true, since: 4, reads: 9, bad: None }).unwrap();
+        store.set_facts(Pbn::new(1), BlockFacts { erase_count: 3, weak: true, ..BlockFacts::default() }).unwrap();
         if close {
             store.close().unwrap()
         } else {
@@ -461,6 +541,7 @@ fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
         store.load(&mut |_, own, _| facts.push(own)).unwrap();
         assert_eq!(facts[2].bad, Some(super::super::Bad::Factory));
         assert_eq!((facts[5].erase_count, facts[5].weak, facts[1].erase_count, facts[1].weak), (7, true, 3, true));
+        assert_eq!((facts[5].since, facts[5].reads), (4, 9));
         let mut seen = [Health::Good; 3];
         store.read(geometry.page(last, 0), &mut vec![0; 3 * page], &mut [], &mut seen).unwrap();
         assert_eq!(seen, [Health::Good, Health::Unstable(2), Health::DataLost]);
@@ -497,7 +578,7 @@ fn parts_whose_check_holds_but_that_cannot_be_are_refused() {
     }
     let other = TableEntry { counts_check: crc32c(&[0; 6]), ..entry };
     refused(&disk.bytes(), layout.entry_at(1), &other.encode(1));
-    let head = SlotHeader { block: 0, erase_seq: 1, erase_count: 0, weak: false };
+    let head = SlotHeader::new(0, 1, BlockFacts::default());
     for wrong in [
         SlotHeader { block: 6, ..head },
         SlotHeader { erase_seq: 0, ..head },
