@@ -123,7 +123,8 @@ fn edit(rig: &Rig, store: &mut MemStore, input: &mut Input) {
             let block = block(input);
             let bad = [None, Some(Bad::Factory), Some(Bad::Grown)][usize::from(input.u8()) % 3];
             // More erases than these the image refuses.
-            let facts = BlockFacts { erase_count: input.u32() % (1 << 31), bad, weak: input.u8() & 1 == 1 };
+            let (erase_count, weak) = (input.u32() % (1 << 31), input.u8() & 1 == 1);
+            let facts = BlockFacts { erase_count, bad, weak, since: input.u32(), reads: input.u32() };
             store.set_facts(block, facts)
         }
         6 => {
