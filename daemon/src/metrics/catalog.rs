@@ -361,7 +361,7 @@ pub const CATALOG: &[Family] = &[
         fill: |view, to| to.value(&[], view.flash.counters.uncorrectable_reads as f64),
     },
     Family {
-        name: "ftld_ecc_corrected_bits_total",
+        name: "ftld_ecc_corrected_bit_errors_total",
         kind: Kind::Counter,
         labels: &[],
         help: "Wrong bits that were corrected in flash reads.",
