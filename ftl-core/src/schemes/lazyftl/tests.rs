@@ -313,7 +313,7 @@ fn pages_go_through_the_states_of_the_papers_example() {
     let (mut ftl, _) = small_paper_device();
     let page = 5;
     let convert = |ftl: &mut Lazy<MemStore>, block| {
-        ftl.space.seal(UPDATE);
+        ftl.space.seal(UPDATE).unwrap();
         ftl.convert(block).unwrap();
     };
     let collect = |ftl: &mut Lazy<MemStore>, block| {
@@ -330,7 +330,7 @@ fn pages_go_through_the_states_of_the_papers_example() {
     assert_eq!(state_of(&mut ftl, page), ('E', 0b11));
     collect(&mut ftl, first);
     assert_eq!(state_of(&mut ftl, page), ('F', 0b10));
-    ftl.space.seal(UPDATE);
+    ftl.space.seal(UPDATE).unwrap();
     write(&mut ftl, page + 1, 3);
     let other = block_of(&ftl, page + 1);
     convert(&mut ftl, other);
