@@ -4,13 +4,17 @@
 #   make test       everything a machine can do in a quarter of an hour
 #   make long-test  the same at acceptance length
 #   make bench      simulation and NBD beside their peers (BENCH_ARGS=--short for a look)
+#   make policy     licences and sources of all dependencies
 #   make deps       install what these need; as another user than root, say what to type
 
 CARGO ?= cargo
 ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: run check test long-test bench deps
+TOOLS := target/tools
+DENY := $(TOOLS)/bin/cargo-deny
+
+.PHONY: run check test long-test bench deps policy
 
 run: deps
 	$(CARGO) run --release -p ftld --bin ftld -- $(ARGS)
@@ -26,13 +30,26 @@ test: deps
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy -p ftld --no-default-features -- -D warnings
 	$(CARGO) test --workspace
+	$(MAKE) policy
 	tests/native/run.sh
 	tests/guest/run.sh all
 
-long-test: deps
+# Licences, sources and duplicates of everything that is linked in: deny.toml. The tool takes a minute or two to build, once.
+policy: $(DENY)
+	$(DENY) check bans licenses sources
+
+$(DENY):
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build cargo-deny@0.20.2
+	rm -rf $(TOOLS)/build
+
+# What needs more than a stable toolchain and Debian's packages fails with the name of what is missing.
+long-test: deps $(DENY)
 	FTLD_LONG=1 $(CARGO) test -p ftld-tests
-	FIO_SECONDS=60 KILLS=50 DATA_MIB=1024 tests/native/run.sh
+	FUZZ_SECONDS=1200 tests/fuzz/run.sh
+	FIO_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 tests/native/run.sh
 	SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 GUEST_TIMEOUT=14400 tests/guest/run.sh all
+	tests/sanitize.sh asan miri
+	$(DENY) check advisories
 
 bench: deps
 	tests/bench/sim.py $(BENCH_ARGS)

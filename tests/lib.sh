@@ -53,10 +53,25 @@ schemes() {
   fi
 }
 
-# serve ARGS...: starts ftld, with metrics on $METRICS if that is set, and waits for its ready line; sets FTLD to its process.
+# refused NAME CODE TEXT COMMAND...: the command must fail with this exit code, and say this.
+refused() {
+  local name=$1 code=$2 text=$3 rc
+  shift 3
+  timeout 60 "$@" > "$SCRATCH/step.log" 2>&1
+  rc=$?
+  if [ $rc = "$code" ] && grep -qF -- "$text" "$SCRATCH/step.log"; then ok "$name: exit code $rc"; else
+    bad "$name, exit code $rc instead of $code, or not a word of: $text"
+    tail -n 30 "$SCRATCH/step.log"
+  fi
+}
+
+# serve [recover] ARGS...: starts ftld, with metrics on $METRICS if that is set, and waits for its ready line; sets FTLD to its
+# process.
 serve() {
+  local command=
+  [ "$1" != recover ] || { command=recover && shift; }
   : > "$SCRATCH/ftld.out"
-  ftld --metrics "${METRICS:-off}" "$@" > "$SCRATCH/ftld.out" 2> "$SCRATCH/ftld.log" &
+  ftld $command --metrics "${METRICS:-off}" "$@" > "$SCRATCH/ftld.out" 2> "$SCRATCH/ftld.log" &
   FTLD=$!
   wait_for 60 grep -q '^ready ' "$SCRATCH/ftld.out" || { bad "ftld $*: no ready line"; tail -n 20 "$SCRATCH/ftld.log"; return 1; }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{env, io, thread};
 
-use ftld::device::{BlockDevice, Extent, Flush};
+use ftld::device::{BlockDevice, Completion, Extent, Flush};
 use ftld::sys;
 use ftld::target::Target;
 use ftld::transport::ublk;
@@ -28,9 +28,9 @@ struct PlainFile {
 struct Sync(Arc<File>, Duration);
 
 impl Flush for Sync {
-    fn wait(self: Box<Self>) -> io::Result<()> {
+    fn wait(self: Box<Self>) -> io::Result<Completion> {
         thread::sleep(self.1);
-        self.0.sync_data()
+        self.0.sync_data().map(|()| None)
     }
 }
 
@@ -50,17 +50,18 @@ impl BlockDevice for PlainFile {
     fn read_only(&self) -> bool {
         false
     }
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buf, offset)
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
+        self.file.read_exact_at(buf, offset).map(|()| None)
     }
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(data, offset)
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
+        self.file.write_all_at(data, offset).map(|()| None)
     }
-    fn trim(&self, offset: u64, len: u64) -> io::Result<()> {
+    fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {
         let mode = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
-        Ok(fallocate(&self.file, mode, offset as i64, len as i64)?)
+        fallocate(&self.file, mode, offset as i64, len as i64)?;
+        Ok(None)
     }
-    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion> {
         self.trim(offset, len)
     }
     fn flush(&self) -> io::Result<Box<dyn Flush>> {

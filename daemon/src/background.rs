@@ -1,7 +1,7 @@
 //! Work between requests: snapshots, collection ahead of need, giving file space back. In small slices under the request lock,
 //! and only while nobody asks for anything.
 
-use crate::volume::Volume;
+use crate::volume::{Idle, Volume};
 use nand_model::Store;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -98,8 +98,10 @@ impl<S: Store + 'static> Worker<S> {
     fn idle(&self) -> bool {
         let until = Instant::now() + PUBLISH_EVERY;
         while Instant::now() < until && self.volume.quiet_for() >= QUIET {
-            if !self.volume.idle(SLICE_OPS) {
-                return false;
+            match self.volume.idle(SLICE_OPS) {
+                Idle::Settled => return false,
+                Idle::More => {}
+                Idle::After(busy) => std::thread::sleep(busy.min(until.saturating_duration_since(Instant::now()))),
             }
         }
         true

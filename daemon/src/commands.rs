@@ -243,8 +243,8 @@ pub fn status(dirs: &Dirs, name: Option<&str>, as_json: bool) -> Result<(), Fail
 pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure> {
     let name = pick(dirs, name)?;
     let answer = match control::ask(dirs, &name, &Request::Stop { force }) {
-        Err(failure) if force && failure.exit == Exit::NotRunning => {
-            return transport::remove_left(&name).unwrap_or(Err(failure));
+        Err(failure) if failure.exit == Exit::NotRunning => {
+            return transport::stop_left(&name, force).unwrap_or(Err(failure));
         }
         answer => answer?,
     };

@@ -38,7 +38,7 @@ pub struct DeviceOptions {
     /// Address for /metrics, /healthz and /status, or `off` [default: 127.0.0.1:9917]
     #[arg(long, value_name = "ADDR|off")]
     pub metrics: Option<String>,
-    /// Whether requests take as long as the emulated flash: none or emulate [default: none]
+    /// How long a request takes: none, as little as it needs here; emulate, as long as on the emulated flash [default: none]
     #[arg(long, value_name = "none|emulate")]
     pub latency: Option<String>,
     /// TLS for NBD: off, optional or require [default: require with a certificate or nbds://, else off]
@@ -108,6 +108,16 @@ pub enum Latency {
     None,
     /// As long as the emulated flash needs.
     Emulate,
+}
+
+impl Latency {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Latency::None => "none",
+            Latency::Emulate => "emulate",
+        }
+    }
 }
 
 /// Everything a daemon is told, validated.

@@ -2,6 +2,8 @@
 
 use std::io;
 
+pub use crate::volume::{Completion, Hold};
+
 /// One stretch of a device in one state, for NBD block status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
@@ -13,7 +15,8 @@ pub struct Extent {
 
 /// A byte-granular block device. Methods are called from many threads; offsets and lengths are checked by the callee, which
 /// answers `EINVAL` (reads, trims) or `ENOSPC` (writes) for what lies beyond the end. A request runs inline, short, on the
-/// caller's thread; only [`Flush::wait`] blocks for long.
+/// caller's thread; only [`Flush::wait`] blocks for long. What a verb did is done when it returns; its [`Completion`] says when the
+/// client may hear of it.
 pub trait BlockDevice: Send + Sync {
     /// Bytes the host sees.
     fn size(&self) -> u64;
@@ -26,13 +29,13 @@ pub trait BlockDevice: Send + Sync {
     /// Whether writes are refused with `EPERM` from the start (`--read-only`).
     fn read_only(&self) -> bool;
     /// Reads `buf.len()` bytes.
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion>;
     /// Writes; acknowledged means it survives the death of the daemon, not a power cut.
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion>;
     /// Makes the range read as zeros, giving up its space.
-    fn trim(&self, offset: u64, len: u64) -> io::Result<()>;
+    fn trim(&self, offset: u64, len: u64) -> io::Result<Completion>;
     /// Makes the range read as zeros.
-    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()>;
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion>;
     /// First half of FLUSH, short, inline: everything acknowledged before is made safe on the flash. The data is durable once
     /// [`Flush::wait`] on the result returned; FUA is a write followed by both halves.
     fn flush(&self) -> io::Result<Box<dyn Flush>>;
@@ -43,5 +46,5 @@ pub trait BlockDevice: Send + Sync {
 /// A FLUSH under way.
 pub trait Flush: Send {
     /// Blocks until the host's own storage has it. Never called under a lock; NBD calls it off its event loop.
-    fn wait(self: Box<Self>) -> io::Result<()>;
+    fn wait(self: Box<Self>) -> io::Result<Completion>;
 }

@@ -4,7 +4,7 @@
 //! acknowledged is in the image and the next start takes the name and the image over.
 
 use crate::background::Background;
-use crate::config::{Config, Latency};
+use crate::config::Config;
 use crate::control::{self, StopAsked};
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
@@ -30,9 +30,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Serves until told to stop. `recover` insists on taking over what a killed daemon left.
 pub fn serve(config: &Config, dirs: &Dirs, recover: bool) -> Result<(), Failure> {
-    if config.latency == Latency::Emulate {
-        return Err(Failure::usage("--latency emulate is not there yet; leave it out to complete requests at once"));
-    }
     let target = config.target.clone().unwrap_or_else(|| {
         let target = transport::default_target(&dirs.of(&config.name));
         tracing::info!("no target given: serving {target}");
@@ -76,6 +73,7 @@ pub fn serve(config: &Config, dirs: &Dirs, recover: bool) -> Result<(), Failure>
         logical_bytes: stack.logical_bytes,
         metrics: metrics.clone(),
         read_only: config.read_only,
+        latency: config.latency,
         started: SystemTime::now(),
         opened_in,
     };
@@ -220,7 +218,7 @@ async fn until_end(
                 tracing::warn!("held by {}; flushing, and stopping when they let go", holders.join(", "));
                 let volume = served.volume.clone();
                 let flushed = tokio::task::spawn_blocking(move || volume.flush().and_then(|flush| flush.wait())).await;
-                if !matches!(flushed, Ok(Ok(()))) {
+                if !matches!(flushed, Ok(Ok(_))) {
                     tracing::error!("the flush before stopping failed");
                 }
             }

@@ -3,7 +3,7 @@
 //! What always holds: an image is never changed by finding out that it is not the one that was asked for; a new image that could
 //! not be finished is removed again.
 
-use crate::config::{Config, Wish};
+use crate::config::{Config, Latency, Wish};
 use crate::failure::{Exit, Failure};
 use crate::volume::{Durable, Volume, VolumeOptions};
 use ftl_core::schemes::{Layout, SCHEMES, Scheme};
@@ -118,7 +118,8 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
         synced.map_err(|error| Failure::failed(format!("{}: {error}", image.display())))?;
     }
     let logical_bytes = ftl.logical_pages() as u64 * profile.geometry.page_bytes as u64;
-    let options = VolumeOptions { size, read_only: config.read_only };
+    let emulate = config.latency == Latency::Emulate;
+    let options = VolumeOptions { size, read_only: config.read_only, emulate };
     let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync))));
     Ok(Stack { volume, scheme: label.scheme.name, profile, logical_bytes })
 }
@@ -325,6 +326,26 @@ mod tests {
     }
 
     #[test]
+    fn one_sync_serves_many_erases_on_a_device_that_began_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), "torture", Some("512KiB"));
+        create(&config).unwrap();
+        let (store, _) = FileStore::open(&config.image, Access::ReadWrite).unwrap();
+        let (sync, label) = (store.sync_handle(), read_label(&config.image, store.info()).unwrap());
+        let ftl = mount(&config.image, store, &label).unwrap();
+        let options = VolumeOptions { size: 512 << 10, read_only: false, emulate: false };
+        let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync.clone()))));
+        let before = sync.stats().count;
+        for at in (0..512).cycle().take(4_000) {
+            volume.write(at * 1024, &page(0, at)).unwrap();
+            volume.reclaim_when_short(std::time::Duration::ZERO);
+        }
+        volume.publish(true);
+        let (erases, syncs) = (volume.flash().counters.total().erases, sync.stats().count - before);
+        assert!(syncs >= 2 && 2 * syncs < erases, "{syncs} syncs for {erases} erases");
+    }
+
+    #[test]
     fn after_a_failed_sync_the_device_reads_only_and_says_so() {
         let folder = tempfile::tempdir().unwrap();
         let config = config(folder.path(), "torture", Some("512KiB"));
@@ -332,7 +353,7 @@ mod tests {
         let (store, _) = FileStore::open(&config.image, Access::ReadWrite).unwrap();
         let (sync, label) = (store.sync_handle(), read_label(&config.image, store.info()).unwrap());
         let ftl = mount(&config.image, store, &label).unwrap();
-        let options = VolumeOptions { size: 512 << 10, read_only: false };
+        let options = VolumeOptions { size: 512 << 10, read_only: false, emulate: false };
         let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync.clone()))));
         volume.write(0, &page(1, 0)).unwrap();
         volume.flush().unwrap().wait().unwrap();

@@ -1,5 +1,6 @@
 //! What an instance tells about itself: one picture for `/status`, `ftld status` and the metrics.
 
+use crate::config::Latency;
 use crate::transport::nbd::NbdSnapshot;
 use crate::volume::{ErrorClass, FlashSnapshot, HostView, Op};
 use nand_model::{Cause, Geometry, Profile};
@@ -31,6 +32,8 @@ pub struct Facts {
     pub metrics: Option<String>,
     /// Whether writes were refused from the start.
     pub read_only: bool,
+    /// How long requests take.
+    pub latency: Latency,
     /// When it started.
     pub started: SystemTime,
     /// How long opening the image and mounting its scheme took.
@@ -100,11 +103,12 @@ impl View {
 
     /// The picture as JSON. Sizes in bytes, times in seconds.
     pub fn json(&self) -> Value {
-        let Facts { name, target, transport, image, scheme, profile, size, metrics, .. } = &*self.facts;
+        let Facts { name, target, transport, image, scheme, profile, size, metrics, latency, .. } = &*self.facts;
         let uptime = self.facts.started.elapsed().unwrap_or_default().as_secs_f64();
         json!({
             "name": name, "pid": std::process::id(), "state": self.state(), "target": target, "transport": transport,
             "image": image, "scheme": scheme, "profile": profile.name, "size_bytes": size,
+            "latency": latency.name(),
             "raw_bytes": self.facts.geometry().data_bytes(), "metrics": metrics, "uptime_seconds": uptime,
             "read_only_reason": self.read_only_reason(), "trouble": self.trouble, "waiting_for": self.waiting_for,
             "write_amplification": self.write_amplification(),
@@ -118,7 +122,7 @@ impl View {
             let view = self.host.of(*op);
             let errors = ErrorClass::ALL.map(|class| (class.name().to_owned(), json!(view.errors[class as usize])));
             let value = json!({
-                "completed": view.completed, "bytes": view.bytes, "in_flight": view.in_flight,
+                "completed": view.completed, "held": view.held, "bytes": view.bytes, "in_flight": view.in_flight,
                 "unaligned": view.unaligned, "errors": Value::Object(errors.into_iter().collect()),
             });
             (op.name().to_owned(), value)

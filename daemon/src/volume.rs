@@ -10,16 +10,19 @@
 mod clock;
 mod histogram;
 mod host;
+mod request;
 mod snapshot;
 
 pub use histogram::{BOUNDS_NS, Histogram, HistogramView};
 pub use host::{ErrorClass, HostCounters, HostView, Op, OpView};
+pub use request::{Completion, Hold};
 pub use snapshot::{FlashSnapshot, WEAR_BOUNDS, Wear};
 
 use crate::device::{BlockDevice, Extent, Flush};
 use clock::Clock;
 use ftl_core::{Ftl, FtlError, Lpn, Span};
 use nand_model::{Nanos, Store};
+use request::{Facts, FlushWait, Request};
 use snapshot::WearScan;
 use std::any::Any;
 use std::io;
@@ -64,6 +67,19 @@ pub struct VolumeOptions {
     pub size: u64,
     /// Whether writes are refused from the start and the image stays as it is.
     pub read_only: bool,
+    /// Whether completions are held until the emulated flash would have been done.
+    pub emulate: bool,
+}
+
+/// What background work is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// None, until something changes.
+    Settled,
+    /// More, at once.
+    More,
+    /// More, once the emulated flash has done what it was given.
+    After(Duration),
 }
 
 /// A block device over a scheme.
@@ -117,17 +133,6 @@ struct Core<S: Store> {
     wear: Wear,
 }
 
-/// One host request on its way through several extents.
-struct Request<'a> {
-    op: Op,
-    bytes: u64,
-    began: Instant,
-    shared: &'a Shared,
-    /// When it started on the emulated flash.
-    start: Option<Nanos>,
-    done: Nanos,
-}
-
 impl<S: Store + 'static> Volume<S> {
     /// Puts a mounted scheme behind its lock.
     ///
@@ -139,14 +144,11 @@ impl<S: Store + 'static> Volume<S> {
         assert!(options.size <= ftl.logical_pages() as u64 * page, "volume larger than its scheme");
         let block = geometry.pages_per_block as u64 * page;
         let slice_bytes = if block > SLICE_BYTES_MAX { SLICE_BYTES / page * page } else { whole(SLICE_BYTES, block) };
-        let erases = ftl.chip().store().erase_credit();
-        let mut core = Core {
-            ftl,
-            scratch: vec![0; page as usize],
-            clock: Clock::new(),
-            scan: WearScan::default(),
-            wear: Wear::default(),
-        };
+        let erases = ftl.chip().store().erase_credit_full();
+        // What the mount took is over before the first request.
+        let clock = Clock::new(ftl.chip().busy_until(), options.emulate);
+        let mut core =
+            Core { ftl, scratch: vec![0; page as usize], clock, scan: WearScan::default(), wear: Wear::default() };
         while !core.look_at_wear() {}
         let published = Mutex::new(Arc::new(FlashSnapshot::take(&*core.ftl, core.wear.clone(), 0)));
         Volume {
@@ -213,17 +215,22 @@ impl<S: Store + 'static> Volume<S> {
         true
     }
 
-    /// Does background work of about `budget` flash operations, if the lock is free. Returns whether there is more to do.
-    pub fn idle(&self, budget: u32) -> bool {
+    /// Does background work of about `budget` flash operations, if the lock is free.
+    pub fn idle(&self, budget: u32) -> Idle {
         if self.shape.read_only || self.shared.health.load(Relaxed) != WELL {
-            return false;
+            return Idle::Settled;
         }
-        let Ok(mut guard) = self.core.try_lock() else { return true };
+        let Ok(mut guard) = self.core.try_lock() else { return Idle::More };
         if guard.as_mut().is_some_and(|core| core.erases_left() < self.shape.erases_eager) {
             self.tell_short();
-            return false;
+            return Idle::Settled;
         }
-        self.run(&mut guard, true, |core| core.ftl.idle(core.clock.start(1), budget)).unwrap_or(false)
+        let work = |core: &mut Core<S>| match core.clock.until(core.ftl.chip().busy_until()) {
+            Some(busy) => Ok(Idle::After(busy)),
+            None if core.ftl.idle(core.clock.start(1), budget)? => Ok(Idle::More),
+            None => Ok(Idle::Settled),
+        };
+        self.run(&mut guard, true, work).unwrap_or(Idle::Settled)
     }
 
     /// Gives a little of the host's space back, if the lock is free.
@@ -413,7 +420,7 @@ impl<S: Store + 'static> Volume<S> {
         Ok(())
     }
 
-    fn zero(&self, op: Op, offset: u64, len: u64) -> io::Result<()> {
+    fn zero(&self, op: Op, offset: u64, len: u64) -> io::Result<Completion> {
         let mut request = self.begin(op, offset, len)?;
         let result = self.zero_slices(&mut request, offset, offset + len);
         request.end(result)
@@ -622,81 +629,26 @@ impl Shared {
         io::Error::from_raw_os_error(EIO)
     }
 
-    fn end(&self, op: Op, bytes: u64, began: Instant, emulated: Option<Nanos>, errno: Option<i32>) {
-        let counter = self.counters.of(op);
+    /// Counts the end of a request.
+    fn end(&self, request: &Facts, errno: Option<i32>) {
+        let counter = self.counters.of(request.op);
+        let now = Instant::now();
         match errno {
             Some(errno) => drop(counter.errors[class(errno) as usize].fetch_add(1, Relaxed)),
             None => {
                 counter.completed.fetch_add(1, Relaxed);
-                counter.bytes.fetch_add(bytes, Relaxed);
-                counter.wall.record(began.elapsed().as_nanos() as u64);
-                if let Some(ns) = emulated {
+                counter.held.fetch_add(u64::from(request.due.is_some()), Relaxed);
+                counter.bytes.fetch_add(request.bytes, Relaxed);
+                // A hold of which a longer one took the place is dropped before it is due.
+                let ended = request.due.map_or(now, |due| due.max(now));
+                counter.wall.record((ended - request.began).as_nanos() as u64);
+                if let Some(ns) = request.emulated {
                     counter.emulated.record(ns);
                 }
             }
         }
-        self.last_request_ms.store(self.origin.elapsed().as_millis() as u64, Relaxed);
+        self.last_request_ms.store((now - self.origin).as_millis() as u64, Relaxed);
         counter.in_flight.fetch_sub(1, Relaxed);
-    }
-}
-
-impl<'a> Request<'a> {
-    fn begin(shared: &'a Shared, op: Op, bytes: u64) -> Self {
-        shared.counters.of(op).in_flight.fetch_add(1, Relaxed);
-        Request { op, bytes, began: Instant::now(), shared, start: None, done: 0 }
-    }
-
-    /// Runs one extent: all extents of a request start at the same emulated instant.
-    fn step<S: Store>(
-        &mut self,
-        core: &mut Core<S>,
-        last: bool,
-        verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
-    ) -> Result<(), FtlError> {
-        let at = *self.start.get_or_insert_with(|| core.clock.start(self.shared.counters.depth()));
-        self.done = self.done.max(verb(core, at)?);
-        if last {
-            core.clock.done(self.done);
-        }
-        Ok(())
-    }
-
-    fn emulated(&self) -> Option<Nanos> {
-        self.start.map(|start| self.done.saturating_sub(start))
-    }
-
-    fn end(self, result: io::Result<()>) -> io::Result<()> {
-        result.map_err(|error| self.fail(error)).inspect(|()| {
-            self.shared.end(self.op, self.bytes, self.began, self.emulated(), None);
-        })
-    }
-
-    fn fail(&self, error: io::Error) -> io::Error {
-        self.shared.end(self.op, self.bytes, self.began, None, Some(error.raw_os_error().unwrap_or(EIO)));
-        error
-    }
-}
-
-/// A FLUSH that waits for the store's sync. Dropped without waiting, it counts as failed.
-struct FlushWait<S> {
-    shared: Arc<Shared>,
-    sync: Option<(Arc<dyn Durable<S>>, u64)>,
-    began: Instant,
-    emulated: Option<Nanos>,
-    errno: Option<i32>,
-}
-
-impl<S> Flush for FlushWait<S> {
-    fn wait(mut self: Box<Self>) -> io::Result<()> {
-        let result = self.sync.take().map_or(Ok(()), |(durable, mark)| self.shared.wait(&*durable, mark));
-        self.errno = result.as_ref().err().map(|_| EIO);
-        result
-    }
-}
-
-impl<S> Drop for FlushWait<S> {
-    fn drop(&mut self) {
-        self.shared.end(Op::Flush, 0, self.began, self.emulated, self.errno);
     }
 }
 
@@ -721,31 +673,30 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         self.shape.read_only
     }
 
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
         let mut request = self.begin(Op::Read, offset, buf.len() as u64)?;
         let result = self.read_slices(&mut request, offset, buf);
         request.end(result)
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
         let mut request = self.begin(Op::Write, offset, data.len() as u64)?;
         let result = self.writable().and_then(|()| self.write_slices(&mut request, offset, data));
         request.end(result)
     }
 
-    fn trim(&self, offset: u64, len: u64) -> io::Result<()> {
+    fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {
         self.zero(Op::Trim, offset, len)
     }
 
-    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion> {
         self.zero(Op::WriteZeroes, offset, len)
     }
 
     fn flush(&self) -> io::Result<Box<dyn Flush>> {
         let mut request = Request::begin(&self.shared, Op::Flush, 0);
         if self.shape.read_only {
-            let (began, shared) = (request.began, self.shared.clone());
-            return Ok(Box::new(FlushWait::<S> { shared, sync: None, began, emulated: None, errno: None }));
+            return Ok(Box::new(FlushWait::<S>::new(request, None)));
         }
         let mut guard = self.lock();
         let health = self.shared.health.load(Relaxed);
@@ -759,13 +710,7 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         if let Err(error) = flushed {
             return Err(request.fail(error));
         }
-        Ok(Box::new(FlushWait {
-            shared: self.shared.clone(),
-            sync: self.durable.clone().map(|durable| (durable, mark)),
-            began: request.began,
-            emulated: request.emulated(),
-            errno: Some(EIO),
-        }))
+        Ok(Box::new(FlushWait::new(request, self.durable.clone().map(|durable| (durable, mark)))))
     }
 
     fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>> {

@@ -11,6 +11,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A machine of its own: where instances and images lie.
@@ -190,6 +191,33 @@ fn reads_and_metrics_go_on_while_a_flush_waits_for_a_slow_disk() {
 }
 
 #[test]
+fn with_emulated_latency_requests_take_as_long_as_on_the_flash() {
+    let host = Host::new();
+    let file = host.folder.path().join("slow.toml");
+    std::fs::write(&file, "latency = \"emulate\"\n").unwrap();
+    for option in [["--latency", "emulate"], ["--config", file.to_str().unwrap()]] {
+        let daemon = host.serve(&option);
+        assert_eq!(host.json(&["status", "--json"])["latency"], "emulate");
+        let mut client = daemon.client();
+        let began = Instant::now();
+        assert_eq!(client.write(0, 0, &page(7)).error, 0);
+        assert!(began.elapsed() >= Duration::from_micros(4 * 500), "four pages of 1 KiB, each a program");
+        let began = Instant::now();
+        assert!(client.read(0, 4096).data == page(7));
+        assert!(began.elapsed() >= Duration::from_micros(4 * 50), "four pages on one die");
+        for op in ["read", "write"] {
+            let value = |name: &str| daemon.metric(&format!("{name}{{device=\"default\",op=\"{op}\"}}"));
+            assert_eq!((value("ftld_host_held_ios_total"), value("ftld_host_ios_total")), (1.0, 1.0), "{op}");
+            let (wall, flash) =
+                (value("ftld_host_io_duration_seconds_sum"), value("ftld_device_io_duration_seconds_sum"));
+            assert!(flash > 0.0 && wall >= flash, "{op}: {wall} s for {flash} s");
+        }
+        daemon.signal(Signal::SIGTERM);
+        assert_eq!(daemon.exit_code(), Some(0));
+    }
+}
+
+#[test]
 fn a_running_instance_can_be_seen_and_stopped() {
     let host = Host::new();
     let daemon = host.serve(&["--name", "disk"]);
@@ -278,7 +306,7 @@ fn wrong_use_is_told_before_anything_is_made() {
         (&["create", "--set", "gc.free_threshold=many"], 2, "gc.free_threshold"),
         (&["/dev/sda"], 2, "is none of /dev/ublkbN"),
         (&["nbd://192.0.2.1/x"], 2, "without TLS"),
-        (&["--latency", "emulate"], 2, "--latency emulate"),
+        (&["--latency", "slow"], 2, "--latency \"slow\" is neither none nor emulate"),
         (&["--read-only"], 1, "--read-only makes none"),
         (&["recover", "nbd+unix:///?socket=x"], 2, "outlive their daemon"),
         (&["status"], 3, "no instance is running"),

@@ -10,6 +10,7 @@ use ftld::transport::nbd::wire::Mode;
 use ftld::transport::nbd::{Export, ExportInfo, Limits};
 use nbd_support::ram::Ram;
 use proptest::prelude::*;
+use std::time::{Duration, Instant};
 
 const SIZE: u64 = 256 << 10;
 
@@ -17,23 +18,34 @@ fn limits() -> Limits {
     Limits { piece: 16 << 10, backlog: 4 << 10, resting: 512, payload: 64 << 10, in_flight: 5, ..Limits::default() }
 }
 
-/// Feeds `bytes` in pieces of the given sizes and takes output in such pieces; returns all of it.
-fn run(mode: Mode, bytes: &[u8], cuts: &[usize]) -> (Vec<u8>, Option<Turn>) {
+/// Feeds `bytes` in pieces of the given sizes and takes output in such pieces; returns all of it. Completions are due so many turns
+/// after the start.
+fn run(mode: Mode, bytes: &[u8], cuts: &[usize], dues: &[Option<u16>]) -> (Vec<u8>, Option<Turn>) {
     let limits = limits();
-    let ram = Ram::new(SIZE);
+    let (ram, start) = (Ram::new(SIZE), Instant::now());
+    let after = move |turns: u16| start + Duration::from_secs(turns.into());
+    if !dues.is_empty() {
+        let dues: Vec<_> = dues.iter().map(|due| due.map(after)).collect();
+        *ram.due.lock().unwrap() = Box::new(dues.into_iter().cycle());
+    }
     let export = Export::of(&ram, ExportInfo::default());
     let mut engine = Engine::new(Session { mode, base_allocation: mode != Mode::Simple }, &export, &limits);
     let (mut input, mut out, mut syncs) = (Buffer::new(limits.resting), Buffer::new(limits.resting), Vec::new());
     let (mut rest, mut all) = (bytes, Vec::new());
-    for cut in cuts.iter().cycle() {
+    let most = limits.backlog + limits.piece * if dues.is_empty() { 1 } else { 3 } + 4096;
+    for (turns, cut) in cuts.iter().cycle().enumerate() {
+        let now = after(turns as u16);
+        while engine.next_due().is_some_and(|due| due <= now) {
+            assert!(engine.release(now, &mut out), "what is due leaves");
+        }
         let turn = engine.advance(&ram, &mut input, &mut out, &mut syncs);
-        assert!(out.len() <= limits.backlog + limits.piece + 4096, "replies are bounded");
+        assert!(out.len() <= most, "replies are bounded");
         assert!(engine.in_flight() <= limits.in_flight + 1, "requests are bounded");
         // In order, so that runs can be compared: a reply to FLUSH may otherwise come at any time.
         // Not inside the reply to another request.
         let ready = if engine.between_replies() { syncs.len() } else { 0 };
         for sync in syncs.drain(..ready) {
-            engine.finish(sync.to, sync.flush.wait(), &mut out);
+            engine.finish(sync.to, sync.wait(), &mut out);
         }
         let n = out.len().min(*cut);
         all.extend_from_slice(&out.filled()[..n]);
@@ -44,7 +56,7 @@ fn run(mode: Mode, bytes: &[u8], cuts: &[usize]) -> (Vec<u8>, Option<Turn>) {
         match turn {
             Turn::Input(want) => {
                 assert!(want > input.len() && want <= limits.piece.max(32), "wants {want}, has {}", input.len());
-                if rest.is_empty() && out.is_empty() && syncs.is_empty() {
+                if rest.is_empty() && out.is_empty() && syncs.is_empty() && engine.next_due().is_none() {
                     return (all, None);
                 }
                 let space = input.spare(want);
@@ -137,12 +149,13 @@ proptest! {
         mode in modes(),
         asks in prop::collection::vec(ask(), 1..12),
         cuts in prop::collection::vec(1usize..3000, 1..20),
+        dues in prop::collection::vec(prop::option::of(0u16..300), 0..6),
     ) {
         // A payload beyond the limit ends the session, which is another test's affair.
         let asks: Vec<_> = asks.into_iter().map(|a| Ask { length: a.length.min(64 << 10), ..a }).collect();
         let bytes = encode(mode, &asks);
-        let (_, end) = run(mode, &bytes, &[usize::MAX]);
-        let (parts, last) = run(mode, &bytes, &cuts);
+        let (_, end) = run(mode, &bytes, &[usize::MAX], &dues);
+        let (parts, last) = run(mode, &bytes, &cuts, &dues);
         prop_assert_eq!((end, last), (None, None));
         let mut found = cookies(mode, &parts, &asks);
         found.sort_unstable();
@@ -160,12 +173,12 @@ proptest! {
         let asks: Vec<_> = asks.into_iter().filter(|a| a.command != 3 && a.flags & 1 == 0).collect();
         let mut bytes = encode(mode, &asks);
         bytes.extend(tail);
-        prop_assert_eq!(run(mode, &bytes, &[usize::MAX]), run(mode, &bytes, &cuts));
+        prop_assert_eq!(run(mode, &bytes, &[usize::MAX], &[]), run(mode, &bytes, &cuts, &[]));
     }
 
     #[test]
     fn no_bytes_make_it_panic(mode in modes(), bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 1usize..50) {
-        run(mode, &bytes, &[cut]);
+        run(mode, &bytes, &[cut], &[]);
     }
 }
 
@@ -179,4 +192,113 @@ fn a_device_of_no_size_has_nothing_to_read() {
     input.push(&encode(Mode::Simple, &[Ask { flags: 0, command: 0, offset: 0, length: 1 }]));
     engine.advance(&ram, &mut input, &mut out, &mut Vec::new());
     assert_eq!(out.filled()[4..8], 22u32.to_be_bytes());
+}
+
+/// An engine over memory whose completions are due as told, in milliseconds after `start`.
+struct Slow {
+    ram: Ram,
+    engine: Engine,
+    start: Instant,
+    input: Buffer,
+    out: Buffer,
+}
+
+impl Slow {
+    fn new(dues: &[Option<u64>]) -> Self {
+        let (ram, start, limits) = (Ram::new(SIZE), Instant::now(), limits());
+        let dues: Vec<_> = dues.iter().map(|due| due.map(|ms| start + Duration::from_millis(ms))).collect();
+        *ram.due.lock().unwrap() = Box::new(dues.into_iter());
+        let engine = Engine::new(Session::SIMPLE, &Export::of(&ram, ExportInfo::default()), &limits);
+        Slow { ram, engine, start, input: Buffer::new(64), out: Buffer::new(64) }
+    }
+
+    fn ask(&mut self, asks: &[Ask]) -> Turn {
+        self.input.push(&encode(Mode::Simple, asks));
+        self.turn()
+    }
+
+    fn turn(&mut self) -> Turn {
+        self.engine.advance(&self.ram, &mut self.input, &mut self.out, &mut Vec::new())
+    }
+
+    /// Bytes that leave by this time.
+    fn leave(&mut self, ms: u64) -> Vec<u8> {
+        self.engine.release(self.start + Duration::from_millis(ms), &mut self.out);
+        self.turn();
+        let bytes = self.out.filled().to_vec();
+        self.out.consume(bytes.len());
+        self.engine.sent();
+        bytes
+    }
+
+    /// Cookies of replies that leave by this time.
+    fn answered(&mut self, ms: u64, asks: &[Ask]) -> Vec<u64> {
+        cookies(Mode::Simple, &self.leave(ms), asks)
+    }
+}
+
+fn plain(command: u16, offset: u64, length: u32) -> Ask {
+    Ask { flags: 0, command, offset, length }
+}
+
+#[test]
+fn a_held_reply_lets_others_pass_and_leaves_when_it_is_due() {
+    let asks = [plain(1, 0, 512), plain(0, 0, 512), plain(0, 512, 512), plain(4, 0, 512)];
+    let mut slow = Slow::new(&[Some(50), Some(20), None, Some(30)]);
+    slow.ask(&asks);
+    assert_eq!(slow.engine.in_flight(), 4);
+    let reply = slow.leave(19);
+    assert_eq!(cookies(Mode::Simple, &reply, &asks), [2], "the one that was not held");
+    let reply = slow.leave(20);
+    assert_eq!(cookies(Mode::Simple, &reply, &asks), [1]);
+    assert!(reply[16..].iter().all(|byte| *byte == 1), "what was written before: held, not undone");
+    assert_eq!([29, 30, 49].map(|ms| slow.answered(ms, &asks)), [vec![], vec![3], vec![]]);
+    assert!(!slow.engine.is_idle());
+    assert_eq!(slow.answered(50, &asks), [0]);
+    assert!(slow.engine.is_idle() && slow.engine.in_flight() == 0);
+}
+
+#[test]
+fn pieces_of_a_large_read_leave_one_after_the_other_with_nothing_between() {
+    let piece = limits().piece as u32;
+    let asks = [plain(1, 0, 512), plain(0, 0, 2 * piece + 512)];
+    let mut slow = Slow::new(&[Some(15), Some(10), Some(20), Some(30)]);
+    slow.ask(&asks);
+    let lengths = [9, 10, 15, 20, 29, 30].map(|ms| slow.leave(ms).len() as u32);
+    // The write's reply would have been due at 15.
+    assert_eq!(lengths, [0, 16 + piece, 0, piece, 0, 512 + 16]);
+    assert!(slow.engine.is_idle());
+}
+
+#[test]
+fn a_write_is_due_when_its_last_piece_is() {
+    let piece = limits().piece as u32;
+    let asks = [plain(1, 0, 2 * piece)];
+    let mut slow = Slow::new(&[Some(40), Some(30)]);
+    slow.ask(&asks);
+    assert_eq!((slow.answered(39, &asks), slow.answered(40, &asks)), (vec![], vec![0]));
+}
+
+#[test]
+fn nothing_is_held_when_draining_nor_for_a_client_that_leaves() {
+    let asks = [plain(1, 0, 512)];
+    let mut slow = Slow::new(&[Some(1000)]);
+    slow.ask(&asks);
+    slow.engine.drain();
+    assert_eq!(slow.answered(0, &asks), [0]);
+    let mut slow = Slow::new(&[Some(1000)]);
+    slow.ask(&[plain(1, 0, 512), plain(2, 0, 0)]);
+    assert_eq!(slow.answered(0, &asks), [0]);
+    assert!(matches!(slow.turn(), Turn::Close(_)));
+}
+
+#[test]
+fn held_data_is_bounded() {
+    let piece = limits().piece as u32;
+    let mut slow = Slow::new(&[Some(10), Some(10), Some(10)]);
+    let turn = slow.ask(&[plain(0, 0, piece - 100), plain(0, 0, piece), plain(0, 0, 512)]);
+    assert_eq!((turn, slow.engine.in_flight()), (Turn::Room, 2), "no third while two pieces wait");
+    assert_eq!(slow.leave(10).len() as u32, 2 * piece - 100 + 32);
+    slow.turn();
+    assert_eq!(slow.leave(10).len(), 512 + 16, "now it is its turn");
 }

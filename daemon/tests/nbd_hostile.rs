@@ -207,7 +207,7 @@ fn a_thousand_idle_sockets_lock_nobody_out() {
 
 #[test]
 fn when_all_places_are_taken_the_next_is_told() {
-    let rig = Rig::with_limits(Limits { connections: 3, refusals: 2, ..Limits::default() });
+    let rig = Rig::with_limits(Limits { connections: 3, ..Limits::default() });
     let mut clients: Vec<_> = (0..3).map(|_| Client::ready(&rig.socket, Style::Simple)).collect();
     let mut late = Client::hello(&rig.socket);
     for option in [8, 6, 7, 3] {
@@ -224,9 +224,40 @@ fn when_all_places_are_taken_the_next_is_told() {
         assert_eq!(client.read(0, 1).error, 0, "those inside are left alone");
     }
     clients.pop().unwrap().request(DISC, 0, 0, 0, &[]);
-    eventually("the place is free", || rig.stats.snapshot().connected == 2);
-    works(&rig);
     assert_eq!(rig.stats.snapshot().refused, 2);
+    let admitted = || Client::hello(&rig.socket).option(7, &go_data("disk", &[])).last().unwrap().0 == ACK;
+    eventually("the place is free", admitted);
+}
+
+#[test]
+fn when_all_places_are_taken_the_silent_in_mid_message_make_way_and_nobody_else() {
+    let rig = Rig::with_limits(Limits { connections: 4, patience: Duration::from_millis(200), ..Limits::default() });
+    let mut idle = Client::ready(&rig.socket, Style::Simple);
+    let mut waiting = Client::ready(&rig.socket, Style::Simple);
+    rig.ram.gate.set_closed(true);
+    let flush = waiting.request(FLUSH, 0, 0, 0, &[]);
+    let mut half = Client::ready(&rig.socket, Style::Simple);
+    half.request(WRITE, 0, 0, 32 * MIB, &[1; 1000]);
+    let mut deaf = Client::ready(&rig.socket, Style::Simple);
+    deaf.request(READ, 0, 0, 32 * MIB, &[]);
+    // Once both are known to be silent, newcomers wait in the queue until one has been so for too long.
+    std::thread::sleep(Duration::from_millis(120));
+    let mut clients = [Client::ready(&rig.socket, Style::Simple), Client::ready(&rig.socket, Style::Extended)];
+    assert!(half.is_closed());
+    let mut late = Client::hello(&rig.socket);
+    assert_eq!(
+        late.option(3, &[])[0].0,
+        ERR_POLICY,
+        "one that waits for us is not silent, nor is one between messages"
+    );
+    rig.ram.gate.set_closed(false);
+    assert_eq!(waiting.answer(flush, 0).error, 0);
+    assert_eq!(idle.read(0, 1).error, 0);
+    for client in &mut clients {
+        assert_eq!(client.read(0, 1).error, 0);
+    }
+    let seen = rig.stats.snapshot();
+    assert_eq!((seen.evicted, seen.connected), (2, 4), "{seen:?}");
 }
 
 #[test]

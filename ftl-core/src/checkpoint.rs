@@ -8,15 +8,12 @@
 //! checkpoint bounds the scan and carries trims that left the flash; both newest sets say the same of trims older than either.
 
 use crate::error::FtlError;
+use crate::format::checkpoint::{CHUNK_HEAD, ChunkHead};
 use crate::format::{Flags, PageTag, Role};
 use crate::recovery::{Head, scan_block};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Geometry, Pbn, Store};
 use std::collections::BTreeMap;
-
-/// Bytes in front of a chunk's payload: magic, chunk count, payload length, `upto`.
-const CHUNK_HEAD: usize = 24;
-const MAGIC: u32 = 0x4B50_4346; // "FCPK"
 
 /// A complete set, as read back.
 #[derive(Clone, Debug)]
@@ -102,13 +99,8 @@ impl Checkpoints {
             // The set names pages: none of them may be lost once it counts.
             space.make_safe()?;
         }
-        self.page.clear();
-        self.page.extend(MAGIC.to_le_bytes());
-        self.page.extend(writing.total.to_le_bytes());
-        self.page.extend((payload.len() as u64).to_le_bytes());
-        self.page.extend(upto.to_le_bytes());
-        self.page.extend(payload);
-        self.page.resize(space.geometry().page_bytes as usize, 0);
+        let head = ChunkHead { total: writing.total, upto };
+        head.encode(payload, space.geometry().page_bytes as usize, &mut self.page);
         let flags = if last { Flags::COMMIT } else { Flags::NONE };
         let tag = PageTag { role: Role::Checkpoint, flags, lpn: writing.next, ver: writing.id };
         let (ppn, _) = space.append(self.stream, &[tag], &self.page, Cause::Checkpoint)?;
@@ -181,13 +173,14 @@ impl Checkpoints {
         for (number, (ppn, commit)) in pages {
             let mut page = std::mem::take(&mut self.page);
             let read = space.flash.read(*ppn, &mut page, Cause::Recovery);
-            let chunk = read.map(|oob| oob.and_then(|_| decode_chunk(&page)));
+            let decoded = |page| ChunkHead::decode(page).map(|(head, payload)| (head, payload.to_vec()));
+            let chunk = read.map(|oob| oob.and_then(|_| decoded(&page)));
             self.page = page;
-            let Some((total, payload, upto)) = chunk? else { return Ok(None) };
-            if *number as usize != chunks.len() || *commit != (*number + 1 == total) {
+            let Some((head, payload)) = chunk? else { return Ok(None) };
+            if *number as usize != chunks.len() || *commit != (head.total.checked_sub(1) == Some(*number)) {
                 return Ok(None);
             }
-            chunks.push((payload, upto));
+            chunks.push((payload, head.upto));
             if *commit {
                 return Ok(Some(Found { id, chunks }));
             }
@@ -199,14 +192,4 @@ impl Checkpoints {
     pub(crate) fn owns(&self, block: Pbn) -> bool {
         self.complete.iter().any(|(_, blocks)| blocks.contains(&block))
     }
-}
-
-fn decode_chunk(page: &[u8]) -> Option<(u32, Vec<u8>, u64)> {
-    let u32_at = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"));
-    let u64_at = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().expect("eight bytes"));
-    if u32_at(0) != MAGIC {
-        return None;
-    }
-    let payload = page[CHUNK_HEAD..].get(..usize::try_from(u64_at(8)).ok()?)?;
-    Some((u32_at(4), payload.to_vec(), u64_at(16)))
 }

@@ -469,7 +469,7 @@ impl<S: Store> Space<S> {
         }
         let pairs = self.flash.chip().pairs();
         let next = open.seqs.len() as u32;
-        let at_risk = |offset: &u32| pairs.msb_of(*offset).is_some_and(|msb| msb >= next);
+        let at_risk = |offset: &u32| pairs.last_threat(*offset).is_some_and(|threat| threat >= next);
         let recent = next.saturating_sub(pairs.span())..next;
         recent.filter(at_risk).map(|offset| open.seqs[offset as usize]).min().unwrap_or(u64::MAX)
     }
@@ -480,9 +480,9 @@ impl<S: Store> Space<S> {
         let (block, offset) = (geometry.block_of(ppn), geometry.offset_of(ppn));
         let filling = self.streams.iter().filter_map(|s| s.open.as_ref()).find(|open| open.block == block);
         let Some(open) = filling else { return true };
-        let at_risk = |msb: u32| self.pair_protection && msb >= open.seqs.len() as u32;
+        let at_risk = |threat: u32| self.pair_protection && threat >= open.seqs.len() as u32;
         let provisional = open.provisional.is_some_and(|first| offset >= first);
-        !provisional && !self.flash.chip().pairs().msb_of(offset).is_some_and(at_risk)
+        !provisional && !self.flash.chip().pairs().last_threat(offset).is_some_and(at_risk)
     }
 
     /// Programs filler until no page of any stream can be lost.

@@ -1,5 +1,7 @@
 //! Why a flash operation happens. Every operation carries one, so write amplification splits itself.
 
+use crate::fault::Fault;
+
 /// The reason of a flash operation; the spelling of [`Cause::name`] is the only one used anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -97,8 +99,13 @@ pub struct Counters {
     pub program_fails: u64,
     /// Erases that ended in a status failure.
     pub erase_fails: u64,
-    /// Reads that the page check refused.
+    /// Page reads of which a part that was asked for could not be had.
     pub uncorrectable_reads: u64,
+    /// Wrong bits that were corrected.
+    pub corrected_bits: u64,
+    /// Times that a page was sensed again because its bits could not be corrected.
+    pub read_retries: u64,
+    faults: [u64; Fault::COUNT],
 }
 
 impl Counters {
@@ -111,6 +118,15 @@ impl Counters {
     #[inline]
     pub(crate) fn of_mut(&mut self, cause: Cause) -> &mut OpCounts {
         &mut self.by_cause[cause as usize]
+    }
+
+    /// How often this fault struck.
+    pub fn injected(&self, fault: Fault) -> u64 {
+        self.faults[fault as usize]
+    }
+
+    pub(crate) fn note_fault(&mut self, fault: Fault) {
+        self.faults[fault as usize] += 1;
     }
 
     /// Sum over all causes.

@@ -19,25 +19,29 @@
 mod addr;
 mod cause;
 mod chip;
+mod decay;
 mod error;
 mod fault;
 mod geometry;
 mod image;
 mod pairing;
 mod profile;
+mod rng;
 pub mod store;
 mod timing;
 
 pub use addr::{Pbn, Ppn};
 pub use cause::{Cause, Counters, OpCounts};
 pub use chip::{Chip, RunError};
+pub use decay::{Decay, Ecc};
 pub use error::{NandError, Part};
-pub use fault::{Cut, EraseCut, FaultPlan, PartnerCut, ProgramCut, SplitMix};
+pub use fault::{Bomb, Chances, Cut, DieFailure, EraseCut, Fault, FaultPlan, PartnerCut, ProgramCut};
 pub use geometry::Geometry;
 pub use image::{FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, NAME_BYTES_MAX, PARAMS_BYTES_MAX};
 pub use pairing::{PairTable, Pairing};
 pub use profile::{Capacity, PROFILES, PageOrder, Profile, Timing};
+pub use rng::SplitMix;
 pub use store::{
-    Access, Bad, BlockFacts, FileStore, Health, OpenReport, Store, SyncError, SyncHandle, SyncStats, peek,
+    Access, Bad, BlockFacts, Cells, FileStore, Health, OpenReport, Store, SyncError, SyncHandle, SyncStats, peek,
 };
 pub use timing::Nanos;

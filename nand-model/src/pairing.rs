@@ -17,6 +17,9 @@ pub enum Pairing {
     Dist6,
     /// `(0,4) (1,5) (2,8) (3,9) (6,12) (7,13) …`: four pages per step, as on some Samsung and Micron parts.
     Shared4,
+    /// Hynix H27UCG8T2 class: [`Pairing::Dist6`], but the two LSB and the two MSB pages of a step stand and fall together: a cut
+    /// in either MSB program may destroy all that the group holds.
+    Group4,
 }
 
 impl Pairing {
@@ -28,6 +31,7 @@ impl Pairing {
             Pairing::Dist3 => "dist3",
             Pairing::Dist6 => "dist6",
             Pairing::Shared4 => "shared4",
+            Pairing::Group4 => "group4",
         }
     }
 }
@@ -35,29 +39,47 @@ impl Pairing {
 /// The pairing of one block, looked up by page offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairTable {
-    /// Partner of each page; a page that shares no word line is its own partner.
-    partner: Vec<u16>,
+    /// Pages of the word line of each page, ascending: LSB pages first, as many MSB pages behind them. Alone: no pairing.
+    word_lines: Vec<Vec<u16>>,
+    /// Index into `word_lines`, by page.
+    line_of: Vec<u16>,
+    /// Last page of the word line, by page.
+    last: Vec<u16>,
 }
 
 impl PairTable {
     /// The table of `rule` for blocks of `pages` pages.
     pub fn new(rule: Pairing, pages: u32) -> Self {
-        let mut partner: Vec<u16> = (0..pages as u16).collect();
-        let group = match rule {
-            Pairing::None => return PairTable { partner },
-            Pairing::Dist6 | Pairing::Shared4 => 2,
-            Pairing::Adjacent | Pairing::Dist3 => 1,
+        let word_lines: Vec<Vec<u16>> = match rule {
+            Pairing::None => (0..pages as u16).map(|page| vec![page]).collect(),
+            Pairing::Adjacent | Pairing::Dist3 => Self::pairs(rule, pages, 1),
+            Pairing::Dist6 | Pairing::Shared4 | Pairing::Group4 => Self::pairs(rule, pages, 2),
         };
-        // Work on groups of pages that move together, then spread a group's pair over its pages.
-        let groups = pages / group;
-        for (lsb, msb) in Self::group_pairs(rule, groups) {
-            for i in 0..group {
-                let (lsb, msb) = (lsb * group + i, msb * group + i);
-                partner[lsb as usize] = msb as u16;
-                partner[msb as usize] = lsb as u16;
+        let (mut line_of, mut last) = (vec![0; pages as usize], vec![0; pages as usize]);
+        for (number, line) in (0..).zip(&word_lines) {
+            for page in line {
+                line_of[*page as usize] = number;
+                last[*page as usize] = line[line.len() - 1];
             }
         }
-        PairTable { partner }
+        PairTable { word_lines, line_of, last }
+    }
+
+    /// Word lines where `step` pages move together; pages left over at the block's end stand alone.
+    fn pairs(rule: Pairing, pages: u32, step: u32) -> Vec<Vec<u16>> {
+        let spread = |group: u32| (group * step..(group + 1) * step).map(|page| page as u16);
+        let groups = Self::group_pairs(rule, pages / step);
+        let mut lines: Vec<Vec<u16>> = Vec::new();
+        for (lsb, msb) in groups {
+            if rule == Pairing::Group4 {
+                lines.push(spread(lsb).chain(spread(msb)).collect());
+            } else {
+                lines.extend(spread(lsb).zip(spread(msb)).map(|(lsb, msb)| vec![lsb, msb]));
+            }
+        }
+        let paired: u32 = lines.iter().map(|line| line.len() as u32).sum();
+        lines.extend((paired..pages).map(|page| vec![page as u16]));
+        lines
     }
 
     /// `(LSB, MSB)` groups: adjacent, or a group's MSB three steps after its LSB with the ends of the block closed up.
@@ -72,23 +94,35 @@ impl PairTable {
         pairs
     }
 
-    /// The LSB page that an interrupted program of `offset` may destroy, if `offset` is an MSB page.
-    #[inline]
-    pub fn lsb_of(&self, offset: u32) -> Option<u32> {
-        let partner = self.partner[offset as usize] as u32;
-        (partner < offset).then_some(partner)
+    fn line(&self, offset: u32) -> &[u16] {
+        &self.word_lines[self.line_of[offset as usize] as usize]
     }
 
-    /// The MSB page whose program may still destroy `offset`, if `offset` is an LSB page.
+    /// Whether `offset` is programmed into cells that hold an LSB page already.
     #[inline]
-    pub fn msb_of(&self, offset: u32) -> Option<u32> {
-        let partner = self.partner[offset as usize] as u32;
-        (partner > offset).then_some(partner)
+    pub fn is_msb(&self, offset: u32) -> bool {
+        let line = self.line(offset);
+        line.len() > 1 && line[line.len() / 2..].contains(&(offset as u16))
     }
 
-    /// The largest distance between two partners: how far back from the frontier an unsafe page can lie.
+    /// The earlier pages that an interrupted program of `offset` may destroy: none unless it is an MSB page.
+    #[inline]
+    pub fn victims(&self, offset: u32) -> impl Iterator<Item = u32> + '_ {
+        let line = if self.is_msb(offset) { self.line(offset) } else { &[] };
+        line.iter().map(|page| *page as u32).take_while(move |page| *page < offset)
+    }
+
+    /// The last page whose program may still destroy `offset`: it is safe once that one is programmed.
+    #[inline]
+    pub fn last_threat(&self, offset: u32) -> Option<u32> {
+        let last = self.last[offset as usize] as u32;
+        (last > offset).then_some(last)
+    }
+
+    /// The largest distance between a page and its last threat: how far back from the frontier an unsafe page can lie.
     pub fn span(&self) -> u32 {
-        (0..).zip(&self.partner).map(|(o, &p)| (p as u32).saturating_sub(o)).max().unwrap_or(0)
+        let pages = 0..self.line_of.len() as u32;
+        pages.filter_map(|page| self.last_threat(page).map(|last| last - page)).max().unwrap_or(0)
     }
 }
 
@@ -96,25 +130,33 @@ impl PairTable {
 mod tests {
     use super::*;
 
-    const RULES: [Pairing; 4] = [Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4];
+    const RULES: [Pairing; 5] = [Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4, Pairing::Group4];
 
     #[test]
     fn every_table_is_a_bijection_of_lsb_onto_later_msb_pages() {
         for rule in RULES {
             for pages in [4, 8, 16, 32, 64, 128, 256] {
                 let table = PairTable::new(rule, pages);
-                let mut lsb = 0;
-                for offset in 0..pages {
-                    match (table.msb_of(offset), table.lsb_of(offset)) {
-                        (Some(msb), None) => {
-                            assert_eq!(table.lsb_of(msb), Some(offset), "{rule:?} {pages}");
-                            lsb += 1;
-                        }
-                        (None, Some(lsb)) => assert_eq!(table.msb_of(lsb), Some(offset), "{rule:?} {pages}"),
-                        other => panic!("{rule:?} {pages}: page {offset} is {other:?}"),
-                    }
+                let mut seen: Vec<u16> = table.word_lines.concat();
+                seen.sort_unstable();
+                assert!(seen.iter().map(|page| *page as u32).eq(0..pages), "{rule:?} {pages}: each page once");
+                for line in &table.word_lines {
+                    assert!(line.is_sorted_by(|a, b| a < b) && line.len() % 2 == 0, "{rule:?} {pages}: {line:?}");
                 }
-                assert_eq!(lsb, pages / 2, "{rule:?} {pages}");
+                assert_eq!((0..pages).filter(|page| table.is_msb(*page)).count() as u32, pages / 2);
+            }
+        }
+    }
+
+    /// What the translation layer relies on: a page is destroyed by no program later than its last threat, and by that one.
+    #[test]
+    fn victims_and_threats_are_two_sides_of_one_table() {
+        for rule in RULES {
+            let table = PairTable::new(rule, 64);
+            for page in 0..64 {
+                let threats: Vec<u32> = (0..64).filter(|other| table.victims(*other).any(|v| v == page)).collect();
+                assert_eq!(table.last_threat(page), threats.last().copied(), "{rule:?} {page}");
+                assert!(threats.iter().all(|threat| *threat > page && table.is_msb(*threat)), "{rule:?} {page}");
             }
         }
     }
@@ -123,19 +165,23 @@ mod tests {
     fn tables_start_and_end_as_in_the_data_sheets() {
         let dist3 = PairTable::new(Pairing::Dist3, 128);
         for (lsb, msb) in [(0, 2), (1, 4), (3, 6), (5, 8), (123, 126), (125, 127)] {
-            assert_eq!(dist3.msb_of(lsb), Some(msb));
+            assert_eq!((dist3.last_threat(lsb), dist3.victims(msb).collect::<Vec<_>>()), (Some(msb), vec![lsb]));
         }
         let shared4 = PairTable::new(Pairing::Shared4, 128);
         for (lsb, msb) in [(0, 4), (1, 5), (2, 8), (3, 9), (6, 12), (7, 13)] {
-            assert_eq!(shared4.msb_of(lsb), Some(msb));
+            assert_eq!(shared4.last_threat(lsb), Some(msb));
         }
-        assert_eq!((dist3.span(), shared4.span()), (3, 6));
+        let group4 = PairTable::new(Pairing::Group4, 128);
+        assert_eq!(group4.victims(4).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(group4.victims(5).collect::<Vec<_>>(), [0, 1, 4]);
+        assert_eq!([0, 1, 4, 5].map(|page| group4.last_threat(page)), [Some(5), Some(5), Some(5), None]);
+        assert_eq!((dist3.span(), shared4.span(), group4.span()), (3, 6, 7));
     }
 
     #[test]
     fn without_pairing_no_page_is_at_risk() {
         let slc = PairTable::new(Pairing::None, 64);
-        assert!((0..64).all(|o| slc.lsb_of(o).is_none() && slc.msb_of(o).is_none()));
+        assert!((0..64).all(|o| slc.victims(o).next().is_none() && slc.last_threat(o).is_none() && !slc.is_msb(o)));
         assert_eq!(slc.span(), 0);
     }
 }

@@ -1,5 +1,6 @@
 //! Devices to choose from: the papers' own, and chips by data sheet. docs/NAND.md repeats the figures with their sources.
 
+use crate::decay::{Decay, Ecc};
 use crate::geometry::Geometry;
 use crate::pairing::Pairing;
 
@@ -67,6 +68,10 @@ pub struct Profile {
     pub factory_bad_permille: u32,
     /// Bad blocks the data sheet allows over the device's life, in thousandths.
     pub max_bad_permille: u32,
+    /// Error correction.
+    pub ecc: Ecc,
+    /// How fast bits go wrong, where a fault plan lets them.
+    pub decay: Decay,
 }
 
 const US: u64 = 1_000;
@@ -87,6 +92,13 @@ const fn times_us(read: u64, partial: u64, program: u64, msb: u64, erase: u64, b
     }
 }
 
+/// Four bits per 512 bytes: what SLC controllers of the time did. No retries: SLC has no read voltages to shift.
+const ECC_SLC: Ecc = Ecc { codeword_bytes: 512, bits: 4, retries: 0 };
+/// Eight bits per 512 bytes, as the sheets of early MLC ask for.
+const ECC_EARLY_MLC: Ecc = Ecc { codeword_bytes: 512, bits: 8, retries: 0 };
+/// 24 bits per KiB: what the error rates of `Decay::Mlc2ynm` need. Three retries are ours.
+const ECC_MLC: Ecc = Ecc { codeword_bytes: 1024, bits: 24, retries: 3 };
+
 /// Every profile, the default first.
 pub const PROFILES: &[Profile] = &[
     Profile {
@@ -101,6 +113,8 @@ pub const PROFILES: &[Profile] = &[
         endurance: 3_000,
         factory_bad_permille: 15,
         max_bad_permille: 39,
+        ecc: ECC_MLC,
+        decay: Decay::Mlc2ynm,
     },
     Profile {
         name: "slc-2k",
@@ -114,6 +128,8 @@ pub const PROFILES: &[Profile] = &[
         endurance: 100_000,
         factory_bad_permille: 10,
         max_bad_permille: 20,
+        ecc: ECC_SLC,
+        decay: Decay::Slc,
     },
     Profile {
         name: "mnftl",
@@ -127,6 +143,8 @@ pub const PROFILES: &[Profile] = &[
         endurance: 10_000,
         factory_bad_permille: 0,
         max_bad_permille: 39,
+        ecc: ECC_EARLY_MLC,
+        decay: Decay::Mlc3xnm,
     },
     Profile {
         name: "lazyftl",
@@ -140,6 +158,8 @@ pub const PROFILES: &[Profile] = &[
         endurance: 100_000,
         factory_bad_permille: 0,
         max_bad_permille: 20,
+        ecc: ECC_SLC,
+        decay: Decay::Slc,
     },
     Profile {
         name: "rose",
@@ -153,6 +173,8 @@ pub const PROFILES: &[Profile] = &[
         endurance: 100_000,
         factory_bad_permille: 0,
         max_bad_permille: 20,
+        ecc: ECC_SLC,
+        decay: Decay::Slc,
     },
     Profile {
         name: "mlam",
@@ -166,6 +188,8 @@ pub const PROFILES: &[Profile] = &[
         endurance: 10_000,
         factory_bad_permille: 0,
         max_bad_permille: 39,
+        ecc: ECC_EARLY_MLC,
+        decay: Decay::Mlc3xnm,
     },
     Profile {
         name: "torture",
@@ -179,6 +203,8 @@ pub const PROFILES: &[Profile] = &[
         endurance: 20,
         factory_bad_permille: 30,
         max_bad_permille: 200,
+        ecc: ECC_MLC,
+        decay: Decay::Mlc2ynm,
     },
 ];
 
@@ -197,6 +223,21 @@ impl Profile {
     pub fn with_blocks(mut self, blocks: u32) -> Self {
         self.geometry.blocks = blocks;
         self
+    }
+
+    /// The chance that the next erase of a block fails for its `erases` so far. A Weibull hazard: at the rated cycles the share of
+    /// blocks that the sheet allows to go bad after the factory has failed, at twice as many cycles up to sixteen times that.
+    pub fn erase_hazard(&self, erases: u32) -> f64 {
+        const SHAPE: f64 = 4.0;
+        let share = self.max_bad_permille.saturating_sub(self.factory_bad_permille) as f64 / 1000.0;
+        let rated = self.endurance.max(1) as f64;
+        share * SHAPE / rated * (erases as f64 / rated).powf(SHAPE - 1.0)
+    }
+
+    /// The chance that a program of a block fails for its `erases` so far: over all pages of the block a tenth of
+    /// [`Profile::erase_hazard`]. Ours; no rates were published.
+    pub fn program_hazard(&self, erases: u32) -> f64 {
+        self.erase_hazard(erases) / 10.0 / self.geometry.pages_per_block as f64
     }
 
     /// Whether a page shares its cells with another (MLC and up).
@@ -221,6 +262,25 @@ mod tests {
             assert_eq!(profile.is_mlc(), profile.nop == 1, "{}: MLC pages are programmed once", profile.name);
         }
         assert!(Profile::find("nosuch").is_none());
+    }
+
+    /// Lives of many blocks, erased until one fails.
+    #[test]
+    fn as_many_blocks_fail_by_the_rated_cycles_as_the_sheet_allows() {
+        let slc = Profile { endurance: 1_000, ..*Profile::find("slc-2k").unwrap() };
+        let (mut rng, mut by_rated, mut by_twice) = (crate::SplitMix::new(1), 0, 0);
+        const BLOCKS: u32 = 20_000;
+        for _ in 0..BLOCKS {
+            let life = (0..3_000).find(|erases| rng.unit() < slc.erase_hazard(*erases)).unwrap_or(3_000);
+            by_rated += (life < 1_000) as u32;
+            by_twice += (life < 2_000) as u32;
+        }
+        // 2 % of the sheet less 1 % from the factory; 1 - exp(-0.01 * 2^4) at twice the cycles.
+        assert!((150..250).contains(&by_rated), "{by_rated}");
+        assert!((2_750..3_150).contains(&by_twice), "{by_twice}");
+        assert_eq!(slc.erase_hazard(0), 0.0);
+        let programs = slc.program_hazard(900) * slc.geometry.pages_per_block as f64;
+        assert!((programs * 10.0 / slc.erase_hazard(900) - 1.0).abs() < 1e-9);
     }
 
     #[test]

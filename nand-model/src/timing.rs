@@ -23,6 +23,11 @@ impl Clocks {
         Clocks { timing, dies, buses, ways: geometry.ways as usize }
     }
 
+    /// When the last die and the last bus are free.
+    pub(crate) fn busy_until(&self) -> Nanos {
+        self.dies.iter().chain(&self.buses).copied().max().unwrap_or(0)
+    }
+
     /// Sets the price of a bus transfer, returns the old one: a copyback pays none.
     pub(crate) fn set_bus_ns(&mut self, bus_ns: Nanos) -> Nanos {
         std::mem::replace(&mut self.timing.bus_ns, bus_ns)
@@ -88,7 +93,7 @@ pub(crate) struct ProgramTimes {
 
 impl ProgramTimes {
     pub(crate) fn new(pairs: &PairTable, timing: &Timing, pages_per_block: u32) -> Self {
-        let of = |offset| if pairs.lsb_of(offset).is_some() { timing.program_msb_ns } else { timing.program_ns };
+        let of = |offset| if pairs.is_msb(offset) { timing.program_msb_ns } else { timing.program_ns };
         let mut before = vec![0];
         before.extend((0..pages_per_block).scan(0, |sum, offset| {
             *sum += of(offset);
@@ -118,7 +123,7 @@ mod tests {
             let times = ProgramTimes::new(&PairTable::new(profile.pairing, 128), &profile.timing, 128);
             let mut runs = Clocks::new(&geometry, profile.timing);
             let mut pages = runs.clone();
-            let (mut at, mut rng) = (0, crate::fault::SplitMix::new(3));
+            let (mut at, mut rng) = (0, crate::rng::SplitMix::new(3));
             for _ in 0..2000 {
                 let die = rng.below(geometry.dies() as u64) as u32;
                 let (offset, count) = (rng.below(100) as u32, 1 + rng.below(28) as u32);

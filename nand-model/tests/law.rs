@@ -3,8 +3,8 @@
 
 use nand_model::store::MemStore;
 use nand_model::{
-    Bad, Cause, Chip, Cut, EraseCut, FaultPlan, FileStore, ImageSpec, NandError, Nanos, Part, PartnerCut, Pbn, Ppn,
-    Profile, ProgramCut, Store,
+    Bad, Bomb, Cause, Chip, Cut, EraseCut, Fault, FaultPlan, FileStore, ImageSpec, NandError, Nanos, Pairing, Part,
+    PartnerCut, Pbn, Ppn, Profile, ProgramCut, Store,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -128,8 +128,7 @@ fn bad_blocks_refuse_and_keep_what_they_held() {
     let mut chip = chip("torture");
     program(&mut chip, 0, 0).unwrap();
     chip.set_faults(FaultPlan {
-        fail_program_in: vec![Pbn::new(0)],
-        fail_erase_of: vec![Pbn::new(1)],
+        bombs: vec![Bomb::next(Pbn::new(0), Fault::ProgramFail), Bomb::next(Pbn::new(1), Fault::EraseFail)],
         ..Default::default()
     });
     let failed = chip.geometry().page(Pbn::new(0), 1);
@@ -200,7 +199,7 @@ fn program_outcomes<S: Store>(make: impl Fn() -> Chip<S>) {
         (ProgramCut::Complete, good),
     ];
     for (outcome, wanted) in menu {
-        for partner in [PartnerCut::Intact, PartnerCut::Destroyed] {
+        for partner in [PartnerCut::Intact, PartnerCut::Destroyed, PartnerCut::Unstable(1)] {
             let mut chip = cut_program(make(), outcome, partner);
             assert_eq!(chip.frontier(Pbn::new(0)), 2 + (outcome != ProgramCut::NotStarted) as u32, "{outcome:?}");
             let seen = match outcome {
@@ -216,8 +215,12 @@ fn program_outcomes<S: Store>(make: impl Fn() -> Chip<S>) {
                 _ => read(&mut chip, 0, 2),
             };
             assert_eq!(seen, wanted, "{outcome:?}");
-            let destroyed = partner == PartnerCut::Destroyed && outcome != ProgramCut::NotStarted;
-            assert_eq!(read(&mut chip, 0, 0).is_err(), destroyed, "{outcome:?} {partner:?}");
+            let begun = outcome != ProgramCut::NotStarted;
+            let lost_at_once = begun && partner == PartnerCut::Destroyed;
+            let lost_later = lost_at_once || begun && partner == PartnerCut::Unstable(1);
+            for lost in [lost_at_once, lost_later] {
+                assert_eq!(read(&mut chip, 0, 0).is_err(), lost, "{outcome:?} {partner:?}");
+            }
             assert!(read(&mut chip, 0, 1).is_ok(), "page 1 shares no word line with page 2");
         }
     }
@@ -279,6 +282,26 @@ fn a_cut_leaves_what_its_outcome_says() {
     };
     program_outcomes(in_file);
     erase_outcomes(in_file);
+}
+
+/// On parts whose pages stand and fall in groups of four, the cut in the second MSB program takes three pages with it.
+#[test]
+fn a_cut_takes_the_whole_word_line_group_with_it() {
+    let mut grouped = profile("torture");
+    grouped.pairing = Pairing::Group4;
+    for (partner, lost) in [(PartnerCut::Intact, false), (PartnerCut::Destroyed, true), (PartnerCut::Unstable(0), true)]
+    {
+        let mut chip = Chip::open(grouped, MemStore::new(grouped.geometry)).unwrap();
+        for page in 0..5 {
+            program(&mut chip, 0, page).unwrap();
+        }
+        let cut = Cut { at_op: 0, program: ProgramCut::Complete, partner, erase: EraseCut::Complete, seed: 1 };
+        chip.set_faults(FaultPlan { cut: Some(cut), ..Default::default() });
+        assert_eq!(program(&mut chip, 0, 5), Err(NandError::PowerLost));
+        chip.power_on();
+        let seen: Vec<bool> = (0..6).map(|page| read(&mut chip, 0, page).is_err()).collect();
+        assert_eq!(seen, [lost, lost, false, false, lost, false], "{partner:?}");
+    }
 }
 
 #[test]

@@ -3,11 +3,12 @@
 
     tests/bench/nbd.py [--short] [--rounds N] [--ftld PROGRAM] [--folder FOLDER]
 
-All servers run at once, but only one is spoken to at a time: round after round, point after point, one after the other, so that
-what else the machine does hits all alike. Shown are medians, and the median of the ratios per round. ftld serves `pagemap` on
-mlc-4k with 28 % over-provisioning; before the first round it gets a sequential fill and three times its size in random writes,
-so that it collects garbage all along: the count is printed. Its image lies in the page cache, like the file of the other
-file servers. Without a goal, `lazyftl` at 7 %, and a FLUSH every 32 writes, are shown too.
+All servers run at once, but only one is spoken to at a time: point after point, round after round, one after the other, so
+that what else the machine does hits all alike, and each point is shown when its rounds are done. Shown are medians, and the
+median of the ratios per round. ftld serves `pagemap` on mlc-4k with 28 % over-provisioning; before the first round it gets a
+sequential fill and three times its size in random writes, so that it collects garbage all along: the count is printed. Its
+image lies in the page cache, like the file of the other file servers. Without a goal, `lazyftl` at 7 %, and a FLUSH every 32
+writes, are shown too.
 
 Needs fio with the nbd engine, nbdkit, qemu-nbd and nbd-server. Exits with 1 if something fails, not if a target is missed:
 machines differ.
@@ -153,24 +154,22 @@ class Bench:
         return result["bw_bytes"] / (1 << 20) if options["bs"] == "128k" else result["iops"]
 
     def points(self, points):
-        rates = {}
-        for number in range(self.args.rounds):
-            # Who comes first changes from round to round.
-            turn = number % len(self.servers)
-            for name, direction, options, _ in points:
+        for name, direction, options, goals in points:
+            rates = {}
+            for number in range(self.args.rounds):
+                # Who comes first changes from round to round.
+                turn = number % len(self.servers)
                 for server in self.servers[turn:] + self.servers[:turn]:
-                    rates.setdefault((name, server.name), []).append(self.rate(server, direction, options))
-            print(f"round {number + 1} of {self.args.rounds}", file=sys.stderr, flush=True)
-        for name, _, _, goals in points:
+                    rates.setdefault(server.name, []).append(self.rate(server, direction, options))
             self.show(name, goals, rates)
 
     def show(self, name, goals, rates):
-        ours = rates[name, OURS]
+        ours = rates[OURS]
         print(f"\n{name}: {OURS} {statistics.median(ours):,.0f} {'MiB/s' if name.startswith('128k') else 'per second'}")
         for server in self.servers:
             if server.name == OURS:
                 continue
-            theirs = rates[name, server.name]
+            theirs = rates[server.name]
             ratio = statistics.median(a / b for a, b in zip(ours, theirs))
             goal = goals.get(server.name)
             verdict = "" if goal is None else f"target >= {goal:.1f}x: {'met' if ratio >= goal else 'MISSED'}"

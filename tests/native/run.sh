@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs the native scripts against the just-built binary: no kernel module, but root, /dev/fuse and loop devices.
 # usage: run.sh [SCRIPT...]     names without .sh; all if none is given
-#   FIO_SECONDS (5)  SCHEMES (all)
+#   FIO_SECONDS (5)  SCHEMES (all)  SESSIONS (10000)
 # Prints the scripts' own lines and a summary; fails unless every step succeeded.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -11,9 +11,9 @@ fail() { echo "native result: FAILED. $*"; exit 1; }
 [ -c /dev/fuse ] || fail "there is no /dev/fuse: modprobe fuse, or give it to this container"
 [ -c /dev/loop-control ] || fail "there is no /dev/loop-control: modprobe loop, or give it to this container"
 scripts=("$@")
-[ $# -gt 0 ] || scripts=(ext4_nbdfuse prometheus nbd_data nbd_tls kill_nbd)
+[ $# -gt 0 ] || scripts=(ext4_nbdfuse prometheus nbd_data nbd_tls nbd_hostile kill_nbd)
 
-cargo build --release -q -p ftld --bin ftld
+cargo build --release -q -p ftld -p ftld-tests --bin ftld --bin nbd_storm
 PATH=$PWD/target/release:$PATH
 mkdir -p target/native
 failed=0 passed=0

@@ -30,8 +30,7 @@ const MAX_STEPS: usize = 5_000;
 /// Runs a workload on a new device until it contains what [`Coverage`] asks for.
 pub fn record(rig: &Rig, kind: Kind) -> Recording {
     let mut host = Host::format(rig);
-    let (programs, erases) = rig.failing.clone();
-    host.set_faults(FaultPlan { fail_program_in: programs, fail_erase_of: erases, ..FaultPlan::default() });
+    host.set_faults(FaultPlan { bombs: rig.bombs.clone(), ..FaultPlan::default() });
     let workload = Workload::new(kind, rig.config.logical_pages, rig.seed).take(MAX_STEPS);
     Recording::of(host, workload, |coverage| coverage.missing(coverage.converts > 0).is_none())
 }
@@ -143,7 +142,7 @@ pub fn outcomes(rig: &Rig, next: &Change, seed: u64) -> Vec<Cut> {
         let possible = match next {
             Change::Program { ppn, .. } => {
                 let offset = rig.profile.geometry.offset_of(*ppn);
-                cut.partner == PartnerCut::Intact || pairs.lsb_of(offset).is_some()
+                cut.partner == PartnerCut::Intact || pairs.is_msb(offset)
             }
             _ => true,
         };

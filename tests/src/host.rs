@@ -6,17 +6,19 @@ use crate::rig::Rig;
 use crate::workload::HostOp;
 use ftl_core::{Ftl, FtlError, Lpn, SchemeStats, Start};
 use nand_model::store::MemStore;
-use nand_model::{Chip, FaultPlan};
+use nand_model::{Chip, FaultPlan, Store, SyncHandle};
 
 /// A scheme that serves requests, and what it may hold.
-pub struct Host<'a> {
+pub struct Host<'a, S: Store = MemStore> {
     rig: &'a Rig,
     /// The scheme.
-    pub ftl: Box<dyn Ftl<MemStore>>,
+    pub ftl: Box<dyn Ftl<S>>,
     /// What it may hold.
     pub model: Model,
     /// Requests so far; versions follow from it.
     step: u64,
+    /// What a FLUSH waits for beside the scheme, where the store is an image.
+    sync: Option<SyncHandle>,
 }
 
 /// What went wrong with a request.
@@ -24,6 +26,8 @@ pub struct Host<'a> {
 pub enum Trouble {
     /// The scheme refused or failed it.
     Refused(FtlError),
+    /// The host could not make it durable.
+    Unsynced(String),
     /// It gave the wrong bytes.
     Wrong(String),
 }
@@ -38,6 +42,7 @@ impl From<Trouble> for String {
     fn from(trouble: Trouble) -> String {
         match trouble {
             Trouble::Refused(error) => format!("request failed: {error}"),
+            Trouble::Unsynced(why) => format!("not durable: {why}"),
             Trouble::Wrong(what) => what,
         }
     }
@@ -73,9 +78,37 @@ impl<'a> Host<'a> {
         Host::over(rig, ftl, Model::new(rig.config.logical_pages, rig.seed))
     }
 
+    /// Cuts power between two operations.
+    pub fn cut_power(self) -> (Chip<MemStore>, Model) {
+        let mut chip = self.ftl.into_chip();
+        chip.power_on();
+        (chip, self.model)
+    }
+
+    /// Cuts power between two operations and mounts.
+    pub fn remount(self) -> Result<Host<'a>, String> {
+        let (rig, step) = (self.rig, self.step);
+        let (chip, model) = self.cut_power();
+        let ftl = rig.mount(chip).map_err(|error| format!("mount: {error}"))?;
+        Ok(Host { step, ..Host::over(rig, ftl, model) })
+    }
+}
+
+impl<'a, S: Store> Host<'a, S> {
     /// A host of a running scheme.
-    pub fn over(rig: &'a Rig, ftl: Box<dyn Ftl<MemStore>>, model: Model) -> Host<'a> {
-        Host { rig, ftl, model, step: 0 }
+    pub fn over(rig: &'a Rig, ftl: Box<dyn Ftl<S>>, model: Model) -> Host<'a, S> {
+        Host { rig, ftl, model, step: 0, sync: None }
+    }
+
+    /// Makes a FLUSH wait until the image is on the host's disk.
+    pub fn syncing(mut self, sync: SyncHandle) -> Self {
+        self.sync = Some(sync);
+        self
+    }
+
+    /// What a FLUSH waits for, where the store is an image.
+    pub fn sync_handle(&self) -> Option<SyncHandle> {
+        self.sync.clone()
     }
 
     /// Requests so far.
@@ -117,6 +150,9 @@ impl<'a> Host<'a> {
         }
         if is_barrier(op) {
             self.ftl.flush(0)?;
+            if let Some(sync) = &self.sync {
+                sync.sync_through(sync.last_seq()).map_err(|error| Trouble::Unsynced(error.to_string()))?;
+            }
         }
         Ok(())
     }
@@ -164,21 +200,6 @@ impl<'a> Host<'a> {
             return Err(format!("check: {}", wrong.join("; ")));
         }
         blocks_add_up(&self.ftl.stats(), self.rig.profile.geometry.blocks)
-    }
-
-    /// Cuts power between two operations.
-    pub fn cut_power(self) -> (Chip<MemStore>, Model) {
-        let mut chip = self.ftl.into_chip();
-        chip.power_on();
-        (chip, self.model)
-    }
-
-    /// Cuts power between two operations and mounts.
-    pub fn remount(self) -> Result<Host<'a>, String> {
-        let (rig, step) = (self.rig, self.step);
-        let (chip, model) = self.cut_power();
-        let ftl = rig.mount(chip).map_err(|error| format!("mount: {error}"))?;
-        Ok(Host { rig, ftl, model, step })
     }
 
     /// Installs faults on the chip below.

@@ -1,12 +1,14 @@
 //! The harness: everything the suites in `tests/` share. docs/TESTING.md tells how they fit together and how to repeat a failure.
 //!
 //! [`payload`] makes pages that name themselves, [`model`] is the one oracle, [`workload`] generates what a host does, [`rig`]
-//! puts a scheme on a small chip, [`host`] drives it beside the oracle, [`cuts`] pulls the plug at every flash operation.
+//! puts a scheme on a small chip, [`host`] drives it beside the oracle, [`cuts`] pulls the plug at every flash operation. [`fuzz`] is
+//! what hostile bytes meet.
 //! Nothing here names a scheme: suites iterate over the table.
 #![forbid(unsafe_code)]
 
 pub mod coverage;
 pub mod cuts;
+pub mod fuzz;
 pub mod host;
 pub mod model;
 pub mod payload;

@@ -3,10 +3,10 @@
 //! A case has a path (`scheme/cells/workload/...`). `FTLD_CASE=path` runs only the cases below that path; `FTLD_SEED` sets the
 //! seed all suites start from; `FTLD_LONG=1` asks for acceptance length.
 
-use ftl_core::schemes::{SCHEMES, Scheme};
+use ftl_core::schemes::{SCHEMES, Scheme, SchemeStore};
 use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
 use nand_model::store::MemStore;
-use nand_model::{Bad, BlockFacts, Chip, Geometry, Pbn, Profile, SplitMix, Store};
+use nand_model::{Bad, BlockFacts, Bomb, Chip, Geometry, Pbn, Profile, SplitMix, Store};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Kind of cells: which rules the chip enforces.
@@ -55,8 +55,8 @@ pub struct Rig {
     pub config: FtlConfig,
     /// Seed of payloads, workloads and chances.
     pub seed: u64,
-    /// Blocks whose next program, and whose next erase, fails in recorded runs.
-    pub failing: (Vec<Pbn>, Vec<Pbn>),
+    /// What waits in some blocks in recorded runs.
+    pub bombs: Vec<Bomb>,
     /// More of a case's path, when the rig differs from the usual.
     pub variant: String,
 }
@@ -84,15 +84,7 @@ impl Rig {
             .layout(&profile, bytes, OVER_PROVISIONING, &params)
             .unwrap_or_else(|error| panic!("{} has no layout for {pages} pages: {error}", scheme.name));
         let config = FtlConfig { logical_pages: layout.logical_pages, params };
-        Rig {
-            scheme,
-            cells,
-            profile: layout.profile,
-            config,
-            seed: seed(),
-            failing: Default::default(),
-            variant: String::new(),
-        }
+        Rig { scheme, cells, profile: layout.profile, config, seed: seed(), bombs: Vec::new(), variant: String::new() }
     }
 
     /// The same with one more parameter, where the scheme has it.
@@ -127,7 +119,7 @@ impl Rig {
     }
 
     /// A chip over a store.
-    pub fn open(&self, store: MemStore) -> Chip<MemStore> {
+    pub fn open<S: Store>(&self, store: S) -> Chip<S> {
         Chip::open(self.profile, store).expect("memory does not fail")
     }
 
@@ -137,7 +129,7 @@ impl Rig {
     }
 
     /// The scheme on what an earlier run left.
-    pub fn mount(&self, chip: Chip<MemStore>) -> Result<Box<dyn Ftl<MemStore>>, FtlError> {
+    pub fn mount<S: SchemeStore>(&self, chip: Chip<S>) -> Result<Box<dyn Ftl<S>>, FtlError> {
         self.scheme.start(chip, &self.config, Start::Mount)
     }
 

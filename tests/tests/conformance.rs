@@ -5,7 +5,7 @@ use ftl_core::{FtlError, Lpn};
 use ftld_tests::host::{self, Host, Trouble};
 use ftld_tests::rig::{self, Rig, Verdicts};
 use ftld_tests::workload::{HostOp, Kind, Workload};
-use nand_model::{FaultPlan, Pbn, SplitMix};
+use nand_model::{Bomb, Fault, FaultPlan, Pbn, SplitMix};
 use std::cell::Cell;
 
 const PAGES: u32 = 512;
@@ -205,7 +205,9 @@ fn failing_blocks(rig: &Rig, seed: u64) -> FaultPlan {
         }
     }
     let erases = blocks.split_off(spare / 2);
-    FaultPlan { fail_program_in: blocks, fail_erase_of: erases, ..FaultPlan::default() }
+    let programs = blocks.into_iter().map(|block| Bomb::next(block, Fault::ProgramFail));
+    let bombs = programs.chain(erases.into_iter().map(|block| Bomb::next(block, Fault::EraseFail))).collect();
+    FaultPlan { bombs, ..FaultPlan::default() }
 }
 
 /// The host's file system is full now and then, in the middle of anything: requests fail, nothing is lost, no block retires, and
@@ -255,8 +257,8 @@ fn a_worn_out_device_turns_read_only_and_loses_nothing() {
             verdicts.case(&format!("{}/worn_out/{salt}", rig.path()), || {
                 let seed = rig.seed + salt;
                 let mut host = Host::format(rig);
-                let plan =
-                    FaultPlan { erase_fail_ppb: 60_000_000, program_fail_ppb: 3_000_000, seed, ..FaultPlan::default() };
+                let chances = [(Fault::EraseFail, 60_000_000), (Fault::ProgramFail, 3_000_000)].into();
+                let plan = FaultPlan { chances, seed, ..FaultPlan::default() };
                 host.set_faults(plan);
                 refuse_at_last(&mut host, seed)?;
                 host.settle_all()?;

@@ -9,7 +9,7 @@ use ftld_tests::host::Host;
 use ftld_tests::rig::{self, Cells, Rig, Verdicts};
 use ftld_tests::workload::{HostOp, Kind, Workload};
 use nand_model::store::{Change, MemStore};
-use nand_model::{Cut, FaultPlan, Health, Pairing, Pbn, Ppn, SplitMix};
+use nand_model::{Bomb, Cut, Fault, FaultPlan, Health, Pairing, Pbn, Ppn, SplitMix};
 
 /// Pages of the devices here: a few blocks of map, enough for collections to have a choice.
 const PAGES: u32 = 256;
@@ -133,12 +133,13 @@ fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
             let failing = rig_of(scheme, cells).variant(&format!("failing{salt}"), |rig| {
                 let mut rng = SplitMix::new(rig.seed + salt);
                 let mut any = || Pbn::new(rng.below(rig.profile.geometry.blocks as u64) as u32);
-                rig.failing = (vec![any(), any()], vec![any(), any()]);
+                let faults = [Fault::ProgramFail, Fault::ProgramFail, Fault::EraseFail, Fault::EraseFail];
+                rig.bombs = faults.map(|fault| Bomb::next(any(), fault)).to_vec();
             });
             cut_sampled(&failing, cuts::record(&failing, Kind::HotCold), &mut verdicts);
         }
         if cells == Cells::Mlc {
-            for pairing in [Pairing::Adjacent, Pairing::Dist6, Pairing::Shared4] {
+            for pairing in [Pairing::Adjacent, Pairing::Dist6, Pairing::Shared4, Pairing::Group4] {
                 let paired = rig_of(scheme, cells).variant(pairing.name(), |rig| rig.profile.pairing = pairing);
                 cut_sampled(&paired, cuts::record(&paired, Kind::HotCold), &mut verdicts);
             }

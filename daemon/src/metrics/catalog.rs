@@ -8,7 +8,7 @@
 use crate::status::View;
 use crate::transport::nbd::COMMANDS;
 use crate::volume::{ErrorClass, HistogramView, Op, WEAR_BOUNDS};
-use nand_model::{Cause, OpCounts};
+use nand_model::{Cause, Fault, OpCounts};
 
 /// What kind of thing a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,15 @@ const ERRNOS: [&str; ErrorClass::COUNT] = {
     let mut i = 0;
     while i < names.len() {
         names[i] = ErrorClass::ALL[i].name();
+        i += 1;
+    }
+    names
+};
+const FAULTS: [&str; Fault::COUNT] = {
+    let mut names = [""; Fault::COUNT];
+    let mut i = 0;
+    while i < names.len() {
+        names[i] = Fault::ALL[i].name();
         i += 1;
     }
     names
@@ -188,6 +197,13 @@ pub const CATALOG: &[Family] = &[
         fill: |view, to| Op::ALL.iter().for_each(|&op| to.value(&[op.name()], view.host.of(op).completed as f64)),
     },
     Family {
+        name: "ftld_host_held_ios_total",
+        kind: Kind::Counter,
+        labels: BY_OP,
+        help: "Host requests that ended well and were held until the emulated flash was done.",
+        fill: |view, to| Op::ALL.iter().for_each(|&op| to.value(&[op.name()], view.host.of(op).held as f64)),
+    },
+    Family {
         name: "ftld_host_read_bytes_total",
         kind: Kind::Counter,
         labels: &[],
@@ -244,7 +260,7 @@ pub const CATALOG: &[Family] = &[
         name: "ftld_host_io_duration_seconds",
         kind: Kind::Histogram,
         labels: BY_OP,
-        help: "Time a host request took by the wall clock, waits for the lock and for syncs included.",
+        help: "Time a host request took by the wall clock, waits for the lock, for syncs and for the emulated flash included.",
         fill: |view, to| Op::ALL.iter().for_each(|&op| to.histogram(&[op.name()], &view.host.of(op).wall)),
     },
     Family {
@@ -341,8 +357,39 @@ pub const CATALOG: &[Family] = &[
         name: "ftld_ecc_uncorrectable_total",
         kind: Kind::Counter,
         labels: &[],
-        help: "Flash reads that the page check refused.",
+        help: "Flash page reads of which a part that was asked for could not be had.",
         fill: |view, to| to.value(&[], view.flash.counters.uncorrectable_reads as f64),
+    },
+    Family {
+        name: "ftld_ecc_corrected_bits_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Wrong bits that were corrected in flash reads.",
+        fill: |view, to| to.value(&[], view.flash.counters.corrected_bits as f64),
+    },
+    Family {
+        name: "ftld_ecc_read_retries_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Times that a flash page was sensed again because its bits could not be corrected.",
+        fill: |view, to| to.value(&[], view.flash.counters.read_retries as f64),
+    },
+    Family {
+        name: "ftld_ecc_refresh_blocks",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Flash blocks whose bits come near to what can be corrected; their data should be written anew.",
+        fill: |view, to| to.value(&[], f64::from(view.flash.blocks_to_refresh)),
+    },
+    Family {
+        name: "ftld_nand_faults_injected_total",
+        kind: Kind::Counter,
+        labels: &[label("fault", &FAULTS)],
+        help: "Faults that the fault plan let happen, power cuts aside.",
+        fill: |view, to| {
+            let injected = |fault| view.flash.counters.injected(fault) as f64;
+            Fault::ALL.iter().for_each(|&fault| to.value(&[fault.name()], injected(fault)));
+        },
     },
     Family {
         name: "ftld_write_amplification_ratio",
@@ -570,7 +617,7 @@ pub const CATALOG: &[Family] = &[
         name: "ftld_nbd_connections_total",
         kind: Kind::Counter,
         labels: &[label("result", &["accepted", "evicted", "refused", "dropped"])],
-        help: "NBD connections accepted, and of those: pushed out while negotiating, turned away, cut off for misbehaviour.",
+        help: "NBD connections accepted, and of those: pushed out for a newer one, turned away, cut off for misbehaviour.",
         fill: |view, to| {
             to.value(&["accepted"], view.nbd.accepted as f64);
             to.value(&["evicted"], view.nbd.evicted as f64);

@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 const CONNECTIONS: usize = 16;
 const BUFFER_BYTES: usize = 8 << 10;
 /// One connection, however many requests.
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Takes the address, before anything else is touched, so that a taken port leaves no trace.
 pub fn bind(addr: SocketAddr) -> Result<std::net::TcpListener, Failure> {

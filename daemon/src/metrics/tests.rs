@@ -21,6 +21,7 @@ pub(crate) fn fresh() -> View {
         logical_bytes: 40 << 20,
         metrics: None,
         read_only: false,
+        latency: crate::config::Latency::None,
         started: SystemTime::now(),
         opened_in: Duration::from_millis(250),
     };
@@ -32,6 +33,7 @@ pub(crate) fn fresh() -> View {
         ram: vec![RamEntry { part: "map", entries: 10, paper_bytes: 30, real_bytes: 40 }],
         wear: Wear::default(),
         erase_credit: u32::MAX,
+        blocks_to_refresh: 0,
     };
     View {
         facts: Arc::new(facts),

@@ -1,12 +1,13 @@
 //! Ways into the device. A transport turns requests of its protocol into calls on a [`BlockDevice`](crate::device::BlockDevice).
 
 pub mod holders;
+pub mod latency;
 pub mod nbd;
 mod service;
 #[cfg(feature = "ublk")]
 pub mod ublk;
 
-pub use service::{Context, Service, StopHow, default_target, probe, remove_left, start};
+pub use service::{Context, Service, StopHow, default_target, probe, start, stop_left};
 
 use std::io;
 

@@ -72,19 +72,50 @@ pub fn probe(target: &Target, recover: bool) -> Result<(), Failure> {
         Target::Nbd(_) if recover => Err(Failure::usage(format!(
             "{target}: only /dev/ublkbN and /dev/nbdN outlive their daemon; serve this again with `ftld '{target}'`"
         ))),
+        Target::NbdKernel(n) if recover => match kernel::state(*n) {
+            kernel::State::Left { .. } => Ok(()),
+            kernel::State::Connected { pid } => Err(nothing_to_recover(target, pid)),
+            kernel::State::Free => Err(nothing_left(target)),
+        },
         Target::NbdKernel(_) | Target::Nbd(_) => Ok(()),
     }
 }
 
-/// Removes the device of an instance whose daemon is dead, under whoever waits for it. `None` if the name is not that of a
-/// device that can be left behind.
-pub fn remove_left(instance: &str) -> Option<Result<(), Failure>> {
-    #[cfg(feature = "ublk")]
-    if let Some(n) = instance.strip_prefix("ublkb").and_then(|n| n.parse().ok()) {
-        return Some(super::ublk::stop(n, true).map_err(ublk_failure));
+fn nothing_to_recover(target: &Target, pid: i32) -> Failure {
+    Failure::new(Exit::InUse, format!("{target} is served by process {pid}: there is nothing to recover"))
+}
+
+fn nothing_left(target: &Target) -> Failure {
+    let message = format!("no daemon left {target} behind; serve it anew with `ftld {target}`");
+    Failure::new(Exit::NotRunning, message)
+}
+
+/// Ends what a dead daemon left of the device of this name (`ublkb0`, `nbd0`): with `force` it is removed, and the I/O of
+/// whoever waits for it fails; otherwise the answer says what can be done. `None` if nothing was left.
+pub fn stop_left(name: &str, force: bool) -> Option<Result<(), Failure>> {
+    let target = Target::parse(&format!("/dev/{name}")).ok()?;
+    let left = match target {
+        #[cfg(feature = "ublk")]
+        Target::Ublk(n) => force || matches!(super::ublk::state(n), Ok(super::ublk::State::Quiesced)),
+        Target::NbdKernel(n) => matches!(kernel::state(n), kernel::State::Left { .. }),
+        _ => false,
+    };
+    if !left {
+        return None;
     }
-    let _ = instance;
-    None
+    if !force {
+        let message = format!(
+            "{target} was left by a daemon that died, and its users wait: go on with `ftld recover {target}`, or remove it, \
+             failing their I/O, with `ftld stop --force {name}`"
+        );
+        return Some(Err(Failure::new(Exit::Quiesced, message)));
+    }
+    match target {
+        #[cfg(feature = "ublk")]
+        Target::Ublk(n) => Some(super::ublk::stop(n, true).map_err(ublk_failure)),
+        Target::NbdKernel(n) => Some(kernel::detach(n).map_err(|error| Failure::io(target, &error))),
+        _ => None,
+    }
 }
 
 #[cfg(feature = "ublk")]
@@ -93,14 +124,8 @@ fn probe_ublk(n: u32, recover: bool) -> Result<(), Failure> {
     super::ublk::probe().map_err(ublk_failure)?;
     match recover.then(|| super::ublk::state(n)).transpose().map_err(ublk_failure)? {
         None | Some(State::Quiesced) => Ok(()),
-        Some(State::Live { pid }) => Err(Failure::new(
-            Exit::InUse,
-            format!("/dev/ublkb{n} is served by process {pid}: there is nothing to recover"),
-        )),
-        Some(State::Absent | State::Dead { .. }) => {
-            let message = format!("no daemon left /dev/ublkb{n} behind; serve it anew with `ftld /dev/ublkb{n}`");
-            Err(Failure::new(Exit::NotRunning, message))
-        }
+        Some(State::Live { pid }) => Err(nothing_to_recover(&Target::Ublk(n), pid)),
+        Some(State::Absent | State::Dead { .. }) => Err(nothing_left(&Target::Ublk(n))),
     }
 }
 

@@ -73,6 +73,7 @@ impl ErrorClass {
 #[derive(Debug, Default)]
 pub(super) struct OpCounter {
     pub(super) completed: AtomicU64,
+    pub(super) held: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) in_flight: AtomicU64,
     pub(super) unaligned: AtomicU64,
@@ -94,7 +95,9 @@ pub struct HostCounters {
 pub struct OpView {
     /// Requests that ended well.
     pub completed: u64,
-    /// Bytes of those.
+    /// How many of those waited for the emulated flash before their client heard of it.
+    pub held: u64,
+    /// Bytes of those that ended well.
     pub bytes: u64,
     /// Requests under way.
     pub in_flight: u64,
@@ -102,7 +105,7 @@ pub struct OpView {
     pub unaligned: u64,
     /// Requests that failed, by [`ErrorClass`].
     pub errors: [u64; ErrorClass::COUNT],
-    /// Time by the host's clock, waiting for the lock and a sync included.
+    /// Time by the host's clock, waiting for the lock, for a sync and for the emulated flash included.
     pub wall: HistogramView,
     /// Time the emulated flash took.
     pub emulated: HistogramView,
@@ -145,6 +148,7 @@ impl OpCounter {
         errors.iter_mut().zip(&self.errors).for_each(|(to, from)| *to = from.load(Relaxed));
         OpView {
             completed: self.completed.load(Relaxed),
+            held: self.held.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             in_flight: self.in_flight.load(Relaxed),
             unaligned: self.unaligned.load(Relaxed),

@@ -24,6 +24,8 @@ pub struct FlashSnapshot {
     pub wear: Wear,
     /// Erases the store takes before it needs a sync; `u32::MAX` where it needs none.
     pub erase_credit: u32,
+    /// Blocks whose data should soon be written anew.
+    pub blocks_to_refresh: u32,
 }
 
 /// How evenly blocks wear, and which are bad.
@@ -106,6 +108,7 @@ impl FlashSnapshot {
             ram: ftl.ram_report(),
             wear,
             erase_credit: chip.store().erase_credit(),
+            blocks_to_refresh: chip.blocks_to_refresh().len() as u32,
         }
     }
 }

@@ -6,8 +6,10 @@ pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod ram;
 
+use ftld::device::BlockDevice;
 use ftld::transport::nbd::{Endpoint, ExportInfo, Limits, NbdStats, NbdUri, Server, Tls};
 use ram::Ram;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -16,14 +18,77 @@ use tokio::sync::oneshot;
 pub(crate) const MIB: u64 = 1 << 20;
 
 /// A server on a unix socket, on a thread of its own; stopped when dropped.
-pub(crate) struct Rig {
-    pub(crate) ram: Arc<Ram>,
+pub(crate) struct Serving {
     pub(crate) socket: PathBuf,
     pub(crate) served_at: NbdUri,
     pub(crate) stats: Arc<NbdStats>,
     pub(crate) folder: tempfile::TempDir,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl Serving {
+    /// On a unix socket in a folder of its own.
+    pub(crate) fn start(device: Arc<dyn BlockDevice>, limits: Limits) -> Self {
+        Serving::start_at(tempfile::tempdir().unwrap(), None, device, limits, None)
+    }
+
+    /// On a unix socket in the folder unless told otherwise.
+    fn start_at(
+        folder: tempfile::TempDir,
+        endpoint: Option<Endpoint>,
+        device: Arc<dyn BlockDevice>,
+        limits: Limits,
+        tls: Option<Tls>,
+    ) -> Self {
+        let socket = folder.path().join("s");
+        let endpoint = endpoint.unwrap_or_else(|| Endpoint::Unix(socket.clone()));
+        let (stop, stopped) = oneshot::channel();
+        let (ready, started) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let info = ExportInfo { name: "disk".into(), description: "a disk".into() };
+                let server = Server::bind(&endpoint, device, info, limits, tls).unwrap();
+                ready.send((server.stats(), server.uri().unwrap())).unwrap();
+                server.run(async { drop(stopped.await) }).await;
+            });
+        });
+        let (stats, served_at) = started.recv().unwrap();
+        Serving { socket, served_at, stats, folder, stop: Some(stop), thread: Some(thread) }
+    }
+
+    pub(crate) fn uri(&self) -> String {
+        format!("nbd+unix:///disk?socket={}", self.socket.display())
+    }
+
+    /// Begins the shutdown.
+    pub(crate) fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Waits for the end of the server.
+    pub(crate) fn join(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A server over memory.
+pub(crate) struct Rig {
+    pub(crate) ram: Arc<Ram>,
+    serving: Serving,
 }
 
 impl Rig {
@@ -47,49 +112,26 @@ impl Rig {
         limits: Limits,
         tls: Option<Tls>,
     ) -> Self {
-        let socket = folder.path().join("s");
-        let endpoint = endpoint.unwrap_or_else(|| Endpoint::Unix(socket.clone()));
         let ram = Arc::new(ram);
-        let (stop, stopped) = oneshot::channel();
-        let (ready, started) = std::sync::mpsc::channel();
-        let device = ram.clone();
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let info = ExportInfo { name: "disk".into(), description: "a disk".into() };
-                let server = Server::bind(&endpoint, device, info, limits, tls).unwrap();
-                ready.send((server.stats(), server.uri().unwrap())).unwrap();
-                server.run(async { drop(stopped.await) }).await;
-            });
-        });
-        let (stats, served_at) = started.recv().unwrap();
-        Rig { ram, socket, served_at, stats, folder, stop: Some(stop), thread: Some(thread) }
+        Rig { serving: Serving::start_at(folder, endpoint, ram.clone(), limits, tls), ram }
     }
+}
 
-    pub(crate) fn uri(&self) -> String {
-        format!("nbd+unix:///disk?socket={}", self.socket.display())
+impl Deref for Rig {
+    type Target = Serving;
+    fn deref(&self) -> &Serving {
+        &self.serving
     }
+}
 
-    /// Begins the shutdown.
-    pub(crate) fn stop(&mut self) {
-        drop(self.stop.take());
-    }
-
-    /// Waits for the end of the server.
-    pub(crate) fn join(&mut self) {
-        self.stop();
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
+impl DerefMut for Rig {
+    fn deref_mut(&mut self) -> &mut Serving {
+        &mut self.serving
     }
 }
 
 impl Drop for Rig {
     fn drop(&mut self) {
         self.ram.gate.set_closed(false);
-        self.stop();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }

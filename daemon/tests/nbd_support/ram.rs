@@ -1,12 +1,13 @@
 //! A block device in memory, for tests and measurements of the transport alone.
 //!
-//! Knows per 4 KiB which parts were written. A test may make a range fail and hold flushes back.
+//! Knows per 4 KiB which parts were written. A test may make a range fail, hold flushes back, and have completions wait.
 
-use ftld::device::{BlockDevice, Extent, Flush};
+use ftld::device::{BlockDevice, Completion, Extent, Flush, Hold};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
 
 const BLOCK: u64 = 4096;
 
@@ -18,6 +19,8 @@ pub(crate) struct Ram {
     pub(crate) broken: Mutex<Option<Range<u64>>>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) flushes: AtomicU64,
+    /// When completions are due, one after the other; `None` is at once.
+    pub(crate) due: Mutex<Box<dyn Iterator<Item = Option<Instant>> + Send>>,
 }
 
 struct State {
@@ -35,12 +38,17 @@ impl Ram {
             broken: Mutex::new(None),
             gate: Arc::default(),
             flushes: AtomicU64::new(0),
+            due: Mutex::new(Box::new(std::iter::repeat(None))),
         }
     }
 
     #[allow(dead_code, reason = "not every user wants one")]
     pub(crate) fn read_only(size: u64) -> Self {
         Ram { read_only: true, ..Ram::new(size) }
+    }
+
+    fn completion(&self) -> Completion {
+        self.due.lock().unwrap().next().flatten().map(Hold::until)
     }
 
     fn check(&self, offset: u64, len: u64, beyond: i32) -> io::Result<Range<usize>> {
@@ -82,34 +90,34 @@ impl BlockDevice for Ram {
         self.read_only
     }
 
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
         let range = self.check(offset, buf.len() as u64, 22)?;
         buf.copy_from_slice(&self.state.lock().unwrap().data[range]);
-        Ok(())
+        Ok(self.completion())
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
         let range = self.check(offset, data.len() as u64, 28)?;
         let state = &mut *self.state.lock().unwrap();
         let block = BLOCK as usize;
         state.mapped[range.start / block..range.end.div_ceil(block)].fill(true);
         state.data[range].copy_from_slice(data);
-        Ok(())
+        Ok(self.completion())
     }
 
-    fn trim(&self, offset: u64, len: u64) -> io::Result<()> {
+    fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {
         self.drop_range(self.check(offset, len, 22)?);
-        Ok(())
+        Ok(self.completion())
     }
 
-    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion> {
         self.drop_range(self.check(offset, len, 28)?);
-        Ok(())
+        Ok(self.completion())
     }
 
     fn flush(&self) -> io::Result<Box<dyn Flush>> {
         self.flushes.fetch_add(1, Ordering::SeqCst);
-        Ok(Box::new(RamFlush(self.gate.clone())))
+        Ok(Box::new(RamFlush(self.gate.clone(), self.completion())))
     }
 
     fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>> {
@@ -147,12 +155,12 @@ impl Gate {
     }
 }
 
-struct RamFlush(Arc<Gate>);
+struct RamFlush(Arc<Gate>, Completion);
 
 impl Flush for RamFlush {
-    fn wait(self: Box<Self>) -> io::Result<()> {
+    fn wait(self: Box<Self>) -> io::Result<Completion> {
         let closed = self.0.closed.lock().unwrap();
         drop(self.0.changed.wait_while(closed, |closed| *closed).unwrap());
-        Ok(())
+        Ok(self.1)
     }
 }

@@ -12,6 +12,9 @@ const MAGIC: u8 = 0xF1;
 const COUNTER_BITS: u32 = 48;
 const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
 
+/// Larger counters than these no device has reached: on flash they are a forgery, and counting on from them would end too soon.
+pub const COUNTER_FOUND_MAX: u64 = COUNTER_MAX >> 1;
+
 /// What a page, or a block by its first readable page, is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -133,7 +136,7 @@ impl Oob {
         out
     }
 
-    /// Reads a record; `None` where the bytes are none of ours (a blank page, another format).
+    /// Reads a record; `None` where the bytes are none of ours (a blank page, another format, counters that cannot be).
     #[inline]
     pub fn decode(bytes: &[u8]) -> Option<Oob> {
         let bytes: &[u8; OOB_BYTES] = bytes.first_chunk()?;
@@ -143,16 +146,13 @@ impl Oob {
             return None;
         }
         let last = u16::from_le_bytes([bytes[24], bytes[25]]) as u64;
-        Some(Oob {
-            tag: PageTag {
-                role: Role::from_byte((head >> 8) as u8)?,
-                flags: Flags(!((head >> 16) as u16)),
-                lpn: (head >> 32) as u32,
-                ver: middle & COUNTER_MAX,
-            },
-            pseq: middle >> 48 | (tail << 16) & COUNTER_MAX,
-            epoch: tail >> 32 | last << 32,
-        })
+        let (ver, pseq) = (middle & COUNTER_MAX, middle >> 48 | (tail << 16) & COUNTER_MAX);
+        let epoch = tail >> 32 | last << 32;
+        if ver | pseq | epoch > COUNTER_FOUND_MAX {
+            return None;
+        }
+        let (role, flags) = (Role::from_byte((head >> 8) as u8)?, Flags(!((head >> 16) as u16)));
+        Some(Oob { tag: PageTag { role, flags, lpn: (head >> 32) as u32, ver }, pseq, epoch })
     }
 
     /// Whether these bytes are a record: what [`Oob::decode`] would say.
@@ -196,8 +196,8 @@ mod tests {
     use super::*;
 
     fn sample() -> Oob {
-        let tag = PageTag { role: Role::Cold, flags: Flags::COPY, lpn: 0x1234_5678, ver: (1 << 48) - 1 };
-        Oob { tag, pseq: 0x0A1B_2C3D_4E5F, epoch: 0x9182_7364_5546 }
+        let tag = PageTag { role: Role::Cold, flags: Flags::COPY, lpn: 0x1234_5678, ver: (1 << 47) - 1 };
+        Oob { tag, pseq: 0x0A1B_2C3D_4E5F, epoch: 0x1182_7364_5546 }
     }
 
     #[test]
@@ -212,9 +212,9 @@ mod tests {
     fn the_bytes_on_flash_are_those_of_format_1() {
         let bytes = sample().encode();
         let mut expected = vec![MAGIC, 4, 0xFE, 0xFF, 0x78, 0x56, 0x34, 0x12];
-        expected.extend([0xFF; 6]);
+        expected.extend([0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]);
         expected.extend([0x5F, 0x4E, 0x3D, 0x2C, 0x1B, 0x0A]);
-        expected.extend([0x46, 0x55, 0x64, 0x73, 0x82, 0x91]);
+        expected.extend([0x46, 0x55, 0x64, 0x73, 0x82, 0x11]);
         expected.extend([0xFF; OOB_SLOT - OOB_BYTES]);
         assert_eq!(bytes[..], expected);
         for byte in 0..=u8::MAX {
@@ -230,9 +230,9 @@ mod tests {
             assert!(Oob::is_record(&slot));
             assert_eq!(Oob::owner(&slot), (original.tag.role, original.tag.lpn));
             for mark in [Flags::PROVISIONAL, Flags::NONE] {
-                Oob::recopy(&mut slot, mark, 0x1234_5678_9ABC, 0xFEDC_BA98_7654);
+                Oob::recopy(&mut slot, mark, 0x1234_5678_9ABC, 0x7EDC_BA98_7654);
                 let tag = PageTag { flags: flags.with(Flags::COPY).with(mark), ..original.tag };
-                assert_eq!(slot, Oob { tag, pseq: 0x1234_5678_9ABC, epoch: 0xFEDC_BA98_7654 }.encode());
+                assert_eq!(slot, Oob { tag, pseq: 0x1234_5678_9ABC, epoch: 0x7EDC_BA98_7654 }.encode());
             }
         }
         assert!(!Oob::is_record(&[0xFF; OOB_SLOT]) && !Oob::is_record(&[MAGIC; OOB_SLOT]));
@@ -246,6 +246,7 @@ mod tests {
         let mut bytes = sample().encode();
         bytes[1] = 0;
         assert_eq!(Oob::decode(&bytes), None);
+        assert_eq!(Oob::decode(&Oob { epoch: COUNTER_FOUND_MAX + 1, ..sample() }.encode()), None);
     }
 
     #[test]

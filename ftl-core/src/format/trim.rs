@@ -1,11 +1,16 @@
 //! The data of a [`Role::Trim`](super::Role) page: ranges that read as zeros from a version on.
 
+use super::{COUNTER_FOUND_MAX, array_at};
+
 /// `count` pages from `lpn` on hold nothing older than `ver`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TrimRange {
-    pub(crate) lpn: u32,
-    pub(crate) count: u32,
-    pub(crate) ver: u64,
+pub struct TrimRange {
+    /// First logical page.
+    pub lpn: u32,
+    /// Pages.
+    pub count: u32,
+    /// Version of the trim.
+    pub ver: u64,
 }
 
 const MAGIC: u32 = 0x4D49_5254; // "TRIM"
@@ -13,7 +18,7 @@ const HEAD: usize = 8;
 const ENTRY: usize = 16;
 
 /// Fills a page with as many of the ranges as fit and returns how many did.
-pub(crate) fn encode(ranges: &[TrimRange], page: &mut [u8]) -> usize {
+pub fn encode(ranges: &[TrimRange], page: &mut [u8]) -> usize {
     let taken = ranges.len().min((page.len() - HEAD) / ENTRY);
     page.fill(0);
     page[..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -27,8 +32,8 @@ pub(crate) fn encode(ranges: &[TrimRange], page: &mut [u8]) -> usize {
 }
 
 /// The ranges of a page, or `None` where it holds none of ours.
-pub(crate) fn decode(page: &[u8]) -> Option<Vec<TrimRange>> {
-    let u32_at = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"));
+pub fn decode(page: &[u8]) -> Option<Vec<TrimRange>> {
+    let u32_at = |at: usize| u32::from_le_bytes(array_at(page, at));
     if page.len() < HEAD || u32_at(0) != MAGIC {
         return None;
     }
@@ -38,10 +43,10 @@ pub(crate) fn decode(page: &[u8]) -> Option<Vec<TrimRange>> {
     }
     let entry = |i: usize| {
         let at = HEAD + i * ENTRY;
-        let ver = u64::from_le_bytes(page[at + 8..at + 16].try_into().expect("eight bytes"));
-        TrimRange { lpn: u32_at(at), count: u32_at(at + 4), ver }
+        TrimRange { lpn: u32_at(at), count: u32_at(at + 4), ver: u64::from_le_bytes(array_at(page, at + 8)) }
     };
-    Some((0..count).map(entry).collect())
+    let sane = |range: &TrimRange| range.lpn.checked_add(range.count).is_some() && range.ver <= COUNTER_FOUND_MAX;
+    (0..count).map(entry).map(|range| Some(range).filter(sane)).collect()
 }
 
 #[cfg(test)]
@@ -64,5 +69,9 @@ mod tests {
         encode(&[], &mut page);
         page[4] = 200;
         assert_eq!(decode(&page), None);
+        for range in [TrimRange { lpn: u32::MAX, count: 1, ver: 0 }, TrimRange { lpn: 0, count: 1, ver: u64::MAX }] {
+            encode(&[range], &mut page);
+            assert_eq!(decode(&page), None, "{range:?}");
+        }
     }
 }

@@ -153,6 +153,6 @@ fn standing_pages<S: Store>(flash: &mut Flash<S>, block: Pbn, scanned: &mut u64)
 fn suspects<S: Store>(flash: &Flash<S>, block: Pbn) -> impl Iterator<Item = Ppn> + use<S> {
     let geometry = *flash.geometry();
     let last = flash.chip().frontier(block).checked_sub(1);
-    let partner = last.and_then(|last| flash.chip().pairs().lsb_of(last));
-    last.into_iter().chain(partner).map(move |offset| geometry.page(block, offset))
+    let victims: Vec<u32> = last.map_or_else(Vec::new, |last| flash.chip().pairs().victims(last).collect());
+    last.into_iter().chain(victims).map(move |offset| geometry.page(block, offset))
 }

@@ -25,6 +25,8 @@ pub(crate) struct Header {
     /// Every operation up to this one is on the disk.
     pub(crate) synced_seq: u64,
     pub(crate) spare_slots: u32,
+    /// Hours of emulated time that passed for the device.
+    pub(crate) hour: u32,
 }
 
 /// Why no header could be had.
@@ -100,6 +102,7 @@ impl Header {
         put.text(info.profile.name, NAME_BYTES_MAX);
         put.text(&info.scheme, NAME_BYTES_MAX);
         put.text(&info.params, PARAMS_BYTES_MAX);
+        put.u32(self.hour);
         let mut out = put.0;
         out.resize(CHECK_AT, 0);
         let check = crc32c(&out);
@@ -168,15 +171,16 @@ impl Header {
         if synced_seq > SEQ_MAX || generation > SEQ_MAX {
             return Err("a sequence number or generation that cannot have been reached".into());
         }
-        let (scheme, params) = (take.text(NAME_BYTES_MAX)?, take.text(PARAMS_BYTES_MAX)?);
+        let (scheme, params, hour) = (take.text(NAME_BYTES_MAX)?, take.text(PARAMS_BYTES_MAX)?, take.u32());
         let (clean, sync_failed) = (flags & CLEAN != 0, flags & SYNC_FAILED != 0);
         let info = ImageInfo { uuid, profile: own, size, scheme, params, version, clean, sync_failed };
-        Ok(Header { info, generation, synced_seq, spare_slots })
+        Ok(Header { info, generation, synced_seq, spare_slots, hour })
     }
 }
 
 /// Codes in the file are positions in this list.
-const PAIRINGS: [Pairing; 5] = [Pairing::None, Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4];
+const PAIRINGS: [Pairing; 6] =
+    [Pairing::None, Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4, Pairing::Group4];
 
 fn order_code(order: PageOrder) -> u32 {
     match order {
@@ -260,7 +264,7 @@ mod tests {
             clean: true,
             sync_failed: false,
         };
-        Header { info, generation: 4, synced_seq: 99, spare_slots: 16 }
+        Header { info, generation: 4, synced_seq: 99, spare_slots: 16, hour: 5_000 }
     }
 
     #[test]

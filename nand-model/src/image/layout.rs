@@ -3,7 +3,7 @@
 //! ```text
 //! 0        header copy 0
 //! 4096     header copy 1
-//! 8192     block table: one 32-byte entry per block
+//! 8192     block table: one 64-byte entry per block
 //! ...      program counts: one byte per page, valid after a clean close only
 //! ...      slots, each: slot header, page records, padding to 4 KiB, data pages, padding to 4 KiB
 //! ```

@@ -20,7 +20,7 @@ pub(crate) use record::{
 use crate::profile::Profile;
 
 /// The version this build reads and writes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Longest scheme parameters an image keeps, in bytes.
 pub const PARAMS_BYTES_MAX: usize = 2048;

@@ -8,13 +8,13 @@ use crc32c::{crc32c, crc32c_append};
 
 /// The fixed part of a page record; the OOB follows it.
 pub(crate) const CORE_BYTES: usize = 32;
-pub(crate) const SLOT_HEADER_BYTES: usize = 32;
-pub(crate) const TABLE_ENTRY_BYTES: usize = 32;
+pub(crate) const SLOT_HEADER_BYTES: usize = 64;
+pub(crate) const TABLE_ENTRY_BYTES: usize = 64;
 /// The part of a hint before its mask.
 pub(crate) const HINT_HEAD_BYTES: usize = 8;
 
 const SLOT_MAGIC: u32 = u32::from_le_bytes(*b"SLOT");
-const MARK_AT: usize = 20;
+const MARK_AT: usize = 24;
 const NO_SLOT: u32 = u32::MAX;
 
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
@@ -35,6 +35,8 @@ pub(crate) struct Core {
     pub(crate) seq: u64,
     pub(crate) data_check: u32,
     pub(crate) oob_check: u32,
+    /// What the page was programmed as: see [`crate::store`].
+    pub(crate) tag: u32,
 }
 
 impl Core {
@@ -44,16 +46,22 @@ impl Core {
         out[0..8].copy_from_slice(&self.seq.to_le_bytes());
         out[8..12].copy_from_slice(&self.data_check.to_le_bytes());
         out[12..16].copy_from_slice(&self.oob_check.to_le_bytes());
-        let check = crc32c_append(place(slot, page), &out[..16]);
-        out[16..20].copy_from_slice(&check.to_le_bytes());
+        out[16..20].copy_from_slice(&self.tag.to_le_bytes());
+        let check = crc32c_append(place(slot, page), &out[..20]);
+        out[20..24].copy_from_slice(&check.to_le_bytes());
         out[MARK_AT..CORE_BYTES].fill(0);
     }
 
     /// The core, if this is one and it was written for this place.
     #[inline]
     pub(crate) fn decode(slot: u32, page: u32, bytes: &[u8]) -> Option<Core> {
-        let core = Core { seq: u64_at(bytes, 0), data_check: u32_at(bytes, 8), oob_check: u32_at(bytes, 12) };
-        let good = core.seq != 0 && u32_at(bytes, 16) == crc32c_append(place(slot, page), &bytes[..16]);
+        let core = Core {
+            seq: u64_at(bytes, 0),
+            data_check: u32_at(bytes, 8),
+            oob_check: u32_at(bytes, 12),
+            tag: u32_at(bytes, 16),
+        };
+        let good = core.seq != 0 && u32_at(bytes, 20) == crc32c_append(place(slot, page), &bytes[..20]);
         good.then_some(core)
     }
 }
@@ -130,9 +138,23 @@ pub(crate) struct SlotHeader {
     pub(crate) erase_seq: u64,
     pub(crate) erase_count: u32,
     pub(crate) weak: bool,
+    pub(crate) since: u32,
+    pub(crate) reads: u32,
 }
 
 impl SlotHeader {
+    /// The header of a block with these facts; whether it is bad stands in the table.
+    pub(crate) fn new(block: u32, erase_seq: u64, facts: BlockFacts) -> Self {
+        let BlockFacts { erase_count, weak, since, reads, bad: _ } = facts;
+        SlotHeader { block, erase_seq, erase_count, weak, since, reads }
+    }
+
+    /// What it says about its block, of which the table says `bad`.
+    pub(crate) fn facts(&self, bad: Option<Bad>) -> BlockFacts {
+        let SlotHeader { erase_count, weak, since, reads, .. } = *self;
+        BlockFacts { erase_count, bad, weak, since, reads }
+    }
+
     pub(crate) fn encode(&self, slot: u32) -> [u8; SLOT_HEADER_BYTES] {
         let mut out = [0; SLOT_HEADER_BYTES];
         out[0..4].copy_from_slice(&SLOT_MAGIC.to_le_bytes());
@@ -140,8 +162,10 @@ impl SlotHeader {
         out[8..16].copy_from_slice(&self.erase_seq.to_le_bytes());
         out[16..20].copy_from_slice(&self.erase_count.to_le_bytes());
         out[20] = self.weak as u8;
-        let check = crc32c_append(place(slot, 0), &out[..28]);
-        out[28..].copy_from_slice(&check.to_le_bytes());
+        out[24..28].copy_from_slice(&self.since.to_le_bytes());
+        out[28..32].copy_from_slice(&self.reads.to_le_bytes());
+        let check = crc32c_append(place(slot, 0), &out[..60]);
+        out[60..].copy_from_slice(&check.to_le_bytes());
         out
     }
 
@@ -151,7 +175,7 @@ impl SlotHeader {
         if is_zero(bytes) {
             return Ok(None);
         }
-        if u32_at(bytes, 0) != SLOT_MAGIC || u32_at(bytes, 28) != crc32c_append(place(slot, 0), &bytes[..28]) {
+        if u32_at(bytes, 0) != SLOT_MAGIC || u32_at(bytes, 60) != crc32c_append(place(slot, 0), &bytes[..60]) {
             return Err(format!("header of slot {slot} fails its check"));
         }
         Ok(Some(SlotHeader {
@@ -159,6 +183,8 @@ impl SlotHeader {
             erase_seq: u64_at(bytes, 8),
             erase_count: u32_at(bytes, 16),
             weak: bytes[20] != 0,
+            since: u32_at(bytes, 24),
+            reads: u32_at(bytes, 28),
         }))
     }
 }
@@ -189,13 +215,15 @@ impl TableEntry {
         out[17] = self.facts.weak as u8;
         out[18] = self.marked as u8;
         out[20..24].copy_from_slice(&self.counts_check.to_le_bytes());
-        let check = crc32c_append(block as u32, &out[..28]);
-        out[28..].copy_from_slice(&check.to_le_bytes());
+        out[24..28].copy_from_slice(&self.facts.since.to_le_bytes());
+        out[28..32].copy_from_slice(&self.facts.reads.to_le_bytes());
+        let check = crc32c_append(block as u32, &out[..60]);
+        out[60..].copy_from_slice(&check.to_le_bytes());
         out
     }
 
     pub(crate) fn decode(block: usize, bytes: &[u8]) -> Result<TableEntry, String> {
-        if u32_at(bytes, 28) != crc32c_append(block as u32, &bytes[..28]) {
+        if u32_at(bytes, 60) != crc32c_append(block as u32, &bytes[..60]) {
             return Err(format!("table entry of block {block} fails its check"));
         }
         let bad = match bytes[16] {
@@ -207,7 +235,13 @@ impl TableEntry {
         let slot = u32_at(bytes, 0);
         Ok(TableEntry {
             slot: (slot != NO_SLOT).then_some(slot),
-            facts: BlockFacts { erase_count: u32_at(bytes, 4), bad, weak: bytes[17] != 0 },
+            facts: BlockFacts {
+                erase_count: u32_at(bytes, 4),
+                bad,
+                weak: bytes[17] != 0,
+                since: u32_at(bytes, 24),
+                reads: u32_at(bytes, 28),
+            },
             erase_seq: u64_at(bytes, 8),
             marked: bytes[18] != 0,
             counts_check: u32_at(bytes, 20),
@@ -221,12 +255,12 @@ mod tests {
 
     #[test]
     fn a_core_holds_only_at_its_place_and_unchanged() {
-        let core = Core { seq: 77, data_check: 1, oob_check: 2 };
+        let core = Core { seq: 77, data_check: 1, oob_check: 2, tag: 3 };
         let mut bytes = [0xAA; CORE_BYTES];
         core.encode(5, 6, &mut bytes);
         assert_eq!(Core::decode(5, 6, &bytes), Some(core));
         assert_eq!((Core::decode(6, 5, &bytes), Core::decode(5, 6, &[0; CORE_BYTES])), (None, None));
-        for i in 0..20 {
+        for i in 0..MARK_AT {
             let mut flipped = bytes;
             flipped[i] ^= 1;
             assert_eq!(Core::decode(5, 6, &flipped), None, "byte {i}");
@@ -249,8 +283,9 @@ mod tests {
 
     #[test]
     fn slot_headers_and_entries_round_trip_and_refuse_every_flip() {
-        let header = SlotHeader { block: 9, erase_seq: 1 << 40, erase_count: 3, weak: true };
-        let facts = BlockFacts { erase_count: 8, bad: Some(Bad::Grown), weak: true };
+        let facts = BlockFacts { erase_count: 8, bad: Some(Bad::Grown), weak: true, since: 700, reads: 1 << 30 };
+        let header = SlotHeader::new(9, 1 << 40, facts);
+        assert_eq!(header.facts(Some(Bad::Grown)), facts);
         let entry = TableEntry { slot: Some(3), facts, erase_seq: 6, marked: true, counts_check: 99 };
         assert_eq!(SlotHeader::decode(4, &header.encode(4)), Ok(Some(header)));
         assert_eq!(SlotHeader::decode(4, &[0; SLOT_HEADER_BYTES]), Ok(None));

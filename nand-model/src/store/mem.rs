@@ -3,7 +3,7 @@
 //! A store can journal its changes. Played back onto a clone of the state they began with, they give the flash as it was before
 //! any operation of a run, without running what issued them again.
 
-use super::{BlockFacts, Health, Store};
+use super::{BlockFacts, Cells, Health, NOBODY, Store, tag_of};
 use crate::addr::{Pbn, Ppn};
 use crate::geometry::Geometry;
 use std::collections::HashMap;
@@ -42,6 +42,13 @@ pub enum Change {
         /// Its facts from then on.
         facts: BlockFacts,
     },
+    /// Cells were programmed as a fault left them.
+    Cells {
+        /// Where.
+        ppn: Ppn,
+        /// What was programmed.
+        cells: Cells,
+    },
     /// A block's facts changed without an erase.
     Facts {
         /// Which.
@@ -58,7 +65,12 @@ pub struct MemStore {
     data: Vec<u8>,
     oob: Vec<u8>,
     programs: Vec<u8>,
+    /// Per page; [`NOBODY`] while it is blank.
+    tags: Vec<u32>,
     facts: Vec<BlockFacts>,
+    /// Erases per block that this store saw: with each begins another life.
+    lives: Vec<u64>,
+    hour: u32,
     /// Pages that are not [`Health::Good`].
     sick: HashMap<u32, Health>,
     journal: Option<Vec<Change>>,
@@ -75,7 +87,10 @@ impl MemStore {
             data: vec![0xFF; slots * geometry.page_bytes as usize],
             oob: vec![0xFF; slots * geometry.oob_bytes as usize],
             programs: vec![0; slots],
+            tags: vec![NOBODY; slots],
             facts: vec![BlockFacts::default(); geometry.blocks as usize],
+            lives: vec![0; geometry.blocks as usize],
+            hour: 0,
             sick: HashMap::new(),
             journal: None,
             room: None,
@@ -111,6 +126,7 @@ impl MemStore {
             Change::Health { ppn, health } => self.set_health(*ppn, *health),
             Change::Erase { block, facts } => self.erase(*block, *facts),
             Change::Facts { block, facts } => self.set_facts(*block, *facts),
+            Change::Cells { ppn, cells } => self.put_cells(*ppn, cells),
         }
     }
 
@@ -123,6 +139,35 @@ impl MemStore {
     fn oob_mut(&mut self, ppn: Ppn) -> &mut [u8] {
         let size = self.geometry.oob_bytes as usize;
         &mut self.oob[ppn.index() * size..][..size]
+    }
+
+    fn tag_now(&self, ppn: Ppn) -> u32 {
+        tag_of(ppn, self.lives[self.geometry.block_of(ppn).index()])
+    }
+
+    fn cells_at(&self, ppn: Ppn) -> Option<Cells> {
+        let (page, oob) = (self.geometry.page_bytes as usize, self.geometry.oob_bytes as usize);
+        (self.programs[ppn.index()] > 0).then(|| Cells {
+            data: self.data[ppn.index() * page..][..page].to_vec(),
+            oob: self.oob[ppn.index() * oob..][..oob].to_vec(),
+            tag: self.tags[ppn.index()],
+        })
+    }
+
+    /// Programs one page; `oob` may be shorter than the OOB.
+    fn fill(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], tag: u32) {
+        let before = self.cells_at(ppn);
+        let page = self.geometry.page_bytes as usize;
+        self.data[ppn.index() * page..][..page].copy_from_slice(data);
+        self.oob_mut(ppn)[..oob.len()].copy_from_slice(oob);
+        self.tags[ppn.index()] = tag;
+        self.programs[ppn.index()] = self.programs[ppn.index()].max(1);
+        if let Some(before) = before {
+            let new = self.cells_at(ppn).expect("programmed above").over(&before);
+            self.data[ppn.index() * page..][..page].copy_from_slice(&new.data);
+            self.oob_mut(ppn).copy_from_slice(&new.oob);
+            self.tags[ppn.index()] = new.tag;
+        }
     }
 }
 
@@ -143,6 +188,10 @@ impl Store for MemStore {
         for (i, health) in health.iter_mut().enumerate() {
             let index = first.index() + i;
             oobs[i * part..][..part].copy_from_slice(&self.oob[index * oob..][..part]);
+            if self.tags[index] != self.tag_now(Ppn::new(index as u32)) {
+                *health = Health::Lost;
+                continue;
+            }
             *health = self.sick.get(&(index as u32)).copied().unwrap_or_default();
             if let Health::Unstable(left) = *health {
                 let (ppn, health) = (Ppn::new(index as u32), Health::Unstable(left.saturating_sub(1)));
@@ -158,20 +207,20 @@ impl Store for MemStore {
             const ENOSPC: i32 = 28;
             *room = room.checked_sub(count as u64).ok_or(io::Error::from_raw_os_error(ENOSPC))?;
         }
-        let page = self.geometry.page_bytes as usize;
-        self.data[first.index() * page..][..data.len()].copy_from_slice(data);
-        let part = oobs.len() / count as usize;
+        let (page, part) = (self.geometry.page_bytes as usize, oobs.len() / count as usize);
         for i in 0..count as usize {
             let ppn = Ppn::new(first.raw() + i as u32);
-            self.programs[ppn.index()] = 1;
-            self.oob_mut(ppn)[..part].copy_from_slice(&oobs[i * part..][..part]);
             let (data, oob) = (&data[i * page..][..page], &oobs[i * part..][..part]);
+            self.fill(ppn, data, oob, self.tag_now(ppn));
             self.note(|| Change::Program { ppn, data: data.to_vec(), oob: oob.to_vec() });
         }
         Ok(())
     }
 
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()> {
+        if self.programs[ppn.index()] == 0 {
+            return Ok(());
+        }
         self.programs[ppn.index()] += 1;
         self.note(|| Change::AndOob { ppn, oob: oob.to_vec() });
         self.oob_mut(ppn).iter_mut().zip(oob).for_each(|(have, new)| *have &= new);
@@ -179,7 +228,9 @@ impl Store for MemStore {
     }
 
     fn set_health(&mut self, ppn: Ppn, health: Health) -> io::Result<()> {
-        self.programs[ppn.index()] = self.programs[ppn.index()].max(1);
+        if self.programs[ppn.index()] == 0 {
+            return Ok(());
+        }
         self.sick.insert(ppn.raw(), health);
         self.note(|| Change::Health { ppn, health });
         Ok(())
@@ -192,6 +243,8 @@ impl Store for MemStore {
         self.data[first * page..][..pages * page].fill(0xFF);
         self.oob[first * oob..][..pages * oob].fill(0xFF);
         self.programs[first..][..pages].fill(0);
+        self.tags[first..][..pages].fill(NOBODY);
+        self.lives[block.index()] += 1;
         self.sick.retain(|&ppn, _| self.geometry.block_of(Ppn::new(ppn)) != block);
         self.facts[block.index()] = facts;
         self.note(|| Change::Erase { block, facts });
@@ -202,6 +255,28 @@ impl Store for MemStore {
         self.facts[block.index()] = facts;
         self.note(|| Change::Facts { block, facts });
         Ok(())
+    }
+
+    fn tag(&self, ppn: Ppn) -> Option<u32> {
+        Some(self.tag_now(ppn))
+    }
+
+    fn cells(&mut self, ppn: Ppn) -> io::Result<Option<Cells>> {
+        Ok(self.cells_at(ppn))
+    }
+
+    fn put_cells(&mut self, ppn: Ppn, cells: &Cells) -> io::Result<()> {
+        self.fill(ppn, &cells.data, &cells.oob, cells.tag);
+        self.note(|| Change::Cells { ppn, cells: cells.clone() });
+        Ok(())
+    }
+
+    fn hour(&self) -> u32 {
+        self.hour
+    }
+
+    fn set_hour(&mut self, hour: u32) {
+        self.hour = hour;
     }
 }
 
@@ -228,5 +303,6 @@ mod tests {
         journal.iter().for_each(|change| again.replay(change).unwrap());
         assert_eq!((again.data, again.oob, again.programs), (end.data, end.oob, end.programs));
         assert_eq!((again.facts, again.sick), (end.facts, end.sick));
+        assert_eq!((again.tags, again.lives), (end.tags, end.lives));
     }
 }

@@ -1,17 +1,25 @@
 //! Where a chip's bytes live. A store keeps bytes and judges nothing: the law, faults and time are the chip's.
 //!
+//! Every programmed page carries a *tag* beside its bytes: one number made of its address and of the present life of its block, given by the
+//! store when the page is programmed and compared when it is read. A page whose tag is not that of its place and life reads as
+//! [`Health::Lost`]: it was programmed for another page, or before an erase that never took place.
+//!
 //! What always holds: a page is programmed at most once between two erases of its block, except for
-//! [`Store::and_oob`]; the chip has checked that before it calls.
+//! [`Store::and_oob`]; the chip has checked that before it calls. Only injected faults break it: cells that are programmed over others
+//! keep the AND of both and belong to nobody.
 
 mod file;
 mod mem;
 mod oob_only;
 
 pub use file::{Access, FileStore, OpenReport, SyncError, SyncHandle, SyncStats, peek};
+#[cfg(any(test, feature = "sim"))]
+pub use file::{Crash, SimDisk};
 pub use mem::{Change, MemStore};
 pub use oob_only::OobOnlyStore;
 
 use crate::addr::{Pbn, Ppn};
+use crc32c::crc32c;
 use std::io;
 
 /// What can still be read of a page; stands for the ECC of a real part.
@@ -61,6 +69,45 @@ pub struct BlockFacts {
     pub bad: Option<Bad>,
     /// The last erase was interrupted although the block looks blank: what is programmed now will not hold.
     pub weak: bool,
+    /// Hour of the device's emulated time at which the first page since the last erase was programmed; of the erase, while there is none.
+    pub since: u32,
+    /// Page reads since the last erase, as far as they were counted.
+    pub reads: u32,
+}
+
+/// What the cells of one page hold, whether it belongs there or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cells {
+    /// The page's data.
+    pub data: Vec<u8>,
+    /// The whole OOB.
+    pub oob: Vec<u8>,
+    /// The tag it was programmed with.
+    pub tag: u32,
+}
+
+/// Tag of cells that were programmed twice: no page's.
+const NOBODY: u32 = 0;
+
+/// The tag of a page in a life of its block. A CRC: two pages of one life, or two lives of one page, never share one; any other two
+/// do by a chance of 2⁻³².
+#[inline]
+fn tag_of(ppn: Ppn, life: u64) -> u32 {
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&ppn.raw().to_le_bytes());
+    bytes[4..].copy_from_slice(&life.to_le_bytes());
+    match crc32c(&bytes) {
+        NOBODY => u32::MAX,
+        tag => tag,
+    }
+}
+
+impl Cells {
+    /// What is left when these cells are programmed over others: every bit that either has cleared.
+    fn over(&self, before: &Cells) -> Cells {
+        let both = |new: &[u8], old: &[u8]| new.iter().zip(old).map(|(new, old)| new & old).collect();
+        Cells { data: both(&self.data, &before.data), oob: both(&self.oob, &before.oob), tag: NOBODY }
+    }
 }
 
 /// Keeper of bytes. Runs never cross a block; `first` and the run's length are within one.
@@ -89,11 +136,11 @@ pub trait Store: Send + 'static {
     /// On an error none of the pages counts as programmed.
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()>;
 
-    /// Clears those OOB bits of a programmed page that are 0 in `oob`. A host crash may lose or keep this on its own: what it
+    /// Clears those OOB bits of a programmed page that are 0 in `oob`; blank cells stay blank. A host crash may lose or keep this on its own: what it
     /// says is a hint.
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()>;
 
-    /// Records what can still be read of a programmed page.
+    /// Records what can still be read of a programmed page; of a page that holds nothing there is nothing to record.
     fn set_health(&mut self, ppn: Ppn, health: Health) -> io::Result<()>;
 
     /// Forgets the block's pages and records its facts.
@@ -102,6 +149,29 @@ pub trait Store: Send + 'static {
     /// Records facts that changed without an erase.
     fn set_facts(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()>;
 
+    /// The tag that a program of this page would give it now; `None` where no tags are kept.
+    fn tag(&self, _ppn: Ppn) -> Option<u32> {
+        None
+    }
+
+    /// What the cells of a page hold, belonging there or not; `None` while they are blank. For faults that the part keeps to itself.
+    fn cells(&mut self, _ppn: Ppn) -> io::Result<Option<Cells>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Programs cells with a tag of any origin, over what is there already. For faults that the part keeps to itself.
+    fn put_cells(&mut self, _ppn: Ppn, _cells: &Cells) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Hours of emulated time that passed for the device until now.
+    fn hour(&self) -> u32 {
+        0
+    }
+
+    /// Notes the device's hour. A crash may lose it; what [`BlockFacts::since`] says stays a lower bound.
+    fn set_hour(&mut self, _hour: u32) {}
+
     /// Whether a page's data can be read back; else only its first OOB bytes can.
     fn keeps_data(&self) -> bool {
         true
@@ -109,6 +179,11 @@ pub trait Store: Send + 'static {
 
     /// Erases that can be taken before a sync is needed; `u32::MAX` where erasing needs none.
     fn erase_credit(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// The credit that a sync is sure to restore, whatever the blocks hold.
+    fn erase_credit_full(&self) -> u32 {
         u32::MAX
     }
 }

@@ -70,6 +70,13 @@ impl Buffer {
         self.end += n;
     }
 
+    /// Takes back the last `n` bytes waiting.
+    pub fn retract(&mut self, n: usize) {
+        assert!(n <= self.len(), "more taken back than was there");
+        self.end -= n;
+        self.consume(0);
+    }
+
     /// Appends bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.space(bytes.len()).copy_from_slice(bytes);

@@ -1,7 +1,8 @@
 //! One connection on tokio: moves bytes between a stream and the state machines, and watches the clock.
 //!
 //! What always holds: requests run inline on the thread that polls the connection; only [`crate::device::Flush::wait`] goes to
-//! the blocking pool, one thread per connection at a time, while other requests go on being served. Time runs against a peer
+//! the blocking pool, one thread per connection at a time, while other requests go on being served. Held replies wait for one
+//! timer per connection, which is there from the first of them on. Time runs against a peer
 //! only where it keeps us waiting in the middle of a message, never while it waits for us. If the peer misbehaves or vanishes,
 //! the connection ends and nothing else is touched.
 
@@ -12,16 +13,19 @@ use super::handshake::{End, Handshake, Security, Session, Step};
 use super::limits::Limits;
 use super::stats::{NbdStats, Share};
 use super::tls::{Channel, Tls};
-use crate::device::BlockDevice;
+use crate::device::{BlockDevice, Completion};
+use crate::transport::latency::Alarm;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
@@ -45,6 +49,9 @@ pub enum Ended {
     /// In transmission.
     #[error("{0}")]
     Transmission(Close),
+    /// Silence in the middle of a message, while others waited for a place.
+    #[error("made way for another client, silent in the middle of a message")]
+    Evicted,
     /// Silence in the middle of a message.
     #[error("no progress for {0:?} in the middle of a message")]
     Stalled(Duration),
@@ -62,14 +69,14 @@ impl Ended {
         match self {
             Ended::Handshake(end) => !matches!(end, End::Aborted),
             Ended::Transmission(close) => !matches!(close, Close::Broken),
-            Ended::Deadline(_) | Ended::Stalled(_) | Ended::Tls(_) => true,
+            Ended::Deadline(_) | Ended::Stalled(_) | Ended::Evicted | Ended::Tls(_) => true,
             Ended::Undrained(_) | Ended::Stream(_) => false,
         }
     }
 }
 
 /// Serves one client on a connected stream from the greeting on, until it leaves or `shutdown` is done. Runs on the caller's
-/// tokio runtime, which needs its time driver.
+/// tokio runtime, which needs its drivers for time and I/O.
 pub async fn serve_stream<S>(
     stream: S,
     device: Arc<dyn BlockDevice>,
@@ -86,7 +93,7 @@ where
         let _share = Share::of(&stats.negotiating, 1);
         negotiate(stream, &export, limits, None, None).await?
     };
-    let opening = Opening { session, export, rest, linger: Duration::ZERO };
+    let opening = Opening { session, export, rest, linger: Duration::ZERO, silence: Arc::default() };
     transmit(channel, opening, device, limits, stats, shutdown).await
 }
 
@@ -103,7 +110,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let export = Export::of(&*device, ExportInfo::default());
-    let opening = Opening { session: Session::SIMPLE, export, rest: Vec::new(), linger: Duration::ZERO };
+    let (session, linger, silence) = (Session::SIMPLE, Duration::ZERO, Arc::default());
+    let opening = Opening { session, export, rest: Vec::new(), linger, silence };
     transmit(Channel::Plain(stream), opening, device, limits, stats, shutdown).await
 }
 
@@ -115,6 +123,23 @@ pub(super) struct Opening {
     pub(super) rest: Vec<u8>,
     /// How long to look for the next request before sleeping; zero where others share the thread.
     pub(super) linger: Duration,
+    /// Where to say that the peer keeps us waiting.
+    pub(super) silence: Arc<Silence>,
+}
+
+/// Since when a peer has been silent in the middle of a message, for whoever has to choose which connection makes way.
+#[derive(Default)]
+pub(super) struct Silence(Mutex<Option<Instant>>);
+
+impl Silence {
+    fn set(&self, silent: bool) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = silent.then(Instant::now);
+    }
+
+    /// `None` while the peer keeps nobody waiting.
+    pub(super) fn since(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The handshake, that of TLS included, within its deadline: what was agreed, and the bytes that came after.
@@ -260,7 +285,7 @@ impl Linger {
     }
 }
 
-type Waited = (ReplyTo, io::Result<()>);
+type Waited = (ReplyTo, io::Result<Completion>);
 
 struct Connection<'a> {
     engine: Engine,
@@ -280,6 +305,9 @@ struct Connection<'a> {
     receiver: mpsc::UnboundedReceiver<Waited>,
     sleep: Pin<Box<Sleep>>,
     timer: Timer,
+    silence: Arc<Silence>,
+    /// For held replies.
+    alarm: Option<(Alarm, pipe::Receiver)>,
     end_of_input: bool,
     draining: bool,
 }
@@ -305,6 +333,8 @@ impl<'a> Connection<'a> {
             receiver,
             sleep: Box::pin(tokio::time::sleep(limits.stall)),
             timer: Timer::Off,
+            silence: opening.silence,
+            alarm: None,
             end_of_input: false,
             draining: false,
         }
@@ -339,7 +369,9 @@ impl<'a> Connection<'a> {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            ready!(self.poll_timer(turn, cx))?;
+            if self.poll_alarm(cx)?.is_pending() {
+                ready!(self.poll_timer(turn, cx))?;
+            }
         }
     }
 
@@ -349,7 +381,7 @@ impl<'a> Connection<'a> {
         S: AsyncRead + AsyncWrite,
     {
         loop {
-            let mut progress = self.poll_syncs(cx);
+            let mut progress = self.poll_syncs(cx) | self.release();
             let turn = self.engine.advance(&*self.device, &mut self.input, &mut self.out, &mut self.syncs);
             // Once around again, to be woken when they are done.
             progress |= self.start_syncs();
@@ -378,7 +410,7 @@ impl<'a> Connection<'a> {
             }
             self.linger.stop();
             if self.timer != Timer::Drain {
-                self.timer = Timer::Off;
+                self.set_timer(Timer::Off);
             }
         }
     }
@@ -447,8 +479,9 @@ impl<'a> Connection<'a> {
         let sender = self.sender.clone();
         self.waiting = syncs.len();
         tokio::task::spawn_blocking(move || {
-            for Sync { to, flush } in syncs {
-                let result = catch_unwind(AssertUnwindSafe(|| flush.wait()));
+            for sync in syncs {
+                let to = sync.to;
+                let result = catch_unwind(AssertUnwindSafe(|| sync.wait()));
                 let result = result.unwrap_or_else(|_| Err(io::Error::other("the flush panicked")));
                 // Nobody listens any more when the connection has ended.
                 let _ = sender.send((to, result));
@@ -457,19 +490,44 @@ impl<'a> Connection<'a> {
         true
     }
 
+    /// Answers what was held and is due.
+    fn release(&mut self) -> bool {
+        // Where nothing is held, no clock is read.
+        self.engine.next_due().is_some() && self.engine.release(std::time::Instant::now(), &mut self.out)
+    }
+
+    /// Ready when a held reply may be due.
+    fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(due) = self.engine.next_due() else { return Poll::Pending };
+        let (alarm, file) = match &mut self.alarm {
+            Some(both) => both,
+            none => {
+                let alarm = Alarm::new()?;
+                // Nothing in there asks for more than a file that can be polled and read.
+                let file = pipe::Receiver::from_owned_fd_unchecked(alarm.as_fd().try_clone_to_owned()?)?;
+                none.insert((alarm, file))
+            }
+        };
+        alarm.set(due)?;
+        // A count of eight bytes; room for more tells tokio that it was all there is.
+        ready!(Pin::new(file).poll_read(cx, &mut ReadBuf::new(&mut [0; 16])))?;
+        alarm.went_off();
+        Poll::Ready(Ok(()))
+    }
+
     /// Ready when there may be something to do because time passed.
     fn poll_timer(&mut self, turn: Turn, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         let (timer, after) = self.wanted_timer(turn);
         if timer == Timer::Off {
-            self.timer = timer;
+            self.set_timer(timer);
             return Poll::Pending;
         }
         if timer != self.timer {
-            self.timer = timer;
+            self.set_timer(timer);
             self.sleep.as_mut().reset(Instant::now() + after);
         }
         ready!(self.sleep.as_mut().poll(cx));
-        self.timer = Timer::Off;
+        self.set_timer(Timer::Off);
         Poll::Ready(match timer {
             Timer::Stall => Err(Ended::Stalled(after)),
             Timer::Drain => Err(Ended::Undrained(after)),
@@ -479,6 +537,13 @@ impl<'a> Connection<'a> {
                 Ok(())
             }
         })
+    }
+
+    fn set_timer(&mut self, timer: Timer) {
+        if (timer == Timer::Stall) != (self.timer == Timer::Stall) {
+            self.silence.set(timer == Timer::Stall);
+        }
+        self.timer = timer;
     }
 
     fn wanted_timer(&self, turn: Turn) -> (Timer, Duration) {

@@ -1,11 +1,12 @@
 //! The transmission phase as a state machine: request bytes in, reply bytes out, no socket.
 //!
 //! *Piece*: the part of a large read or write that is in memory at once. *Sync*: the second half of a FLUSH or FUA request,
-//! which the caller waits for elsewhere and brings back with [`Engine::finish`].
+//! which the caller waits for elsewhere and brings back with [`Engine::finish`]. *Held*: a reply that waits until the emulated flash
+//! would have been done, and leaves by [`Engine::release`]; meanwhile other requests are taken and answered.
 //!
 //! What always holds: every request is answered exactly once unless the session ends; nothing reaches the device before its
-//! flags, length and range were checked; a reply that has begun is never interrupted by another; memory is bounded by
-//! [`Limits::piece`] and [`Limits::backlog`] whatever the peer claims. If the peer breaks the framing or vanishes, writes that
+//! flags, length and range were checked; a reply that has begun is never interrupted by another, nor begun before its first piece is
+//! due; memory is bounded by [`Limits::piece`] and [`Limits::backlog`] whatever the peer claims. If the peer breaks the framing or vanishes, writes that
 //! it sent in full may have been applied, unacknowledged. A large write may be applied in part when its payload breaks off.
 
 use super::buffer::Buffer;
@@ -17,8 +18,10 @@ use super::wire::{
     BASE_ALLOCATION_ID, Chunk, Errno, Mode, Request, SIMPLE_REPLY_LEN, chunk, chunk_len, command, command_flag as cf,
     decode_request, encode_chunk, request_len, simple_reply, state, u32_at, u64_at,
 };
-use crate::device::{BlockDevice, Extent, Flush};
+use crate::device::{BlockDevice, Completion, Extent, Flush, Hold};
+use crate::transport::latency::Holds;
 use std::io;
+use std::time::Instant;
 
 /// Reads from this size on are looked through for holes; below, the question costs more than the zeros.
 const HOLE_SCAN: usize = 64 << 10;
@@ -49,7 +52,7 @@ pub enum Close {
 pub enum Turn {
     /// More input: the queue must come to hold at least this many bytes.
     Input(usize),
-    /// Replies must leave, or a sync must finish.
+    /// Replies must leave, a sync must finish, or a held reply must become due.
     Room,
     /// Nothing: no further request is taken. Syncs may still be under way, and replies waiting.
     Close(Close),
@@ -67,8 +70,55 @@ pub struct ReplyTo {
 pub struct Sync {
     /// Whom to answer.
     pub to: ReplyTo,
-    /// What to wait for.
-    pub flush: Box<dyn Flush>,
+    flush: Box<dyn Flush>,
+    /// Of the write that has to be durable.
+    hold: Completion,
+}
+
+impl Sync {
+    /// Blocks until it is done; the result is for [`Engine::finish`].
+    pub fn wait(self) -> io::Result<Completion> {
+        Ok(Hold::later(self.hold, self.flush.wait()?))
+    }
+}
+
+/// A reply that waits.
+enum Held {
+    /// To a request that moved no data to the client.
+    Done(ReplyTo),
+    /// All of it, as it goes out.
+    Bytes(Vec<u8>),
+}
+
+/// The piece of a large read that waits; nothing else is answered before it.
+struct Parked {
+    hold: Hold,
+    bytes: Vec<u8>,
+    last: bool,
+}
+
+/// Allocations of held replies, for the next ones; at most `most` bytes.
+struct Spares {
+    buffers: Vec<Vec<u8>>,
+    bytes: usize,
+    most: usize,
+}
+
+impl Spares {
+    fn copy_of(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut buffer = self.buffers.pop().unwrap_or_default();
+        self.bytes -= buffer.capacity();
+        buffer.extend_from_slice(bytes);
+        buffer
+    }
+
+    fn give(&mut self, mut buffer: Vec<u8>) {
+        if self.bytes + buffer.capacity() <= self.most {
+            buffer.clear();
+            self.bytes += buffer.capacity();
+            self.buffers.push(buffer);
+        }
+    }
 }
 
 /// An error for one request.
@@ -92,12 +142,14 @@ impl From<io::Error> for Failure {
 }
 
 type Outcome = Result<(), Failure>;
+/// What the device made of a request.
+type Answer = Result<Completion, Failure>;
 
 /// The request that spans more than one turn.
 enum Job {
     None,
     Read { to: ReplyTo, at: u64, left: u64, begun: bool, whole: bool },
-    Write { to: ReplyTo, at: u64, left: u64, fua: bool, outcome: Outcome },
+    Write { to: ReplyTo, at: u64, left: u64, fua: bool, answer: Answer },
     Skip { to: ReplyTo, left: u64, failure: Failure },
     Status { to: ReplyTo, request: Request },
 }
@@ -113,6 +165,10 @@ pub struct Engine {
     draining: bool,
     unsent: usize,
     syncs: usize,
+    held: Holds<Held>,
+    held_bytes: usize,
+    parked: Option<Parked>,
+    spares: Spares,
     tally: Tally,
 }
 
@@ -129,11 +185,15 @@ impl Engine {
             draining: false,
             unsent: 0,
             syncs: 0,
+            held: Holds::default(),
+            held_bytes: 0,
+            parked: None,
+            spares: Spares { buffers: Vec::new(), bytes: 0, most: limits.piece },
             tally: Tally::default(),
         }
     }
 
-    /// From now on new requests are answered `ESHUTDOWN`.
+    /// From now on new requests are answered `ESHUTDOWN`, and nothing is held any longer.
     pub fn drain(&mut self) {
         self.draining = true;
     }
@@ -145,17 +205,57 @@ impl Engine {
 
     /// Whether every request taken has been answered.
     pub fn is_idle(&self) -> bool {
-        self.syncs == 0 && matches!(self.job, Job::None)
+        self.syncs == 0 && self.held.is_empty() && self.parked.is_none() && matches!(self.job, Job::None)
     }
 
     /// Requests whose reply is not on its way.
     pub fn in_flight(&self) -> usize {
-        self.unsent + self.syncs + usize::from(!matches!(self.job, Job::None))
+        let under_way = !matches!(self.job, Job::None) || self.parked.is_some();
+        self.unsent + self.syncs + self.held.len() + usize::from(under_way)
     }
 
     /// Whether a reply of another request may be put into the output now.
     pub fn between_replies(&self) -> bool {
-        !matches!(self.job, Job::Read { begun: true, .. })
+        self.parked.is_none() && !matches!(self.job, Job::Read { begun: true, .. })
+    }
+
+    /// When [`Engine::release`] has something to do.
+    pub fn next_due(&self) -> Option<Instant> {
+        match &self.parked {
+            Some(parked) => Some(parked.hold.due()),
+            None if self.between_replies() => self.held.next_due(),
+            None => None,
+        }
+    }
+
+    /// Answers what was held and is due by now. Nobody waits any more for a peer that left, or when draining. Returns whether
+    /// there was any.
+    pub fn release(&mut self, now: Instant, out: &mut Buffer) -> bool {
+        let all = self.draining || self.closed.is_some();
+        let mut any = false;
+        while self.next_due().is_some_and(|due| all || due <= now) {
+            any = true;
+            if let Some(Parked { bytes, last, .. }) = self.parked.take() {
+                self.unsent += usize::from(last);
+                self.push_held(bytes, out);
+                continue;
+            }
+            match self.held.pop() {
+                Some(Held::Done(to)) => self.reply(to, Ok(()), out),
+                Some(Held::Bytes(bytes)) => {
+                    self.unsent += 1;
+                    self.push_held(bytes, out);
+                }
+                None => break,
+            }
+        }
+        any
+    }
+
+    fn push_held(&mut self, bytes: Vec<u8>, out: &mut Buffer) {
+        out.push(&bytes);
+        self.held_bytes -= bytes.len();
+        self.spares.give(bytes);
     }
 
     /// The output was sent in full.
@@ -169,10 +269,10 @@ impl Engine {
     }
 
     /// Answers the request of a sync.
-    pub fn finish(&mut self, to: ReplyTo, result: io::Result<()>, out: &mut Buffer) {
+    pub fn finish(&mut self, to: ReplyTo, result: io::Result<Completion>, out: &mut Buffer) {
         assert!(self.between_replies(), "a reply inside another one");
         self.syncs -= 1;
-        self.reply(to, result.map_err(Failure::from), out);
+        self.answer(to, result.map_err(Failure::from), out);
     }
 
     /// Works through the input until it needs something. Syncs that begin are appended to `syncs`.
@@ -187,7 +287,7 @@ impl Engine {
             if let Some(why) = self.closed {
                 return Turn::Close(why);
             }
-            if out.len() >= self.limits.backlog {
+            if out.len() >= self.limits.backlog || self.parked.is_some() {
                 return Turn::Room;
             }
             let wanted = match &mut self.job {
@@ -210,7 +310,8 @@ impl Engine {
         out: &mut Buffer,
         syncs: &mut Vec<Sync>,
     ) -> Option<Turn> {
-        if self.unsent + self.syncs >= self.limits.in_flight {
+        let under_way = self.unsent + self.syncs + self.held.len();
+        if under_way >= self.limits.in_flight || self.held_bytes >= self.limits.piece {
             return Some(Turn::Room);
         }
         let header = request_len(self.session.mode);
@@ -250,17 +351,17 @@ impl Engine {
                 let whole = self.session.mode == Mode::Simple || flags & cf::DF != 0;
                 self.job = Job::Read { to, at: offset, left: length, begun: false, whole };
             }
-            command::WRITE => self.job = Job::Write { to, at: offset, left: length, fua, outcome: Ok(()) },
-            command::FLUSH => self.complete(device, to, true, Ok(()), out, syncs),
+            command::WRITE => self.job = Job::Write { to, at: offset, left: length, fua, answer: Ok(None) },
+            command::FLUSH => self.complete(device, to, true, Ok(None), out, syncs),
             command::TRIM => {
-                let outcome = device.trim(offset, length).map_err(Failure::from);
-                self.complete(device, to, fua, outcome, out, syncs);
+                let answer = device.trim(offset, length).map_err(Failure::from);
+                self.complete(device, to, fua, answer, out, syncs);
             }
             // NO_HOLE promises that a later write finds room, which an FTL grants for every logical page; FAST_ZERO promises
             // not to be slower than writing, which dropping a mapping never is.
             command::WRITE_ZEROES => {
-                let outcome = device.write_zeroes(offset, length).map_err(Failure::from);
-                self.complete(device, to, fua, outcome, out, syncs);
+                let answer = device.write_zeroes(offset, length).map_err(Failure::from);
+                self.complete(device, to, fua, answer, out, syncs);
             }
             // There is nothing faster to bring it to.
             command::CACHE => self.reply(to, Ok(()), out),
@@ -343,19 +444,28 @@ impl Engine {
 
     fn read_piece(&mut self, device: &dyn BlockDevice, out: &mut Buffer) -> Option<Turn> {
         let Job::Read { to, at, left, begun, whole } = self.job else { unreachable!("the caller matched") };
-        let length = self.piece_at(at, left);
+        let (length, before) = (self.piece_at(at, left), out.len());
         let result = if whole {
             self.send_whole(device, to, at, length, if begun { None } else { Some(left) }, out)
         } else {
             self.send_chunks(device, to, at, length, length as u64 == left, out)
         };
         match result {
-            Ok(sent) => {
+            Ok((sent, hold)) => {
                 self.tally.read += sent;
-                self.job = Job::Read { to, at: at + sent, left: left - sent, begun: true, whole };
-                if sent == left {
-                    self.job = Job::None;
-                    self.unsent += 1;
+                let last = sent == left;
+                self.job = if last {
+                    Job::None
+                } else {
+                    Job::Read { to, at: at + sent, left: left - sent, begun: true, whole }
+                };
+                match hold {
+                    None => self.unsent += usize::from(last),
+                    Some(hold) if last && !begun => {
+                        let bytes = self.take_back(before, out);
+                        self.held.push(hold, Held::Bytes(bytes));
+                    }
+                    Some(hold) => self.parked = Some(Parked { hold, bytes: self.take_back(before, out), last }),
                 }
             }
             Err(_) if whole && begun => return self.close(Close::Broken),
@@ -365,6 +475,14 @@ impl Engine {
             }
         }
         None
+    }
+
+    /// Takes back what was put into the output since it held `before` bytes.
+    fn take_back(&mut self, before: usize, out: &mut Buffer) -> Vec<u8> {
+        let bytes = self.spares.copy_of(&out.filled()[before..]);
+        out.retract(bytes.len());
+        self.held_bytes += bytes.len();
+        bytes
     }
 
     /// One piece of a reply that is a single message; `total` (bytes of the whole reply) is given with the first piece. That
@@ -377,15 +495,15 @@ impl Engine {
         length: usize,
         total: Option<u64>,
         out: &mut Buffer,
-    ) -> Result<u64, Failure> {
+    ) -> Result<(u64, Completion), Failure> {
         let head = if total.is_some() { self.data_head_len() } else { 0 };
         let space = out.space(head + length);
-        device.read(at, &mut space[head..])?;
+        let hold = device.read(at, &mut space[head..])?;
         if let Some(total) = total {
             self.encode_data_head(&mut space[..head], to, at, total as u32, true);
         }
         out.commit(head + length);
-        Ok(length as u64)
+        Ok((length as u64, hold))
     }
 
     /// One piece of a structured reply: a data chunk, or several with holes between them.
@@ -397,17 +515,17 @@ impl Engine {
         length: usize,
         last: bool,
         out: &mut Buffer,
-    ) -> Result<u64, Failure> {
+    ) -> Result<(u64, Completion), Failure> {
         if length < HOLE_SCAN {
             return self.send_data(device, to, at, length, last, out);
         }
         let extents = device.extents(at, length as u64, EXTENTS)?;
-        let mut sent = 0;
+        let (mut sent, mut hold) = (0, None);
         for extent in merged(&extents) {
             let part = extent.len.min(length as u64 - sent);
             let done = last && sent + part == length as u64;
             if extent.mapped {
-                self.send_data(device, to, at + sent, part as usize, done, out)?;
+                hold = Hold::later(hold, self.send_data(device, to, at + sent, part as usize, done, out)?.1);
             } else {
                 self.send_hole(to, at + sent, part as u32, done, out);
             }
@@ -416,7 +534,10 @@ impl Engine {
                 break;
             }
         }
-        if sent == 0 { Err(Failure::new(Errno::Io, "the device told nothing of its extents")) } else { Ok(sent) }
+        if sent == 0 {
+            return Err(Failure::new(Errno::Io, "the device told nothing of its extents"));
+        }
+        Ok((sent, hold))
     }
 
     fn send_data(
@@ -427,15 +548,14 @@ impl Engine {
         length: usize,
         done: bool,
         out: &mut Buffer,
-    ) -> Result<u64, Failure> {
+    ) -> Result<(u64, Completion), Failure> {
         let head = self.data_head_len();
         let space = out.space(head + length);
-        if let Err(error) = device.read(at, &mut space[head..]) {
-            return Err(Failure { at: Some(at), ..Failure::from(error) });
-        }
+        let read = device.read(at, &mut space[head..]);
+        let hold = read.map_err(|error| Failure { at: Some(at), ..Failure::from(error) })?;
         self.encode_data_head(&mut space[..head], to, at, length as u32, done);
         out.commit(head + length);
-        Ok(length as u64)
+        Ok((length as u64, hold))
     }
 
     fn send_hole(&self, to: ReplyTo, at: u64, length: u32, done: bool, out: &mut Buffer) {
@@ -467,23 +587,21 @@ impl Engine {
         out: &mut Buffer,
         syncs: &mut Vec<Sync>,
     ) -> Option<Turn> {
-        let Job::Write { to, at, left, fua, ref mut outcome } = self.job else { unreachable!("the caller matched") };
-        let outcome = std::mem::replace(outcome, Ok(()));
+        let Job::Write { to, at, left, fua, .. } = self.job else { unreachable!("the caller matched") };
         let length = self.piece_at(at, left);
         if input.len() < length {
-            self.job = Job::Write { to, at, left, fua, outcome };
             return Some(Turn::Input(length));
         }
+        let Job::Write { answer, .. } = std::mem::replace(&mut self.job, Job::None) else { unreachable!("as above") };
         // After an error the rest is only read away: the client has sent it already.
-        let outcome = outcome.and_then(|()| device.write(at, &input.filled()[..length]).map_err(Failure::from));
+        let answer = answer.and_then(|hold| Ok(Hold::later(hold, device.write(at, &input.filled()[..length])?)));
         input.consume(length);
         self.tally.written += length as u64;
         let left = left - length as u64;
         if left > 0 {
-            self.job = Job::Write { to, at: at + length as u64, left, fua, outcome };
+            self.job = Job::Write { to, at: at + length as u64, left, fua, answer };
         } else {
-            self.job = Job::None;
-            self.complete(device, to, fua, outcome, out, syncs);
+            self.complete(device, to, fua, answer, out, syncs);
         }
         None
     }
@@ -574,19 +692,28 @@ impl Engine {
         device: &dyn BlockDevice,
         to: ReplyTo,
         durable: bool,
-        outcome: Outcome,
+        answer: Answer,
         out: &mut Buffer,
         syncs: &mut Vec<Sync>,
     ) {
-        if outcome.is_err() || !durable {
-            return self.reply(to, outcome, out);
-        }
+        let hold = match answer {
+            Ok(hold) if durable => hold,
+            answer => return self.answer(to, answer, out),
+        };
         match device.flush() {
             Ok(flush) => {
                 self.syncs += 1;
-                syncs.push(Sync { to, flush });
+                syncs.push(Sync { to, flush, hold });
             }
             Err(error) => self.reply(to, Err(error.into()), out),
+        }
+    }
+
+    /// Replies when it is time to.
+    fn answer(&mut self, to: ReplyTo, answer: Answer, out: &mut Buffer) {
+        match answer {
+            Ok(Some(hold)) => self.held.push(hold, Held::Done(to)),
+            answer => self.reply(to, answer.map(drop), out),
         }
     }
 

@@ -38,8 +38,19 @@ pub enum Error {
     InUse {
         /// Device number.
         n: u32,
-        /// Who connected it, dead or alive.
+        /// Who connected it.
         pid: i32,
+    },
+    /// The device waits for another image.
+    #[error(
+        "/dev/nbd{n} was left by a daemon that died, and waits for image {image}: start ftld with that image to take it up, or \
+         remove it, failing its users' I/O, with `ftld stop --force nbd{n}`"
+    )]
+    Left {
+        /// Device number.
+        n: u32,
+        /// The image it belongs to.
+        image: String,
     },
     /// Anything else.
     #[error("/dev/nbd{n}: {source}")]
@@ -56,6 +67,7 @@ impl Error {
     pub fn exit_code(&self) -> i32 {
         match self {
             Self::Io { .. } => 1,
+            Self::Left { .. } => 4,
             Self::DriverMissing => 5,
             Self::Permission(_) => 6,
             Self::InUse { .. } => 7,
@@ -105,18 +117,47 @@ pub fn detach(n: u32) -> io::Result<()> {
     Netlink::open()?.disconnect(n)
 }
 
-/// Whether the device is free, or ours to go on with.
-fn claim(n: u32, image: &str) -> Result<Command, Error> {
-    let Some(pid) = connected_by(n) else { return Ok(Command::Connect) };
-    let backend = fs::read_to_string(folder(n).join("backend")).unwrap_or_default();
-    if backend.trim_end() == image && !sys::process_alive(pid) {
-        return Ok(Command::Reconfigure);
-    }
-    Err(Error::InUse { n, pid })
+/// Life of a device number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not connected.
+    Free,
+    /// Connected by this process; one that is not ours need not live any more.
+    Connected {
+        /// Who.
+        pid: i32,
+    },
+    /// Our daemon died; requests wait for a new one, but not for ever.
+    Left {
+        /// The image it served.
+        image: String,
+    },
 }
 
-/// The process that connected the device; it need not live any more.
-pub fn connected_by(n: u32) -> Option<i32> {
+/// What the kernel says of device `n`.
+pub fn state(n: u32) -> State {
+    let Some(pid) = connected_by(n) else { return State::Free };
+    let backend = fs::read_to_string(folder(n).join("backend")).unwrap_or_default();
+    let image = backend.trim_end();
+    // Our daemons name the absolute path of their image.
+    if image.starts_with('/') && !sys::process_alive(pid) {
+        return State::Left { image: image.into() };
+    }
+    State::Connected { pid }
+}
+
+/// Whether the device is free, or ours to go on with.
+fn claim(n: u32, image: &str) -> Result<Command, Error> {
+    match state(n) {
+        State::Free => Ok(Command::Connect),
+        State::Left { image: left } if left == image => Ok(Command::Reconfigure),
+        State::Left { image } => Err(Error::Left { n, image }),
+        State::Connected { pid } => Err(Error::InUse { n, pid }),
+    }
+}
+
+/// The process that connected the device.
+fn connected_by(n: u32) -> Option<i32> {
     fs::read_to_string(folder(n).join("pid")).ok()?.trim().parse().ok()
 }
 

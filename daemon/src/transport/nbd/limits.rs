@@ -9,10 +9,15 @@ pub struct Limits {
     pub handshake: Duration,
     /// Longest silence in the middle of a message, in either direction. Between messages a client may be silent for ever.
     pub stall: Duration,
+    /// The same, and the longest handshake, of a connection that another one wants to take the place of.
+    pub patience: Duration,
     /// How long a shutdown waits for requests under way and their replies.
     pub drain: Duration,
-    /// Connections at once. When all are taken, the oldest that has not finished its handshake makes way; if all have, the
-    /// newcomer is told so.
+    /// How long a handshake is left alone when all connections are taken. Until somebody may be made to go, newcomers wait in the
+    /// listener's queue.
+    pub grace: Duration,
+    /// Connections at once. When all are taken, the oldest handshake beyond `patience` makes way for a newcomer, else the longest
+    /// silence in the middle of a message beyond it, else the oldest handshake; without any of them the newcomer is told so.
     pub connections: usize,
     /// Newcomers being told so at once; more are closed without a word.
     pub refusals: usize,
@@ -31,7 +36,8 @@ pub struct Limits {
     /// Bytes of replies after which no further request is begun until they are on their way.
     pub backlog: usize,
     /// Larger reads and writes pass in pieces of this size, at multiples of it. With `backlog` it bounds what one
-    /// connection holds in memory: at most about `2 * piece + backlog`, far below 64 MiB.
+    /// connection has in memory: at most about `2 * piece + backlog`, and so what all of them do, less than 256 MiB; as much again
+    /// while read data is held for the emulated flash.
     pub piece: usize,
     /// How long a connection with a thread of its own looks for the next request of a brisk client before it sleeps. It gives the
     /// processor away to whoever wants it meanwhile. Zero never lingers.
@@ -45,6 +51,8 @@ impl Default for Limits {
         Limits {
             handshake: Duration::from_secs(10),
             stall: Duration::from_secs(30),
+            patience: Duration::from_millis(500),
+            grace: Duration::from_millis(20),
             drain: Duration::from_secs(3),
             connections: 64,
             refusals: 16,
@@ -55,7 +63,7 @@ impl Default for Limits {
             payload: 32 << 20,
             in_flight: 128,
             backlog: 256 << 10,
-            piece: 2 << 20,
+            piece: 1 << 20,
             linger: Duration::from_micros(50),
             resting: 320 << 10,
         }

@@ -1,11 +1,12 @@
 //! Accepts connections, bounds their number, and ends them on shutdown.
 //!
-//! What always holds: at most [`Limits::connections`] sockets are served at once, whatever their state, so that idle ones
-//! cannot lock a client out: it takes the place of the oldest that has not finished its handshake. Handshakes share the runtime
+//! What always holds: at most [`Limits::connections`] sockets are served at once, whatever their state, so that idle or stuck ones
+//! cannot lock a client out: it takes the place of one that has not finished its handshake, or that keeps us waiting in the middle of a
+//! message ([`Shared::make_way`]). Handshakes share the runtime
 //! of [`Server::run`], that of TLS included; a connection that got through has a thread with its own single-threaded runtime,
 //! because waking another thread costs more than most requests.
 
-use super::connection::{Ended, Opening, negotiate, note_end, transmit};
+use super::connection::{Ended, Opening, Silence, negotiate, note_end, transmit};
 use super::endpoint::{Endpoint, Listener, NbdUri, Socket};
 use super::export::{Export, ExportInfo};
 use super::limits::Limits;
@@ -22,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 
 /// Pause after the kernel refused to accept, most likely for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -48,9 +50,9 @@ struct Shared {
 /// A connection by order of arrival.
 enum Slot {
     /// In its handshake: may be made to go.
-    Negotiating(Option<AbortHandle>),
-    /// Through.
-    Connected,
+    Negotiating { since: Instant, task: Option<AbortHandle> },
+    /// Through: made to go by dropping `end`.
+    Connected { silence: Arc<Silence>, _end: oneshot::Sender<()> },
 }
 
 impl Server {
@@ -99,16 +101,22 @@ impl Server {
         let mut tasks = JoinSet::new();
         let mut shutdown = pin!(shutdown);
         let mut next_id = 0;
+        let mut newcomer = None;
         loop {
+            let wait = newcomer.as_ref().and_then(|_| shared.crowded());
+            if wait.is_none()
+                && let Some(client) = newcomer.take()
+            {
+                next_id += 1;
+                shared.admit(next_id, client, &stopped, &mut tasks);
+            }
             tokio::select! {
                 biased;
                 () = &mut shutdown => break,
                 Some(_) = tasks.join_next() => {}
-                accepted = listener.accept() => match accepted {
-                    Ok(accepted) => {
-                        next_id += 1;
-                        shared.admit(next_id, accepted, &stopped, &mut tasks);
-                    }
+                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+                accepted = listener.accept(), if wait.is_none() => match accepted {
+                    Ok(client) => newcomer = Some(client),
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept an NBD connection; will try again");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -118,7 +126,7 @@ impl Server {
         }
         drop(listener);
         let _ = stop.send(true);
-        shared.evict_all();
+        shared.evict_negotiating();
         // Connections keep to the deadline by themselves; this one is for a thread that hangs in the device.
         let all = async { while tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(shared.limits.drain + GRACE, all).await;
@@ -140,12 +148,13 @@ impl Shared {
     ) {
         self.stats.accepted.fetch_add(1, Relaxed);
         let mut slots = self.slots();
-        if slots.len() >= self.limits.connections && !self.evict_oldest(&mut slots) {
+        if slots.len() >= self.limits.connections && !self.make_way(&mut slots) {
             drop(slots);
             self.refuse(socket, stopped.clone(), tasks);
             return;
         }
-        slots.insert(id, Slot::Negotiating(None));
+        let since = Instant::now();
+        slots.insert(id, Slot::Negotiating { since, task: None });
         let shared = self.clone();
         let stopped = stopped.clone();
         let handle = tasks.spawn(async move {
@@ -154,22 +163,48 @@ impl Shared {
             let peer = peer.map_or_else(|| format!("unix#{id}"), |address| address.to_string());
             note_end(&peer, &result, &shared.stats);
         });
-        slots.insert(id, Slot::Negotiating(Some(handle)));
+        slots.insert(id, Slot::Negotiating { since, task: Some(handle) });
     }
 
-    fn evict_oldest(&self, slots: &mut BTreeMap<u64, Slot>) -> bool {
-        let oldest = slots.iter().find(|(_, slot)| matches!(slot, Slot::Negotiating(_))).map(|(id, _)| *id);
-        let Some(id) = oldest else { return false };
-        if let Some(Slot::Negotiating(Some(handle))) = slots.remove(&id) {
-            handle.abort();
+    /// How long a newcomer, and those behind it in the listener's queue, have to wait, because somebody will have to make way for it but not yet: a crowd
+    /// that keeps knocking would otherwise push out those who are just being let in, or be turned away for an instant's sake.
+    fn crowded(&self) -> Option<Duration> {
+        let slots = self.slots();
+        if slots.len() < self.limits.connections {
+            return None;
+        }
+        let handshake = oldest_handshake(&slots).map(|(_, since)| since + self.limits.grace);
+        let silence = longest_silence(&slots).map(|(_, since)| since + self.limits.patience);
+        let first = handshake.into_iter().chain(silence).min()?;
+        first.checked_duration_since(Instant::now())
+    }
+
+    /// Makes somebody go for a newcomer: who has been in the handshake for too long, else who has been silent in the middle of a
+    /// message for too long, else who is in the handshake at all; among equals the first.
+    fn make_way(&self, slots: &mut BTreeMap<u64, Slot>) -> bool {
+        let too_long = |(_, since): &(u64, Instant)| since.elapsed() >= self.limits.patience;
+        let handshake = oldest_handshake(slots);
+        let silence = || longest_silence(slots).filter(too_long);
+        let goes = handshake.filter(too_long).or_else(silence).or(handshake);
+        if let Some((id, _)) = goes {
+            self.evict(slots, id);
+        }
+        goes.is_some()
+    }
+
+    fn evict(&self, slots: &mut BTreeMap<u64, Slot>, id: u64) {
+        if let Some(Slot::Negotiating { task: Some(task), .. }) = slots.remove(&id) {
+            task.abort();
         }
         self.stats.evicted.fetch_add(1, Relaxed);
-        true
     }
 
-    fn evict_all(&self) {
+    fn evict_negotiating(&self) {
         let mut slots = self.slots();
-        while self.evict_oldest(&mut slots) {}
+        let negotiating = slots.iter().filter(|(_, slot)| matches!(slot, Slot::Negotiating { .. }));
+        for id in negotiating.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.evict(&mut slots, id);
+        }
     }
 
     fn refuse(self: &Arc<Self>, socket: Socket, mut stopped: watch::Receiver<bool>, tasks: &mut JoinSet<()>) {
@@ -196,7 +231,8 @@ impl Shared {
             let export = Export::of(&*self.device, self.info.clone());
             let agreed = negotiate(socket, &export, &self.limits, self.tls.as_ref(), None).await?;
             let (channel, session, rest) = agreed;
-            (channel, Opening { session, export, rest, linger: self.limits.linger })
+            let (linger, silence) = (self.limits.linger, Arc::default());
+            (channel, Opening { session, export, rest, linger, silence })
         };
         self.connected(id, opening, channel, stopped).await
     }
@@ -209,8 +245,9 @@ impl Shared {
         channel: Channel<Socket>,
         stopped: watch::Receiver<bool>,
     ) -> Result<(), Ended> {
+        let (end, evicted) = oneshot::channel();
         match self.slots().get_mut(&id) {
-            Some(slot) => *slot = Slot::Connected,
+            Some(slot) => *slot = Slot::Connected { silence: opening.silence.clone(), _end: end },
             // Evicted at this very moment.
             None => return Ok(()),
         }
@@ -218,7 +255,7 @@ impl Shared {
         let shared = self.clone();
         std::thread::Builder::new().name(format!("nbd-{id}")).spawn(move || {
             // A send fails only when the server is gone and nobody wants to know.
-            let _ = report.send(shared.serve_thread(opening, channel, stopped));
+            let _ = report.send(shared.serve_thread(opening, channel, stopped, evicted));
         })?;
         ended.await.unwrap_or_else(|_| Err(io::Error::other("the connection's thread panicked").into()))
     }
@@ -228,6 +265,7 @@ impl Shared {
         opening: Opening,
         mut channel: Channel<Socket>,
         mut stopped: watch::Receiver<bool>,
+        evicted: oneshot::Receiver<()>,
     ) -> Result<(), Ended> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -244,12 +282,32 @@ impl Shared {
             };
             let (device, limits, stats) = (self.device.clone(), &self.limits, &*self.stats);
             channel.lower().rehome()?;
-            transmit(channel, opening, device, limits, stats, stop).await
+            tokio::select! {
+                biased;
+                ended = transmit(channel, opening, device, limits, stats, stop) => ended,
+                _ = evicted => Err(Ended::Evicted),
+            }
         });
         // Does not wait for a flush that hangs.
         runtime.shutdown_background();
         result
     }
+}
+
+fn oldest_handshake(slots: &BTreeMap<u64, Slot>) -> Option<(u64, Instant)> {
+    slots.iter().find_map(|(id, slot)| match slot {
+        Slot::Negotiating { since, .. } => Some((*id, *since)),
+        Slot::Connected { .. } => None,
+    })
+}
+
+/// Who has been silent in the middle of a message since when, of all the longest.
+fn longest_silence(slots: &BTreeMap<u64, Slot>) -> Option<(u64, Instant)> {
+    let silent = slots.iter().filter_map(|(id, slot)| match slot {
+        Slot::Connected { silence, .. } => Some((*id, silence.since()?)),
+        Slot::Negotiating { .. } => None,
+    });
+    silent.min_by_key(|(_, since)| *since)
 }
 
 /// Frees a connection's place, however it ends.

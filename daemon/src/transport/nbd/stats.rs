@@ -33,7 +33,7 @@ impl Tally {
 pub struct NbdStats {
     /// Connections accepted.
     pub accepted: AtomicU64,
-    /// Connections that made way for a newer one before their handshake was done.
+    /// Connections that made way for a newer one: before their handshake was done, or silent in the middle of a message.
     pub evicted: AtomicU64,
     /// Connections told, or not even told, that all are taken.
     pub refused: AtomicU64,
@@ -56,7 +56,7 @@ pub struct NbdStats {
 pub struct NbdSnapshot {
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections that made way for a newer one before their handshake was done.
+    /// Connections that made way for a newer one.
     pub evicted: u64,
     /// Connections refused because all were taken.
     pub refused: u64,

@@ -23,7 +23,7 @@ pub use control::{State, delete, detach_mount_copies, devices, holders, image_of
 pub use served::Served;
 
 use crate::device::BlockDevice;
-use queue::{Flusher, Gate};
+use queue::{Gate, Helpers};
 
 /// Dead daemons leave their device behind, and requests in flight are handed to the next one.
 const RECOVERY: u64 = (abi::UBLK_F_USER_RECOVERY | abi::UBLK_F_USER_RECOVERY_REISSUE) as u64;
@@ -250,14 +250,14 @@ fn run(
 ) -> Result<(), Error> {
     let info = ctrl.dev_info();
     let n = info.dev_id;
-    let flushers = (0..info.nr_hw_queues).map(|_| Flusher::start()).collect::<io::Result<Vec<_>>>();
-    let flushers = flushers.map_err(|source| Error::Io { what: "start a flush thread".into(), source })?;
-    let flushers = Arc::new(Mutex::new(flushers));
+    let helpers = (0..info.nr_hw_queues).map(|_| Helpers::start()).collect::<io::Result<Vec<_>>>();
+    let helpers = helpers.map_err(|source| Error::Io { what: "start a flush thread".into(), source })?;
+    let helpers = Arc::new(Mutex::new(helpers));
     let broken = Arc::new(AtomicBool::new(false));
     let (queue_device, queue_broken) = (device.clone(), broken.clone());
     let queue = move |id: u16, dev: &UblkDev| {
-        let flusher = flushers.lock().ok().and_then(|mut idle| idle.pop());
-        if !flusher.is_some_and(|flusher| queue::run(id, dev, queue_device.as_ref(), &gate, flusher)) {
+        let helpers = helpers.lock().ok().and_then(|mut idle| idle.pop());
+        if !helpers.is_some_and(|helpers| queue::run(id, dev, queue_device.as_ref(), &gate, helpers)) {
             queue_broken.store(true, Ordering::Relaxed);
         }
     };
@@ -285,7 +285,7 @@ fn set_parameters(dev: &mut UblkDev, device: &dyn BlockDevice) -> Result<(), lib
     let (logical, physical) = (shift(device.logical_block())?, shift(device.physical_block())?);
     let preferred = shift(device.preferred_block())?.max(physical);
     dev.set_default_params(device.size());
-    // Every slot's command and the flusher's wake-up may complete at once.
+    // Every slot's command, the flusher's wake-up and the alarm may complete at once.
     dev.tgt.cq_depth = dev.tgt.cq_depth.saturating_mul(2);
     let params = &mut dev.tgt.params;
     params.basic.attrs = abi::UBLK_ATTR_VOLATILE_CACHE | abi::UBLK_ATTR_FUA;

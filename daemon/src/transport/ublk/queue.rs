@@ -2,12 +2,15 @@
 //!
 //! The queue thread must never block on the host's storage and never end while the device lives: libublk would take the
 //! device down. So it blocks all signals, outlives interrupted system calls, catches panics, and gives every wait to the
-//! helper, which wakes it through an eventfd that the queue's own ring polls.
+//! helper, which wakes it through an eventfd that the queue's own ring polls. Completions that are due later wait in a heap, for a
+//! timer that the ring polls, too.
 
 use std::any::Any;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, mpsc};
+use std::time::Instant;
 use std::{io, thread};
 
 use io_uring::{opcode, types};
@@ -18,9 +21,14 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::SigSet;
 use tracing::error;
 
-use crate::device::{BlockDevice, Flush};
+use crate::device::{BlockDevice, Completion, Flush, Hold};
+use crate::transport::latency::{Alarm, Holds};
 
 const SECTOR: u64 = 512;
+
+/// What the ring polls beside the driver's commands.
+const FLUSHED: u64 = UblkUringData::Target as u64;
+const ALARM: u64 = FLUSHED | 1;
 
 /// One request, as the driver describes it.
 #[derive(Clone, Copy, Debug)]
@@ -52,56 +60,66 @@ impl Request {
 /// What remains to be done for a request.
 enum Step {
     /// Nothing: this many bytes were moved.
-    Done(i32),
+    Done(i32, Completion),
     /// The host's storage has to be waited for; then this many bytes.
-    Wait(Box<dyn Flush>, i32),
+    Wait(Box<dyn Flush>, i32, Completion),
 }
 
 /// The short half of a request, on the queue thread.
 fn perform(device: &dyn BlockDevice, request: &Request, buffer: &mut [u8]) -> io::Result<Step> {
     let Request { offset, len, .. } = *request;
-    let moved = match request.op {
-        abi::UBLK_IO_OP_FLUSH => return Ok(Step::Wait(device.flush()?, 0)),
-        abi::UBLK_IO_OP_READ => {
-            device.read(offset, request.data(buffer)?)?;
-            len as i32
-        }
-        abi::UBLK_IO_OP_WRITE => {
-            device.write(offset, request.data(buffer)?)?;
-            len as i32
-        }
-        abi::UBLK_IO_OP_DISCARD => {
-            device.trim(offset, len)?;
-            0
-        }
-        abi::UBLK_IO_OP_WRITE_ZEROES => {
-            device.write_zeroes(offset, len)?;
-            0
-        }
+    let (moved, hold) = match request.op {
+        abi::UBLK_IO_OP_FLUSH => return Ok(Step::Wait(device.flush()?, 0, None)),
+        abi::UBLK_IO_OP_READ => (len as i32, device.read(offset, request.data(buffer)?)?),
+        abi::UBLK_IO_OP_WRITE => (len as i32, device.write(offset, request.data(buffer)?)?),
+        abi::UBLK_IO_OP_DISCARD => (0, device.trim(offset, len)?),
+        abi::UBLK_IO_OP_WRITE_ZEROES => (0, device.write_zeroes(offset, len)?),
         _ => return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
     };
     let durable = request.fua && request.op != abi::UBLK_IO_OP_READ;
-    if durable { Ok(Step::Wait(device.flush()?, moved)) } else { Ok(Step::Done(moved)) }
+    if durable { Ok(Step::Wait(device.flush()?, moved, hold)) } else { Ok(Step::Done(moved, hold)) }
 }
 
-/// Closed before the process leaves a device to its successor: what arrives from then on, and FLUSHes still waited for, stay
-/// unanswered, and the kernel hands them to the successor.
+/// Closed before the process leaves a device to its successor: what arrives from then on, and what still waits for a FLUSH or for
+/// the emulated flash, stays unanswered, and the kernel hands it to the successor.
 #[derive(Default)]
-pub(super) struct Gate(RwLock<bool>);
+pub(super) struct Gate {
+    closed: RwLock<bool>,
+    hurried: AtomicBool,
+    /// What wakes the queues.
+    wakes: Mutex<Vec<Arc<EventFd>>>,
+}
 
 impl Gate {
     /// Closes it; on return no request is under way on a queue thread.
     pub(super) fn close(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.closed.write().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
+    /// From now on nothing is held: the device is about to be removed, which waits for every request.
+    pub(super) fn hurry(&self) {
+        let wakes = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.hurried.store(true, Relaxed);
+        for wake in wakes.iter() {
+            let _ = wake.write(1);
+        }
     }
 
     fn enter(&self) -> Option<RwLockReadGuard<'_, bool>> {
-        Some(self.0.read().unwrap_or_else(PoisonError::into_inner)).filter(|closed| !**closed)
+        Some(self.closed.read().unwrap_or_else(PoisonError::into_inner)).filter(|closed| !**closed)
+    }
+
+    fn hurried(&self) -> bool {
+        self.hurried.load(Relaxed)
+    }
+
+    fn join(&self, wake: Arc<EventFd>) {
+        self.wakes.lock().unwrap_or_else(PoisonError::into_inner).push(wake);
     }
 }
 
 /// Serves queue `id` until the device stops; false if it had to end before.
-pub(super) fn run(id: u16, dev: &UblkDev, device: &dyn BlockDevice, gate: &Gate, flusher: Flusher) -> bool {
+pub(super) fn run(id: u16, dev: &UblkDev, device: &dyn BlockDevice, gate: &Gate, helpers: Helpers) -> bool {
     // Signal handlers belong on other threads.
     if let Err(error) = SigSet::all().thread_block() {
         error!(%error, queue = id, "cannot block signals on a ublk queue");
@@ -111,7 +129,11 @@ pub(super) fn run(id: u16, dev: &UblkDev, device: &dyn BlockDevice, gate: &Gate,
     let fetching =
         UblkQueue::new(id, dev).and_then(|q| q.submit_fetch_commands_unified(BufDescList::Slices(Some(&bufs))));
     match fetching {
-        Ok(q) => Queue { q, device, gate, bufs, flusher }.run(),
+        Ok(q) => {
+            let Helpers { flusher, alarm } = helpers;
+            gate.join(flusher.event.clone());
+            Queue { q, device, gate, bufs, flusher, holds: Holds::default(), alarm, alarm_polled: false }.run()
+        }
         Err(error) => {
             error!(%error, queue = id, "cannot set up a ublk queue");
             // Without it the starting thread would wait for this queue for ever.
@@ -121,24 +143,43 @@ pub(super) fn run(id: u16, dev: &UblkDev, device: &dyn BlockDevice, gate: &Gate,
     }
 }
 
+/// What a queue cannot work without; made before the device is, so that it is not made without them.
+pub(super) struct Helpers {
+    flusher: Flusher,
+    alarm: Alarm,
+}
+
+impl Helpers {
+    pub(super) fn start() -> io::Result<Self> {
+        Ok(Helpers { flusher: Flusher::start()?, alarm: Alarm::new()? })
+    }
+}
+
 struct Queue<'a> {
     q: UblkQueue<'a>,
     device: &'a dyn BlockDevice,
     gate: &'a Gate,
     bufs: Vec<IoBuf<u8>>,
     flusher: Flusher,
+    /// Tags and what they are answered.
+    holds: Holds<(u16, i32)>,
+    alarm: Alarm,
+    /// Whether the ring looks at it.
+    alarm_polled: bool,
 }
 
 impl Queue<'_> {
     fn run(mut self) -> bool {
         let mut events = Vec::with_capacity(self.bufs.len() + 1);
-        let mut result = self.arm();
+        let mut result = self.poll(self.flusher.event.as_fd(), FLUSHED);
         while result.is_ok() {
             result = match self.q.flush_and_wake_io_tasks(|data, cqe, _| events.push((data, cqe.result())), 1) {
                 Err(UblkError::IOError(error)) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
                 Err(UblkError::QueueIsDown) => return true,
                 Err(error) => Err(error),
-                Ok(_) => events.drain(..).try_for_each(|(data, res)| self.event(data, res)),
+                Ok(_) => {
+                    events.drain(..).try_for_each(|(data, res)| self.event(data, res)).and_then(|()| self.release())
+                }
             };
         }
         error!(result = ?result.err(), queue = self.q.get_qid(), "a ublk queue failed");
@@ -147,22 +188,27 @@ impl Queue<'_> {
         false
     }
 
-    /// Asks the ring for one event when the flusher has finished something. A poll has no buffer that could be written to
-    /// after this thread has ended.
-    fn arm(&self) -> Result<(), UblkError> {
-        let poll = opcode::PollAdd::new(types::Fd(self.flusher.event.as_fd().as_raw_fd()), libc::POLLIN as u32);
-        self.q.ublk_submit_sqe_sync(poll.build().user_data(UblkUringData::Target as u64))
+    /// Asks the ring for one event when the file can be read. A poll has no buffer that could be written to after this thread has
+    /// ended.
+    fn poll(&self, file: BorrowedFd<'_>, data: u64) -> Result<(), UblkError> {
+        let poll = opcode::PollAdd::new(types::Fd(file.as_raw_fd()), libc::POLLIN as u32);
+        self.q.ublk_submit_sqe_sync(poll.build().user_data(data))
     }
 
     fn event(&mut self, data: u64, res: i32) -> Result<(), UblkError> {
         let Some(entered) = self.gate.enter() else { return Ok(()) };
-        if data & UblkUringData::Target as u64 != 0 {
+        if data == ALARM {
+            self.alarm.went_off();
+            self.alarm_polled = false;
+            return Ok(());
+        }
+        if data == FLUSHED {
             // Only to rearm it: what was finished is in the channel.
             let _ = self.flusher.event.read();
-            for (tag, res) in self.flusher.finished.try_iter().collect::<Vec<_>>() {
-                self.complete(tag, res)?;
+            while let Ok((tag, answer)) = self.flusher.finished.try_recv() {
+                self.answer(tag, answer)?;
             }
-            return self.arm();
+            return self.poll(self.flusher.event.as_fd(), FLUSHED);
         }
         if res != abi::UBLK_IO_RES_OK as i32 {
             // The device is being stopped; libublk counts these and ends the loop.
@@ -173,13 +219,44 @@ impl Queue<'_> {
         let step = guard(|| perform(device, &Request::of(iod), buffer.as_mut_slice()));
         drop(entered);
         match step {
-            Ok(Step::Done(moved)) => self.complete(tag, moved),
-            Ok(Step::Wait(flush, moved)) => match self.flusher.wait(tag, moved, flush) {
+            Ok(Step::Done(moved, hold)) => self.answer(tag, Ok((moved, hold))),
+            Ok(Step::Wait(flush, moved, hold)) => match self.flusher.wait(Job { tag, moved, hold, flush }) {
                 Ok(()) => Ok(()),
                 Err(code) => self.complete(tag, code),
             },
             Err(code) => self.complete(tag, code),
         }
+    }
+
+    /// Completes a request when it is time to.
+    fn answer(&mut self, tag: u16, answer: Answer) -> Result<(), UblkError> {
+        match answer {
+            Ok((moved, Some(hold))) => {
+                self.holds.push(hold, (tag, moved));
+                Ok(())
+            }
+            Ok((moved, None)) => self.complete(tag, moved),
+            Err(code) => self.complete(tag, code),
+        }
+    }
+
+    /// Completes what was held and is due, and has the ring wake this thread for the next.
+    fn release(&mut self) -> Result<(), UblkError> {
+        if self.holds.is_empty() {
+            return Ok(());
+        }
+        let Some(_entered) = self.gate.enter() else { return Ok(()) };
+        let now = Instant::now();
+        while let Some((tag, moved)) = if self.gate.hurried() { self.holds.pop() } else { self.holds.pop_due(now) } {
+            self.complete(tag, moved)?;
+        }
+        let Some(due) = self.holds.next_due() else { return Ok(()) };
+        self.alarm.set(due).map_err(UblkError::IOError)?;
+        if !self.alarm_polled {
+            self.poll(self.alarm.as_fd(), ALARM)?;
+            self.alarm_polled = true;
+        }
+        Ok(())
     }
 
     fn complete(&self, tag: u16, res: i32) -> Result<(), UblkError> {
@@ -206,23 +283,35 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 
 /// The thread that waits for FLUSHes, in the order they were asked for: a later one is covered by the same sync of the host's
 /// storage or by a later one, so none waits longer for it.
-pub(super) struct Flusher {
-    jobs: mpsc::Sender<(u16, i32, Box<dyn Flush>)>,
-    finished: mpsc::Receiver<(u16, i32)>,
+struct Flusher {
+    jobs: mpsc::Sender<Job>,
+    finished: mpsc::Receiver<(u16, Answer)>,
     event: Arc<EventFd>,
 }
 
+/// A FLUSH, or the second half of a request with FUA.
+struct Job {
+    tag: u16,
+    moved: i32,
+    /// Of the first half.
+    hold: Completion,
+    flush: Box<dyn Flush>,
+}
+
+/// Bytes moved, or a negative errno.
+type Answer = Result<(i32, Completion), i32>;
+
 impl Flusher {
-    pub(super) fn start() -> io::Result<Self> {
+    fn start() -> io::Result<Self> {
         let event = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
-        let (jobs, queue) = mpsc::channel::<(u16, i32, Box<dyn Flush>)>();
+        let (jobs, queue) = mpsc::channel::<Job>();
         let (done, finished) = mpsc::channel();
         let wake = event.clone();
         thread::Builder::new().name("ftld-flush".into()).spawn(move || {
             let _ = SigSet::all().thread_block();
-            for (tag, moved, flush) in queue {
-                let res = guard(|| flush.wait()).map_or_else(|code| code, |()| moved);
-                if done.send((tag, res)).is_err() || wake.write(1).is_err() {
+            for Job { tag, moved, hold, flush } in queue {
+                let answer = guard(|| flush.wait()).map(|later| (moved, Hold::later(hold, later)));
+                if done.send((tag, answer)).is_err() || wake.write(1).is_err() {
                     break;
                 }
             }
@@ -231,15 +320,14 @@ impl Flusher {
     }
 
     /// Has `flush` waited for; its result appears in `finished`.
-    fn wait(&self, tag: u16, moved: i32, flush: Box<dyn Flush>) -> Result<(), i32> {
-        self.jobs.send((tag, moved, flush)).map_err(|_| -libc::EIO)
+    fn wait(&self, job: Job) -> Result<(), i32> {
+        self.jobs.send(job).map_err(|_| -libc::EIO)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::*;
     use crate::device::Extent;
@@ -253,8 +341,8 @@ mod tests {
     struct Instantly;
 
     impl Flush for Instantly {
-        fn wait(self: Box<Self>) -> io::Result<()> {
-            Ok(())
+        fn wait(self: Box<Self>) -> io::Result<Completion> {
+            Ok(None)
         }
     }
 
@@ -286,16 +374,16 @@ mod tests {
         fn read_only(&self) -> bool {
             false
         }
-        fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-            self.range(offset, buf.len() as u64, |bytes| buf.copy_from_slice(bytes))
+        fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
+            self.range(offset, buf.len() as u64, |bytes| buf.copy_from_slice(bytes)).map(|()| None)
         }
-        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-            self.range(offset, data.len() as u64, |bytes| bytes.copy_from_slice(data))
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
+            self.range(offset, data.len() as u64, |bytes| bytes.copy_from_slice(data)).map(|()| None)
         }
-        fn trim(&self, offset: u64, len: u64) -> io::Result<()> {
-            self.range(offset, len, |bytes| bytes.fill(0))
+        fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {
+            self.range(offset, len, |bytes| bytes.fill(0)).map(|()| None)
         }
-        fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
+        fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion> {
             self.trim(offset, len)
         }
         fn flush(&self) -> io::Result<Box<dyn Flush>> {
@@ -313,8 +401,8 @@ mod tests {
 
     fn moved(step: Step) -> (bool, i32) {
         match step {
-            Step::Done(moved) => (false, moved),
-            Step::Wait(_, moved) => (true, moved),
+            Step::Done(moved, _) => (false, moved),
+            Step::Wait(_, moved, _) => (true, moved),
         }
     }
 
@@ -383,16 +471,21 @@ mod tests {
     fn a_finished_flush_signals_the_event() {
         struct Fails;
         impl Flush for Fails {
-            fn wait(self: Box<Self>) -> io::Result<()> {
+            fn wait(self: Box<Self>) -> io::Result<Completion> {
                 Err(io::Error::from_raw_os_error(libc::ENOSPC))
             }
         }
         let flusher = Flusher::start().unwrap();
-        flusher.wait(3, 512, Box::new(Instantly)).unwrap();
-        flusher.wait(4, 0, Box::new(Fails)).unwrap();
+        let due = Instant::now() + Duration::from_secs(9);
+        let hold = Some(Hold::until(due));
+        flusher.wait(Job { tag: 3, moved: 512, hold, flush: Box::new(Instantly) }).unwrap();
+        flusher.wait(Job { tag: 4, moved: 0, hold: None, flush: Box::new(Fails) }).unwrap();
         let timeout = Duration::from_secs(10);
-        assert_eq!(flusher.finished.recv_timeout(timeout), Ok((3, 512)));
-        assert_eq!(flusher.finished.recv_timeout(timeout), Ok((4, -libc::ENOSPC)));
+        let (tag, answer) = flusher.finished.recv_timeout(timeout).unwrap();
+        let (moved, hold) = answer.unwrap();
+        assert_eq!((tag, moved, hold.map(|hold| hold.due())), (3, 512, Some(due)), "the hold of the write goes on");
+        let (tag, answer) = flusher.finished.recv_timeout(timeout).unwrap();
+        assert_eq!((tag, answer.err()), (4, Some(-libc::ENOSPC)));
         let start = Instant::now();
         while flusher.event.read().is_err() {
             assert!(start.elapsed() < timeout, "the event was never signalled");

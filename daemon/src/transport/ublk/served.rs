@@ -72,6 +72,7 @@ impl Served {
     /// Removes the device, even under its users: requests under way are answered, later ones fail.
     pub fn remove(&self) -> Result<(), Error> {
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
+        self.gate.hurry();
         match control::stop(self.ready.n, true) {
             Ok(()) | Err(Error::Absent(_)) => {}
             Err(error) => return Err(error),

@@ -7,6 +7,7 @@
 use super::{CHECKPOINT, Lazy, STREAMS, UNMAPPED};
 use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
+use crate::format::COUNTER_FOUND_MAX;
 use nand_model::{Geometry, Store};
 
 /// What a checkpoint says.
@@ -63,7 +64,8 @@ impl Content {
         let bytes: Vec<u8> = set.chunks.iter().flat_map(|(payload, _)| payload.iter().copied()).collect();
         let content = Content::decode(&bytes)?;
         let fits = content.logical_pages == logical_pages as u64 && content.gmd.len() == mapping_pages;
-        (fits && content.begin_epoch > 0).then_some(content)
+        let counts = content.begin_pseq.max(content.begin_epoch) <= COUNTER_FOUND_MAX;
+        (fits && counts && content.begin_epoch > 0).then_some(content)
     }
 }
 

@@ -422,9 +422,9 @@ impl<S: Store> Lazy<S> {
     pub(super) fn invalidate(&mut self, ppn: Ppn, cause: Cause) -> Result<(), FtlError> {
         self.space.table.clear_live(ppn);
         if self.settings.oob_mark {
-            use nand_model::NandError::{HostFull, ProgramFailed};
+            use nand_model::NandError::{Host, HostFull, ProgramFailed};
             match self.space.flash.mark(ppn, &crate::format::Oob::invalid_mark(), cause) {
-                Ok(()) | Err(ProgramFailed(_) | HostFull) => {}
+                Ok(()) | Err(ProgramFailed(_) | HostFull | Host(_)) => {}
                 Err(other) => return Err(other.into()),
             }
         }

@@ -175,7 +175,7 @@ impl<S: Store> Lazy<S> {
         let (mut next, mut moved) = (0, 0);
         let total = self.pages.from.len();
         // Decided before anything moves: nothing below brings another page of these into the UMT.
-        let stays: Vec<bool> = (0..total).map(|i| self.skip_superseded(i)).collect();
+        let stays = (0..total).map(|i| self.skip_superseded(i)).collect::<Result<Vec<bool>, _>>()?;
         while next < total {
             let run = stays[next..].iter().take_while(|stays| !**stays).count();
             if run == 0 {
@@ -196,7 +196,9 @@ impl<S: Store> Lazy<S> {
             for i in 0..taken {
                 let (lpn, from) = (self.pages.tags[next].lpn, self.pages.from[next]);
                 let old = self.umt.point(lpn, Some(Ppn::new(first.raw() + i)), false, seq);
-                assert!(old.is_none(), "logical page {lpn} was superseded while it moved");
+                if old.is_some() {
+                    return Err(misplaced(from, lpn));
+                }
                 self.space.table.clear_live(from);
                 next += 1;
             }
@@ -206,13 +208,18 @@ impl<S: Store> Lazy<S> {
     }
 
     /// Whether a newer version of this live page is in the UMT; if so, the page dies here instead of in a conversion.
-    fn skip_superseded(&mut self, i: usize) -> bool {
+    fn skip_superseded(&mut self, i: usize) -> Result<bool, FtlError> {
         let (lpn, from) = (self.pages.tags[i].lpn, self.pages.from[i]);
-        let Some(entry) = self.umt.get(lpn) else { return false };
-        assert!(entry.invalidate, "the live page {from} of logical page {lpn} is not what the UMT or the GMT names");
+        if lpn >= self.logical_pages {
+            return Err(misplaced(from, lpn));
+        }
+        let Some(entry) = self.umt.get(lpn) else { return Ok(false) };
+        if !entry.invalidate {
+            return Err(misplaced(from, lpn));
+        }
         self.umt.clear_invalidate(lpn);
         self.space.table.clear_live(from);
-        true
+        Ok(true)
     }
 
     /// Finds the owners of live pages whose record is lost: a search through the whole map, because it happens next to never.
@@ -286,4 +293,9 @@ impl<S: Store> Lazy<S> {
         }
         Ok(())
     }
+}
+
+#[cold]
+fn misplaced(ppn: Ppn, lpn: u32) -> FtlError {
+    FtlError::Corrupt(format!("the live page {ppn} says that it is logical page {lpn}, which is elsewhere"))
 }

@@ -1,6 +1,6 @@
 use super::*;
 use nand_model::store::{MemStore, OobOnlyStore};
-use nand_model::{BlockFacts, Cut, FaultPlan, Health, SplitMix};
+use nand_model::{BlockFacts, Cut, Fault, FaultPlan, Health, SplitMix};
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -251,7 +251,9 @@ fn survives_cuts(profile: Profile, logical_pages: u32, seed: u64, cuts: u64, par
             drop(ftl);
             // The end of a process is no cut: nothing acknowledged is lost.
             oracle.flushed();
-            let mut ftl = flash.start(profile, &config, Start::Mount, None).unwrap();
+            let mut ftl = flash
+                .start(profile, &config, Start::Mount, None)
+                .unwrap_or_else(|e| panic!("{story}, after the end of a process: {e}"));
             oracle.compare(&mut ftl, &story);
         }
     }
@@ -557,7 +559,8 @@ fn trims_alone_do_not_fill_the_device() {
 #[test]
 fn failing_programs_and_erases_cost_blocks_but_no_data() {
     let (mut ftl, config) = laid_out("torture", 2 << 20, 0.3, &[]);
-    let plan = FaultPlan { program_fail_ppb: 400_000, erase_fail_ppb: 2_000_000, seed: 4, ..FaultPlan::default() };
+    let chances = [(Fault::ProgramFail, 400_000), (Fault::EraseFail, 2_000_000)].into();
+    let plan = FaultPlan { chances, seed: 4, ..FaultPlan::default() };
     ftl.chip_mut().set_faults(plan.clone());
     let mut rng = SplitMix::new(6);
     let mut model = vec![0; config.logical_pages as usize];

@@ -158,8 +158,9 @@ impl<S: Store> PageMap<S> {
                     self.trims.moved(*from, to);
                     continue;
                 }
-                let entry = &mut self.map[lpn as usize];
-                assert!(*entry == from.raw(), "the live page {from} belongs to another logical page");
+                let Some(entry) = self.map.get_mut(lpn as usize).filter(|entry| **entry == from.raw()) else {
+                    return Err(misplaced(*from, lpn));
+                };
                 *entry = to.raw();
             }
             self.space.table.clear_live_pages(&from[..taken as usize]);
@@ -224,6 +225,11 @@ impl<S: Store> PageMap<S> {
         self.trims.add(ppn, Record { ver, contained_in: self.checkpoints.next_id() });
         Ok(())
     }
+}
+
+#[cold]
+fn misplaced(ppn: Ppn, lpn: u32) -> FtlError {
+    FtlError::Corrupt(format!("the live page {ppn} says that it is logical page {lpn}, which is elsewhere"))
 }
 
 /// Who owns a live page whose record is lost: a search, because it happens next to never.

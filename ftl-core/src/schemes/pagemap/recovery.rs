@@ -15,7 +15,7 @@ use crate::block_table::State;
 use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
-use crate::format::{Flags, Oob, PageTag, Role};
+use crate::format::{COUNTER_FOUND_MAX, Flags, Oob, PageTag, Role};
 use crate::recovery::{Head, Suspects, scan_block, scan_heads};
 use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
 use std::collections::{HashMap, HashSet};
@@ -264,6 +264,10 @@ impl<S: Store> PageMap<S> {
         if head.logical_pages as usize != self.map.len() {
             return Err(damaged("made for another size"));
         }
+        let counters = [head.begin_pseq, head.begin_epoch, head.next_ver];
+        if head.begin_epoch == 0 || counters.into_iter().any(|counter| counter > COUNTER_FOUND_MAX) {
+            return Err(damaged("it counts as no device does"));
+        }
         let mut reach = Vec::with_capacity(map_chunks);
         for (part, (payload, upto)) in self.map.chunks_mut(entries).zip(&set.chunks[head_chunks..]) {
             let Some((ver, payload)) = payload.split_first_chunk().filter(|(_, rest)| rest.len() == part.len() * 4)
@@ -393,11 +397,21 @@ impl<S: Store> PageMap<S> {
         for index in 0..self.map.len() {
             if self.map[index] != UNMAPPED {
                 self.mapped += 1;
-                self.space.table.set_live(Ppn::new(self.map[index]));
+                self.adopt_live(Ppn::new(self.map[index]))?;
             }
         }
         self.adopt_trims(window, &mut rescues)?;
         Ok(rescues)
+    }
+
+    /// A page has one owner, in a block that holds something.
+    fn adopt_live(&mut self, ppn: Ppn) -> Result<(), FtlError> {
+        let block = self.space.geometry().block_of(ppn);
+        if self.space.table.is_live(ppn) || self.space.table.state(block) != State::Full {
+            return Err(FtlError::Corrupt(format!("page {ppn} has two owners, or its block is erased")));
+        }
+        self.space.table.set_live(ppn);
+        Ok(())
     }
 
     /// Whether a version found in the window is news to the checkpoint.
@@ -478,7 +492,7 @@ impl<S: Store> PageMap<S> {
                 continue;
             }
             self.trims.add(trim.ppn, trim.record);
-            self.space.table.set_live(trim.ppn);
+            self.adopt_live(trim.ppn)?;
             if trim.suspect {
                 let mut data = vec![0; self.space.geometry().page_bytes as usize];
                 trim::encode(&trim.ranges, &mut data);

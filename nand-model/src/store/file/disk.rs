@@ -7,10 +7,13 @@ use crate::image::{ImageError, PAGE};
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSliceMut};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Buffers that one system call takes (limits.h).
+const IOV_MAX: usize = 1024;
 
 /// A write that ended early.
 #[derive(Debug)]
@@ -30,6 +33,14 @@ impl From<WriteError> for io::Error {
 pub(crate) trait Disk: Send + Sync {
     /// Fills the buffer; bytes never written are zero.
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()>;
+    /// Fills the buffers one after the other, from what lies one after the other.
+    fn read_vectored_at(&self, mut at: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        for buf in bufs {
+            self.read_at(at, buf)?;
+            at += buf.len() as u64;
+        }
+        Ok(())
+    }
     fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError>;
     /// Everything written before the call is on the disk afterwards.
     fn sync(&self) -> io::Result<()>;
@@ -102,6 +113,22 @@ impl Disk for FileDisk {
     #[inline]
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
         self.0.read_exact_at(buf, at)
+    }
+
+    fn read_vectored_at(&self, mut at: u64, mut bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        while !bufs.is_empty() {
+            let most = bufs.len().min(IOV_MAX);
+            match rustix::io::preadv(&self.0, &mut bufs[..most], at) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    IoSliceMut::advance_slices(&mut bufs, count);
+                    at += count as u64;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
     }
 
     #[inline]

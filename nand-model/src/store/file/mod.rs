@@ -17,14 +17,18 @@
 
 mod disk;
 mod open;
+#[cfg(any(test, feature = "sim"))]
+mod sim;
 mod sync;
 #[cfg(test)]
 mod tests;
 
 pub use open::{Access, OpenReport, peek};
+#[cfg(any(test, feature = "sim"))]
+pub use sim::{Crash, SimDisk};
 pub use sync::{SyncError, SyncHandle, SyncStats};
 
-use super::{BlockFacts, Health, Store};
+use super::{BlockFacts, Cells, Health, Store, tag_of};
 use crate::addr::{Pbn, Ppn};
 use crate::image::{
     CORE_BYTES, Core, HINT_HEAD_BYTES, Hint, ImageError, ImageInfo, Layout, PAGE, SLOT_HEADER_BYTES, SlotHeader,
@@ -34,7 +38,7 @@ use crate::profile::PageOrder;
 use crc32c::crc32c;
 use disk::Disk;
 use std::collections::{HashMap, VecDeque};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -54,7 +58,14 @@ pub struct FileStore {
     /// Blocks that were erased and nothing else since before this operation had their slot's room checked already.
     trimmed_seq: u64,
     scratch: Vec<u8>,
+    /// Takes what lies between the pages that are read.
+    unwanted: Vec<u8>,
 }
+
+/// Reading so many pages for nothing costs less than another system call.
+const GAP_PAGES: u32 = 3;
+/// Most pages that are read at once; keeps what is read for nothing in the processor's cache.
+const NEAR_PAGES: usize = 64;
 
 /// One block as the store sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,6 +123,15 @@ impl Counts {
         } else {
             self.programs[block * self.pages + first as usize..][..count as usize].fill(1);
         }
+    }
+
+    /// Whether some of these pages may hold something already. Never, but for injected faults.
+    #[inline]
+    fn may_hold(&self, block: usize, first: u32, count: u32) -> bool {
+        if self.programs.is_empty() {
+            return self.frontier[block] as u32 > first;
+        }
+        !is_zero(&self.programs[block * self.pages + first as usize..][..count as usize])
     }
 
     fn clear(&mut self, block: usize) {
@@ -278,7 +298,7 @@ impl FileStore {
         }
         let slot = self.slots.next().expect("released above");
         let erase_seq = self.sync.last_seq() + 1;
-        let header = SlotHeader { block: block as u32, erase_seq, erase_count: facts.erase_count, weak: facts.weak };
+        let header = SlotHeader::new(block as u32, erase_seq, facts);
         self.write_slot_header(slot, &header, None)?;
         self.slots.drop_next();
         let old = std::mem::replace(&mut self.blocks[block], Block { slot: Some(slot), facts, erase_seq });
@@ -331,21 +351,18 @@ impl FileStore {
         Ok(())
     }
 
-    /// Where a programmed page lies.
+    /// Where a page lies: block, slot and offset; `None` if its block was never used.
     #[inline]
-    fn locate(&self, ppn: Ppn) -> io::Result<(usize, u32, u32)> {
+    fn locate(&self, ppn: Ppn) -> Option<(usize, u32, u32)> {
         let block = self.layout.geometry.block_of(ppn).index();
         let page = self.layout.geometry.offset_of(ppn);
-        match self.blocks[block].slot {
-            Some(slot) => Ok((block, slot, page)),
-            None => Err(io::Error::other("a page of a block that was never used")),
-        }
+        self.blocks[block].slot.map(|slot| (block, slot, page))
     }
 
-    /// What the checks and marks of one page leave readable.
+    /// What tag, checks and marks of one page leave readable.
     #[inline]
-    fn judge(&mut self, ppn: Ppn, core: Option<Core>, oob_good: bool, data: &[u8]) -> io::Result<Health> {
-        let Some(core) = core else { return Ok(Health::Lost) };
+    fn judge(&mut self, ppn: Ppn, core: Option<Core>, tag: u32, oob_good: bool, data: &[u8]) -> io::Result<Health> {
+        let Some(core) = core.filter(|core| core.tag == tag) else { return Ok(Health::Lost) };
         let data_good = data.is_empty() || crc32c(data) == core.data_check;
         let marked = if self.sick.is_empty() { Health::Good } else { self.use_mark(ppn, core.seq)? };
         if data_good && oob_good {
@@ -370,7 +387,7 @@ impl FileStore {
     }
 
     fn write_mark(&self, ppn: Ppn, seq: u64, health: Health) -> io::Result<()> {
-        let (_, slot, page) = self.locate(ppn)?;
+        let (_, slot, page) = self.locate(ppn).expect("a page with a number has a place");
         let (at, mark) = mark_bytes(seq, health);
         Ok(self.disk.write_at(self.layout.record_at(slot, page) + at as u64, &mark)?)
     }
@@ -385,57 +402,129 @@ impl FileStore {
         oobs: &mut [u8],
         health: &mut [Health],
     ) -> io::Result<()> {
-        let (block, slot, page) = self.locate(first)?;
-        let erase_seq = self.blocks[block].erase_seq;
+        let Some((_, slot, page)) = self.locate(first) else {
+            health.fill(Health::Lost);
+            return Ok(());
+        };
         let (page_bytes, part) = (data.len() / health.len(), oobs.len() / health.len());
-        let Layout { record_bytes, hints, geometry, .. } = self.layout;
-        let oob_bytes = geometry.oob_bytes as usize;
+        let record_bytes = self.layout.record_bytes;
         records.resize(health.len() * record_bytes, 0);
         self.disk.read_at(self.layout.record_at(slot, page), records)?;
         if !data.is_empty() {
             self.disk.read_at(self.layout.data_at(slot, page), data)?;
         }
         for (i, (health, record)) in health.iter_mut().zip(records.chunks_exact(record_bytes)).enumerate() {
-            let core = Core::decode(slot, page + i as u32, record).filter(|core| core.seq > erase_seq);
-            let oob = &record[CORE_BYTES..][..oob_bytes];
-            let wanted = &mut oobs[i * part..][..part];
-            wanted.copy_from_slice(&oob[..part]);
-            let hint = core.filter(|_| hints).and_then(|core| Hint::decode(core.seq, record, oob_bytes));
-            if let Some((_, mask)) = hint {
-                wanted.iter_mut().zip(mask).for_each(|(have, keep)| *have &= keep);
-            }
-            let oob_good = core.is_some_and(|core| part == 0 || crc32c(oob) == core.oob_check);
-            *health =
-                self.judge(Ppn::new(first.raw() + i as u32), core, oob_good, &data[i * page_bytes..][..page_bytes])?;
+            let (data, oob) = (&data[i * page_bytes..][..page_bytes], &mut oobs[i * part..][..part]);
+            *health = self.examine(Ppn::new(first.raw() + i as u32), slot, record, data, oob)?;
         }
         Ok(())
     }
 
-    /// Reads one record of the present life into `record`.
-    fn read_record(&self, ppn: Ppn, record: &mut Vec<u8>) -> io::Result<(u32, u32, Core)> {
-        let (block, slot, page) = self.locate(ppn)?;
+    /// Pages close to each other: their records in one read and their data in another, with what lies between them.
+    fn read_near(
+        &mut self,
+        pages: &[Ppn],
+        records: &mut Vec<u8>,
+        data: &mut [u8],
+        oobs: &mut [u8],
+        health: &mut [Health],
+    ) -> io::Result<()> {
+        let Some((_, slot, first)) = self.locate(pages[0]) else {
+            health.fill(Health::Lost);
+            return Ok(());
+        };
+        let (page_bytes, part) = (data.len() / pages.len(), oobs.len() / pages.len());
+        let record_bytes = self.layout.record_bytes;
+        let span = (pages[pages.len() - 1].raw() - pages[0].raw() + 1) as usize;
+        records.resize(span * record_bytes, 0);
+        self.disk.read_at(self.layout.record_at(slot, first), records)?;
+        if !data.is_empty() {
+            self.unwanted.resize((span - pages.len()) * page_bytes, 0);
+            let mut unwanted = &mut self.unwanted[..];
+            let mut bufs = Vec::with_capacity(2 * pages.len());
+            let gaps = std::iter::once(0).chain(pages.windows(2).map(|pair| pair[1].raw() - pair[0].raw() - 1));
+            for (gap, page) in gaps.zip(data.chunks_exact_mut(page_bytes)) {
+                if gap > 0 {
+                    let between = unwanted.split_off_mut(..gap as usize * page_bytes).expect("as long as all gaps");
+                    bufs.push(IoSliceMut::new(between));
+                }
+                bufs.push(IoSliceMut::new(page));
+            }
+            self.disk.read_vectored_at(self.layout.data_at(slot, first), &mut bufs)?;
+        }
+        for (i, (ppn, health)) in pages.iter().zip(health).enumerate() {
+            let record = &records[(ppn.raw() - pages[0].raw()) as usize * record_bytes..][..record_bytes];
+            let (data, oob) = (&data[i * page_bytes..][..page_bytes], &mut oobs[i * part..][..part]);
+            *health = self.examine(*ppn, slot, record, data, oob)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the OOB out of a page's record and says what of the page is good.
+    #[inline]
+    fn examine(&mut self, ppn: Ppn, slot: u32, record: &[u8], data: &[u8], oob: &mut [u8]) -> io::Result<Health> {
+        let Layout { hints, geometry, .. } = self.layout;
+        let erase_seq = self.blocks[geometry.block_of(ppn).index()].erase_seq;
+        let core = Core::decode(slot, geometry.offset_of(ppn), record).filter(|core| core.seq > erase_seq);
+        let oob_bytes = geometry.oob_bytes as usize;
+        let kept = &record[CORE_BYTES..][..oob_bytes];
+        oob.copy_from_slice(&kept[..oob.len()]);
+        let hint = core.filter(|_| hints).and_then(|core| Hint::decode(core.seq, record, oob_bytes));
+        if let Some((_, mask)) = hint {
+            oob.iter_mut().zip(mask).for_each(|(have, keep)| *have &= keep);
+        }
+        let oob_good = core.is_some_and(|core| oob.is_empty() || crc32c(kept) == core.oob_check);
+        self.judge(ppn, core, tag_of(ppn, erase_seq), oob_good, data)
+    }
+
+    /// Reads a page's record of the present life into `record`; `None` if it has none.
+    fn read_record(&self, ppn: Ppn, record: &mut Vec<u8>) -> io::Result<Option<(u32, u32, Core)>> {
+        let Some((block, slot, page)) = self.locate(ppn) else { return Ok(None) };
         record.resize(self.layout.record_bytes, 0);
         self.disk.read_at(self.layout.record_at(slot, page), record)?;
         let core = Core::decode(slot, page, record).filter(|core| core.seq > self.blocks[block].erase_seq);
-        core.map(|core| (slot, page, core)).ok_or_else(|| io::Error::other("no record of this page"))
+        Ok(core.map(|core| (slot, page, core)))
     }
 
     /// Writes the records of a run into `scratch`.
     #[inline]
-    fn encode_records(&self, slot: u32, page: u32, count: u32, data: &[u8], oobs: &[u8], scratch: &mut Vec<u8>) {
-        let oob_bytes = self.layout.geometry.oob_bytes as usize;
-        let (page_bytes, part) = (self.layout.geometry.page_bytes as usize, oobs.len() / count as usize);
-        let first_seq = self.sync.last_seq() + 1;
+    fn encode_records(&self, slot: u32, first: Ppn, count: u32, data: &[u8], oobs: &[u8], scratch: &mut Vec<u8>) {
+        let geometry = self.layout.geometry;
+        let (page_bytes, part) = (geometry.page_bytes as usize, oobs.len() / count as usize);
+        let life = self.blocks[geometry.block_of(first).index()].erase_seq;
+        let (first_seq, page) = (self.sync.last_seq() + 1, geometry.offset_of(first));
         scratch.clear();
         scratch.resize(count as usize * self.layout.record_bytes, 0);
-        for (i, record) in scratch.chunks_exact_mut(self.layout.record_bytes).enumerate() {
-            let oob = &mut record[CORE_BYTES..][..oob_bytes];
-            oob[..part].copy_from_slice(&oobs[i * part..][..part]);
-            oob[part..].fill(0xFF);
-            let oob_check = crc32c(oob);
-            let data_check = crc32c(&data[i * page_bytes..][..page_bytes]);
-            Core { seq: first_seq + i as u64, data_check, oob_check }.encode(slot, page + i as u32, record);
+        for (i, record) in (0u32..).zip(scratch.chunks_exact_mut(self.layout.record_bytes)) {
+            let (data, oob) = (&data[i as usize * page_bytes..][..page_bytes], &oobs[i as usize * part..][..part]);
+            let tag = tag_of(Ppn::new(first.raw() + i), life);
+            self.encode_record(slot, page + i, first_seq + i as u64, tag, data, oob, record);
         }
+    }
+
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a record, and where it lies")]
+    fn encode_record(&self, slot: u32, page: u32, seq: u64, tag: u32, data: &[u8], oob: &[u8], record: &mut [u8]) {
+        let own = &mut record[CORE_BYTES..][..self.layout.geometry.oob_bytes as usize];
+        own[..oob.len()].copy_from_slice(oob);
+        own[oob.len()..].fill(0xFF);
+        let oob_check = crc32c(own);
+        Core { seq, data_check: crc32c(data), oob_check, tag }.encode(slot, page, record);
+    }
+
+    /// A program of cells of which some may hold something already, page by page.
+    #[cold]
+    fn program_over(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()> {
+        let (page_bytes, part) = (data.len() / count as usize, oobs.len() / count as usize);
+        for i in 0..count {
+            let ppn = Ppn::new(first.raw() + i);
+            let mut oob = oobs[i as usize * part..][..part].to_vec();
+            oob.resize(self.layout.geometry.oob_bytes as usize, 0xFF);
+            let data = data[i as usize * page_bytes..][..page_bytes].to_vec();
+            let tag = tag_of(ppn, self.blocks[self.layout.geometry.block_of(ppn).index()].erase_seq);
+            self.put_cells(ppn, &Cells { data, oob, tag })?;
+        }
+        Ok(())
     }
 }
 
@@ -456,6 +545,22 @@ impl Store for FileStore {
         result
     }
 
+    fn read_pages(&mut self, pages: &[Ppn], data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
+        let (page, part) = (data.len() / pages.len(), oobs.len() / pages.len());
+        let mut records = std::mem::take(&mut self.scratch);
+        let mut near =
+            pages.chunk_by(|a, b| b.raw() - a.raw() <= GAP_PAGES + 1).flat_map(|near| near.chunks(NEAR_PAGES));
+        let mut done = 0;
+        let result = near.try_for_each(|near| {
+            let range = done..done + near.len();
+            done = range.end;
+            let of = |size: usize| range.start * size..range.end * size;
+            self.read_near(near, &mut records, &mut data[of(page)], &mut oobs[of(part)], &mut health[of(1)])
+        });
+        self.scratch = records;
+        result
+    }
+
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()> {
         self.usable()?;
         assert_eq!(
@@ -465,13 +570,16 @@ impl Store for FileStore {
         );
         let block = self.layout.geometry.block_of(first).index();
         let page = self.layout.geometry.offset_of(first);
+        if self.counts.may_hold(block, page, count) {
+            return self.program_over(first, count, data, oobs);
+        }
         let slot = match self.blocks[block].slot {
             Some(slot) => slot,
             None => self.take_slot(block, self.blocks[block].facts)?,
         };
         self.disk.write_at(self.layout.data_at(slot, page), data)?;
         let mut scratch = std::mem::take(&mut self.scratch);
-        self.encode_records(slot, page, count, data, oobs, &mut scratch);
+        self.encode_records(slot, first, count, data, oobs, &mut scratch);
         let written = self.write_whole(self.layout.record_at(slot, page), &scratch);
         self.scratch = scratch;
         written?;
@@ -488,7 +596,8 @@ impl Store for FileStore {
         self.usable()?;
         assert!(self.layout.hints, "a program of OOB alone on a part that allows one program");
         let mut record = std::mem::take(&mut self.scratch);
-        let result = self.read_record(ppn, &mut record).and_then(|(slot, page, core)| {
+        let result = self.read_record(ppn, &mut record).and_then(|found| {
+            let Some((slot, page, core)) = found else { return Ok(()) };
             let oob_bytes = self.layout.geometry.oob_bytes as usize;
             let hint = Hint::decode(core.seq, &record, oob_bytes);
             let (programs, mut mask) = hint.map_or((1, vec![0xFF; oob_bytes]), |(n, mask)| (n, mask.to_vec()));
@@ -511,7 +620,7 @@ impl Store for FileStore {
         let mut record = std::mem::take(&mut self.scratch);
         let found = self.read_record(ppn, &mut record);
         self.scratch = record;
-        let (_, _, core) = found?;
+        let Some((_, _, core)) = found? else { return Ok(()) };
         self.write_mark(ppn, core.seq, health)?;
         if health == Health::Good {
             self.sick.remove(&ppn.raw());
@@ -544,26 +653,80 @@ impl Store for FileStore {
                 return Err(failed.error);
             }
         }
-        if (facts.erase_count, facts.weak) == (old.erase_count, old.weak) {
+        if facts == (BlockFacts { bad: facts.bad, ..old }) {
             return Ok(());
         }
         let Some(slot) = slot else {
             // Nothing is programmed in it, so to record facts is to erase it.
             return self.take_slot(index, facts).map(drop);
         };
-        let [before, after] = [old, facts].map(|BlockFacts { erase_count, weak, .. }| SlotHeader {
-            block: index as u32,
-            erase_seq,
-            erase_count,
-            weak,
-        });
+        let [before, after] = [old, facts].map(|facts| SlotHeader::new(index as u32, erase_seq, facts));
         self.write_slot_header(slot, &after, Some(before))?;
         self.blocks[index].facts = facts;
         Ok(())
     }
 
+    fn tag(&self, ppn: Ppn) -> Option<u32> {
+        Some(tag_of(ppn, self.blocks[self.layout.geometry.block_of(ppn).index()].erase_seq))
+    }
+
+    fn cells(&mut self, ppn: Ppn) -> io::Result<Option<Cells>> {
+        let mut record = Vec::new();
+        let Some((slot, page, core)) = self.read_record(ppn, &mut record)? else { return Ok(None) };
+        let Layout { hints, geometry, .. } = self.layout;
+        let oob_bytes = geometry.oob_bytes as usize;
+        let mut oob = record[CORE_BYTES..][..oob_bytes].to_vec();
+        if hints && let Some((_, mask)) = Hint::decode(core.seq, &record, oob_bytes) {
+            oob.iter_mut().zip(mask).for_each(|(have, keep)| *have &= keep);
+        }
+        let mut data = vec![0; geometry.page_bytes as usize];
+        self.disk.read_at(self.layout.data_at(slot, page), &mut data)?;
+        Ok(Some(Cells { data, oob, tag: core.tag }))
+    }
+
+    fn put_cells(&mut self, ppn: Ppn, cells: &Cells) -> io::Result<()> {
+        self.usable()?;
+        let (mut record, oob_bytes) = (Vec::new(), self.layout.geometry.oob_bytes as usize);
+        assert_eq!(cells.oob.len(), oob_bytes, "cells have the whole OOB");
+        if let Some((slot, page, core)) = self.read_record(ppn, &mut record)? {
+            // Not an operation: the one that programmed the page keeps its place in the sequence.
+            let cells = cells.over(&self.cells(ppn)?.expect("the page has a record"));
+            self.disk.write_at(self.layout.data_at(slot, page), &cells.data)?;
+            self.encode_record(slot, page, core.seq, cells.tag, &cells.data, &cells.oob, &mut record);
+            return Ok(self.disk.write_at(self.layout.record_at(slot, page), &record)?);
+        }
+        let block = self.layout.geometry.block_of(ppn).index();
+        let page = self.layout.geometry.offset_of(ppn);
+        let slot = match self.blocks[block].slot {
+            Some(slot) => slot,
+            None => self.take_slot(block, self.blocks[block].facts)?,
+        };
+        let seq = self.sync.last_seq() + 1;
+        self.disk.write_at(self.layout.data_at(slot, page), &cells.data)?;
+        record.clear();
+        record.resize(self.layout.record_bytes, 0);
+        self.encode_record(slot, page, seq, cells.tag, &cells.data, &cells.oob, &mut record);
+        self.write_whole(self.layout.record_at(slot, page), &record)?;
+        self.slots.roomy[slot as usize] = true;
+        self.counts.note_programs(block, page, 1);
+        self.sync.publish(seq);
+        Ok(())
+    }
+
+    fn hour(&self) -> u32 {
+        self.sync.hour()
+    }
+
+    fn set_hour(&mut self, hour: u32) {
+        self.sync.set_hour(hour);
+    }
+
     fn erase_credit(&self) -> u32 {
         self.slots.ready(self.sync.durable_seq()) as u32
+    }
+
+    fn erase_credit_full(&self) -> u32 {
+        self.layout.slots - self.layout.geometry.blocks
     }
 }
 

@@ -163,7 +163,21 @@ impl FileStore {
         let Found { blocks, counts, sick, slots } = found;
         let path = path.to_path_buf();
         let (trimmed_seq, scratch) = (0, Vec::new());
-        Ok(FileStore { disk, sync, path, info, layout, read_only, blocks, counts, sick, slots, trimmed_seq, scratch })
+        Ok(FileStore {
+            disk,
+            sync,
+            path,
+            info,
+            layout,
+            read_only,
+            blocks,
+            counts,
+            sick,
+            slots,
+            trimmed_seq,
+            scratch,
+            unwanted: Vec::new(),
+        })
     }
 }
 
@@ -240,8 +254,9 @@ impl Opener<'_> {
             let Some(head) = head.filter(|head| head.erase_seq <= cut) else { continue };
             let block = &mut found.blocks[head.block as usize];
             if block.slot.is_none() || head.erase_seq > block.erase_seq {
-                let facts = BlockFacts { erase_count: head.erase_count, weak: head.weak, ..block.facts };
-                *block = Block { slot: Some(slot), facts, erase_seq: head.erase_seq };
+                *block = Block { slot: Some(slot), facts: head.facts(block.facts.bad), erase_seq: head.erase_seq };
+                // A block that was programmed in an hour says that the device has come so far.
+                header.hour = header.hour.max(head.since);
             }
         }
         for (slot, head) in (0..).zip(&heads) {
@@ -450,7 +465,7 @@ impl Seen {
     }
 }
 
-fn new_header(path: &Path, spec: &ImageSpec) -> Result<Header, ImageError> {
+pub(super) fn new_header(path: &Path, spec: &ImageSpec) -> Result<Header, ImageError> {
     let bad = |reason: String| ImageError::BadSpec { path: path.into(), reason };
     if spec.scheme.len() > NAME_BYTES_MAX || spec.profile.name.len() > NAME_BYTES_MAX {
         return Err(bad(format!("a name of more than {NAME_BYTES_MAX} bytes")));
@@ -473,7 +488,7 @@ fn new_header(path: &Path, spec: &ImageSpec) -> Result<Header, ImageError> {
         sync_failed: false,
     };
     let spare_slots = Layout::spare_slots_for(&spec.profile.geometry);
-    let header = Header { info, generation: 1, synced_seq: 0, spare_slots };
+    let header = Header { info, generation: 1, synced_seq: 0, spare_slots, hour: 0 };
     // What cannot be read back must not be written.
     match choose_header([&header.encode(), &[0; COPY_BYTES]]) {
         Ok(_) => Ok(header),

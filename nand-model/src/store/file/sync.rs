@@ -85,6 +85,8 @@ struct State {
     /// The newest copy known to be on the disk.
     durable_copy: usize,
     written_copy: usize,
+    /// The header says something that no copy in the file says.
+    unwritten: bool,
     header_errno: Option<i32>,
 }
 
@@ -101,6 +103,7 @@ impl SyncHandle {
             copies,
             durable_copy: copy,
             written_copy: copy,
+            unwritten: false,
             header_errno: None,
         };
         SyncHandle(Arc::new(Shared {
@@ -184,10 +187,30 @@ impl SyncHandle {
         self.0.fail_next.store(true, Ordering::Release);
     }
 
+    #[cfg(test)]
+    pub(super) fn is_running(&self) -> bool {
+        self.lock().running
+    }
+
     /// The store has written operation `seq` completely.
     #[inline]
     pub(super) fn publish(&self, seq: u64) {
         self.0.last.store(seq, Ordering::Release);
+    }
+
+    /// Hours of emulated time that passed for the device, as last noted.
+    pub(super) fn hour(&self) -> u32 {
+        self.lock().header.hour
+    }
+
+    /// Notes the device's hour, in the file too: now, or when the sync under way ends.
+    pub(super) fn set_hour(&self, hour: u32) {
+        let mut state = self.lock();
+        state.header.hour = hour;
+        state.unwritten = true;
+        if !state.running && !state.closed && self.failure().is_none() {
+            self.write_header(&mut state, self.synced_seq(), true);
+        }
     }
 
     /// Refuses every later change and sync: the file and what the store knows of it have parted.
@@ -287,7 +310,7 @@ impl SyncHandle {
 
     /// Writes `synced_seq` into the copy that may be lost, unless that says nothing new.
     fn write_header(&self, state: &mut State, synced_seq: u64, always: bool) {
-        if !always && state.copies.iter().all(|&said| said == synced_seq) {
+        if !always && !state.unwritten && state.copies.iter().all(|&said| said == synced_seq) {
             return;
         }
         let copy = 1 - state.durable_copy;
@@ -297,6 +320,7 @@ impl SyncHandle {
             Ok(()) => {
                 state.copies[copy] = synced_seq;
                 state.written_copy = copy;
+                state.unwritten = false;
                 state.header_errno = None;
             }
             Err(failed) => {

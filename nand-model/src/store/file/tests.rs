@@ -1,147 +1,15 @@
 //! The store on a simulated host disk that loses what a crash may lose: between two syncs every 512-byte sector keeps any of the
 //! contents it had. Whatever it keeps, opening must find the state after some number of operations, at least the synced ones.
 
-use super::disk::{Disk, WriteError};
+use super::sim::{Crash, SimDisk};
 use super::*;
-use crate::fault::SplitMix;
-use crate::image::{FORMAT_VERSION, Header};
+use crate::image::ImageSpec;
 use crate::profile::Profile;
-use std::sync::Mutex;
+use crate::rng::SplitMix;
+use std::collections::HashSet;
 
-const SECTOR: usize = 512;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
-
-#[derive(Default)]
-struct Sim {
-    cache: Vec<u8>,
-    /// As of the last completed sync.
-    disk: Vec<u8>,
-    /// Writes since then.
-    log: Vec<(usize, Vec<u8>)>,
-    /// Writes that still succeed, then what happens to the next ones: bytes that arrive, errno.
-    fuse: Option<(usize, usize, i32)>,
-    fail_syncs: bool,
-}
-
-#[derive(Clone, Default)]
-struct SimDisk(Arc<Mutex<Sim>>);
-
-/// How a crash picks among the contents of the sectors written since the last sync.
-#[derive(Clone, Copy, Debug)]
-enum Crash {
-    /// Nothing unsynced survives.
-    Nothing,
-    /// The first writes survive.
-    Prefix(u64),
-    /// All but one write, and what covers it later.
-    AllBut(u64),
-    /// Each write survives or not, by chance.
-    Writes(u64),
-    /// Each sector stops at any of its writes, by chance.
-    Sectors(u64),
-}
-
-impl SimDisk {
-    fn of(bytes: Vec<u8>) -> Self {
-        SimDisk(Arc::new(Mutex::new(Sim { cache: bytes.clone(), disk: bytes, ..Sim::default() })))
-    }
-
-    fn crashed(&self, how: Crash) -> SimDisk {
-        let sim = self.0.lock().unwrap();
-        let writes = sim.log.len() as u64;
-        let (Crash::Prefix(seed) | Crash::AllBut(seed) | Crash::Writes(seed) | Crash::Sectors(seed)) = how else {
-            return SimDisk::of(sim.disk.clone());
-        };
-        let mut rng = SplitMix::new(seed);
-        let chosen = rng.below(writes + 1);
-        let mut bytes = sim.disk.clone();
-        // A sector that missed one write cannot hold a later one's neighbourhood, so it stops there.
-        let mut stopped = std::collections::HashSet::new();
-        for (i, (at, data)) in (0u64..).zip(&sim.log) {
-            let whole = match how {
-                Crash::Prefix(_) => i < chosen,
-                Crash::AllBut(_) => i != chosen,
-                Crash::Writes(_) => !rng.one_in(3),
-                Crash::Nothing | Crash::Sectors(_) => true,
-            };
-            for sector in at / SECTOR..(at + data.len()).div_ceil(SECTOR) {
-                if !whole || matches!(how, Crash::Sectors(_)) && rng.one_in(20) {
-                    stopped.insert(sector);
-                }
-                if !stopped.contains(&sector) {
-                    let from = (sector * SECTOR).max(*at);
-                    let upto = ((sector + 1) * SECTOR).min(at + data.len());
-                    bytes[from..upto].copy_from_slice(&data[from - at..upto - at]);
-                }
-            }
-        }
-        SimDisk::of(bytes)
-    }
-
-    fn unsynced(&self) -> usize {
-        self.0.lock().unwrap().log.len()
-    }
-
-    fn cache(&self) -> Vec<u8> {
-        self.0.lock().unwrap().cache.clone()
-    }
-}
-
-impl Disk for SimDisk {
-    fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
-        buf.copy_from_slice(&self.0.lock().unwrap().cache[at as usize..][..buf.len()]);
-        Ok(())
-    }
-
-    fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError> {
-        let mut sim = self.0.lock().unwrap();
-        let mut done = buf.len();
-        let mut errno = None;
-        match &mut sim.fuse {
-            Some((0, arrives, why)) => {
-                done = done.min(*arrives);
-                errno = Some(*why);
-                // Taking back what arrived needs no new room.
-                sim.fuse = None;
-            }
-            Some((left, ..)) => *left -= 1,
-            None => {}
-        }
-        let at = at as usize;
-        sim.cache[at..at + done].copy_from_slice(&buf[..done]);
-        sim.log.push((at, buf[..done].to_vec()));
-        match errno {
-            Some(errno) => Err(WriteError { done, error: io::Error::from_raw_os_error(errno) }),
-            None => Ok(()),
-        }
-    }
-
-    /// Only what was written before the call counts, as with a real one.
-    fn sync(&self) -> io::Result<()> {
-        let before = self.unsynced();
-        std::thread::yield_now();
-        let mut sim = self.0.lock().unwrap();
-        if sim.fail_syncs {
-            return Err(io::Error::from_raw_os_error(EIO));
-        }
-        let synced: Vec<_> = sim.log.drain(..before).collect();
-        for (at, data) in synced {
-            sim.disk[at..at + data.len()].copy_from_slice(&data);
-        }
-        Ok(())
-    }
-
-    fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
-        Ok(self.write_at(at, &vec![0; bytes as usize])?)
-    }
-
-    fn next_data(&self, at: u64) -> Option<u64> {
-        let sim = self.0.lock().unwrap();
-        let pages = sim.cache[at as usize..].chunks(PAGE as usize);
-        pages.enumerate().find(|(_, page)| !is_zero(page)).map(|(i, _)| at + i as u64 * PAGE)
-    }
-}
 
 /// What is in every block after one operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -157,8 +25,15 @@ struct Rig {
     store: Option<FileStore>,
     /// By sequence number.
     history: Vec<Model>,
+    /// Whether cells are programmed that do not belong where they are.
+    stray: bool,
+    /// Pages that were programmed over: what is left of them is not part of the sequence.
+    hit: HashSet<u64>,
     rng: SplitMix,
 }
+
+/// Seeds of pages that were programmed for another place.
+const STRAY: u64 = 1 << 63;
 
 /// Small shapes: few pages and three spare slots, so that slots are reused all the time.
 fn shapes() -> [Profile; 2] {
@@ -171,26 +46,12 @@ fn shapes() -> [Profile; 2] {
 }
 
 fn fresh(profile: Profile, spare_slots: u32) -> (SimDisk, FileStore) {
-    let info = ImageInfo {
-        uuid: [1; 16],
-        profile,
-        size: 4096,
-        scheme: "none".into(),
-        params: String::new(),
-        version: FORMAT_VERSION,
-        clean: false,
-        sync_failed: false,
-    };
-    let layout = Layout::new(profile.geometry, profile.nop, spare_slots).unwrap();
-    let disk = SimDisk::of(vec![0; layout.file_bytes as usize]);
-    let header = Header { info, generation: 1, synced_seq: 0, spare_slots };
-    let store = FileStore::create_on("sim".as_ref(), Arc::new(disk.clone()), header).unwrap();
-    (disk, store)
+    let spec = ImageSpec { profile, size: 4096, scheme: "none".into(), params: String::new() };
+    SimDisk::create(&spec, spare_slots).unwrap()
 }
 
 fn open(disk: &SimDisk, access: Access) -> Result<(FileStore, OpenReport), ImageError> {
-    let length = disk.0.lock().unwrap().cache.len() as u64;
-    FileStore::open_on("sim".as_ref(), Arc::new(disk.clone()), length, access)
+    disk.open(access)
 }
 
 fn content(seed: u64, bytes: usize) -> Vec<u8> {
@@ -206,7 +67,8 @@ impl Rig {
             erase_counts: vec![0; geometry.blocks as usize],
             pages: vec![vec![0; geometry.pages_per_block as usize]; geometry.blocks as usize],
         };
-        Rig { profile, disk, store: Some(store), history: vec![blank], rng: SplitMix::new(seed) }
+        let (stray, hit) = (false, HashSet::new());
+        Rig { profile, disk, store: Some(store), history: vec![blank], stray, hit, rng: SplitMix::new(seed) }
     }
 
     fn store(&mut self) -> &mut FileStore {
@@ -229,6 +91,9 @@ impl Rig {
     fn step(&mut self) {
         let geometry = self.profile.geometry;
         let block = self.rng.below(geometry.blocks as u64) as usize;
+        if self.stray && self.rng.one_in(8) {
+            return self.go_astray(block);
+        }
         match self.rng.below(100) {
             0..70 => self.program(block),
             70..92 => self.erase(block),
@@ -246,7 +111,7 @@ impl Rig {
         let Some(page) = model.pages[block].iter().position(|&seed| seed == 0) else { return self.erase(block) };
         let free = model.pages[block][page..].iter().take_while(|&&seed| seed == 0).count();
         let count = 1 + self.rng.below(free.min(3) as u64) as usize;
-        let seeds: Vec<u64> = (0..count).map(|_| self.rng.next_u64() | 1).collect();
+        let seeds: Vec<u64> = (0..count).map(|_| self.rng.next_u64() & !STRAY | 1).collect();
         let gather = |bytes| seeds.iter().flat_map(|&seed| content(seed, bytes)).collect::<Vec<u8>>();
         let (data, oobs) = (gather(geometry.page_bytes as usize), gather(geometry.oob_bytes as usize));
         let first = geometry.page(Pbn::new(block as u32), page as u32);
@@ -267,6 +132,25 @@ impl Rig {
         self.history.push(model);
     }
 
+    /// Programs cells that were meant for another page, over whatever is there.
+    fn go_astray(&mut self, block: usize) {
+        let geometry = self.profile.geometry;
+        let page = self.rng.below(geometry.pages_per_block as u64) as usize;
+        let seed = self.rng.next_u64() | STRAY;
+        let (data, oob) = (content(seed, geometry.page_bytes as usize), content(seed, geometry.oob_bytes as usize));
+        let ppn = geometry.page(Pbn::new(block as u32), page as u32);
+        self.store().put_cells(ppn, &Cells { data, oob, tag: 7 }).unwrap();
+        let mut model = self.now();
+        match &mut model.pages[block][page] {
+            blank @ 0 => {
+                *blank = seed;
+                self.catch_up(1);
+                self.history.push(model);
+            }
+            &mut struck => drop(self.hit.insert(struck)),
+        }
+    }
+
     fn hint(&mut self, block: usize) {
         let geometry = self.profile.geometry;
         if let Some(page) = self.now().pages[block].iter().position(|&seed| seed != 0) {
@@ -280,25 +164,36 @@ impl Rig {
         let cut = store.sync.last_seq();
         let given = self.history.len() as u64 - 1;
         assert!((floor..=given).contains(&cut), "{how:?}: cut {cut}, synced {floor}, given {given}, {report:?}");
-        expect(&mut store, &self.history[cut as usize], how);
+        expect(&mut store, &self.history[cut as usize], &self.hit, how);
         (store, cut)
     }
 }
 
-fn expect(store: &mut FileStore, model: &Model, how: &dyn std::fmt::Debug) {
+fn expect(store: &mut FileStore, model: &Model, hit: &HashSet<u64>, how: &dyn std::fmt::Debug) {
     let geometry = store.layout.geometry;
+    let in_order = store.info.profile.order == PageOrder::Consecutive;
     let mut blocks = Vec::new();
     store.load(&mut |block, facts, counts| blocks.push((block, facts, counts.to_vec()))).unwrap();
     for (block, facts, counts) in blocks {
         assert_eq!(facts.erase_count, model.erase_counts[block.index()], "{how:?}: erase count of {block}");
-        for (page, (&count, &seed)) in counts.iter().zip(&model.pages[block.index()]).enumerate() {
-            assert_eq!(count > 0, seed != 0, "{how:?}: page {page} of {block}");
-            if seed == 0 {
+        let pages = &model.pages[block.index()];
+        for (page, (&count, &seed)) in counts.iter().zip(pages).enumerate() {
+            // In order, everything below a programmed page counts as programmed.
+            let passed = in_order && pages[page..].iter().any(|&later| later != 0);
+            assert_eq!(count > 0, seed != 0 || passed, "{how:?}: page {page} of {block}");
+            if count == 0 {
                 continue;
             }
             let (mut data, mut oob) = (vec![0; geometry.page_bytes as usize], vec![0; geometry.oob_bytes as usize]);
             let mut health = [Health::Lost];
             store.read(geometry.page(block, page as u32), &mut data, &mut oob, &mut health).unwrap();
+            if seed == 0 || seed & STRAY != 0 {
+                assert_eq!(health, [Health::Lost], "{how:?}: page {page} of {block} belongs elsewhere");
+                continue;
+            }
+            if hit.contains(&seed) && health != [Health::Good] {
+                continue;
+            }
             assert_eq!(health, [Health::Good], "{how:?}: page {page} of {block}");
             assert!(data == content(seed, data.len()), "{how:?}: data of page {page} of {block}");
             let mut wanted = content(seed, oob.len());
@@ -310,29 +205,19 @@ fn expect(store: &mut FileStore, model: &Model, how: &dyn std::fmt::Debug) {
     }
 }
 
-fn crash_kinds(seed: u64) -> [Crash; 6] {
-    [
-        Crash::Nothing,
-        Crash::Prefix(seed),
-        Crash::AllBut(seed),
-        Crash::Writes(seed),
-        Crash::Sectors(seed),
-        Crash::Sectors(!seed),
-    ]
-}
-
 #[test]
 fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
     let (mut states, mut dropped, mut erases) = (0, 0u64, 0u32);
     for (shape, profile) in shapes().into_iter().enumerate() {
-        for seed in 0..12 {
+        for seed in 0..16 {
             let mut rig = Rig::new(profile, seed);
+            rig.stray = seed >= 12;
             for round in 0..6u64 {
                 for step in 0..60 {
                     rig.step();
                     if rig.rng.one_in(6) {
                         let floor = rig.store().sync.synced_seq();
-                        for how in crash_kinds(rig.rng.next_u64()) {
+                        for how in Crash::kinds(rig.rng.next_u64()) {
                             let label = (shape, seed, round, step, how);
                             let disk = rig.disk.crashed(how);
                             let (store, cut) = rig.check(&disk, floor, &label);
@@ -346,7 +231,7 @@ fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
                 }
                 // Go on from one crash: leftovers of dropped operations must not come back later.
                 let floor = rig.store().sync.synced_seq();
-                let how = crash_kinds(rig.rng.next_u64())[1 + rig.rng.below(5) as usize];
+                let how = Crash::kinds(rig.rng.next_u64())[1 + rig.rng.below(5) as usize];
                 let disk = rig.disk.crashed(how);
                 let (store, cut) = rig.check(&disk, floor, &(shape, seed, round, how));
                 erases += rig.now().erase_counts.iter().sum::<u32>();
@@ -383,7 +268,7 @@ fn syncs_beside_the_work_promise_no_more_than_they_did() {
                 rig.step();
                 if rig.rng.one_in(8) {
                     let floor = handle.synced_seq();
-                    for how in crash_kinds(rig.rng.next_u64()) {
+                    for how in Crash::kinds(rig.rng.next_u64()) {
                         rig.check(&rig.disk.crashed(how), floor, &(seed, step, how));
                     }
                 }
@@ -408,17 +293,17 @@ fn an_interrupted_open_is_followed_by_one_that_finds_the_same() {
             let mut rig = Rig::new(profile, 1000 + seed);
             (0..80).for_each(|_| rig.step());
             let floor = rig.store().sync.synced_seq();
-            let crashed = rig.disk.crashed(Crash::Sectors(seed)).cache();
-            let (_, cut) = rig.check(&SimDisk::of(crashed.clone()), floor, &(shape, seed));
+            let crashed = rig.disk.crashed(Crash::Sectors(seed)).bytes();
+            let (_, cut) = rig.check(&SimDisk::holding(crashed.clone()), floor, &(shape, seed));
             for writes in 0..40 {
-                let disk = SimDisk::of(crashed.clone());
-                disk.0.lock().unwrap().fuse = Some((writes, 0, EIO));
+                let disk = SimDisk::holding(crashed.clone());
+                disk.fail_write(writes, 0, EIO);
                 match open(&disk, Access::ReadWrite) {
-                    Ok(_) if disk.0.lock().unwrap().fuse.is_some() => break,
-                    _ => disk.0.lock().unwrap().fuse = None,
+                    Ok(_) if disk.fuse_is_whole() => break,
+                    _ => disk.mend(),
                 }
                 interrupted += 1;
-                for how in crash_kinds(seed ^ writes as u64) {
+                for how in Crash::kinds(seed ^ writes) {
                     let (_, again) = rig.check(&disk.crashed(how), cut, &(shape, seed, writes, how));
                     assert_eq!(again, cut, "{:?}", (shape, seed, writes, how));
                 }
@@ -430,8 +315,9 @@ fn an_interrupted_open_is_followed_by_one_that_finds_the_same() {
 
 #[test]
 fn the_death_of_the_process_loses_nothing_and_a_clean_close_is_found() {
-    for profile in shapes() {
+    for (profile, stray) in shapes().into_iter().flat_map(|p| [(p, false), (p, true)]) {
         let mut rig = Rig::new(profile, 5);
+        rig.stray = stray;
         for round in 0..10 {
             (0..50).for_each(|_| rig.step());
             let given = rig.history.len() as u64 - 1;
@@ -460,9 +346,9 @@ fn a_damaged_header_copy_does_not_bring_an_old_state_back() {
             (0..100).for_each(|_| rig.step());
             let given = rig.history.len() as u64 - 1;
             for copy in [0, 1] {
-                let mut bytes = rig.disk.cache();
+                let mut bytes = rig.disk.bytes();
                 bytes[copy * PAGE as usize + 100] ^= 1;
-                let (_, cut) = rig.check(&SimDisk::of(bytes), given, &(seed, copy));
+                let (_, cut) = rig.check(&SimDisk::holding(bytes), given, &(seed, copy));
                 assert_eq!(cut, given, "seed {seed} copy {copy}");
             }
         }
@@ -475,7 +361,7 @@ fn a_read_only_open_writes_nothing_and_takes_every_verb() {
         let mut rig = Rig::new(profile, 9);
         (0..70).for_each(|_| rig.step());
         let disk = rig.disk.crashed(Crash::Sectors(3));
-        let before = disk.cache();
+        let before = disk.bytes();
         let (store, report) = open(&disk, Access::ReadOnly).unwrap();
         let cut = store.sync.last_seq();
         assert!(!report.was_clean && store.is_read_only());
@@ -484,13 +370,15 @@ fn a_read_only_open_writes_nothing_and_takes_every_verb() {
             disk: disk.clone(),
             store: Some(store),
             history: rig.history[..=cut as usize].to_vec(),
+            stray: false,
+            hit: HashSet::new(),
             rng: SplitMix::new(4),
         };
         (0..200).for_each(|_| inside.step());
         let model = inside.now();
-        expect(inside.store(), &model, &"overlay");
+        expect(inside.store(), &model, &HashSet::new(), &"overlay");
         inside.store.take().unwrap().close().unwrap();
-        assert!(disk.cache() == before && disk.unsynced() == 0);
+        assert!(disk.bytes() == before && disk.unsynced() == 0);
         let (_, again) = rig.check(&disk, cut, &"after");
         assert_eq!(again, cut);
     }
@@ -510,19 +398,20 @@ fn a_full_host_leaves_nothing_programmed_and_the_same_verb_works_later() {
             }
             let (first, count) = (geometry.page(Pbn::new(block as u32), 0), 3);
             let (data, oobs) = (vec![7; 3 * geometry.page_bytes as usize], vec![8; 3 * geometry.oob_bytes as usize]);
-            rig.disk.0.lock().unwrap().fuse = Some((writes, arrives, ENOSPC));
+            rig.disk.fail_write(writes, arrives, ENOSPC);
             let result = rig.store().program(first, count, &data, &oobs);
-            let spent = rig.disk.0.lock().unwrap().fuse.take().is_none();
+            let spent = !rig.disk.fuse_is_whole();
+            rig.disk.mend();
             assert_eq!(result.as_ref().err().and_then(io::Error::raw_os_error), spent.then_some(ENOSPC));
             if result.is_err() {
                 rig.catch_up(0);
                 let given = rig.history.len() as u64 - 1;
-                let (_, cut) = rig.check(&SimDisk::of(rig.disk.cache()), given, &(writes, arrives));
+                let (_, cut) = rig.check(&SimDisk::holding(rig.disk.bytes()), given, &(writes, arrives));
                 assert_eq!(cut, given);
                 // Another operation gets the number; the refused one must not answer to it.
                 rig.erase((block + 1) % 6);
                 let given = rig.history.len() as u64 - 1;
-                rig.check(&SimDisk::of(rig.disk.cache()), given, &(writes, arrives));
+                rig.check(&SimDisk::holding(rig.disk.bytes()), given, &(writes, arrives));
                 rig.store().program(first, count, &data, &oobs).unwrap();
             }
             let mut seen = vec![0; data.len()];
@@ -555,7 +444,7 @@ fn after_a_failed_sync_nothing_is_accepted_and_only_what_was_synced_comes_back()
         rig.history.truncate(cut as usize + 1);
         rig.store = Some(store);
         (0..30).for_each(|_| rig.step());
-        let (_, report) = open(&SimDisk::of(rig.disk.cache()), Access::ReadOnly).unwrap();
+        let (_, report) = open(&SimDisk::holding(rig.disk.bytes()), Access::ReadOnly).unwrap();
         assert!(!report.sync_failed);
     }
 }
@@ -564,11 +453,11 @@ fn after_a_failed_sync_nothing_is_accepted_and_only_what_was_synced_comes_back()
 fn a_disk_that_fails_its_sync_is_told_the_same_way() {
     let mut rig = Rig::new(shapes()[0], 3);
     (0..20).for_each(|_| rig.step());
-    rig.disk.0.lock().unwrap().fail_syncs = true;
+    rig.disk.fail_syncs(u64::MAX);
     rig.erase(0);
     let handle = rig.store().sync_handle();
     assert_eq!(handle.sync_through(handle.last_seq()), Err(SyncError::Failed(EIO)));
-    rig.disk.0.lock().unwrap().fail_syncs = false;
+    rig.disk.mend();
     assert_eq!(handle.settle(handle.last_seq()), Err(SyncError::Failed(EIO)));
     assert!(rig.store.take().unwrap().close().is_err());
 }
@@ -594,6 +483,40 @@ fn erase_credit_counts_down_and_comes_back_after_two_syncs() {
     (0..11).for_each(|i| store.erase(Pbn::new(i % 6), BlockFacts::default()).unwrap());
 }
 
+/// The device's hour is in the file as soon as it changes, or as a sync under way ends, and never behind what a block says.
+#[test]
+fn the_hour_survives_a_stop_and_is_never_behind_what_a_block_says() {
+    let (disk, mut store) = fresh(shapes()[0], 3);
+    let hour = |disk: &SimDisk| open(&SimDisk::holding(disk.bytes()), Access::ReadOnly).unwrap().0.hour();
+    store.set_hour(40);
+    assert_eq!(hour(&disk), 40);
+    let handle = store.sync_handle();
+    handle.set_sync_delay(std::time::Duration::from_millis(20));
+    for begun in [false, true] {
+        std::thread::scope(|scope| {
+            store.erase(Pbn::new(0), BlockFacts::default()).unwrap();
+            let seq = handle.last_seq();
+            let syncing = scope.spawn({
+                let handle = handle.clone();
+                move || handle.settle(seq)
+            });
+            while begun && !handle.is_running() && handle.durable_seq() < seq {
+                std::thread::yield_now();
+            }
+            store.set_hour(41 + begun as u32);
+            syncing.join().unwrap().unwrap();
+        });
+        assert_eq!(hour(&disk), 41 + begun as u32);
+    }
+    store.erase(Pbn::new(1), BlockFacts { since: 77, ..BlockFacts::default() }).unwrap();
+    drop(store);
+    assert_eq!(hour(&disk), 77, "a block was erased in hour 77");
+    let (mut store, _) = open(&disk, Access::ReadWrite).unwrap();
+    store.set_hour(90);
+    store.close().unwrap();
+    assert_eq!(hour(&disk.crashed(Crash::Nothing)), 90);
+}
+
 #[test]
 fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
     for (profile, close) in shapes().into_iter().flat_map(|p| [(p, false), (p, true)]) {
@@ -606,8 +529,8 @@ fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
         store
             .set_facts(Pbn::new(2), BlockFacts { bad: Some(super::super::Bad::Factory), ..BlockFacts::default() })
             .unwrap();
-        store.set_facts(last, BlockFacts { erase_count: 7, weak: true, bad: None }).unwrap();
-        store.set_facts(Pbn::new(1), BlockFacts { erase_count: 3, weak: true, bad: None }).unwrap();
+        store.set_facts(last, BlockFacts { erase_count: 7, weak: true, since: 4, reads: 9, bad: None }).unwrap();
+        store.set_facts(Pbn::new(1), BlockFacts { erase_count: 3, weak: true, ..BlockFacts::default() }).unwrap();
         if close {
             store.close().unwrap()
         } else {
@@ -618,6 +541,7 @@ fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
         store.load(&mut |_, own, _| facts.push(own)).unwrap();
         assert_eq!(facts[2].bad, Some(super::super::Bad::Factory));
         assert_eq!((facts[5].erase_count, facts[5].weak, facts[1].erase_count, facts[1].weak), (7, true, 3, true));
+        assert_eq!((facts[5].since, facts[5].reads), (4, 9));
         let mut seen = [Health::Good; 3];
         store.read(geometry.page(last, 0), &mut vec![0; 3 * page], &mut [], &mut seen).unwrap();
         assert_eq!(seen, [Health::Good, Health::Unstable(2), Health::DataLost]);
@@ -632,15 +556,15 @@ fn parts_whose_check_holds_but_that_cannot_be_are_refused() {
     let (layout, page) = (store.layout, store.layout.geometry.page_bytes as usize);
     store.program(layout.geometry.page(Pbn::new(0), 0), 1, &vec![1; page], &[]).unwrap();
     let slot = store.blocks[0].slot.unwrap();
-    let unclean = disk.cache();
+    let unclean = disk.bytes();
     store.close().unwrap();
     let refused = |bytes: &[u8], at: u64, part: &[u8]| {
         let mut bytes = bytes.to_vec();
         bytes[at as usize..][..part.len()].copy_from_slice(part);
-        let error = open(&SimDisk::of(bytes), Access::ReadOnly).map(|_| ()).unwrap_err();
+        let error = open(&SimDisk::holding(bytes), Access::ReadOnly).map(|_| ()).unwrap_err();
         assert!(matches!(error, ImageError::Damaged { .. }), "{error}");
     };
-    let entry = TableEntry::decode(0, &disk.cache()[layout.entry_at(0) as usize..][..TABLE_ENTRY_BYTES]).unwrap();
+    let entry = TableEntry::decode(0, &disk.bytes()[layout.entry_at(0) as usize..][..TABLE_ENTRY_BYTES]).unwrap();
     let facts = BlockFacts { erase_count: u32::MAX, ..entry.facts };
     for wrong in [
         TableEntry { slot: Some(layout.slots), ..entry },
@@ -650,11 +574,11 @@ fn parts_whose_check_holds_but_that_cannot_be_are_refused() {
         TableEntry { counts_check: 0, ..entry },
         TableEntry { facts, ..entry },
     ] {
-        refused(&disk.cache(), layout.entry_at(0), &wrong.encode(0));
+        refused(&disk.bytes(), layout.entry_at(0), &wrong.encode(0));
     }
     let other = TableEntry { counts_check: crc32c(&[0; 6]), ..entry };
-    refused(&disk.cache(), layout.entry_at(1), &other.encode(1));
-    let head = SlotHeader { block: 0, erase_seq: 1, erase_count: 0, weak: false };
+    refused(&disk.bytes(), layout.entry_at(1), &other.encode(1));
+    let head = SlotHeader::new(0, 1, BlockFacts::default());
     for wrong in [
         SlotHeader { block: 6, ..head },
         SlotHeader { erase_seq: 0, ..head },

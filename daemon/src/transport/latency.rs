@@ -1,0 +1,163 @@
+//! Completions that wait until the emulated flash would have been done, and the timer that says when.
+//!
+//! Waiting costs a place in a heap and no thread. The timer is a file that an event loop polls, because it is exact: a loop's own
+//! timers count milliseconds, and a flash page is read in some tens of microseconds. If the process dies, what waits is
+//! unacknowledged, like any request under way.
+
+use crate::device::Hold;
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// What waits, earliest first; what is due at the same instant leaves as it came.
+pub struct Holds<T> {
+    heap: BinaryHeap<Reverse<Held<T>>>,
+    pushed: u64,
+}
+
+struct Held<T> {
+    hold: Hold,
+    number: u64,
+    what: T,
+}
+
+impl<T> Held<T> {
+    fn key(&self) -> (Instant, u64) {
+        (self.hold.due(), self.number)
+    }
+}
+
+impl<T> PartialEq for Held<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<T> Eq for Held<T> {}
+
+impl<T> PartialOrd for Held<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Held<T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl<T> Default for Holds<T> {
+    fn default() -> Self {
+        Holds { heap: BinaryHeap::new(), pushed: 0 }
+    }
+}
+
+impl<T> Holds<T> {
+    /// Lets `what` wait.
+    pub fn push(&mut self, hold: Hold, what: T) {
+        self.heap.push(Reverse(Held { hold, number: self.pushed, what }));
+        self.pushed += 1;
+    }
+
+    /// When the first is due.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse(held)| held.hold.due())
+    }
+
+    /// The first, due or not; its request ends here.
+    pub fn pop(&mut self) -> Option<T> {
+        self.heap.pop().map(|Reverse(held)| held.what)
+    }
+
+    /// The first, if it is due.
+    pub fn pop_due(&mut self, now: Instant) -> Option<T> {
+        if self.next_due()? <= now { self.pop() } else { None }
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+}
+
+/// A timer that becomes readable when it goes off, and stays so until it is set again.
+#[derive(Debug)]
+pub struct Alarm {
+    timer: TimerFd,
+    set: Option<Instant>,
+}
+
+impl Alarm {
+    /// One that is not set.
+    pub fn new() -> io::Result<Self> {
+        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+        Ok(Alarm { timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?, set: None })
+    }
+
+    /// Has it go off at `due`, and not before if it was set for an earlier instant.
+    pub fn set(&mut self, due: Instant) -> io::Result<()> {
+        if self.set == Some(due) {
+            return Ok(());
+        }
+        // A duration of zero would stop it.
+        let left = due.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+        self.timer.set(Expiration::OneShot(TimeSpec::from(left)), TimerSetTimeFlags::empty())?;
+        self.set = Some(due);
+        Ok(())
+    }
+
+    /// It went off: from now on even the same instant sets it again.
+    pub fn went_off(&mut self) {
+        self.set = None;
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.timer.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_leaves_when_it_is_due_and_in_order() {
+        let (mut holds, start) = (Holds::default(), Instant::now());
+        let after = |ms| start + Duration::from_millis(ms);
+        for (ms, what) in [(30, 'c'), (10, 'a'), (30, 'd'), (20, 'b')] {
+            holds.push(Hold::until(after(ms)), what);
+        }
+        assert_eq!((holds.len(), holds.next_due()), (4, Some(after(10))));
+        assert_eq!(holds.pop_due(after(9)), None);
+        assert_eq!(
+            [holds.pop_due(after(25)), holds.pop_due(after(25)), holds.pop_due(after(25))],
+            [Some('a'), Some('b'), None]
+        );
+        assert_eq!([holds.pop(), holds.pop(), holds.pop()], [Some('c'), Some('d'), None]);
+    }
+
+    #[test]
+    fn an_alarm_goes_off_not_before_its_time_and_for_what_is_past_at_once() {
+        let mut alarm = Alarm::new().unwrap();
+        for wait in [Duration::from_millis(5), Duration::ZERO] {
+            let due = Instant::now() + wait;
+            alarm.set(due).unwrap();
+            let mut polled = [nix::poll::PollFd::new(alarm.as_fd(), nix::poll::PollFlags::POLLIN)];
+            nix::poll::poll(&mut polled, nix::poll::PollTimeout::NONE).unwrap();
+            assert!(Instant::now() >= due);
+            alarm.went_off();
+        }
+    }
+}

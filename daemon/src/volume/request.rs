@@ -1,0 +1,158 @@
+//! A host request from its first extent to the moment its client hears of it.
+//!
+//! Always true: a request is counted once, when it ends; until then it is under way. One whose completion is due later ends when
+//! its [`Hold`] is dropped, and by then it took at least until it was due.
+
+use super::{Core, Durable, EIO, Op, Shared};
+use crate::device::Flush;
+use ftl_core::FtlError;
+use nand_model::{Nanos, Store};
+use std::io;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::time::Instant;
+
+/// When a client may hear that its request is done: at once if `None`.
+pub type Completion = Option<Hold>;
+
+/// A request that is done, whose completion is due later (`--latency emulate`). Dropped when its client hears of it, or is gone.
+pub struct Hold {
+    due: Instant,
+    /// Counts the end of the request.
+    _request: Option<UnderWay>,
+}
+
+impl Hold {
+    /// A hold for a device that counts nothing.
+    pub fn until(due: Instant) -> Self {
+        Hold { due, _request: None }
+    }
+
+    /// When the completion is due.
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// For a request made of two parts: it is done when both are.
+    pub fn later(one: Completion, other: Completion) -> Completion {
+        one.into_iter().chain(other).max_by_key(Hold::due)
+    }
+}
+
+/// What is counted of a request when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    pub(super) op: Op,
+    pub(super) bytes: u64,
+    pub(super) began: Instant,
+    /// What the flash took, if it was asked.
+    pub(super) emulated: Option<Nanos>,
+    /// When the completion is due, if that is later than it could be told.
+    pub(super) due: Option<Instant>,
+}
+
+/// A request that outlives the call which began it. Counts its end when dropped.
+struct UnderWay {
+    facts: Facts,
+    errno: Option<i32>,
+    shared: Arc<Shared>,
+}
+
+impl UnderWay {
+    /// Its completion, now that it is done.
+    fn completion(self) -> Completion {
+        self.facts.due.map(|due| Hold { due, _request: Some(self) })
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.shared.end(&self.facts, self.errno);
+    }
+}
+
+/// One host request on its way through several extents.
+pub(super) struct Request<'a> {
+    op: Op,
+    bytes: u64,
+    began: Instant,
+    shared: &'a Arc<Shared>,
+    /// When it started on the emulated flash.
+    start: Option<Nanos>,
+    done: Nanos,
+    due: Option<Instant>,
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn begin(shared: &'a Arc<Shared>, op: Op, bytes: u64) -> Self {
+        shared.counters.of(op).in_flight.fetch_add(1, Relaxed);
+        Request { op, bytes, began: Instant::now(), shared, start: None, done: 0, due: None }
+    }
+
+    /// Runs one extent: all extents of a request start at the same emulated instant.
+    pub(super) fn step<S: Store>(
+        &mut self,
+        core: &mut Core<S>,
+        last: bool,
+        verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
+    ) -> Result<(), FtlError> {
+        let at = *self.start.get_or_insert_with(|| core.clock.start(self.shared.counters.depth()));
+        self.done = self.done.max(verb(core, at)?);
+        if last {
+            self.due = core.clock.done(self.done);
+        }
+        Ok(())
+    }
+
+    pub(super) fn end(self, result: io::Result<()>) -> io::Result<Completion> {
+        if let Err(error) = result {
+            return Err(self.fail(error));
+        }
+        match self.due.filter(|due| *due > Instant::now()) {
+            Some(_) => Ok(self.under_way(None).completion()),
+            None => {
+                self.shared.end(&Facts { due: None, ..self.facts() }, None);
+                Ok(None)
+            }
+        }
+    }
+
+    pub(super) fn fail(&self, error: io::Error) -> io::Error {
+        let facts = Facts { emulated: None, due: None, ..self.facts() };
+        self.shared.end(&facts, Some(error.raw_os_error().unwrap_or(EIO)));
+        error
+    }
+
+    fn facts(&self) -> Facts {
+        let emulated = self.start.map(|start| self.done.saturating_sub(start));
+        Facts { op: self.op, bytes: self.bytes, began: self.began, emulated, due: self.due }
+    }
+
+    fn under_way(self, errno: Option<i32>) -> UnderWay {
+        UnderWay { facts: self.facts(), errno, shared: self.shared.clone() }
+    }
+}
+
+/// A FLUSH that waits for the store's sync. Dropped without waiting, it counts as failed.
+pub(super) struct FlushWait<S> {
+    request: UnderWay,
+    sync: Option<(Arc<dyn Durable<S>>, u64)>,
+}
+
+impl<S> FlushWait<S> {
+    pub(super) fn new(request: Request<'_>, sync: Option<(Arc<dyn Durable<S>>, u64)>) -> Self {
+        let errno = sync.is_some().then_some(EIO);
+        FlushWait { request: request.under_way(errno), sync }
+    }
+}
+
+impl<S> Flush for FlushWait<S> {
+    fn wait(self: Box<Self>) -> io::Result<Completion> {
+        let FlushWait { mut request, sync } = *self;
+        if let Some((durable, mark)) = sync {
+            request.shared.wait(&*durable, mark)?;
+        }
+        request.errno = None;
+        request.facts.due = request.facts.due.filter(|due| *due > Instant::now());
+        Ok(request.completion())
+    }
+}

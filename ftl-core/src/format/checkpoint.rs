@@ -1,0 +1,72 @@
+//! The data of a [`Role::Checkpoint`](super::Role) page: one chunk of a set.
+
+use super::{COUNTER_FOUND_MAX, array_at};
+
+/// Bytes in front of a chunk's payload.
+pub const CHUNK_HEAD: usize = 24;
+const MAGIC: u32 = 0x4B50_4346; // "FCPK"
+
+/// What is in front of a chunk's payload, beside its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkHead {
+    /// Chunks of the whole set.
+    pub total: u32,
+    /// Up to which program sequence number the chunk's content reaches.
+    pub upto: u64,
+}
+
+impl ChunkHead {
+    /// Makes `page` a chunk of `page_bytes` with this payload, which must fit.
+    pub fn encode(&self, payload: &[u8], page_bytes: usize, page: &mut Vec<u8>) {
+        assert!(CHUNK_HEAD + payload.len() <= page_bytes, "a chunk larger than its page");
+        page.clear();
+        page.extend(MAGIC.to_le_bytes());
+        page.extend(self.total.to_le_bytes());
+        page.extend((payload.len() as u64).to_le_bytes());
+        page.extend(self.upto.to_le_bytes());
+        page.extend(payload);
+        page.resize(page_bytes, 0);
+    }
+
+    /// Head and payload of a chunk, or `None` where the page holds none of ours.
+    pub fn decode(page: &[u8]) -> Option<(ChunkHead, &[u8])> {
+        let behind = page.get(CHUNK_HEAD..)?;
+        if u32::from_le_bytes(array_at(page, 0)) != MAGIC {
+            return None;
+        }
+        let length = usize::try_from(u64::from_le_bytes(array_at(page, 8))).ok()?;
+        let head =
+            ChunkHead { total: u32::from_le_bytes(array_at(page, 4)), upto: u64::from_le_bytes(array_at(page, 16)) };
+        Some((head, behind.get(..length)?)).filter(|_| head.upto <= COUNTER_FOUND_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_survive_the_round_trip() {
+        let head = ChunkHead { total: 7, upto: 1 << 40 };
+        let mut page = Vec::new();
+        for payload in [&[][..], &[1, 2, 3], &[9; 40]] {
+            head.encode(payload, 64, &mut page);
+            assert_eq!((page.len(), ChunkHead::decode(&page)), (64, Some((head, payload))));
+        }
+    }
+
+    #[test]
+    fn foreign_pages_and_lengths_that_lie_are_refused() {
+        assert_eq!(ChunkHead::decode(&[0; 64]), None);
+        let mut page = Vec::new();
+        ChunkHead { total: 1, upto: 1 }.encode(&[5; 40], 64, &mut page);
+        assert_eq!(ChunkHead::decode(&page[..CHUNK_HEAD - 1]), None);
+        let mut late = page.clone();
+        late[23] = 1;
+        assert_eq!(ChunkHead::decode(&late), None, "it reaches where no device has been");
+        page[8] = 41;
+        assert_eq!(ChunkHead::decode(&page), None);
+        page[15] = 0xFF;
+        assert_eq!(ChunkHead::decode(&page), None);
+    }
+}

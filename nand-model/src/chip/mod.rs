@@ -1,0 +1,304 @@
+//! The chip: geometry, the law, wear, bad blocks, timing and counters by cause, in one verb each.
+//!
+//! What always holds, in release builds too: a page is programmed only when erased, in the order its profile allows, at most
+//! NOP times; a bad block is never programmed or erased with success. Breaking the law is the caller's bug and panics. What
+//! silicon really does (a failed program, a torn page, lost power) is a [`NandError`] that says what to do.
+//!
+//! The chip judges what was *asked*: a program that silently did nothing counts as done until power fails. Then only the cells are left
+//! to tell, and the chip looks at them again.
+//!
+//! If power fails here (a [`Cut`](crate::Cut) of the fault plan), the operation under way leaves what the cut's outcome says, and every
+//! later verb returns [`NandError::PowerLost`] until [`Chip::power_on`].
+
+mod erase;
+mod program;
+mod read;
+
+pub use program::RunError;
+
+use crate::addr::{Pbn, Ppn};
+use crate::cause::{Cause, Counters};
+use crate::error::NandError;
+use crate::fault::{FaultPlan, FaultState};
+use crate::geometry::Geometry;
+use crate::pairing::PairTable;
+use crate::profile::{PageOrder, Profile};
+use crate::rng::SplitMix;
+use crate::store::{Bad, BlockFacts, Store};
+use crate::timing::{Clocks, Nanos, ProgramTimes};
+use std::collections::BTreeSet;
+
+const HOUR_NS: Nanos = 3_600_000_000_000;
+
+/// An emulated flash device over a store.
+#[derive(Clone, Debug)]
+pub struct Chip<S> {
+    profile: Profile,
+    pairs: PairTable,
+    store: S,
+    blocks: Vec<BlockFacts>,
+    /// Per block: one past the highest page programmed since the erase.
+    frontier: Vec<u16>,
+    /// Per page: programs since the erase; empty when pages are programmed consecutively and once, where the frontier says all.
+    programs: Vec<u8>,
+    clocks: Clocks,
+    program_times: ProgramTimes,
+    counters: Counters,
+    faults: Option<Box<FaultState>>,
+    /// Whether programs, and whether reads, have to ask the plan.
+    program_faults: bool,
+    read_faults: bool,
+    /// Some cells may hold other than what was asked for since power came.
+    strays: bool,
+    powered: bool,
+    /// Blocks of which a page came near to what can be corrected.
+    to_refresh: BTreeSet<Pbn>,
+    /// Hour of the device's life at emulated instant 0.
+    hour_base: u32,
+    /// The hour that the store was told last.
+    hour_told: u32,
+    /// Programs and erases that the chip accepted since it was opened.
+    ops: u64,
+    scratch: Vec<u8>,
+}
+
+impl<S: Store> Chip<S> {
+    /// A chip of this profile over a store that may hold pages already.
+    pub fn open(profile: Profile, store: S) -> Result<Self, NandError> {
+        let geometry = profile.geometry;
+        let per_page = profile.order != PageOrder::Consecutive || profile.nop > 1;
+        let pairs = PairTable::new(profile.pairing, geometry.pages_per_block);
+        let hour = store.hour();
+        let mut chip = Chip {
+            program_times: ProgramTimes::new(&pairs, &profile.timing, geometry.pages_per_block),
+            pairs,
+            clocks: Clocks::new(&geometry, profile.timing),
+            profile,
+            store,
+            blocks: vec![BlockFacts::default(); geometry.blocks as usize],
+            frontier: vec![0; geometry.blocks as usize],
+            programs: vec![0; if per_page { geometry.page_slots() } else { 0 }],
+            counters: Counters::default(),
+            faults: None,
+            program_faults: false,
+            read_faults: false,
+            strays: false,
+            powered: true,
+            to_refresh: BTreeSet::new(),
+            hour_base: hour,
+            hour_told: hour,
+            ops: 0,
+            scratch: Vec::new(),
+        };
+        chip.look_at_cells()?;
+        Ok(chip)
+    }
+
+    /// Takes facts and programmed pages from the store, as a blank check of every page tells them.
+    fn look_at_cells(&mut self) -> Result<(), NandError> {
+        let Chip { store, blocks, frontier, programs, profile, .. } = self;
+        let mut seen = 0;
+        store.load(&mut |block, facts, counts| {
+            seen += 1;
+            blocks[block.index()] = facts;
+            frontier[block.index()] = counts.iter().rposition(|&n| n > 0).map_or(0, |last| last as u16 + 1);
+            if !programs.is_empty() {
+                let first = profile.geometry.page(block, 0).index();
+                programs[first..first + counts.len()].copy_from_slice(counts);
+            }
+        })?;
+        assert_eq!(seen, blocks.len(), "store and profile differ in blocks");
+        Ok(())
+    }
+
+    /// Marks the factory-bad blocks of a new device, the profile's share of them, chosen by `seed`.
+    pub fn mark_factory_bad(&mut self, seed: u64) -> Result<(), NandError> {
+        let mut rng = SplitMix::new(seed);
+        let wanted = self.geometry().blocks as u64 * self.profile.factory_bad_permille as u64 / 1000;
+        let mut marked = 0;
+        while marked < wanted {
+            let block = Pbn::new(rng.below(self.geometry().blocks as u64) as u32);
+            if self.bad(block).is_none() {
+                self.mark_factory_bad_block(block)?;
+                marked += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks one block of a new device as bad from the factory.
+    pub fn mark_factory_bad_block(&mut self, block: Pbn) -> Result<(), NandError> {
+        self.mark_bad(block, Bad::Factory)
+    }
+
+    /// Shape of the device.
+    #[inline]
+    pub fn geometry(&self) -> &Geometry {
+        &self.profile.geometry
+    }
+
+    /// The profile the chip was opened with.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Which pages share a word line.
+    #[inline]
+    pub fn pairs(&self) -> &PairTable {
+        &self.pairs
+    }
+
+    /// Counts since the chip was opened.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// When every die and bus is done with what it was given.
+    pub fn busy_until(&self) -> Nanos {
+        self.clocks.busy_until()
+    }
+
+    /// Programs and erases begun since the chip was opened: the index space of [`Cut::at_op`](crate::Cut::at_op).
+    pub fn ops(&self) -> u64 {
+        self.ops
+    }
+
+    /// Whether, and why, a block must not be used.
+    #[inline]
+    pub fn bad(&self, block: Pbn) -> Option<Bad> {
+        self.blocks[block.index()].bad
+    }
+
+    /// Erases of this block in its life.
+    #[inline]
+    pub fn erase_count(&self, block: Pbn) -> u32 {
+        self.blocks[block.index()].erase_count
+    }
+
+    /// One past the highest page programmed since the last erase, as a blank check of every page would tell.
+    #[inline]
+    pub fn frontier(&self, block: Pbn) -> u32 {
+        self.frontier[block.index()] as u32
+    }
+
+    /// The store below, for what is beside the flash (sync points, capacity).
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// See [`Chip::store`].
+    pub fn store_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
+
+    /// Gives the store back; emulated clocks and counters end here.
+    pub fn into_store(mut self) -> S {
+        self.tell_hour(self.clocks.busy_until());
+        self.tell_reads();
+        self.store
+    }
+
+    /// Installs a fault plan; its operation count starts at the next verb.
+    pub fn set_faults(&mut self, plan: FaultPlan) {
+        let checked = self.store.tag(Ppn::new(0)).is_some();
+        assert!(checked || !plan.is_silent(), "silent faults need a store that checks what it reads");
+        let state = FaultState::new(plan);
+        (self.program_faults, self.read_faults) = (state.touches_programs(), state.touches_reads());
+        self.faults = Some(Box::new(state));
+    }
+
+    /// Ends a power cut and removes the fault plan. Whatever ran on the chip must mount again.
+    pub fn power_on(&mut self) {
+        self.powered = true;
+        self.faults = None;
+        (self.program_faults, self.read_faults) = (false, false);
+        self.to_refresh.clear();
+        // Without strays the cells hold what was asked for. A store that cannot be read says so at the next verb.
+        if self.strays && self.look_at_cells().is_ok() {
+            self.strays = false;
+        }
+    }
+
+    /// Blocks whose data should soon be written anew elsewhere: since the chip got power, some codeword read from them had three quarters of
+    /// the wrong bits that can be corrected ([`Ecc::refresh_bits`](crate::Ecc::refresh_bits)), or needed a read retry. A block leaves
+    /// the set by its erase.
+    pub fn blocks_to_refresh(&self) -> &BTreeSet<Pbn> {
+        &self.to_refresh
+    }
+
+    /// The device's hour at an emulated instant: the clock of retention. It goes on where the image's last use ended.
+    pub fn hour(&self, at: Nanos) -> u32 {
+        self.hour_base.saturating_add((at / HOUR_NS).min(u32::MAX as Nanos) as u32)
+    }
+
+    /// Lets the device lie for this many hours: every page gets older.
+    pub fn age(&mut self, hours: u32) {
+        self.hour_base = self.hour_base.saturating_add(hours);
+        self.tell_hour(self.clocks.busy_until());
+    }
+
+    fn tell_hour(&mut self, at: Nanos) {
+        let hour = self.hour(at);
+        if hour > self.hour_told {
+            self.store.set_hour(hour);
+            self.hour_told = hour;
+        }
+    }
+
+    /// Whether a cut has happened.
+    pub fn powered(&self) -> bool {
+        self.powered
+    }
+
+    /// Cuts power between two operations.
+    pub fn power_off(&mut self) {
+        self.powered = false;
+    }
+
+    /// Moves a page inside one plane without crossing the bus, with a new OOB. Counts one read and one program.
+    pub fn copyback(&mut self, at: Nanos, from: Ppn, to: Ppn, oob: &[u8], cause: Cause) -> Result<Nanos, NandError> {
+        let source = self.check_page(from)?;
+        let target = self.check_page(to)?;
+        let domain = |b: Pbn, g: &Geometry| (g.die_of(b), b.raw() / g.dies() % g.planes);
+        let geometry = self.profile.geometry;
+        assert_eq!(domain(source, &geometry), domain(target, &geometry), "law: copyback leaves its plane");
+        let mut page = std::mem::take(&mut self.scratch);
+        page.resize(geometry.page_bytes as usize, 0);
+        let cell_ns = self.profile.timing.read_ns;
+        self.counters.of_mut(cause).reads += 1;
+        self.counters.read_busy_ns += cell_ns;
+        let sensed = self.clocks.work(at, geometry.die_of(source), cell_ns);
+        let result = self.fetch(sensed, cell_ns, from, &mut page, &mut []).and_then(|sensed| {
+            let bus_ns = self.clocks.set_bus_ns(0);
+            let programmed = self.program(sensed, to, &page, oob, cause);
+            self.clocks.set_bus_ns(bus_ns);
+            programmed
+        });
+        self.scratch = page;
+        result
+    }
+
+    /// Whether the page was programmed since its block was erased.
+    #[inline]
+    pub fn is_programmed(&self, ppn: Ppn) -> bool {
+        let geometry = &self.profile.geometry;
+        if self.programs.is_empty() {
+            geometry.offset_of(ppn) < self.frontier(geometry.block_of(ppn))
+        } else {
+            self.programs[ppn.index()] > 0
+        }
+    }
+
+    #[inline]
+    fn check_page(&self, ppn: Ppn) -> Result<Pbn, NandError> {
+        assert!(self.profile.geometry.contains(ppn), "law: no page {ppn}");
+        if self.powered { Ok(self.profile.geometry.block_of(ppn)) } else { Err(NandError::PowerLost) }
+    }
+
+    fn mark_bad(&mut self, block: Pbn, bad: Bad) -> Result<(), NandError> {
+        let facts = &mut self.blocks[block.index()];
+        facts.bad = Some(bad);
+        self.store.set_facts(block, *facts)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,310 @@
+//! Programs: the law, what they leave when power fails, and what else becomes of them.
+
+use super::Chip;
+use crate::addr::{Pbn, Ppn};
+use crate::cause::Cause;
+use crate::error::NandError;
+use crate::fault::{Cut, Fault, PartnerCut, ProgramCut, Verdict};
+use crate::profile::PageOrder;
+use crate::rng::SplitMix;
+use crate::store::{Bad, BlockFacts, Cells, Health, Store};
+use crate::timing::Nanos;
+
+/// A run of programs that ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunError {
+    /// Pages of the run that were programmed before the one that failed.
+    pub done: u32,
+    /// When the chip was done with them.
+    pub at: Nanos,
+    /// What happened to the next one.
+    pub error: NandError,
+}
+
+impl<S: Store> Chip<S> {
+    /// Programs one page, data and OOB in one cycle. OOB bytes beyond the slice stay erased.
+    #[inline]
+    pub fn program(&mut self, at: Nanos, ppn: Ppn, data: &[u8], oob: &[u8], cause: Cause) -> Result<Nanos, NandError> {
+        self.program_run(at, ppn, 1, data, oob, cause).map_err(|run| run.error)
+    }
+
+    /// Programs `count` pages of one block, upwards from `first`; `oobs` holds `count` equal slices. Same time, counts and faults
+    /// as page by page, one store access. On an error the first [`RunError::done`] pages are programmed.
+    #[inline(always)]
+    pub fn program_run(
+        &mut self,
+        at: Nanos,
+        first: Ppn,
+        count: u32,
+        data: &[u8],
+        oobs: &[u8],
+        cause: Cause,
+    ) -> Result<Nanos, RunError> {
+        let fail = |done, at, error| Err(RunError { done, at, error });
+        let block = match self.check_page(first) {
+            Ok(block) => block,
+            Err(error) => return fail(0, at, error),
+        };
+        assert!(
+            self.profile.geometry.offset_of(first) + count <= self.profile.geometry.pages_per_block,
+            "law: a run leaves its block"
+        );
+        if self.bad(block).is_some() {
+            return fail(0, at, NandError::ProgramFailed(first));
+        }
+        self.judge_programs(first, count);
+        if self.frontier(block) == 0
+            && let Err(error) = self.begin_life(at, block)
+        {
+            return fail(0, at, error);
+        }
+        if !self.program_faults && !self.blocks[block.index()].weak {
+            if let Err(error) = self.store.program(first, count, data, oobs) {
+                return fail(0, at, error.into());
+            }
+            return Ok(self.account_programs(at, block, first, count, cause));
+        }
+        self.program_run_with_faults(at, block, first, count, data, oobs, cause)
+    }
+
+    /// Clears OOB bits of a page that is programmed already: those that are 0 in `oob`. Legal where the profile's NOP allows
+    /// another program.
+    pub fn program_oob(&mut self, at: Nanos, ppn: Ppn, oob: &[u8], cause: Cause) -> Result<Nanos, NandError> {
+        let block = self.check_page(ppn)?;
+        assert!(self.is_programmed(ppn), "law: OOB program of the erased page {ppn}");
+        assert!(
+            !self.programs.is_empty() && self.programs[ppn.index()] < self.profile.nop,
+            "law: page {ppn} was programmed {} times, NOP is {}",
+            self.programs.get(ppn.index()).unwrap_or(&1),
+            self.profile.nop
+        );
+        if self.bad(block).is_some() {
+            return Err(NandError::ProgramFailed(ppn));
+        }
+        self.store.and_oob(ppn, oob)?;
+        self.programs[ppn.index()] += 1;
+        self.counters.of_mut(cause).oob_programs += 1;
+        let cell_ns = self.profile.timing.oob_program_ns;
+        self.counters.program_busy_ns += cell_ns;
+        Ok(self.clocks.work(at, self.profile.geometry.die_of(block), cell_ns))
+    }
+
+    /// The law of programs, as asked for: `count` pages upwards from `first`.
+    #[inline(always)]
+    fn judge_programs(&self, first: Ppn, count: u32) {
+        let geometry = &self.profile.geometry;
+        let (block, offset) = (geometry.block_of(first), geometry.offset_of(first));
+        let frontier = self.frontier(block);
+        // Pages behind the first follow one another, so in an ordered block only the first can be out of order.
+        match self.profile.order {
+            PageOrder::Consecutive => {
+                assert!(offset >= frontier, "law: program of page {offset} of block {block}, which is not erased");
+                assert!(offset == frontier, "law: program of page {offset} of block {block}, page {frontier} is next");
+            }
+            PageOrder::Ascending => {
+                assert!(offset >= frontier, "law: program of page {offset} of block {block} after page {frontier}");
+            }
+            PageOrder::Any => {
+                for (offset, programs) in (offset..).zip(&self.programs[first.index()..][..count as usize]) {
+                    assert!(*programs == 0, "law: program of page {offset} of block {block}, which is not erased");
+                }
+            }
+        }
+    }
+
+    /// The first program since the erase: retention counts from here.
+    fn begin_life(&mut self, at: Nanos, block: Pbn) -> Result<(), NandError> {
+        let (since, before) = (self.hour(at), self.blocks[block.index()]);
+        if since == before.since {
+            return Ok(());
+        }
+        self.tell_hour(at);
+        let facts = BlockFacts { since, ..before };
+        self.store.set_facts(block, facts)?;
+        self.blocks[block.index()] = facts;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn account_programs(&mut self, at: Nanos, block: Pbn, first: Ppn, count: u32, cause: Cause) -> Nanos {
+        let geometry = self.profile.geometry;
+        let (die, offset) = (geometry.die_of(block), geometry.offset_of(first));
+        let cells_ns = self.program_times.of_run(offset, count);
+        let last_ns = self.program_times.of_run(offset + count - 1, 1);
+        let done = self.clocks.program_run(at, die, cells_ns, last_ns, count);
+        self.counters.program_busy_ns += cells_ns;
+        self.ops += count as u64;
+        self.counters.of_mut(cause).programs += count as u64;
+        self.note_programmed(block, offset, count);
+        done
+    }
+
+    #[inline(always)]
+    fn note_programmed(&mut self, block: Pbn, offset: u32, count: u32) {
+        let frontier = &mut self.frontier[block.index()];
+        *frontier = (*frontier).max((offset + count) as u16);
+        if !self.programs.is_empty() {
+            let first = self.profile.geometry.page(block, offset).index();
+            self.programs[first..][..count as usize].iter_mut().for_each(|n| *n = (*n).max(1));
+        }
+    }
+
+    /// A run when chance has a say.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the verb, and the block it has looked up")]
+    fn program_run_with_faults(
+        &mut self,
+        at: Nanos,
+        block: Pbn,
+        first: Ppn,
+        count: u32,
+        data: &[u8],
+        oobs: &[u8],
+        cause: Cause,
+    ) -> Result<Nanos, RunError> {
+        let (page, part) = (data.len() / count as usize, oobs.len() / count as usize);
+        let mut at = at;
+        for i in 0..count {
+            let (data, oob) = (&data[i as usize * page..][..page], &oobs[i as usize * part..][..part]);
+            match self.program_with_faults(at, block, Ppn::new(first.raw() + i), data, oob, cause) {
+                Ok(done) => at = done,
+                Err(error) => return Err(RunError { done: i, at, error }),
+            }
+        }
+        Ok(at)
+    }
+
+    /// One page when chance has a say.
+    fn program_with_faults(
+        &mut self,
+        at: Nanos,
+        block: Pbn,
+        ppn: Ppn,
+        data: &[u8],
+        oob: &[u8],
+        cause: Cause,
+    ) -> Result<Nanos, NandError> {
+        match self.program_verdict(block) {
+            Verdict::Cut(cut) => {
+                self.powered = false;
+                self.cut_program(block, ppn, data, oob, cut)?;
+                return Err(NandError::PowerLost);
+            }
+            Verdict::Suffer(fault) => {
+                self.counters.note_fault(fault);
+                match fault {
+                    Fault::LostProgram => self.strays = true,
+                    Fault::MisdirectedProgram => self.misdirect(ppn, data, oob)?,
+                    _ => return self.fail_program(at, block, ppn, data, oob, cause),
+                }
+            }
+            Verdict::Succeed => {
+                self.store.program(ppn, 1, data, oob)?;
+                if self.blocks[block.index()].weak {
+                    self.store.set_health(ppn, Health::Lost)?;
+                }
+            }
+        }
+        Ok(self.account_programs(at, block, ppn, 1, cause))
+    }
+
+    fn program_verdict(&mut self, block: Pbn) -> Verdict {
+        let Some(faults) = &mut self.faults else { return Verdict::Succeed };
+        let erases = self.blocks[block.index()].erase_count;
+        let worn = match faults.plan().wear_out {
+            0.0 => 0.0,
+            factor => factor * self.profile.program_hazard(erases),
+        };
+        faults.program(self.profile.geometry.die_of(block), block, worn)
+    }
+
+    fn fail_program(
+        &mut self,
+        at: Nanos,
+        block: Pbn,
+        ppn: Ppn,
+        data: &[u8],
+        oob: &[u8],
+        cause: Cause,
+    ) -> Result<Nanos, NandError> {
+        self.store.program(ppn, 1, data, oob)?;
+        self.store.set_health(ppn, Health::Lost)?;
+        self.account_programs(at, block, ppn, 1, cause);
+        self.counters.program_fails += 1;
+        self.mark_bad(block, Bad::Grown)?;
+        Err(NandError::ProgramFailed(ppn))
+    }
+
+    /// Programs what was meant for a page into another one, of the same block as often as not.
+    fn misdirect(&mut self, ppn: Ppn, data: &[u8], oob: &[u8]) -> Result<(), NandError> {
+        let geometry = self.profile.geometry;
+        let faults = self.faults.as_mut().expect("a plan sent the program astray");
+        let mut block = geometry.block_of(ppn).raw();
+        if geometry.blocks > 1 && faults.choose(2) == 0 {
+            block = (block + 1 + faults.choose(geometry.blocks as u64 - 1) as u32) % geometry.blocks;
+        }
+        let mut offset = faults.choose(geometry.pages_per_block as u64) as u32;
+        if geometry.page(Pbn::new(block), offset) == ppn {
+            offset = (offset + 1) % geometry.pages_per_block;
+        }
+        let mut cells = Cells { data: data.to_vec(), oob: oob.to_vec(), tag: self.store.tag(ppn).expect("checked") };
+        cells.oob.resize(geometry.oob_bytes as usize, 0xFF);
+        self.strays = true;
+        Ok(self.store.put_cells(geometry.page(Pbn::new(block), offset), &cells)?)
+    }
+
+    fn cut_program(&mut self, block: Pbn, ppn: Ppn, data: &[u8], oob: &[u8], cut: Cut) -> Result<(), NandError> {
+        if cut.program == ProgramCut::NotStarted {
+            return Ok(());
+        }
+        let mut rng = SplitMix::new(cut.seed);
+        let (mut data, mut oob) = (data.to_vec(), oob.to_vec());
+        let mut tear = |bytes: &mut [u8]| bytes.iter_mut().for_each(|b| *b |= rng.next_u64() as u8);
+        let health = match cut.program {
+            ProgramCut::NotStarted => unreachable!("returned above"),
+            ProgramCut::Complete => Health::Good,
+            ProgramCut::Unstable(reads) => Health::Unstable(reads),
+            ProgramCut::Prefix => {
+                let kept = data.len() / 3;
+                data[kept..].fill(0xFF);
+                oob.fill(0xFF);
+                Health::Lost
+            }
+            ProgramCut::RandomBits => {
+                tear(&mut data);
+                tear(&mut oob);
+                Health::Lost
+            }
+            ProgramCut::DataTorn => {
+                tear(&mut data);
+                Health::DataLost
+            }
+            ProgramCut::OobTorn => {
+                tear(&mut oob);
+                Health::OobLost
+            }
+        };
+        let offset = self.profile.geometry.offset_of(ppn);
+        self.store.program(ppn, 1, &data, &oob)?;
+        self.store.set_health(ppn, health)?;
+        self.note_programmed(block, offset, 1);
+        let partner = match cut.partner {
+            PartnerCut::Intact => return Ok(()),
+            PartnerCut::Unstable(reads) => Health::Unstable(reads),
+            PartnerCut::Destroyed => Health::Lost,
+        };
+        for victim in self.pairs.victims(offset) {
+            let victim = self.profile.geometry.page(block, victim);
+            if !self.is_programmed(victim) {
+                continue;
+            }
+            // What cannot be read any more does not come back as unstable.
+            let mut before = [Health::Good];
+            self.store.read(victim, &mut [], &mut [], &mut before)?;
+            if partner == Health::Lost || before == [Health::Good] {
+                self.store.set_health(victim, partner)?;
+            }
+        }
+        Ok(())
+    }
+}

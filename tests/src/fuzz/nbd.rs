@@ -1,0 +1,149 @@
+//! A client's bytes against the NBD server: the negotiation by itself under every kind of TLS, and whole sessions over a stream in memory
+//! on a real volume.
+//!
+//! Properties: a negotiation ends within its options, never keeps or says more than they allow, and tells nothing before TLS where
+//! that is required; a session ends when its input does, with no device trouble, and in memory that its limits allow.
+
+use super::Input;
+use crate::rig::{Cells, Rig};
+use ftl_core::schemes::SCHEMES;
+use ftld::device::BlockDevice;
+use ftld::transport::nbd::handshake::{Handshake, Security, Step};
+use ftld::transport::nbd::wire::{option, reply, u32_at};
+use ftld::transport::nbd::{Export, ExportInfo, Limits, NbdStats, serve_stream};
+use ftld::volume::{Volume, VolumeOptions};
+use nand_model::store::MemStore;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::Runtime;
+
+/// First byte: what to do and how the rest is cut up. See the code.
+pub fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let knobs = input.u8();
+    let piece = [1, 7, 64, usize::MAX][usize::from(knobs & 3)];
+    match knobs >> 2 & 7 {
+        0 => negotiate(Security::Plain, None, input.rest(), piece),
+        1 => negotiate(Security::Offered, None, input.rest(), piece),
+        2 => negotiate(Security::Required, None, input.rest(), piece),
+        3 => negotiate(Security::Required, Some(64), input.rest(), piece),
+        more => session(more == 7, input.rest(), piece),
+    }
+}
+
+fn info() -> ExportInfo {
+    ExportInfo { name: "disk".into(), description: "a disk".into() }
+}
+
+/// Most that one option is answered with: an answer to INFO with everything, or an error's text.
+const ANSWER_MAX: usize = 1024;
+
+fn negotiate(mut security: Security, full: Option<usize>, bytes: &[u8], piece: usize) {
+    let export = Export { info: info(), size: 1 << 30, read_only: false, preferred: 4096 };
+    let limits = Limits::default();
+    let mut machine = Handshake::new(&export, &limits, security, full);
+    let (mut there, mut waiting, mut out) = (0, Vec::new(), Vec::new());
+    loop {
+        out.clear();
+        let (taken, step) = machine.advance(&waiting, &mut out);
+        assert!(taken <= waiting.len(), "took what was not there");
+        assert!(out.len() <= ANSWER_MAX, "{} bytes of answer", out.len());
+        if security == Security::Required {
+            tells_nothing(&out);
+        }
+        waiting.drain(..taken);
+        match step {
+            Step::More if taken > 0 => {}
+            Step::More => {
+                assert!(waiting.len() < machine.want(), "keeps {} bytes", waiting.len());
+                if there == bytes.len() {
+                    return;
+                }
+                let more = piece.min(bytes.len() - there);
+                waiting.extend_from_slice(&bytes[there..there + more]);
+                there += more;
+            }
+            Step::StartTls => {
+                assert!(waiting.is_empty(), "plaintext got behind TLS");
+                assert!(matches!(security, Security::Offered | Security::Required) && full.is_none());
+                security = Security::Secured;
+                machine.secured();
+            }
+            Step::Done(_) => {
+                assert!(security != Security::Required && full.is_none(), "let in");
+                return;
+            }
+            Step::End(_) => return,
+        }
+    }
+}
+
+/// Errors, and the acknowledgements of STARTTLS and ABORT, are all that is said before TLS.
+fn tells_nothing(mut answer: &[u8]) {
+    while !answer.is_empty() {
+        let (asked, kind, length) = (u32_at(answer, 8), u32_at(answer, 12), u32_at(answer, 16) as usize);
+        let acknowledged = kind == reply::ACK && matches!(asked, option::STARTTLS | option::ABORT);
+        assert!(acknowledged || kind >= reply::ERR_UNSUP, "answer {kind:#x} to option {asked} before TLS");
+        answer = &answer[20 + length..];
+    }
+}
+
+/// Bytes of the device: small, so that reading all of it again and again costs little.
+const PAGES: u32 = 96;
+const PAGE: u64 = 512;
+
+thread_local! {
+    static RUNTIME: Runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .max_blocking_threads(1)
+        .build()
+        .expect("a runtime");
+}
+
+fn session(read_only: bool, bytes: &[u8], piece: usize) {
+    let ftl = Rig::new(&SCHEMES[0], Cells::Mlc, PAGES).format();
+    let options = VolumeOptions { size: u64::from(PAGES) * PAGE, read_only, emulate: false };
+    let volume: Arc<Volume<MemStore>> = Arc::new(Volume::new(ftl, options, None));
+    let limits = Limits { piece: 4096, backlog: 8192, resting: 10 << 10, ..Limits::default() };
+    let stats = NbdStats::default();
+    let stream = Script { bytes: bytes.to_vec(), at: 0, piece };
+    RUNTIME.with(|runtime| {
+        let device: Arc<dyn BlockDevice> = volume.clone();
+        // How a client is got rid of is its own affair.
+        let _ = runtime.block_on(serve_stream(stream, device, info(), &limits, &stats, std::future::pending()));
+    });
+    assert_eq!(volume.trouble(), None);
+    let seen = stats.snapshot();
+    assert_eq!((seen.negotiating, seen.connected, seen.in_flight), (0, 0, 0));
+}
+
+/// Gives its bytes piece by piece and then ends; takes and forgets everything.
+struct Script {
+    bytes: Vec<u8>,
+    at: usize,
+    piece: usize,
+}
+
+impl AsyncRead for Script {
+    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let n = self.piece.min(self.bytes.len() - self.at).min(buf.remaining());
+        buf.put_slice(&self.bytes[self.at..self.at + n]);
+        self.at += n;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Script {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(self.piece.min(bytes.len())))
+    }
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
