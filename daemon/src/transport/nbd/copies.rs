@@ -85,7 +85,7 @@ mod tests {
         let mut copies = Copies::new(10_000);
         for _ in 0..2 {
             let both = [copies.make(&[1; 4096]), copies.make(&[2; 4096])];
-            both.map(|copy| copies.free(copy));
+            both.into_iter().for_each(|copy| copies.free(copy));
         }
         assert_eq!((copies.spares.len(), copies.spare, copies.is_empty()), (2, 8192, true));
     }
