@@ -32,7 +32,7 @@ fn run(mode: Mode, bytes: &[u8], cuts: &[usize], dues: &[Option<u16>]) -> (Vec<u
     let mut engine = Engine::new(Session { mode, base_allocation: mode != Mode::Simple }, &export, &limits);
     let (mut input, mut out, mut syncs) = (Buffer::new(limits.resting), Buffer::new(limits.resting), Vec::new());
     let (mut rest, mut all) = (bytes, Vec::new());
-    let most = limits.backlog + limits.piece * if dues.is_empty() { 1 } else { 3 } + 4096;
+    let most = limits.backlog + limits.piece * if dues.is_empty() { 1 } else { 2 } + 4096;
     for (turns, cut) in cuts.iter().cycle().enumerate() {
         let now = after(turns as u16);
         while engine.next_due().is_some_and(|due| due <= now) {
@@ -296,9 +296,9 @@ fn nothing_is_held_when_draining_nor_for_a_client_that_leaves() {
 fn held_data_is_bounded() {
     let piece = limits().piece as u32;
     let mut slow = Slow::new(&[Some(10), Some(10), Some(10)]);
-    let turn = slow.ask(&[plain(0, 0, piece - 100), plain(0, 0, piece), plain(0, 0, 512)]);
-    assert_eq!((turn, slow.engine.in_flight()), (Turn::Room, 2), "no third while two pieces wait");
-    assert_eq!(slow.leave(10).len() as u32, 2 * piece - 100 + 32);
+    let turn = slow.ask(&[plain(0, 0, piece - 600), plain(0, 0, 512), plain(0, 0, 512)]);
+    assert_eq!((turn, slow.engine.in_flight()), (Turn::Room, 3), "the third has to wait for room");
+    assert_eq!(slow.leave(10).len() as u32, piece - 600 + 512 + 32);
     slow.turn();
     assert_eq!(slow.leave(10).len(), 512 + 16, "now it is its turn");
 }

@@ -77,13 +77,12 @@ impl Checkpoints {
     }
 
     /// Begins a set of `total` chunks.
-    pub(crate) fn begin<S: Store>(&mut self, space: &mut Space<S>, total: u32) -> u64 {
+    pub(crate) fn begin<S: Store>(&mut self, space: &mut Space<S>, total: u32) -> Result<(), FtlError> {
         assert!(self.writing.is_none() && total > 0);
-        space.seal(self.stream);
-        let id = self.next_id;
+        space.seal(self.stream)?;
+        self.writing = Some(Writing { id: self.next_id, total, next: 0, blocks: Vec::new() });
         self.next_id += 1;
-        self.writing = Some(Writing { id, total, next: 0, blocks: Vec::new() });
-        id
+        Ok(())
     }
 
     /// Writes the next chunk, whose content reaches up to program `upto`. Returns the set's number when that completed it; the
@@ -117,7 +116,7 @@ impl Checkpoints {
         }
         // If this fails, the last chunk is written again; of two equal numbers either will do.
         space.make_stream_safe(self.stream)?;
-        space.seal(self.stream);
+        space.seal(self.stream)?;
         let done = self.writing.take().expect("checked above");
         self.complete.push((done.id, done.blocks));
         while self.complete.len() > KEPT {

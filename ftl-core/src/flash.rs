@@ -2,7 +2,7 @@
 //! instant along a request's critical path.
 
 use crate::error::FtlError;
-use crate::format::{OOB_BYTES, OOB_SLOT, Oob, PageTag, Role};
+use crate::format::{Flags, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
 use crate::hash::FastMap;
 use nand_model::{Cause, Chip, Geometry, Health, NandError, Nanos, Part, Pbn, Ppn, RunError, Store};
 
@@ -29,6 +29,8 @@ pub(crate) struct Flash<S> {
     chip: Chip<S>,
     now: Nanos,
     pseq: u64,
+    /// Set on every program but filler: [`Flags::PROVISIONAL`] while a mount runs.
+    mark: Flags,
     /// Records of the run at hand, a slot each.
     oobs: Vec<[u8; OOB_SLOT]>,
     health: Vec<Health>,
@@ -39,7 +41,7 @@ pub(crate) struct Flash<S> {
 impl<S: Store> Flash<S> {
     pub(crate) fn new(chip: Chip<S>) -> Self {
         let kept = (!chip.store().keeps_data()).then(Kept::default);
-        Flash { chip, now: 0, pseq: 0, oobs: Vec::new(), health: Vec::new(), kept }
+        Flash { chip, now: 0, pseq: 0, mark: Flags::NONE, oobs: Vec::new(), health: Vec::new(), kept }
     }
 
     pub(crate) fn chip(&self) -> &Chip<S> {
@@ -79,6 +81,20 @@ impl<S: Store> Flash<S> {
         self.pseq = self.pseq.max(pseq);
     }
 
+    /// Marks what is programmed from now on, copies included, instead of what was marked before.
+    pub(crate) fn set_mark(&mut self, mark: Flags) {
+        self.mark = mark;
+    }
+
+    /// Programs a page of filler, which bears no mark.
+    pub(crate) fn program_filler(&mut self, ppn: Ppn, epoch: u64, blank: &[u8]) -> Result<(), NandError> {
+        self.pseq += 1;
+        let tag = PageTag { role: Role::Pad, flags: Flags::NONE, lpn: UNMAPPED, ver: 0 };
+        let oob = Oob { tag, pseq: self.pseq, epoch }.encode();
+        self.now = self.chip.program(self.now, ppn, blank, &oob, Cause::Pad)?;
+        Ok(())
+    }
+
     /// Programs one page per tag, upwards from `first`. On an error [`RunError::done`] says how many are there.
     #[inline(always)]
     pub(crate) fn program(
@@ -91,7 +107,11 @@ impl<S: Store> Flash<S> {
     ) -> Result<(), RunError> {
         let pseq = self.pseq;
         self.pseq += tags.len() as u64;
-        let record = |(pseq, tag): (u64, &PageTag)| Oob { tag: *tag, pseq, epoch }.encode();
+        let mark = self.mark;
+        let record = |(pseq, tag): (u64, &PageTag)| {
+            let flags = tag.flags.without(Flags::PROVISIONAL).with(mark);
+            Oob { tag: PageTag { flags, ..*tag }, pseq, epoch }.encode()
+        };
         if let [tag] = tags {
             let oob = record((pseq + 1, tag));
             self.now = self.chip.program_run(self.now, first, 1, data, &oob, cause)?;
@@ -188,7 +208,7 @@ impl<S: Store> Flash<S> {
         let pseq = self.pseq;
         self.pseq += records.len() as u64;
         for (pseq, record) in (pseq + 1..).zip(&mut *records) {
-            Oob::recopy(record, pseq, epoch);
+            Oob::recopy(record, self.mark, pseq, epoch);
         }
         let (count, oobs) = (records.len() as u32, records.as_flattened());
         self.now = self.chip.program_run(self.now, first, count, data, oobs, cause)?;

@@ -10,11 +10,17 @@
 //! without live pages and erases it.
 //!
 //! A block that a mount finds partly filled is never continued, so its LSB pages are safe for good.
+//!
+//! A mount may be cut like anything else, and what it leaves must not add up. So what it programs is *provisional*, which is one
+//! more way to be unsafe: it counts from the moment that filler follows in its block. Until then nothing it replaces is
+//! erased, and the next mount passes over it ([`crate::recovery`]): it finds what this one found, and the blocks that this one
+//! took are free again.
 
 use crate::block_table::{BlockTable, State};
 use crate::error::FtlError;
 use crate::flash::Flash;
-use crate::format::{OOB_SLOT, PageTag, Role};
+use crate::format::{Flags, OOB_SLOT, PageTag, Role};
+use crate::recovery::provisional;
 use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, RunError, Store};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -41,6 +47,9 @@ pub(crate) struct StreamSpec {
 /// Number of a stream, as given when the space was made.
 pub(crate) type StreamId = usize;
 
+/// Released blocks that may wait for their turn before filler hurries them.
+const MAX_WAITING: u32 = 2;
+
 /// At-risk marker of pages that hold nothing.
 const FILLER: u64 = u64::MAX;
 
@@ -50,6 +59,8 @@ struct OpenBlock {
     epoch: u64,
     /// Sequence number per programmed page, [`FILLER`] for pads; its length is the frontier.
     seqs: Vec<u64>,
+    /// First of the provisional pages that no filler vouches for yet.
+    provisional: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -94,6 +105,8 @@ pub(crate) struct Space<S> {
     failing: Vec<Pbn>,
     next_epoch: u64,
     pair_protection: bool,
+    /// Pages at the end of a block that take nothing but filler: none, but while a mount runs.
+    kept_back: u32,
 }
 
 const NO_BLOCK: FtlError = FtlError::ReadOnly("no erased block is left");
@@ -111,6 +124,7 @@ impl<S: Store> Space<S> {
             failing: Vec::new(),
             next_epoch: 1,
             pair_protection: true,
+            kept_back: 0,
         };
         for block in geometry.all_blocks() {
             if space.flash.chip().bad(block) == Some(nand_model::Bad::Factory) {
@@ -132,6 +146,25 @@ impl<S: Store> Space<S> {
     /// Switches the protection of paired pages off, to show what it is for (docs/DURABILITY.md). Never on a real device.
     pub(crate) fn set_pair_protection(&mut self, on: bool) {
         self.pair_protection = on;
+    }
+
+    /// A mount begins: what is programmed from now on is provisional. (Blocks of a few pages have no room for that; there a
+    /// mount is like anything else.)
+    pub(crate) fn begin_mount(&mut self) {
+        let pages = self.geometry().pages_per_block;
+        let kept_back = provisional::filler_of_full_block(self.flash.chip().pairs(), pages);
+        if pages > 2 * kept_back {
+            self.kept_back = kept_back;
+            self.flash.set_mark(Flags::PROVISIONAL);
+        }
+    }
+
+    /// The mount ends: what it programmed counts.
+    pub(crate) fn end_mount(&mut self) -> Result<(), FtlError> {
+        self.make_safe()?;
+        self.kept_back = 0;
+        self.flash.set_mark(Flags::NONE);
+        Ok(())
     }
 
     #[inline]
@@ -194,12 +227,22 @@ impl<S: Store> Space<S> {
     /// Pages that the stream can take before it needs another block.
     pub(crate) fn room(&self, stream: StreamId) -> u32 {
         let pages = self.flash.geometry().pages_per_block;
-        self.open_block(stream).map_or(0, |(_, next)| pages - next)
+        self.open_block(stream).map_or(0, |(_, next)| pages.saturating_sub(next + self.kept_back))
+    }
+
+    /// Pages that a block takes.
+    pub(crate) fn pages_per_block(&self) -> u32 {
+        self.flash.geometry().pages_per_block - self.kept_back
+    }
+
+    /// Blocks that the stream opens for so many pages more.
+    pub(crate) fn blocks_for(&self, stream: StreamId, pages: u32) -> u32 {
+        pages.saturating_sub(self.room(stream)).div_ceil(self.pages_per_block())
     }
 
     /// Appends as many of the pages as fit into the stream's open block, at least one, and marks them live. Returns the first
     /// and how many. A failed program is survived: the rest goes to another block and the failing one is put on
-    /// [`Space::failing_block`]. Pages of one call are all filler, or none is.
+    /// [`Space::failing_block`].
     pub(crate) fn append(
         &mut self,
         stream: StreamId,
@@ -210,8 +253,7 @@ impl<S: Store> Space<S> {
         self.append_with(stream, tags.len(), |flash, first, epoch, count| {
             let tags = &tags[..count];
             let bytes = count * flash.geometry().page_bytes as usize;
-            let outcome = flash.program(first, epoch, tags, &data[..bytes], cause);
-            (outcome, tags.first().is_some_and(|tag| tag.role == Role::Pad))
+            flash.program(first, epoch, tags, &data[..bytes], cause)
         })
     }
 
@@ -224,9 +266,8 @@ impl<S: Store> Space<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<Ppn, FtlError> {
-        let appended = self.append_with(stream, 1, |flash, first, epoch, _| {
-            (flash.program(first, epoch, &[tag], data, cause), tag.role == Role::Pad)
-        });
+        let appended =
+            self.append_with(stream, 1, |flash, first, epoch, _| flash.program(first, epoch, &[tag], data, cause));
         appended.map(|(ppn, _)| ppn)
     }
 
@@ -240,27 +281,26 @@ impl<S: Store> Space<S> {
     ) -> Result<(Ppn, u32), FtlError> {
         self.append_with(stream, records.len(), |flash, first, epoch, count| {
             let bytes = count * flash.geometry().page_bytes as usize;
-            (flash.program_copies(first, epoch, &mut records[..count], &data[..bytes], cause), false)
+            flash.program_copies(first, epoch, &mut records[..count], &data[..bytes], cause)
         })
     }
 
-    /// Calls `program` with first page, epoch and count of pages until some were programmed; it also tells whether they are
-    /// filler.
+    /// Calls `program` with first page, epoch and count of pages until some were programmed.
     #[inline(always)]
     fn append_with(
         &mut self,
         stream: StreamId,
         wanted: usize,
-        mut program: impl FnMut(&mut Flash<S>, Ppn, u64, usize) -> (Result<(), RunError>, bool),
+        mut program: impl FnMut(&mut Flash<S>, Ppn, u64, usize) -> Result<(), RunError>,
     ) -> Result<(Ppn, u32), FtlError> {
         loop {
             let (first, room, epoch) = self.frontier(stream)?;
             // An open block has room for one page: the compiler is told, so that it can drop the loops over one.
             let count = if wanted == 1 { 1 } else { wanted.min(room as usize) };
             let seq = self.flash.pseq();
-            let (outcome, filler) = program(&mut self.flash, first, epoch, count);
+            let outcome = program(&mut self.flash, first, epoch, count);
             let done = outcome.as_ref().map_or_else(|run| run.done, |()| count as u32);
-            self.note_programmed(stream, first, done, seq, filler);
+            self.note_programmed(stream, first, done, seq);
             match outcome {
                 Ok(()) => {}
                 Err(run) if matches!(run.error, NandError::ProgramFailed(_)) => self.abandon_failing(stream),
@@ -274,28 +314,36 @@ impl<S: Store> Space<S> {
     }
 
     #[inline(always)]
-    fn note_programmed(&mut self, stream: StreamId, first: Ppn, done: u32, seq: u64, filler: bool) {
+    fn note_programmed(&mut self, stream: StreamId, first: Ppn, done: u32, seq: u64) {
         let pages = self.geometry().pages_per_block as usize;
         let open = self.streams[stream].open.as_mut().expect("a block is open");
-        match (filler, done) {
-            (true, _) => open.seqs.extend((0..done).map(|_| FILLER)),
-            (false, 1) => {
-                open.seqs.push(seq + 1);
-                self.table.set_live(first);
-            }
-            (false, _) => {
-                open.seqs.extend(seq + 1..=seq + done as u64);
-                self.table.set_live_run(first, done);
-            }
+        if self.kept_back > 0 && done > 0 {
+            open.provisional.get_or_insert(open.seqs.len() as u32);
+        }
+        if done == 1 {
+            open.seqs.push(seq + 1);
+            self.table.set_live(first);
+        } else {
+            open.seqs.extend(seq + 1..=seq + done as u64);
+            self.table.set_live_run(first, done);
         }
         if open.seqs.len() == pages {
-            self.seal(stream);
+            self.close(stream);
         }
     }
 
     /// Closes the stream's block, if one is open; its remaining pages stay unused.
-    pub(crate) fn seal(&mut self, stream: StreamId) {
+    pub(crate) fn seal(&mut self, stream: StreamId) -> Result<(), FtlError> {
+        if self.streams[stream].open.as_ref().is_some_and(|open| open.provisional.is_some()) {
+            self.make_stream_safe(stream)?;
+        }
+        self.close(stream);
+        Ok(())
+    }
+
+    fn close(&mut self, stream: StreamId) {
         if let Some(open) = self.streams[stream].open.take() {
+            assert!(open.provisional.is_none(), "block {} is closed before its pages count", open.block);
             self.table.set_state(open.block, State::Full);
             if self.streams[stream].spec.collectable {
                 self.table.set_collectable(open.block);
@@ -313,23 +361,24 @@ impl<S: Store> Space<S> {
     /// Where the stream's next pages go, for how many there is room, and the block's allocation number; opens a block if need be.
     #[inline(always)]
     fn frontier(&mut self, stream: StreamId) -> Result<(Ppn, u32, u64), FtlError> {
-        if self.streams[stream].open.is_none() {
+        if self.room(stream) == 0 {
             self.open_new(stream)?;
         }
-        let geometry = self.flash.geometry();
         let open = self.streams[stream].open.as_ref().expect("just opened");
-        let next = open.seqs.len() as u32;
-        Ok((geometry.page(open.block, next), geometry.pages_per_block - next, open.epoch))
+        let next = self.flash.geometry().page(open.block, open.seqs.len() as u32);
+        Ok((next, self.room(stream), open.epoch))
     }
 
+    #[cold]
     fn open_new(&mut self, stream: StreamId) -> Result<(), FtlError> {
+        self.seal(stream)?;
         let spec = self.streams[stream].spec;
         let block = self.take_free(spec.hint)?;
         let epoch = self.next_epoch;
         self.next_epoch += 1;
         self.table.set_open(block, spec.role, epoch);
         let seqs = Vec::with_capacity(self.geometry().pages_per_block as usize);
-        self.streams[stream].open = Some(OpenBlock { block, epoch, seqs });
+        self.streams[stream].open = Some(OpenBlock { block, epoch, seqs, provisional: None });
         Ok(())
     }
 
@@ -366,6 +415,18 @@ impl<S: Store> Space<S> {
         self.released.push_back((block, self.flash.pseq()));
     }
 
+    /// Whether released blocks are to be hurried along by filler, when a collector wants so many free blocks, keeps a reserve,
+    /// and will take `needs` blocks for the next victim. A mount waits as long as it can: the filler between two
+    /// collections would take more than they give, and a cut costs it nothing.
+    pub(crate) fn should_hurry(&self, wanted: u32, reserve: u32, needs: u32) -> bool {
+        let (free, waiting) = (self.free_blocks(), self.released_blocks());
+        let due = match self.kept_back {
+            0 => waiting > MAX_WAITING || free < reserve,
+            _ => free + waiting >= wanted || free <= needs,
+        };
+        waiting > 0 && due
+    }
+
     /// Erases the released blocks that nothing depends on any more. Returns how many blocks became free.
     pub(crate) fn reclaim(&mut self, cause: Cause) -> Result<u32, FtlError> {
         if self.released.is_empty() {
@@ -392,14 +453,20 @@ impl<S: Store> Space<S> {
 
     /// Sequence number of the oldest page that the next program may destroy; all before it are safe. `u64::MAX` if none.
     pub(crate) fn safe_floor(&self) -> u64 {
-        if !self.pair_protection {
-            return u64::MAX;
-        }
         (0..self.streams.len()).map(|stream| self.oldest_unsafe(stream)).min().unwrap_or(u64::MAX)
     }
 
     fn oldest_unsafe(&self, stream: StreamId) -> u64 {
         let Some(open) = &self.streams[stream].open else { return u64::MAX };
+        let provisional = open.provisional.map_or(u64::MAX, |first| open.seqs[first as usize]);
+        self.oldest_unpaired(open).min(provisional)
+    }
+
+    /// Of the block's pages whose partner is not programmed yet, the oldest.
+    fn oldest_unpaired(&self, open: &OpenBlock) -> u64 {
+        if !self.pair_protection {
+            return u64::MAX;
+        }
         let pairs = self.flash.chip().pairs();
         let next = open.seqs.len() as u32;
         let at_risk = |offset: &u32| pairs.last_threat(*offset).is_some_and(|threat| threat >= next);
@@ -412,8 +479,10 @@ impl<S: Store> Space<S> {
         let geometry = self.geometry();
         let (block, offset) = (geometry.block_of(ppn), geometry.offset_of(ppn));
         let filling = self.streams.iter().filter_map(|s| s.open.as_ref()).find(|open| open.block == block);
-        let Some(open) = filling.filter(|_| self.pair_protection) else { return true };
-        self.flash.chip().pairs().last_threat(offset).is_none_or(|threat| threat < open.seqs.len() as u32)
+        let Some(open) = filling else { return true };
+        let at_risk = |threat: u32| self.pair_protection && threat >= open.seqs.len() as u32;
+        let provisional = open.provisional.is_some_and(|first| offset >= first);
+        !provisional && !self.flash.chip().pairs().last_threat(offset).is_some_and(at_risk)
     }
 
     /// Programs filler until no page of any stream can be lost.
@@ -423,14 +492,41 @@ impl<S: Store> Space<S> {
 
     /// Programs filler until no page of this stream can be lost.
     pub(crate) fn make_stream_safe(&mut self, stream: StreamId) -> Result<(), FtlError> {
-        const PAD: PageTag =
-            PageTag { role: Role::Pad, flags: crate::format::Flags::NONE, lpn: crate::format::UNMAPPED, ver: 0 };
-        if !self.pair_protection {
+        if self.oldest_unsafe(stream) == FILLER {
             return Ok(());
         }
-        let blank = vec![0; if self.oldest_unsafe(stream) < FILLER { self.geometry().page_bytes as usize } else { 0 }];
+        let blank = vec![0; self.geometry().page_bytes as usize];
         while self.oldest_unsafe(stream) < FILLER {
-            self.append(stream, &[PAD], &blank, Cause::Pad)?;
+            self.pad(stream, &blank)?;
+        }
+        Ok(())
+    }
+
+    /// Programs one page of filler into the stream's open block.
+    fn pad(&mut self, stream: StreamId, blank: &[u8]) -> Result<(), FtlError> {
+        let geometry = self.geometry();
+        let open = self.streams[stream].open.as_mut().expect("only pages of an open block are unsafe");
+        let ppn = geometry.page(open.block, open.seqs.len() as u32);
+        match self.flash.program_filler(ppn, open.epoch, blank) {
+            Ok(()) => {}
+            Err(NandError::ProgramFailed(_)) => {
+                self.abandon_failing(stream);
+                return Ok(());
+            }
+            Err(other) => return Err(other.into()),
+        }
+        open.seqs.push(FILLER);
+        let open = self.streams[stream].open.as_ref().expect("as above");
+        let filler = open.seqs.iter().rev().take_while(|seq| **seq == FILLER).count();
+        let first = (open.seqs.len() - filler) as u32;
+        let counts = provisional::vouches(self.flash.chip().pairs(), first..open.seqs.len() as u32)
+            && self.oldest_unpaired(open) == FILLER;
+        let full = open.seqs.len() == geometry.pages_per_block as usize;
+        if counts {
+            self.streams[stream].open.as_mut().expect("as above").provisional = None;
+        }
+        if full {
+            self.close(stream);
         }
         Ok(())
     }

@@ -32,6 +32,8 @@ pub struct MountReport {
     pub pages_scanned: u64,
     /// Pages that could not be read or were dropped as suspect.
     pub pages_discarded: u64,
+    /// Blocks that held nothing when the mount began to program.
+    pub free_blocks: u32,
 }
 
 impl MountReport {

@@ -45,6 +45,7 @@ pub struct PairTable {
     line_of: Vec<u16>,
     /// Last page of the word line, by page.
     last: Vec<u16>,
+    span: u32,
 }
 
 impl PairTable {
@@ -62,7 +63,8 @@ impl PairTable {
                 last[*page as usize] = line[line.len() - 1];
             }
         }
-        PairTable { word_lines, line_of, last }
+        let span = (0..).zip(&last).map(|(page, last)| (*last as u32).saturating_sub(page)).max().unwrap_or(0);
+        PairTable { word_lines, line_of, last, span }
     }
 
     /// Word lines where `step` pages move together; pages left over at the block's end stand alone.
@@ -120,9 +122,9 @@ impl PairTable {
     }
 
     /// The largest distance between a page and its last threat: how far back from the frontier an unsafe page can lie.
+    #[inline]
     pub fn span(&self) -> u32 {
-        let pages = 0..self.line_of.len() as u32;
-        pages.filter_map(|page| self.last_threat(page).map(|last| last - page)).max().unwrap_or(0)
+        self.span
     }
 }
 

@@ -36,8 +36,8 @@ leave() {
   READER=$!
   sleep 1
 }
-serve --size 64MiB --image "$image" /dev/nbd0 || finish
-step "write" dd if=/tmp/data of=/dev/nbd0 bs=1M count=8 oflag=direct
+serve --latency emulate --size 64MiB --image "$image" /dev/nbd0 || finish
+step "write, at the pace of the flash" dd if=/tmp/data of=/dev/nbd0 bs=1M count=8 oflag=direct
 dd if=/tmp/data of=/tmp/wanted bs=1M count=8 2> /dev/null
 refused "recover while it is served" 7 "served by process $FTLD" ftld recover --metrics off --name again --image "$image" /dev/nbd0
 leave

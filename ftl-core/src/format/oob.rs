@@ -75,10 +75,16 @@ impl Flags {
     pub const COMMIT: Flags = Flags(4);
     /// SLC only: superseded. A hint; versions decide.
     pub const INVALID: Flags = Flags(8);
+    /// Programmed by a mount. It counts once filler behind it in its block says that the mount came so far.
+    pub const PROVISIONAL: Flags = Flags(16);
 
     /// Both sets of flags.
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
+    }
+    /// These flags but those of `other`.
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
     }
     /// Whether all of `other` are set.
     pub const fn has(self, other: Flags) -> bool {
@@ -163,15 +169,16 @@ impl Oob {
     }
 
     /// Turns a record into that of a copy of its page, programmed as `pseq` in another block's life: what decoding it, setting
-    /// [`Flags::COPY`] and encoding it anew would give.
+    /// [`Flags::COPY`], replacing [`Flags::PROVISIONAL`] by `mark` and encoding it anew would give.
     ///
     /// # Panics
     /// As [`Oob::encode`].
     #[inline]
-    pub fn recopy(slot: &mut [u8; OOB_SLOT], pseq: u64, epoch: u64) {
+    pub fn recopy(slot: &mut [u8; OOB_SLOT], mark: Flags, pseq: u64, epoch: u64) {
         assert!((pseq | epoch) >> COUNTER_BITS == 0, "a 48-bit counter is exhausted");
         let [head, middle, tail, rest] = slot.as_chunks_mut::<8>().0 else { unreachable!("a slot is four words") };
-        *head = (u64::from_le_bytes(*head) & !((Flags::COPY.0 as u64) << 16)).to_le_bytes();
+        let (cleared, set) = (Flags::PROVISIONAL.0 as u64, Flags::COPY.with(mark).0 as u64);
+        *head = ((u64::from_le_bytes(*head) | cleared << 16) & !(set << 16)).to_le_bytes();
         *middle = (u64::from_le_bytes(*middle) & COUNTER_MAX | pseq << 48).to_le_bytes();
         *tail = (pseq >> 16 | epoch << 32).to_le_bytes();
         *rest = (epoch >> 32 | !0xFFFF).to_le_bytes();
@@ -222,9 +229,11 @@ mod tests {
             let mut slot = original.encode();
             assert!(Oob::is_record(&slot));
             assert_eq!(Oob::owner(&slot), (original.tag.role, original.tag.lpn));
-            Oob::recopy(&mut slot, 0x1234_5678_9ABC, 0x7EDC_BA98_7654);
-            let tag = PageTag { flags: flags.with(Flags::COPY), ..original.tag };
-            assert_eq!(slot, Oob { tag, pseq: 0x1234_5678_9ABC, epoch: 0x7EDC_BA98_7654 }.encode());
+            for mark in [Flags::PROVISIONAL, Flags::NONE] {
+                Oob::recopy(&mut slot, mark, 0x1234_5678_9ABC, 0x7EDC_BA98_7654);
+                let tag = PageTag { flags: flags.with(Flags::COPY).with(mark), ..original.tag };
+                assert_eq!(slot, Oob { tag, pseq: 0x1234_5678_9ABC, epoch: 0x7EDC_BA98_7654 }.encode());
+            }
         }
         assert!(!Oob::is_record(&[0xFF; OOB_SLOT]) && !Oob::is_record(&[MAGIC; OOB_SLOT]));
     }

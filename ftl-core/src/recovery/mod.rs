@@ -2,21 +2,27 @@
 //!
 //! A block is known by its first *readable* page: a cut may have destroyed page 0. A block without any readable record is
 //! blank or garbage; either way it is erased again before use, because an interrupted erase may look blank and not hold.
+//!
+//! What a mount programmed and did not come to vouch for ([`crate::space`]) is passed over, as if it were unreadable: what it was to
+//! replace is still there. A block with nothing else is garbage. So a mount that was cut leaves no trace but the wear.
+
+pub(crate) mod provisional;
 
 use crate::error::FtlError;
 use crate::flash::Flash;
-use crate::format::{Oob, Role};
+use crate::format::{Flags, Oob, Role};
+use crate::hash::FastMap;
 use nand_model::{Bad, Cause, Pbn, Ppn, Store};
 
-/// Programs before the newest one that a cut may have left unstable: a mount that was itself cut may have added a few.
-pub(crate) const RECENT: u64 = 256;
+/// Programs that may be under way together when power fails.
+const IN_FLIGHT: u64 = 32;
 
 /// What the first readable page of a block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     /// Bad from the factory: never looked at.
     Factory,
-    /// No page has a readable record.
+    /// No page has a readable record that counts.
     Nothing,
     /// The block's role in this life, its epoch, and whether page 0 itself was readable.
     Found {
@@ -48,6 +54,9 @@ fn scan_head<S: Store>(flash: &mut Flash<S>, block: Pbn, scanned: &mut u64) -> R
     for offset in 0..flash.chip().frontier(block).max(1) {
         *scanned += 1;
         if let Some(Oob { tag, pseq, epoch }) = flash.read_oob(geometry.page(block, offset), Cause::Recovery)? {
+            if tag.flags.has(Flags::PROVISIONAL) && !standing_pages(flash, block, scanned)?.iter().any(is_content) {
+                break;
+            }
             return Ok(Head::Found { role: block_role(tag.role), first: tag.role, epoch, pseq, intact: offset == 0 });
         }
     }
@@ -62,27 +71,86 @@ fn block_role(page: Role) -> Role {
     }
 }
 
-/// Calls `each` for every page of the block whose record can be read, upwards.
+fn is_content((_, oob): &(Ppn, Oob)) -> bool {
+    oob.tag.role != Role::Pad
+}
+
+/// Calls `each` for every page of the block whose record can be read and counts, upwards.
 pub(crate) fn scan_block<S: Store>(
     flash: &mut Flash<S>,
     block: Pbn,
     scanned: &mut u64,
     mut each: impl FnMut(Ppn, Oob),
-) -> Result<(), FtlError> {
-    let geometry = *flash.geometry();
-    for offset in 0..flash.chip().frontier(block) {
-        *scanned += 1;
-        let ppn = geometry.page(block, offset);
-        if let Some(oob) = flash.read_oob(ppn, Cause::Recovery)? {
-            each(ppn, oob);
-        }
+) -> Result<Ends, FtlError> {
+    let mut ends = Ends::default();
+    for (ppn, oob) in standing_pages(flash, block, scanned)? {
+        let of_mount = oob.tag.flags.has(Flags::PROVISIONAL) || !is_content(&(ppn, oob));
+        ends.newest = ends.newest.max(if of_mount { 0 } else { oob.pseq });
+        ends.last = (flash.geometry().offset_of(ppn) + 1 == flash.geometry().pages_per_block).then_some(oob.pseq);
+        each(ppn, oob);
     }
-    Ok(())
+    Ok(ends)
 }
 
-/// The pages of a block that an interrupted program may have damaged although their record reads well: the last programmed
-/// one and what its word line held before. Every earlier cut left its mark at such a place too, because mount never continues a block.
-pub(crate) fn suspects<S: Store>(flash: &Flash<S>, block: Pbn) -> impl Iterator<Item = Ppn> + use<S> {
+/// What a block tells of when power failed.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Ends {
+    /// Program of the block's very last page, if that can be read: the block was filled.
+    last: Option<u64>,
+    /// The newest program that was not a mount's.
+    newest: u64,
+}
+
+/// Pages that an interrupted program may have damaged although they read well: the last programmed one of every block and its
+/// LSB partner. Every earlier cut left its mark at such a place too, because mount never continues a block.
+#[derive(Default)]
+pub(crate) struct Suspects {
+    /// The block's end, at each of its suspects.
+    pages: FastMap<u32, Option<u64>>,
+    newest: u64,
+}
+
+impl Suspects {
+    /// A block was scanned.
+    pub(crate) fn note<S: Store>(&mut self, flash: &Flash<S>, block: Pbn, ends: Ends) {
+        self.newest = self.newest.max(ends.newest);
+        self.pages.extend(suspects(flash, block).map(|ppn| (ppn.raw(), ends.last)));
+    }
+
+    /// Whether the page has to be read in full before it is trusted.
+    pub(crate) fn contains(&self, ppn: Ppn) -> bool {
+        self.pages.contains_key(&ppn.raw())
+    }
+
+    /// Whether a page that was read well has to be programmed again to stay so: the block was not filled, or only just.
+    pub(crate) fn is_shaky(&self, ppn: Ppn) -> bool {
+        let recent = |last: u64| last + IN_FLIGHT > self.newest;
+        self.pages.get(&ppn.raw()).is_some_and(|last| last.is_none_or(recent))
+    }
+}
+
+/// The pages of a block whose record can be read and counts, upwards. The numbers of those that do not count are not used again.
+fn standing_pages<S: Store>(flash: &mut Flash<S>, block: Pbn, scanned: &mut u64) -> Result<Vec<(Ppn, Oob)>, FtlError> {
+    let geometry = *flash.geometry();
+    let frontier = flash.chip().frontier(block);
+    *scanned += frontier as u64;
+    let mut pages = Vec::with_capacity(frontier as usize);
+    for offset in 0..frontier {
+        let ppn = geometry.page(block, offset);
+        let oob = flash.read_oob(ppn, Cause::Recovery)?;
+        flash.saw_pseq(oob.map_or(0, |oob| oob.pseq));
+        pages.push((ppn, oob));
+    }
+    // Where a program failed and was survived, no filler could follow, and nothing is missing.
+    if flash.chip().bad(block).is_none() {
+        let suspects: Vec<Ppn> = suspects(flash, block).collect();
+        provisional::drop_unvouched(&mut pages, &suspects);
+    }
+    Ok(pages.into_iter().filter_map(|(ppn, slot)| Some((ppn, slot?))).collect())
+}
+
+/// See [`Suspects`].
+fn suspects<S: Store>(flash: &Flash<S>, block: Pbn) -> impl Iterator<Item = Ppn> + use<S> {
     let geometry = *flash.geometry();
     let last = flash.chip().frontier(block).checked_sub(1);
     let victims: Vec<u32> = last.map_or_else(Vec::new, |last| flash.chip().pairs().victims(last).collect());

@@ -52,8 +52,8 @@ impl<S: Store> Chip<S> {
         if self.bad(block).is_some() {
             return fail(0, at, NandError::ProgramFailed(first));
         }
-        self.judge_programs(first, count);
-        if self.frontier(block) == 0
+        let frontier = self.judge_programs(first, count);
+        if frontier == 0
             && let Err(error) = self.begin_life(at, block)
         {
             return fail(0, at, error);
@@ -89,9 +89,9 @@ impl<S: Store> Chip<S> {
         Ok(self.clocks.work(at, self.profile.geometry.die_of(block), cell_ns))
     }
 
-    /// The law of programs, as asked for: `count` pages upwards from `first`.
+    /// The law of programs, as asked for: `count` pages upwards from `first`. Returns how far the block is programmed already.
     #[inline(always)]
-    fn judge_programs(&self, first: Ppn, count: u32) {
+    fn judge_programs(&self, first: Ppn, count: u32) -> u32 {
         let geometry = &self.profile.geometry;
         let (block, offset) = (geometry.block_of(first), geometry.offset_of(first));
         let frontier = self.frontier(block);
@@ -110,9 +110,11 @@ impl<S: Store> Chip<S> {
                 }
             }
         }
+        frontier
     }
 
     /// The first program since the erase: retention counts from here.
+    #[cold]
     fn begin_life(&mut self, at: Nanos, block: Pbn) -> Result<(), NandError> {
         let (since, before) = (self.hour(at), self.blocks[block.index()]);
         if since == before.since {

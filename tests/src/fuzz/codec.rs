@@ -24,11 +24,13 @@ fn oob(bytes: &[u8]) {
     assert_eq!(slot[..OOB_BYTES], bytes[..OOB_BYTES], "two spellings of one record");
     assert!(Oob::is_record(&slot));
     assert_eq!(Oob::owner(&slot), (found.tag.role, found.tag.lpn));
-    let mut copy: [u8; OOB_SLOT] = slot;
-    let (pseq, epoch) = (found.epoch, found.pseq);
-    Oob::recopy(&mut copy, pseq, epoch);
-    let tag = PageTag { flags: found.tag.flags.with(Flags::COPY), ..found.tag };
-    assert_eq!(copy, Oob { tag, pseq, epoch }.encode());
+    for mark in [Flags::NONE, Flags::PROVISIONAL] {
+        let mut copy: [u8; OOB_SLOT] = slot;
+        let (pseq, epoch) = (found.epoch, found.pseq);
+        Oob::recopy(&mut copy, mark, pseq, epoch);
+        let flags = found.tag.flags.without(Flags::PROVISIONAL).with(Flags::COPY).with(mark);
+        assert_eq!(copy, Oob { tag: PageTag { flags, ..found.tag }, pseq, epoch }.encode());
+    }
 }
 
 fn chunk(page: &[u8]) {

@@ -132,7 +132,7 @@ impl Map {
         let (blocks, pages) = (geometry.blocks as usize, geometry.pages_per_block as usize);
         let (page_bytes, oob_bytes) = (geometry.page_bytes as usize, geometry.oob_bytes as usize);
         let record = up(32 + oob_bytes, 32);
-        let counts = 2 * PAGE + up(32 * blocks, PAGE);
+        let counts = 2 * PAGE + up(64 * blocks, PAGE);
         let meta = up(512 + pages * record, PAGE);
         let slot = meta + up(pages * page_bytes, PAGE);
         Map { counts, pages, page_bytes, oob_bytes, record, meta, slot, slots: counts + up(blocks * pages, PAGE) }
@@ -178,22 +178,22 @@ fn edit(geometry: &Geometry, bytes: &mut Vec<u8>, input: &mut Input) {
                 counts[page] = input.u8();
             }
             let counts = crc32c(counts);
-            let entry = &mut bytes[2 * PAGE + 32 * block..][..32];
+            let entry = &mut bytes[2 * PAGE + 64 * block..][..64];
             overwrite(&mut entry[usize::from(input.u8() % 20)..20], input);
             entry[20..24].copy_from_slice(&counts.to_le_bytes());
-            let check = crc32c_append(block as u32, &entry[..28]);
-            entry[28..].copy_from_slice(&check.to_le_bytes());
+            let check = crc32c_append(block as u32, &entry[..60]);
+            entry[60..].copy_from_slice(&check.to_le_bytes());
         }
         4 => {
-            let head = &mut bytes[slot_at..][..32];
-            overwrite(&mut head[usize::from(input.u8() % 28)..28], input);
-            let check = crc32c_append(place, &head[..28]);
-            head[28..].copy_from_slice(&check.to_le_bytes());
+            let head = &mut bytes[slot_at..][..64];
+            overwrite(&mut head[usize::from(input.u8() % 60)..60], input);
+            let check = crc32c_append(place, &head[..60]);
+            head[60..].copy_from_slice(&check.to_le_bytes());
         }
         _ => {
             // A record, or the data or OOB that it speaks of.
             match kind {
-                5 => overwrite(&mut bytes[record_at..][..16][usize::from(input.u8() % 16)..], input),
+                5 => overwrite(&mut bytes[record_at..][..20][usize::from(input.u8() % 20)..], input),
                 6 => {
                     let at = usize::from(input.u16()) % map.page_bytes;
                     overwrite(&mut bytes[data_at..][..map.page_bytes][at..], input);
@@ -210,8 +210,8 @@ fn edit(geometry: &Geometry, bytes: &mut Vec<u8>, input: &mut Input) {
                 record[8..12].copy_from_slice(&data.to_le_bytes());
                 record[12..16].copy_from_slice(&oob.to_le_bytes());
             }
-            let check = crc32c_append(place ^ page as u32, &record[..16]);
-            record[16..20].copy_from_slice(&check.to_le_bytes());
+            let check = crc32c_append(place ^ page as u32, &record[..20]);
+            record[20..24].copy_from_slice(&check.to_le_bytes());
         }
     }
 }

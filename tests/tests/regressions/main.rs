@@ -2,4 +2,6 @@
 
 mod host_full_in_checkpoint;
 mod mount_erased_before_rescue;
+mod mounts_cut_in_a_row;
 mod mounts_in_a_row;
+mod trim_copy_lost;

@@ -10,6 +10,7 @@
 //! it sent in full may have been applied, unacknowledged. A large write may be applied in part when its payload breaks off.
 
 use super::buffer::Buffer;
+use super::copies::Copies;
 use super::export::Export;
 use super::handshake::Session;
 use super::limits::Limits;
@@ -97,30 +98,6 @@ struct Parked {
     last: bool,
 }
 
-/// Allocations of held replies, for the next ones; at most `most` bytes.
-struct Spares {
-    buffers: Vec<Vec<u8>>,
-    bytes: usize,
-    most: usize,
-}
-
-impl Spares {
-    fn copy_of(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut buffer = self.buffers.pop().unwrap_or_default();
-        self.bytes -= buffer.capacity();
-        buffer.extend_from_slice(bytes);
-        buffer
-    }
-
-    fn give(&mut self, mut buffer: Vec<u8>) {
-        if self.bytes + buffer.capacity() <= self.most {
-            buffer.clear();
-            self.bytes += buffer.capacity();
-            self.buffers.push(buffer);
-        }
-    }
-}
-
 /// An error for one request.
 struct Failure {
     errno: Errno,
@@ -166,9 +143,9 @@ pub struct Engine {
     unsent: usize,
     syncs: usize,
     held: Holds<Held>,
-    held_bytes: usize,
     parked: Option<Parked>,
-    spares: Spares,
+    /// Of what is in `held` and `parked`.
+    copies: Copies,
     tally: Tally,
 }
 
@@ -186,9 +163,8 @@ impl Engine {
             unsent: 0,
             syncs: 0,
             held: Holds::default(),
-            held_bytes: 0,
             parked: None,
-            spares: Spares { buffers: Vec::new(), bytes: 0, most: limits.piece },
+            copies: Copies::new(limits.piece),
             tally: Tally::default(),
         }
     }
@@ -254,8 +230,7 @@ impl Engine {
 
     fn push_held(&mut self, bytes: Vec<u8>, out: &mut Buffer) {
         out.push(&bytes);
-        self.held_bytes -= bytes.len();
-        self.spares.give(bytes);
+        self.copies.free(bytes);
     }
 
     /// The output was sent in full.
@@ -310,8 +285,7 @@ impl Engine {
         out: &mut Buffer,
         syncs: &mut Vec<Sync>,
     ) -> Option<Turn> {
-        let under_way = self.unsent + self.syncs + self.held.len();
-        if under_way >= self.limits.in_flight || self.held_bytes >= self.limits.piece {
+        if self.unsent + self.syncs + self.held.len() >= self.limits.in_flight {
             return Some(Turn::Room);
         }
         let header = request_len(self.session.mode);
@@ -445,6 +419,11 @@ impl Engine {
     fn read_piece(&mut self, device: &dyn BlockDevice, out: &mut Buffer) -> Option<Turn> {
         let Job::Read { to, at, left, begun, whole } = self.job else { unreachable!("the caller matched") };
         let (length, before) = (self.piece_at(at, left), out.len());
+        let whole_room = length as u64 == left && self.copies.has_room(self.data_head_len() + length);
+        if !begun && !whole_room && !self.copies.is_empty() {
+            // Until what was held has left.
+            return Some(Turn::Room);
+        }
         let result = if whole {
             self.send_whole(device, to, at, length, if begun { None } else { Some(left) }, out)
         } else {
@@ -479,9 +458,8 @@ impl Engine {
 
     /// Takes back what was put into the output since it held `before` bytes.
     fn take_back(&mut self, before: usize, out: &mut Buffer) -> Vec<u8> {
-        let bytes = self.spares.copy_of(&out.filled()[before..]);
+        let bytes = self.copies.make(&out.filled()[before..]);
         out.retract(bytes.len());
-        self.held_bytes += bytes.len();
         bytes
     }
 

@@ -11,6 +11,7 @@
 
 pub mod buffer;
 pub mod connection;
+mod copies;
 pub mod endpoint;
 pub mod engine;
 pub mod export;

@@ -131,7 +131,9 @@ impl<S: Store> Lazy<S> {
     fn begin_checkpoint(&mut self, clean: bool) -> Result<(), FtlError> {
         if clean {
             // Mount never continues a block, so it need not look into these again.
-            STREAMS.for_each(|stream| self.space.seal(stream));
+            for stream in STREAMS {
+                self.space.seal(stream)?;
+            }
         } else {
             self.make_room(CHECKPOINT)?;
         }
@@ -151,7 +153,7 @@ impl<S: Store> Lazy<S> {
         };
         let bytes = content.encode();
         let total = bytes.len().div_ceil(Checkpoints::chunk_bytes(&self.space.geometry())) as u32;
-        self.checkpoints.begin(&mut self.space, total);
+        self.checkpoints.begin(&mut self.space, total)?;
         self.last_checkpoint = self.space.flash.pseq();
         self.writer = Some(Writer { bytes, clean });
         Ok(())

@@ -34,7 +34,7 @@ impl<S: Store> Lazy<S> {
         let Some(block) = victim else { return Ok(false) };
         for stream in [UPDATE, COLD] {
             if self.space.open_block(stream).is_some_and(|(open, _)| open == block) {
-                self.space.seal(stream);
+                self.space.seal(stream)?;
             }
         }
         self.convert(block)?;
@@ -150,11 +150,11 @@ impl<S: Store> Lazy<S> {
 
     /// Leaves nothing in the UMT; every page is safe before.
     pub(super) fn convert_everything(&mut self) -> Result<(), FtlError> {
-        self.space.seal(UPDATE);
-        self.space.seal(COLD);
+        self.space.seal(UPDATE)?;
+        self.space.seal(COLD)?;
         loop {
             self.make_room(MAP)?;
-            self.space.seal(COLD);
+            self.space.seal(COLD)?;
             let Some((block, _)) = self.oldest_buffer() else { break };
             self.convert(block)?;
         }

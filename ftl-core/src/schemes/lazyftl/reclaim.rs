@@ -13,9 +13,6 @@ use crate::format::{Flags, PageTag, Role};
 use crate::space::StreamId;
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-/// Released blocks that may wait for their turn before pads hurry them.
-const MAX_WAITING: u32 = 2;
-
 impl<S: Store> Lazy<S> {
     /// Makes sure that the stream can take a page, that the areas keep their size and age, and that the reserve is left.
     #[inline]
@@ -40,18 +37,19 @@ impl<S: Store> Lazy<S> {
 
     fn collect_until(&mut self, wanted: u32) -> Result<(), FtlError> {
         self.space.reclaim(Cause::Gc)?;
-        let mut rounds = 0;
+        let (mut most, mut futile) = (0, 0);
         while self.space.free_blocks() < wanted || self.space.failing_block().is_some() {
-            let waiting = self.space.released_blocks();
-            let short = self.space.free_blocks() < self.settings.reserve;
-            if waiting > MAX_WAITING || (waiting > 0 && short) {
+            let (free, waiting) = (self.space.free_blocks(), self.space.released_blocks());
+            let needs = self.space.table.greedy_victim().map_or(0, |victim| self.blocks_to_move(victim));
+            if self.space.should_hurry(wanted, self.settings.reserve, needs) {
                 self.space.make_safe()?;
                 self.space.reclaim(Cause::Gc)?;
                 continue;
             }
-            rounds += 1;
-            // Space that many collections could not free is not there.
-            let endless = rounds > 4 * self.space.geometry().blocks;
+            futile = if free + waiting > most { 0 } else { futile + 1 };
+            most = most.max(free + waiting);
+            // Space that so many collections could not free is not there.
+            let endless = futile > 2 * self.space.geometry().pages_per_block;
             if endless || !self.collect_one()? {
                 return self.no_victim(wanted);
             }
@@ -76,14 +74,14 @@ impl<S: Store> Lazy<S> {
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
         let live = self.space.table.valid(victim);
         match self.space.table.role(victim) {
-            Role::Map => (live > self.space.room(MAP)) as u32,
-            _ => 2 * (live > self.space.room(COLD)) as u32,
+            Role::Map => self.space.blocks_for(MAP, live),
+            _ => 2 * self.space.blocks_for(COLD, live),
         }
     }
 
     /// Moves the live pages of the best victim and releases it. False if no block is worth it, or none can be moved.
     fn collect_one(&mut self) -> Result<bool, FtlError> {
-        let pages = self.space.geometry().pages_per_block;
+        let pages = self.space.pages_per_block();
         let victim = match self.space.failing_block() {
             Some(block) => {
                 if self.umt.holds(block) {
@@ -104,7 +102,7 @@ impl<S: Store> Lazy<S> {
     /// The collectable block with the fewest live pages. When that one is nearly full, garbage sits in the update and cold area:
     /// a block there with fewer live pages is converted ahead of its turn.
     fn greedy_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
-        let pages = self.space.geometry().pages_per_block;
+        let pages = self.space.pages_per_block();
         let best = self.space.table.greedy_victim();
         let live = best.map_or(pages, |block| self.space.table.valid(block));
         if live < pages - pages / 16 {

@@ -27,7 +27,7 @@ use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, Oob, PageTag, Role};
 use crate::hash::FastMap;
-use crate::recovery::{Head, RECENT, scan_block, scan_heads, suspects};
+use crate::recovery::{Head, Suspects, scan_block, scan_heads};
 use nand_model::{Cause, Pbn, Ppn, Store};
 use std::collections::HashSet;
 
@@ -75,9 +75,7 @@ struct Window {
     maps: FastMap<u32, Vec<Version>>,
     trims: Vec<Version>,
     roles: FastMap<u32, Role>,
-    /// Pages to be read in full before they are trusted; true if their block was never filled.
-    suspects: FastMap<u32, bool>,
-    newest_pseq: u64,
+    suspects: Suspects,
     /// Whether any block but checkpoints was used after the checkpoint began.
     touched: bool,
 }
@@ -93,26 +91,20 @@ impl Window {
     /// hit. The suspects among them may be good, and flushed.
     fn fallbacks<'a>(&'a self, versions: &'a [Version]) -> impl Iterator<Item = Ppn> + 'a {
         let falling = versions.iter().rev().map(|v| v.ppn);
-        let stable = versions.iter().rposition(|v| !self.suspects.contains_key(&v.ppn.raw())).unwrap_or(0);
+        let stable = versions.iter().rposition(|v| !self.suspects.contains(v.ppn)).unwrap_or(0);
         falling.take(versions.len() - stable)
     }
 
     /// One copy of every trim record that no cut can have hit.
     fn stable_trims(&self) -> impl Iterator<Item = Ppn> {
         let mut first: FastMap<u64, Version> = FastMap::default();
-        for version in self.trims.iter().filter(|v| !self.suspects.contains_key(&v.ppn.raw())) {
+        for version in self.trims.iter().filter(|v| !self.suspects.contains(v.ppn)) {
             let known = first.entry(version.oob.tag.ver).or_insert(*version);
             if version.oob.pseq < known.oob.pseq {
                 *known = *version;
             }
         }
         first.into_values().map(|version| version.ppn)
-    }
-
-    /// Whether a page that was read well has to be programmed again to stay so.
-    fn is_shaky(&self, version: &Version) -> bool {
-        let partly = self.suspects.get(&version.ppn.raw());
-        partly.is_some_and(|partly| *partly || version.oob.pseq + RECENT > self.newest_pseq)
     }
 }
 
@@ -142,11 +134,14 @@ impl<S: Store> Lazy<S> {
         self.adopt_trims(trims);
         self.next_ver = self.space.flash.pseq() + 1;
         self.end_step("resolve versions");
+        self.space.begin_mount();
         self.settle_blocks(|block| rescues.pinned.contains(&block));
+        self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
         self.rewrite(&rescues.pages)?;
         self.end_step("rewrite suspects");
         self.settle_blocks(|_| false);
         self.refill_pool()?;
+        self.space.end_mount()?;
         self.end_step("refill pool");
         self.stats.mount.pages_scanned = scanned;
         self.last_checkpoint = self.space.flash.pseq();
@@ -202,9 +197,8 @@ impl<S: Store> Lazy<S> {
             }
         }
         if let Some(base) = base {
-            self.add_base(base, &mut window, scanned)?;
+            self.add_base(base, heads, &mut window, scanned)?;
         }
-        self.space.flash.saw_pseq(window.newest_pseq);
         window.data.sort_unstable_by_key(|v| (v.oob.tag.lpn, v.oob.tag.ver, v.oob.pseq));
         window.maps.values_mut().for_each(|versions| versions.sort_unstable_by_key(|v| v.oob.pseq));
         Ok(window)
@@ -213,8 +207,7 @@ impl<S: Store> Lazy<S> {
     fn scan_into(&mut self, block: Pbn, window: &mut Window, scanned: &mut u64) -> Result<(), FtlError> {
         let (logical_pages, mapping_pages) = (self.logical_pages, self.gmd.len() as u32);
         let mut role = None;
-        scan_block(&mut self.space.flash, block, scanned, |ppn, oob| {
-            window.newest_pseq = window.newest_pseq.max(oob.pseq);
+        let ends = scan_block(&mut self.space.flash, block, scanned, |ppn, oob| {
             let version = Version { oob, ppn };
             let of_block = match oob.tag.role {
                 Role::Update | Role::Cold | Role::Data => {
@@ -239,22 +232,27 @@ impl<S: Store> Lazy<S> {
             role.get_or_insert(of_block);
         })?;
         window.roles.insert(block.raw(), role.unwrap_or(Role::Data));
-        let partly = self.space.flash.chip().frontier(block) < self.space.geometry().pages_per_block;
-        for ppn in suspects(&self.space.flash, block) {
-            window.suspects.insert(ppn.raw(), partly);
-        }
+        window.suspects.note(&self.space.flash, block, ends);
         Ok(())
     }
 
     /// What the checkpoint knows beside the blocks it names: mapping pages and trim records in older blocks. A page that was moved or
     /// erased since shows as something else; what replaced it is in a younger block.
-    fn add_base(&mut self, base: &Content, window: &mut Window, scanned: &mut u64) -> Result<(), FtlError> {
+    fn add_base(
+        &mut self,
+        base: &Content,
+        heads: &[Head],
+        window: &mut Window,
+        scanned: &mut u64,
+    ) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
         let pages = (0..).zip(&base.gmd).map(|(vtpn, ppn)| (Some(vtpn), *ppn));
         let pages = pages.chain(base.trims.iter().map(|ppn| (None, *ppn))).filter(|(_, ppn)| *ppn != UNMAPPED);
         for (vtpn, ppn) in pages {
             let ppn = Ppn::new(ppn);
-            if window.roles.contains_key(&geometry.block_of(ppn).raw()) {
+            let block = geometry.block_of(ppn);
+            let unseen = !window.roles.contains_key(&block.raw());
+            if !unseen || !matches!(heads[block.index()], Head::Found { .. }) {
                 continue;
             }
             *scanned += 1;
@@ -300,6 +298,7 @@ impl<S: Store> Lazy<S> {
 
     /// Reads the trim records; of copies of one the latest readable stays.
     fn read_trims(&mut self, window: &Window, rescues: &mut Rescues) -> Result<Vec<FoundTrim>, FtlError> {
+        let geometry = self.space.geometry();
         let mut pages = window.trims.clone();
         pages.sort_unstable_by_key(|v| std::cmp::Reverse((v.oob.tag.ver, v.oob.pseq)));
         let mut found: Vec<FoundTrim> = Vec::new();
@@ -314,9 +313,12 @@ impl<S: Store> Lazy<S> {
                 self.stats.mount.pages_discarded += 1;
                 continue;
             };
-            let shaky = window.is_shaky(&at);
+            let shaky = window.suspects.is_shaky(at.ppn);
             if shaky {
                 rescues.add(&at, data);
+                // Should it be lost before it is programmed again, another copy has to be there.
+                let copies = window.trims.iter().filter(|v| v.oob.tag.ver == seq);
+                rescues.pinned.extend(copies.map(|v| geometry.block_of(v.ppn)));
             }
             found.push(FoundTrim { seq, at, range, shaky });
         }
@@ -367,7 +369,7 @@ impl<S: Store> Lazy<S> {
                 self.map_page.copy_from_slice(&data);
                 self.gmd[vtpn as usize] = version.ppn.raw();
                 self.adopt_live(version.ppn)?;
-                if window.is_shaky(&version) {
+                if window.suspects.is_shaky(version.ppn) {
                     rescues.add(&version, data);
                     let older = window.fallbacks(&window.maps[&vtpn]).chain(window.stable_trims());
                     rescues.pinned.extend(older.map(|ppn| geometry.block_of(ppn)));
@@ -415,7 +417,7 @@ impl<S: Store> Lazy<S> {
             let trim = trims.iter().filter(|t| t.range.lpn <= lpn && lpn - t.range.lpn < t.range.count);
             let trim = trim.max_by_key(|t| t.range.ver);
             let news = group.iter().any(|v| v.oob.pseq > upto);
-            if !news && trim.is_none() && !group.iter().any(|v| window.suspects.contains_key(&v.ppn.raw())) {
+            if !news && trim.is_none() && !group.iter().any(|v| window.suspects.contains(v.ppn)) {
                 // The common case: the GMT knows, and nothing speaks against it.
                 if let Some(named) = named {
                     self.adopt_live(named)?;
@@ -429,7 +431,9 @@ impl<S: Store> Lazy<S> {
             let known = contenders.iter().any(|v| Some(v.ppn) == named);
             // A mapping page older than the trim names nothing newer than the trim.
             let too_old = trim.is_some_and(|t| map_pseq < t.seq);
-            if let Some(named) = named.filter(|_| !known && !too_old) {
+            // A block that was scanned has shown all it holds.
+            let scanned = |ppn: Ppn| window.roles.contains_key(&self.space.geometry().block_of(ppn).raw());
+            if let Some(named) = named.filter(|named| !known && !too_old && !scanned(*named)) {
                 contenders.extend(self.read_named(lpn, named)?);
             }
             contenders.retain(|v| v.oob.tag.ver > trimmed);
@@ -443,6 +447,9 @@ impl<S: Store> Lazy<S> {
     fn read_named(&mut self, lpn: u32, named: Ppn) -> Result<Option<Version>, FtlError> {
         if !self.space.geometry().contains(named) {
             return Err(FtlError::Corrupt(format!("logical page {lpn} is mapped to {named}, which does not exist")));
+        }
+        if self.space.table.state(self.space.geometry().block_of(named)) != State::Full {
+            return Ok(None);
         }
         let oob = self.space.flash.read_oob(named, Cause::Recovery)?;
         let is_data = |oob: &Oob| matches!(oob.tag.role, Role::Update | Role::Cold | Role::Data);
@@ -460,10 +467,10 @@ impl<S: Store> Lazy<S> {
     ) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
         for version in contenders.iter().rev() {
-            if window.suspects.contains_key(&version.ppn.raw()) {
+            if window.suspects.contains(version.ppn) {
                 // The cut may have torn this page, or left it unstable: read it once, and keep what was read.
                 let Some(data) = self.read_trusted(version)? else { continue };
-                if window.is_shaky(version) {
+                if window.suspects.is_shaky(version.ppn) {
                     rescues.add(version, data);
                     rescues.pinned.extend(window.fallbacks(contenders).map(|ppn| geometry.block_of(ppn)));
                 }

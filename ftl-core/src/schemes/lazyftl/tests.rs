@@ -251,7 +251,9 @@ fn survives_cuts(profile: Profile, logical_pages: u32, seed: u64, cuts: u64, par
             drop(ftl);
             // The end of a process is no cut: nothing acknowledged is lost.
             oracle.flushed();
-            let mut ftl = flash.start(profile, &config, Start::Mount, None).unwrap();
+            let mut ftl = flash
+                .start(profile, &config, Start::Mount, None)
+                .unwrap_or_else(|e| panic!("{story}, after the end of a process: {e}"));
             oracle.compare(&mut ftl, &story);
         }
     }
@@ -313,7 +315,7 @@ fn pages_go_through_the_states_of_the_papers_example() {
     let (mut ftl, _) = small_paper_device();
     let page = 5;
     let convert = |ftl: &mut Lazy<MemStore>, block| {
-        ftl.space.seal(UPDATE);
+        ftl.space.seal(UPDATE).unwrap();
         ftl.convert(block).unwrap();
     };
     let collect = |ftl: &mut Lazy<MemStore>, block| {
@@ -330,7 +332,7 @@ fn pages_go_through_the_states_of_the_papers_example() {
     assert_eq!(state_of(&mut ftl, page), ('E', 0b11));
     collect(&mut ftl, first);
     assert_eq!(state_of(&mut ftl, page), ('F', 0b10));
-    ftl.space.seal(UPDATE);
+    ftl.space.seal(UPDATE).unwrap();
     write(&mut ftl, page + 1, 3);
     let other = block_of(&ftl, page + 1);
     convert(&mut ftl, other);

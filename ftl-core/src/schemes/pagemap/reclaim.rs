@@ -1,12 +1,12 @@
 //! Garbage collection, wear levelling and the writing of trim records: everything that makes or takes space.
 
 use super::trims::Record;
-use super::{HOST, PageMap, Settings, UNMAPPED};
+use super::{HOST, PageMap, UNMAPPED};
 use crate::addr::Lpn;
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role};
-use crate::space::{Space, StreamId};
+use crate::space::StreamId;
 use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
 
 /// Room for the live pages of one block on their way.
@@ -28,10 +28,8 @@ impl CopyBuffer {
     }
 }
 
-/// Blocks below which collection waits for nothing: a copy target and one more.
-const CRITICAL: u32 = 2;
-/// Released blocks that may wait for their turn before pads hurry them.
-const MAX_WAITING: u32 = 2;
+/// Blocks below which collection waits for nothing: a copy target and two more.
+const RESERVE: u32 = 3;
 
 impl<S: Store> PageMap<S> {
     /// Makes sure that the stream can take a page without touching the reserve.
@@ -46,14 +44,21 @@ impl<S: Store> PageMap<S> {
 
     pub(super) fn collect_until(&mut self, wanted: u32) -> Result<(), FtlError> {
         self.space.reclaim(Cause::Gc)?;
+        let (mut most, mut futile) = (0, 0);
         while self.space.free_blocks() < wanted || self.space.failing_block().is_some() {
-            let waiting = self.space.released_blocks();
-            if waiting > MAX_WAITING || (waiting > 0 && self.space.free_blocks() <= CRITICAL) {
+            let (free, waiting) = (self.space.free_blocks(), self.space.released_blocks());
+            let best = self.space.table.greedy_victim();
+            let needs = best.map_or(0, |b| self.space.blocks_for(self.settings.gc_stream, self.space.table.valid(b)));
+            if self.space.should_hurry(wanted, RESERVE, needs) {
                 self.space.make_safe()?;
                 self.space.reclaim(Cause::Gc)?;
                 continue;
             }
-            if !self.collect_one()? {
+            futile = if free + waiting > most { 0 } else { futile + 1 };
+            most = most.max(free + waiting);
+            // Space that so many collections could not free is not there.
+            let endless = futile > 2 * self.space.geometry().pages_per_block;
+            if endless || !self.collect_one()? {
                 return self.no_victim(wanted);
             }
             self.space.reclaim(Cause::Gc)?;
@@ -65,7 +70,7 @@ impl<S: Store> PageMap<S> {
     fn no_victim(&mut self, wanted: u32) -> Result<(), FtlError> {
         self.space.make_safe()?;
         self.space.reclaim(Cause::Gc)?;
-        if self.space.free_blocks() >= wanted.min(CRITICAL + 1) {
+        if self.space.free_blocks() >= wanted.min(RESERVE) {
             return Ok(());
         }
         self.read_only = Some("too few good blocks are left");
@@ -74,7 +79,7 @@ impl<S: Store> PageMap<S> {
 
     /// Moves the live pages of the best victim and releases it. False if no block is worth it.
     fn collect_one(&mut self) -> Result<bool, FtlError> {
-        let pages = self.space.geometry().pages_per_block;
+        let pages = self.space.pages_per_block();
         let failing = self.space.failing_block();
         let victim = match failing.or_else(|| self.space.table.greedy_victim()) {
             Some(block) if failing.is_some() || self.space.table.valid(block) < pages => block,
@@ -145,8 +150,7 @@ impl<S: Store> PageMap<S> {
         let CopyBuffer { data, records, from, .. } = &mut self.pages;
         let (mut data, mut records, mut from) = (&data[..records.len() * page], &mut records[..], &from[..]);
         while !records.is_empty() {
-            let stream = copy_stream(&self.space, &self.settings);
-            let (first, taken) = self.space.append_copies(stream, records, data, cause)?;
+            let (first, taken) = self.space.append_copies(self.settings.gc_stream, records, data, cause)?;
             let (moved, rest) = records.split_at_mut(taken as usize);
             for (to, (record, from)) in (first.raw()..).map(Ppn::new).zip(moved.iter().zip(from)) {
                 let (role, lpn) = Oob::owner(record);
@@ -180,7 +184,7 @@ impl<S: Store> PageMap<S> {
             if !cheap {
                 return Ok(false);
             }
-            if self.space.room(self.settings.gc_stream) == 0 && self.space.free_blocks() <= CRITICAL {
+            if self.space.room(self.settings.gc_stream) == 0 && self.space.free_blocks() < RESERVE {
                 return Ok(false);
             }
             let moved = self.evacuate(victim, Cause::Gc)?;
@@ -200,12 +204,12 @@ impl<S: Store> PageMap<S> {
             return Ok(());
         }
         self.erases_seen = erases;
-        if self.space.free_blocks() <= CRITICAL {
+        if self.space.free_blocks() < RESERVE {
             return Ok(());
         }
         if let Some(block) = policy.candidate(&self.space) {
             // Cold data goes to a worn block of its own, not into the open one.
-            self.space.seal(self.settings.gc_stream);
+            self.space.seal(self.settings.gc_stream)?;
             self.evacuate(block, Cause::Wear)?;
             self.stats.wear_moves += 1;
         }
@@ -221,13 +225,6 @@ impl<S: Store> PageMap<S> {
         self.trims.add(ppn, Record { ver, contained_in: self.checkpoints.next_id() });
         Ok(())
     }
-}
-
-/// Where copies go: when blocks are short, as after several cuts inside mounts, the host's open block takes them, rather than
-/// that another one is opened.
-fn copy_stream<S: Store>(space: &Space<S>, settings: &Settings) -> StreamId {
-    let short = space.room(settings.gc_stream) == 0 && space.free_blocks() < settings.free_threshold;
-    if short && space.room(HOST) > 0 { HOST } else { settings.gc_stream }
 }
 
 #[cold]

@@ -16,7 +16,7 @@ use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{COUNTER_FOUND_MAX, Flags, Oob, PageTag, Role};
-use crate::recovery::{Head, RECENT, scan_block, scan_heads, suspects};
+use crate::recovery::{Head, Suspects, scan_block, scan_heads};
 use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
 use std::collections::{HashMap, HashSet};
 
@@ -147,7 +147,7 @@ impl<S: Store> PageMap<S> {
         self.make_room(super::CHECKPOINT)?;
         if clean {
             // Mount never continues a block, so it need not look into these again.
-            (0..=super::GC).for_each(|stream| self.space.seal(stream));
+            (0..=super::GC).try_for_each(|stream| self.space.seal(stream))?;
         }
         let open = (0..=super::GC).filter_map(|stream| self.space.open_block(stream)).map(|(block, _)| block.raw());
         let head = CheckpointHead {
@@ -164,7 +164,7 @@ impl<S: Store> PageMap<S> {
         let geometry = self.space.geometry();
         let head_chunks = head.len().div_ceil(Checkpoints::chunk_bytes(&geometry)) as u32;
         let total = head_chunks + MapWriter::map_chunks(&geometry, self.map.len() as u32);
-        self.checkpoints.begin(&mut self.space, total);
+        self.checkpoints.begin(&mut self.space, total)?;
         self.last_checkpoint = self.space.flash.pseq();
         self.map_writer = Some(MapWriter { head });
         Ok(())
@@ -212,7 +212,9 @@ impl<S: Store> PageMap<S> {
         self.end_step("resolve versions");
         self.stats.mount.pages_scanned = scanned;
         self.stats.mount.clean = base.clean && !window.touched;
+        self.space.begin_mount();
         let withheld = self.settle_blocks(&kept);
+        self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
         let rewritten = self.rewrite_suspects(kept, withheld);
         self.end_step("rewrite suspects");
         match rewritten.and_then(|()| self.refill_pool()) {
@@ -220,6 +222,7 @@ impl<S: Store> PageMap<S> {
             Err(FtlError::ReadOnly(reason)) => self.read_only = Some(reason),
             other => other?,
         }
+        self.space.end_mount()?;
         self.end_step("refill pool");
         self.last_checkpoint = self.space.flash.pseq();
         Ok(())
@@ -297,37 +300,29 @@ impl<S: Store> PageMap<S> {
     fn scan_window(&mut self, heads: &[Head], base: &Base, scanned: &mut u64) -> Result<Window, FtlError> {
         let mut window = Window::default();
         let mut trim_pages: Vec<(Ppn, Oob)> = Vec::new();
+        let mut unseen: HashSet<Pbn> = HashSet::new();
         for (block, head) in (0..).map(Pbn::new).zip(heads) {
             let Head::Found { role, epoch, pseq, intact, .. } = *head else { continue };
             self.space.saw_epoch(epoch);
             self.space.flash.saw_pseq(pseq);
             let newer = epoch >= base.begin_epoch || base.open.contains(&block.raw()) || !intact;
             if !newer {
+                unseen.insert(block);
                 continue;
             }
             let is_checkpoint = role == Role::Checkpoint;
-            let mut newest = 0;
-            scan_block(&mut self.space.flash, block, scanned, |ppn, oob| {
-                newest = newest.max(oob.pseq);
-                match oob.tag.role {
-                    Role::Data if !is_checkpoint => window.pages.push(Version { oob, ppn }),
-                    Role::Trim if !is_checkpoint => trim_pages.push((ppn, oob)),
-                    _ => {}
-                }
+            let ends = scan_block(&mut self.space.flash, block, scanned, |ppn, oob| match oob.tag.role {
+                Role::Data if !is_checkpoint => window.pages.push(Version { oob, ppn }),
+                Role::Trim if !is_checkpoint => trim_pages.push((ppn, oob)),
+                _ => {}
             })?;
-            self.space.flash.saw_pseq(newest);
-            window.newest_pseq = window.newest_pseq.max(newest);
-            if !is_checkpoint {
-                window.touched = true;
-                let partly = self.space.flash.chip().frontier(block) < self.space.geometry().pages_per_block;
-                for ppn in suspects(&self.space.flash, block) {
-                    window.suspects.insert(ppn, partly);
-                }
-            }
+            window.suspects.note(&self.space.flash, block, ends);
+            window.touched |= !is_checkpoint;
         }
         let older = base.trims.iter().map(|(ppn, _)| *ppn);
         for ppn in older {
-            if !self.space.geometry().contains(ppn) || trim_pages.iter().any(|(known, _)| *known == ppn) {
+            let geometry = self.space.geometry();
+            if !geometry.contains(ppn) || !unseen.contains(&geometry.block_of(ppn)) {
                 continue;
             }
             // A record that was moved or erased since shows as something else, and its copy was found above.
@@ -360,7 +355,7 @@ impl<S: Store> PageMap<S> {
             self.next_ver = self.next_ver.max(oob.tag.ver + 1);
             let unknown = Record { ver: oob.tag.ver, contained_in: self.checkpoints.next_id() };
             let record = known.get(&oob.tag.ver).copied().unwrap_or(unknown);
-            let suspect = window.suspects.contains_key(&ppn);
+            let suspect = window.suspects.is_shaky(ppn);
             window.trims.push(FoundTrim { ppn, oob, ranges, record, suspect, fallbacks: Vec::new() });
         }
         for trim in window.trims.iter_mut().filter(|trim| trim.suspect) {
@@ -448,10 +443,10 @@ impl<S: Store> PageMap<S> {
             if trimmed_at.is_some_and(|ver| ver > version.oob.tag.ver) {
                 return Ok(());
             }
-            let Some(&partly) = window.suspects.get(&version.ppn) else {
+            if !window.suspects.contains(version.ppn) {
                 self.map[lpn as usize] = version.ppn.raw();
                 return Ok(());
-            };
+            }
             // The cut may have torn this page, or left it unstable: read it once, and keep what was read.
             let mut data = vec![0; self.space.geometry().page_bytes as usize];
             if self.space.flash.read(version.ppn, &mut data, Cause::Recovery)?.is_none() {
@@ -459,7 +454,7 @@ impl<S: Store> PageMap<S> {
                 continue;
             }
             self.map[lpn as usize] = version.ppn.raw();
-            if partly || version.oob.pseq + RECENT > window.newest_pseq {
+            if window.suspects.is_shaky(version.ppn) {
                 let others = group.iter().map(|other| other.ppn).filter(|other| *other != version.ppn);
                 let fallbacks = others.chain(Some(older).filter(|p| *p != UNMAPPED).map(Ppn::new)).collect();
                 rescues.push(Rescue { tag: version.oob.tag, from: version.ppn, data, fallbacks });
@@ -530,22 +525,16 @@ impl<S: Store> PageMap<S> {
                 self.space.release(block);
             }
         }
-        withheld.sort_by_key(|block| self.space.table.epoch(*block));
         withheld
     }
 
     /// Programs again what the cut may have left unstable, so that it stays what this mount has seen; then gives up what had
     /// to wait for that.
-    fn rewrite_suspects(&mut self, rescues: Vec<Rescue>, mut withheld: Vec<Pbn>) -> Result<(), FtlError> {
+    fn rewrite_suspects(&mut self, rescues: Vec<Rescue>, withheld: Vec<Pbn>) -> Result<(), FtlError> {
         self.stats.mount.pages_discarded += rescues.len() as u64;
         for rescue in rescues {
             if self.space.room(HOST) == 0 {
                 self.space.reclaim(Cause::Recovery)?;
-                if self.space.free_blocks() == 0 {
-                    // Only cut after cut inside mounts comes to this. The youngest block holds copies that such a mount made.
-                    withheld.pop().into_iter().for_each(|block| self.space.release(block));
-                    self.space.reclaim(Cause::Recovery)?;
-                }
             }
             let tag = PageTag { flags: rescue.tag.flags.with(Flags::COPY), ..rescue.tag };
             let (to, _) = self.space.append(HOST, &[tag], &rescue.data, Cause::Recovery)?;
@@ -617,9 +606,7 @@ struct Rescue {
 struct Window {
     pages: Vec<Version>,
     trims: Vec<FoundTrim>,
-    /// Pages to be read in full before they are trusted; true if their block was never filled.
-    suspects: HashMap<Ppn, bool>,
-    newest_pseq: u64,
+    suspects: Suspects,
     /// Whether any block but checkpoints was used after the checkpoint began.
     touched: bool,
 }

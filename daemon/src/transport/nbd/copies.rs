@@ -1,0 +1,92 @@
+//! Copies of replies that wait for the emulated flash.
+//!
+//! What always holds: what waits and what is kept for later is bounded together, whatever sizes the peer asks for; replies of
+//! like size come and go without an allocation.
+
+/// Bytes of copies, and allocations of earlier ones.
+pub(super) struct Copies {
+    most: usize,
+    waiting: usize,
+    spares: Vec<Vec<u8>>,
+    spare: usize,
+}
+
+impl Copies {
+    /// At most so many bytes, or one copy.
+    pub(super) fn new(most: usize) -> Self {
+        Copies { most, waiting: 0, spares: Vec::new(), spare: 0 }
+    }
+
+    /// Whether none waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Whether one more of this length may wait.
+    pub(super) fn has_room(&self, len: usize) -> bool {
+        self.is_empty() || self.waiting + len <= self.most
+    }
+
+    /// Makes one.
+    pub(super) fn make(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut copy = self.take_spare().unwrap_or_default();
+        if self.waiting + copy.capacity() > self.most {
+            copy = Vec::new();
+        }
+        copy.reserve_exact(bytes.len());
+        copy.extend_from_slice(bytes);
+        self.waiting += copy.capacity();
+        while self.waiting + self.spare > self.most && self.take_spare().is_some() {}
+        copy
+    }
+
+    /// Takes one back.
+    pub(super) fn free(&mut self, mut copy: Vec<u8>) {
+        self.waiting -= copy.capacity();
+        if self.waiting + self.spare + copy.capacity() <= self.most {
+            copy.clear();
+            self.spare += copy.capacity();
+            self.spares.push(copy);
+        }
+    }
+
+    fn take_spare(&mut self) -> Option<Vec<u8>> {
+        let spare = self.spares.pop()?;
+        self.spare -= spare.capacity();
+        Some(spare)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn memory_is_bounded_whatever_is_asked_for(asks in prop::collection::vec((1usize..1000, any::<bool>()), 1..200)) {
+            let (mut copies, mut waiting) = (Copies::new(1000), std::collections::VecDeque::new());
+            for (len, frees) in asks {
+                if frees && let Some(copy) = waiting.pop_front() {
+                    copies.free(copy);
+                } else if copies.has_room(len) {
+                    let copy = copies.make(&vec![7; len]);
+                    prop_assert_eq!(&copy, &vec![7; len]);
+                    waiting.push_back(copy);
+                }
+                let really: usize = waiting.iter().chain(&copies.spares).map(Vec::capacity).sum();
+                prop_assert!(really == copies.waiting + copies.spare && really <= 1000, "{} bytes", really);
+            }
+        }
+    }
+
+    #[test]
+    fn like_sizes_share_their_allocations() {
+        let mut copies = Copies::new(10_000);
+        for _ in 0..2 {
+            let both = [copies.make(&[1; 4096]), copies.make(&[2; 4096])];
+            both.into_iter().for_each(|copy| copies.free(copy));
+        }
+        assert_eq!((copies.spares.len(), copies.spare, copies.is_empty()), (2, 8192, true));
+    }
+}

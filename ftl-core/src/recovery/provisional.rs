@@ -1,0 +1,154 @@
+//! What a mount programs counts only when filler behind it in its block vouches for it. Both sides of that rule: how much filler a
+//! mount has to program, and what the next one makes of what it finds.
+//!
+//! What always holds, at whatever page power fails: of the pages between two stretches of filler all count or none does; once
+//! [`vouches`] said so they count for good, whatever a later cut hits in the block, and though any one page of filler rots; and
+//! losing pages never makes others count, so that a block whose erase was cut does not come back to life.
+
+use crate::format::{Flags, Oob};
+use nand_model::{PairTable, Ppn};
+use std::ops::Range;
+
+/// Whether the filler at the end of a block, these pages, vouches for what is before it. Of its first two pages, where it meets
+/// what it vouches for, neither may be hit by the cut that hits the last page and what its word line held, nor by a later one;
+/// and beside all that are hit it has to have two pages. Then one may rot.
+pub(crate) fn vouches(pairs: &PairTable, filler: Range<u32>) -> bool {
+    let hit = || pairs.victims(filler.end - 1);
+    let seam = filler.start..filler.start + 2;
+    filler.len() > 2 + hit().count()
+        && hit().all(|victim| victim >= seam.end)
+        && seam.clone().all(|page| pairs.last_threat(page).is_none_or(|threat| threat < filler.end))
+}
+
+/// Pages of filler with which a full block always vouches for the rest.
+pub(crate) fn filler_of_full_block(pairs: &PairTable, pages: u32) -> u32 {
+    (1..pages).find(|filler| vouches(pairs, pages - filler..pages)).unwrap_or(pages)
+}
+
+/// Takes out the runs of provisional pages, unreadable ones among them, that nothing vouches for: there is no final page behind the
+/// run that no cut can have hit. A run that a cut can have hit was not vouched for when that struck. Pages that a cut can have hit
+/// count as unreadable, because they may yet become so, and every mount has to come to the same verdict.
+pub(super) fn drop_unvouched(pages: &mut [(Ppn, Option<Oob>)], suspects: &[Ppn]) {
+    let is_provisional = |slot: &Option<Oob>| slot.is_some_and(|oob| oob.tag.flags.has(Flags::PROVISIONAL));
+    let is_final =
+        |(ppn, slot): &(Ppn, Option<Oob>)| slot.is_some() && !is_provisional(slot) && !suspects.contains(ppn);
+    let mut vouched = false;
+    for run in pages.chunk_by_mut(|a, b| is_final(a) == is_final(b)).rev() {
+        if is_final(&run[0]) {
+            vouched = true;
+        } else if !vouched || run.iter().any(|(ppn, _)| suspects.contains(ppn)) {
+            run.iter_mut().map(|(_, slot)| slot).filter(|slot| is_provisional(slot)).for_each(|slot| *slot = None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{PageTag, Role};
+    use nand_model::{Pairing, SplitMix};
+
+    const PAGES: u32 = 32;
+    const RULES: [Pairing; 6] =
+        [Pairing::None, Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4, Pairing::Group4];
+
+    fn page(provisional: bool) -> Oob {
+        let (role, flags) = if provisional { (Role::Data, Flags::PROVISIONAL) } else { (Role::Pad, Flags::NONE) };
+        Oob { tag: PageTag { role, flags, lpn: 0, ver: 0 }, pseq: 0, epoch: 0 }
+    }
+
+    /// A block as a mount fills it: runs of some length, each followed by filler until that vouches and no page is
+    /// threatened. True is a provisional page. The second part tells for every run its pages and when it counted.
+    fn filled(pairs: &PairTable, rng: &mut SplitMix) -> (Vec<bool>, Vec<(Range<u32>, u32)>) {
+        let last = PAGES - filler_of_full_block(pairs, PAGES);
+        let (mut block, mut runs) = (Vec::new(), Vec::new());
+        while (block.len() as u32) < last {
+            let begin = block.len() as u32;
+            let end = last.min(begin + 1 + rng.below(9) as u32);
+            block.resize(end as usize, true);
+            let unsafe_yet =
+                |next: u32| (begin..end).any(|page| pairs.last_threat(page).is_some_and(|threat| threat >= next));
+            while !vouches(pairs, end..block.len().max(end as usize + 1) as u32) || unsafe_yet(block.len() as u32) {
+                block.push(false);
+            }
+            runs.push((begin..end, block.len() as u32));
+        }
+        (block, runs)
+    }
+
+    /// What a cut in the program of page `at` can have damaged.
+    fn hit(pairs: &PairTable, at: u32) -> Vec<u32> {
+        pairs.victims(at).chain([at]).collect()
+    }
+
+    /// The pages that count when the cut struck at page `at`, given what cannot be read.
+    fn standing(pairs: &PairTable, block: &[bool], at: u32, lost: &[u32]) -> Vec<u32> {
+        let mut pages: Vec<_> = (0..=at)
+            .map(|offset| (Ppn::new(offset), (!lost.contains(&offset)).then(|| page(block[offset as usize]))))
+            .collect();
+        let suspects: Vec<Ppn> = hit(pairs, at).into_iter().map(Ppn::new).collect();
+        drop_unvouched(&mut pages, &suspects);
+        pages.iter().filter(|(_, slot)| slot.is_some()).map(|(ppn, _)| ppn.raw()).collect()
+    }
+
+    #[test]
+    fn of_a_run_all_pages_count_or_none_and_they_count_from_the_moment_it_is_vouched_for() {
+        for rule in RULES {
+            let pairs = PairTable::new(rule, PAGES);
+            let mut rng = SplitMix::new(1);
+            for _ in 0..200 {
+                let (block, runs) = filled(&pairs, &mut rng);
+                for at in 0..block.len() as u32 {
+                    let (hit, whole) = (hit(&pairs, at), standing(&pairs, &block, at, &[]));
+                    for some in 0..1u32 << hit.len() {
+                        let lost: Vec<u32> =
+                            (0..).zip(&hit).filter(|(n, _)| some >> n & 1 == 1).map(|(_, page)| *page).collect();
+                        let standing = standing(&pairs, &block, at, &lost);
+                        let mut before = whole.clone();
+                        before.retain(|page| !lost.contains(page));
+                        assert_eq!(standing, before, "{rule:?} cut at {at}: another verdict without {lost:?}");
+                        for (run, counted) in runs.iter().filter(|(run, _)| run.start <= at) {
+                            let readable = || run.clone().filter(|page| *page <= at && !lost.contains(page));
+                            let there = readable().filter(|page| standing.contains(page)).count();
+                            assert!(there == 0 || there == readable().count(), "{rule:?} {run:?} cut at {at}: {there}");
+                            assert!(*counted > at || there == run.len(), "{rule:?} {run:?} cut at {at}: {there}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_of_filler_may_rot() {
+        for rule in RULES {
+            let pairs = PairTable::new(rule, PAGES);
+            let mut rng = SplitMix::new(2);
+            for _ in 0..200 {
+                let (block, runs) = filled(&pairs, &mut rng);
+                for (run, counted) in runs {
+                    for rotten in run.end..counted {
+                        let standing = standing(&pairs, &block, counted - 1, &[rotten]);
+                        assert!(run.clone().all(|page| standing.contains(&page)), "{rule:?} {run:?} without {rotten}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn losing_pages_makes_no_other_page_count() {
+        for rule in RULES {
+            let pairs = PairTable::new(rule, PAGES);
+            let mut rng = SplitMix::new(3);
+            for _ in 0..500 {
+                let (block, _) = filled(&pairs, &mut rng);
+                let at = rng.below(block.len() as u64) as u32;
+                let all = standing(&pairs, &block, at, &[]);
+                let lost: Vec<u32> = (0..=at).filter(|_| rng.one_in(3)).collect();
+                let some = standing(&pairs, &block, at, &lost);
+                assert!(some.iter().all(|page| all.contains(page)), "{rule:?} cut at {at}: {some:?} of {all:?}");
+            }
+        }
+    }
+}
