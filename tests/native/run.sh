@@ -11,7 +11,7 @@ fail() { echo "native result: FAILED. $*"; exit 1; }
 [ -c /dev/fuse ] || fail "there is no /dev/fuse: modprobe fuse, or give it to this container"
 [ -c /dev/loop-control ] || fail "there is no /dev/loop-control: modprobe loop, or give it to this container"
 scripts=("$@")
-[ $# -gt 0 ] || scripts=(ext4_nbdfuse prometheus nbd_data nbd_tls nbd_hostile kill_nbd)
+[ $# -gt 0 ] || scripts=(ext4_nbdfuse prometheus nbd_data host_calls nbd_tls nbd_hostile kill_nbd)
 
 cargo build --release -q -p ftld -p ftld-tests --bin ftld --bin nbd_storm
 PATH=$PWD/target/release:$PATH
