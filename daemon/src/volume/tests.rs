@@ -221,7 +221,6 @@ fn a_schemes_error_becomes_one_errno_and_service_goes_on() {
         (FtlError::HostFull, ENOSPC),
         (FtlError::ReadOnly("worn out"), EPERM),
         (FtlError::MediaLost(3), EIO),
-        (FtlError::PowerLost, EIO),
         (FtlError::Host(28), EIO),
         (FtlError::Corrupt("x".into()), EIO),
     ] {
