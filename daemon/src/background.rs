@@ -17,6 +17,8 @@ const QUIET: Duration = Duration::from_millis(200);
 /// Flash operations of one slice: some hundred microseconds of the lock.
 const SLICE_OPS: u32 = 16;
 
+/// After which a device that was left with nothing to do is asked again: its cells age.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// Between two looks for space of the host that can be given back.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
 /// How long ending may wait for the thread that syncs, when there is nothing to sync.
@@ -66,8 +68,8 @@ impl Drop for Background {
 struct Worker<S: Store> {
     volume: Arc<Volume<S>>,
     skipped: u32,
-    /// Programs and erases done when there was nothing left to do.
-    settled: Option<u64>,
+    /// When there was nothing left to do, and how many programs and erases were done by then.
+    settled: Option<(Instant, u64)>,
     tidied: Instant,
 }
 
@@ -80,12 +82,12 @@ impl<S: Store + 'static> Worker<S> {
         }
         let total = self.volume.flash().counters.total();
         let work = total.programs + total.erases;
-        if self.settled != Some(work) {
+        if !self.settled.is_some_and(|(since, then)| then == work && since.elapsed() < LOOK_AGAIN) {
             self.settled = None;
             if !self.idle() {
                 self.volume.publish(true);
                 let total = self.volume.flash().counters.total();
-                self.settled = Some(total.programs + total.erases);
+                self.settled = Some((Instant::now(), total.programs + total.erases));
             }
         }
         if self.tidied.elapsed() >= TIDY_EVERY {

@@ -183,7 +183,7 @@ impl View {
         json!({
             "mapped_pages": s.mapped_pages, "valid_pages": s.valid_pages, "reserve_blocks": s.reserve_blocks,
             "checkpoints": s.checkpoints, "erase_credit": self.flash.erase_credit,
-            "gc_runs": s.gc_runs, "gc_pages_moved": s.gc_pages_moved, "wear_moves": s.wear_moves,
+            "gc_runs": s.gc_runs, "gc_pages_moved": s.gc_pages_moved, "wear_moves": s.wear_moves, "refreshes": s.refreshes,
             "converts": s.converts, "convert_map_pages": s.convert_map_pages,
             "map_cache_hits": s.map_cache_hits, "map_cache_misses": s.map_cache_misses,
             "mount": {

@@ -34,6 +34,8 @@ pub(crate) struct Flash<S> {
     /// Records of the run at hand, a slot each.
     oobs: Vec<[u8; OOB_SLOT]>,
     health: Vec<Health>,
+    /// What a host read found, page by page.
+    found: Vec<(Option<Oob>, bool)>,
     /// Only over a store that keeps no data.
     kept: Option<Kept>,
 }
@@ -41,7 +43,16 @@ pub(crate) struct Flash<S> {
 impl<S: Store> Flash<S> {
     pub(crate) fn new(chip: Chip<S>) -> Self {
         let kept = (!chip.store().keeps_data()).then(Kept::default);
-        Flash { chip, now: 0, pseq: 0, mark: Flags::NONE, oobs: Vec::new(), health: Vec::new(), kept }
+        Flash {
+            chip,
+            now: 0,
+            pseq: 0,
+            mark: Flags::NONE,
+            oobs: Vec::new(),
+            health: Vec::new(),
+            found: Vec::new(),
+            kept,
+        }
     }
 
     pub(crate) fn chip(&self) -> &Chip<S> {
@@ -121,13 +132,7 @@ impl<S: Store> Flash<S> {
             let oobs = self.oobs.as_flattened();
             self.now = self.chip.program_run(self.now, first, tags.len() as u32, data, oobs, cause)?;
         }
-        if let Some(kept) = &mut self.kept {
-            let own = |tag: &PageTag| matches!(tag.role, Role::Map | Role::Trim | Role::Checkpoint | Role::Journal);
-            let pages = data.chunks(data.len() / tags.len()).zip((first.raw()..).map(Ppn::new));
-            for (_, (page, ppn)) in tags.iter().zip(pages).filter(|(tag, _)| own(tag)) {
-                kept.put(self.chip.geometry(), ppn, page);
-            }
-        }
+        self.keep(first, data, tags.iter().map(|tag| tag.role));
         Ok(())
     }
 
@@ -164,6 +169,18 @@ impl<S: Store> Flash<S> {
             (oob, health.data_ok())
         }));
         Ok(())
+    }
+
+    /// Reads consecutive pages of one block for the host: logical pages from `lpn` on, or an error.
+    pub(crate) fn read_host(&mut self, lpn: u32, first: Ppn, out: &mut [u8]) -> Result<(), FtlError> {
+        let mut found = std::mem::take(&mut self.found);
+        let outcome = self.read_run(first, out, &mut found, Cause::Host);
+        let ours = |lpn: u32, oob: &Option<Oob>| oob.is_some_and(|o| o.tag.lpn == lpn && !o.tag.flags.has(Flags::LOST));
+        let lost = (lpn..).zip(&found).find(|(lpn, (oob, data_ok))| !ours(*lpn, oob) || !data_ok);
+        let lost = lost.map(|(lpn, _)| lpn);
+        self.found = found;
+        outcome?;
+        lost.map_or(Ok(()), |lpn| Err(FtlError::MediaLost(lpn)))
     }
 
     /// Reads pages of one block, ascending, one behind the other into `data` and `records`. Returns whether all is well; if not,
@@ -212,7 +229,20 @@ impl<S: Store> Flash<S> {
         }
         let (count, oobs) = (records.len() as u32, records.as_flattened());
         self.now = self.chip.program_run(self.now, first, count, data, oobs, cause)?;
+        self.keep(first, data, records.iter().map(|record| Oob::owner(record).0));
         Ok(())
+    }
+
+    /// Where the store keeps no data: pages that a scheme reads back itself are kept here.
+    #[inline(always)]
+    fn keep(&mut self, first: Ppn, data: &[u8], roles: impl Iterator<Item = Role>) {
+        let Some(kept) = &mut self.kept else { return };
+        let page = self.chip.geometry().page_bytes as usize;
+        let own = |role: &Role| matches!(role, Role::Map | Role::Trim | Role::Checkpoint | Role::Journal);
+        let pages = data.chunks(page).zip((first.raw()..).map(Ppn::new));
+        for (_, (page, ppn)) in roles.zip(pages).filter(|(role, _)| own(role)) {
+            kept.put(self.chip.geometry(), ppn, page);
+        }
     }
 
     /// Reads a page's record alone: `None` where it is blank, foreign or lost.

@@ -24,15 +24,6 @@ use crate::recovery::provisional;
 use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, RunError, Store};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Which free block a stream likes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WearHint {
-    /// The least worn: for data that will be rewritten soon.
-    Least,
-    /// The most worn: for data that is expected to stay.
-    Most,
-}
-
 /// A write frontier: pages of one kind go to one open block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamSpec {
@@ -40,8 +31,6 @@ pub(crate) struct StreamSpec {
     pub(crate) role: Role,
     /// Whether full blocks may be collected at once.
     pub(crate) collectable: bool,
-    /// Which free block to take.
-    pub(crate) hint: WearHint,
 }
 
 /// Number of a stream, as given when the space was made.
@@ -67,6 +56,8 @@ struct OpenBlock {
 struct Stream {
     spec: StreamSpec,
     open: Option<OpenBlock>,
+    /// The next block is for data that is expected to stay: it shall be a worn one.
+    for_cold: bool,
 }
 
 /// Erased blocks by wear. Blocks whose erase nobody confirmed are erased again when taken.
@@ -84,11 +75,9 @@ impl FreePool {
         }
     }
 
-    fn take(&mut self, hint: WearHint) -> Option<(Pbn, bool)> {
-        let (_, block) = match hint {
-            WearHint::Least => self.by_wear.pop_first()?,
-            WearHint::Most => self.by_wear.pop_last()?,
-        };
+    /// The least worn block, or the most worn one.
+    fn take(&mut self, worn: bool) -> Option<(Pbn, bool)> {
+        let (_, block) = if worn { self.by_wear.pop_last()? } else { self.by_wear.pop_first()? };
         Some((block, !self.unconfirmed.remove(&block)))
     }
 }
@@ -119,7 +108,7 @@ impl<S: Store> Space<S> {
             table: BlockTable::new(geometry),
             flash,
             pool: FreePool::default(),
-            streams: streams.iter().map(|spec| Stream { spec: *spec, open: None }).collect(),
+            streams: streams.iter().map(|spec| Stream { spec: *spec, open: None, for_cold: false }).collect(),
             released: VecDeque::new(),
             failing: Vec::new(),
             next_epoch: 1,
@@ -341,6 +330,12 @@ impl<S: Store> Space<S> {
         Ok(())
     }
 
+    /// Cold data is about to come: it gets a worn block of its own.
+    pub(crate) fn set_cold_apart(&mut self, stream: StreamId) -> Result<(), FtlError> {
+        self.streams[stream].for_cold = true;
+        self.seal(stream)
+    }
+
     fn close(&mut self, stream: StreamId) {
         if let Some(open) = self.streams[stream].open.take() {
             assert!(open.provisional.is_none(), "block {} is closed before its pages count", open.block);
@@ -373,7 +368,8 @@ impl<S: Store> Space<S> {
     fn open_new(&mut self, stream: StreamId) -> Result<(), FtlError> {
         self.seal(stream)?;
         let spec = self.streams[stream].spec;
-        let block = self.take_free(spec.hint)?;
+        let worn = std::mem::take(&mut self.streams[stream].for_cold);
+        let block = self.take_free(worn)?;
         let epoch = self.next_epoch;
         self.next_epoch += 1;
         self.table.set_open(block, spec.role, epoch);
@@ -382,9 +378,9 @@ impl<S: Store> Space<S> {
         Ok(())
     }
 
-    fn take_free(&mut self, hint: WearHint) -> Result<Pbn, FtlError> {
+    fn take_free(&mut self, worn: bool) -> Result<Pbn, FtlError> {
         loop {
-            let (block, confirmed) = self.pool.take(hint).ok_or(NO_BLOCK)?;
+            let (block, confirmed) = self.pool.take(worn).ok_or(NO_BLOCK)?;
             if confirmed {
                 return Ok(block);
             }

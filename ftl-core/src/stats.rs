@@ -58,6 +58,8 @@ pub struct SchemeStats {
     pub gc_pages_moved: u64,
     /// Wear-levelling relocations.
     pub wear_moves: u64,
+    /// Blocks whose data was written anew because bits went wrong.
+    pub refreshes: u64,
     /// LazyFTL conversions and the mapping pages they wrote.
     pub converts: u64,
     /// See above.

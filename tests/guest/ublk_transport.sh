@@ -81,13 +81,20 @@ step "mkswap" mkswap /dev/ublkb0 || finish
 step "swapon" swapon /dev/ublkb0 || finish # or memory would run out
 plain_file --stop 0 > /tmp/stop.log 2>&1 && bad "stop under swap"
 same "stop names the swap" "$(grep -o 'swap on /dev/ublkb0' /tmp/stop.log)" "swap on /dev/ublkb0"
-# A tmpfs larger than what memory is left has to go there.
-free=$(awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo)
-mkdir -p /tmp/big
-mount -t tmpfs -o size=$((free + 512))m tmpfs /tmp/big
-step "more than memory holds" dd if=/dev/zero of=/tmp/big/file bs=1M count=$((free + 200))
+# More than its control group may keep in memory. Not more than the machine has: then the server's own disk could need memory that
+# only the server can free, as with every device whose blocks lie in a file.
+mkdir -p /tmp/big /sys/fs/cgroup
+mount -t cgroup2 none /sys/fs/cgroup
+echo +memory > /sys/fs/cgroup/cgroup.subtree_control
+mkdir /sys/fs/cgroup/tight
+echo 100M > /sys/fs/cgroup/tight/memory.max
+mount -t tmpfs -o size=300m tmpfs /tmp/big
+tightly() { (sh -c 'echo 0 > /sys/fs/cgroup/tight/cgroup.procs; exec "$@"' sh "$@"); }
+lines() { yes "a line that is told again and again" | head -c 250000000; }
+lines | tightly dd of=/tmp/big/file bs=1M 2> /dev/null
 swapped=$(awk '/ublkb0/ { print int($4 / 1024) }' /proc/swaps)
-if [ "$swapped" -gt 20 ]; then ok "swapped out: $swapped MiB"; else bad "swapped out: only $swapped MiB"; fi
+if [ "$swapped" -gt 100 ]; then ok "swapped out: $swapped MiB"; else bad "swapped out: only $swapped MiB"; fi
+if lines | tightly cmp - /tmp/big/file; then ok "swapped in: the same bytes"; else bad "swapped in: other bytes"; fi
 umount /tmp/big
 step "swapoff" swapoff /dev/ublkb0
 step "stop after swap" plain_file --stop 0

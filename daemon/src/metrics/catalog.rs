@@ -473,6 +473,13 @@ pub const CATALOG: &[Family] = &[
         fill: |view, to| to.value(&[], view.flash.scheme.wear_moves as f64),
     },
     Family {
+        name: "ftld_refresh_moves_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Blocks whose data was written anew because their bits came near to what can be corrected.",
+        fill: |view, to| to.value(&[], view.flash.scheme.refreshes as f64),
+    },
+    Family {
         name: "ftld_block_erases_min",
         kind: Kind::Gauge,
         labels: &[],

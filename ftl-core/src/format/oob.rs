@@ -168,6 +168,12 @@ impl Oob {
         (role, u32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]]))
     }
 
+    /// Changes what a record says its page is for.
+    #[inline]
+    pub fn assume(slot: &mut [u8; OOB_SLOT], role: Role) {
+        slot[1] = role as u8;
+    }
+
     /// Turns a record into that of a copy of its page, programmed as `pseq` in another block's life: what decoding it, setting
     /// [`Flags::COPY`], replacing [`Flags::PROVISIONAL`] by `mark` and encoding it anew would give.
     ///

@@ -1,5 +1,10 @@
-//! Choosing a victim. A policy looks at the block table and returns a block or nothing; it moves nothing.
+//! Garbage collection: choosing a victim, emptying it, and what else moves pages without the host asking. A policy looks at the block
+//! table and returns a block or nothing; the collector moves.
 
+mod collector;
+mod scrub;
 mod victims;
 
+pub(crate) use collector::{Collect, Gc};
+pub(crate) use scrub::{PARAM as SCRUB_PARAM, Scrub};
 pub(crate) use victims::VictimIndex;

@@ -256,6 +256,17 @@ impl<S: Store> Chip<S> {
         &self.to_refresh
     }
 
+    /// Whether bits of this chip go wrong by themselves.
+    pub fn bits_go_wrong(&self) -> bool {
+        self.faults.as_ref().is_some_and(|faults| faults.plan().bit_errors > 0.0)
+    }
+
+    /// What a block's data was exposed to: hours since its first page was programmed, and reads of its pages since the erase.
+    pub fn exposure(&self, at: Nanos, block: Pbn) -> (u32, u32) {
+        let facts = self.blocks[block.index()];
+        (self.hour(at).saturating_sub(facts.since), facts.reads)
+    }
+
     /// The device's hour at an emulated instant: the clock of retention. It goes on where the image's last use ended.
     pub fn hour(&self, at: Nanos) -> u32 {
         self.hour_base.saturating_add((at / HOUR_NS).min(u32::MAX as Nanos) as u32)

@@ -94,7 +94,8 @@ impl<S: Store> Lazy<S> {
             return Ok(());
         }
         if self.writer.is_none() {
-            if self.space.flash.pseq() - self.last_checkpoint < self.settings.checkpoint_interval {
+            let wanted = std::mem::take(&mut self.gc.wants_checkpoint);
+            if !wanted && self.space.flash.pseq() - self.last_checkpoint < self.settings.checkpoint_interval {
                 return Ok(());
             }
             self.begin_checkpoint(false)?;

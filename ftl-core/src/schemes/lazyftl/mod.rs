@@ -43,14 +43,14 @@ mod trims;
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
-use crate::copy::CopyBuffer;
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
+use crate::gc::{Collect, Gc, SCRUB_PARAM, Scrub};
 use crate::mapping::PageLru;
 use crate::schemes::{MlcUse, Scheme};
-use crate::space::{Space, StreamId, StreamSpec, WearHint};
+use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
 use crate::wear::ColdToWorn;
 use checkpoint::Writer;
@@ -92,7 +92,8 @@ pub(super) const SCHEME: Scheme = Scheme {
             help: "programs between checkpoints, 0 = none (default max(65536, 100 x pages))",
         },
         ParamDoc { key: "wear.policy", help: "none, or cold_to_worn (default)" },
-        ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 10)" },
+        ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 8)" },
+        SCRUB_PARAM,
         ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" },
     ],
     overhead_blocks,
@@ -121,6 +122,7 @@ struct Settings {
     free_threshold: u32,
     checkpoint_interval: u64,
     wear: Option<ColdToWorn>,
+    scrub: Scrub,
     pair_protection: bool,
 }
 
@@ -170,7 +172,8 @@ impl Settings {
             reserve,
             free_threshold,
             checkpoint_interval: params.get("ckpt.interval", u64::max(65_536, 100 * checkpoint_pages as u64))?,
-            wear: if level { Some(ColdToWorn { floor: params.get("wear.gap", 10)? }) } else { None },
+            wear: if level { Some(ColdToWorn { floor: params.get("wear.gap", 8)? }) } else { None },
+            scrub: Scrub::new(params)?,
             pair_protection: params.choice("nand.pair_policy", "defer_erase", "none")?,
         })
     }
@@ -223,12 +226,9 @@ struct Lazy<S: Store> {
     writer: Option<Writer>,
     /// `pseq` at which the last checkpoint began.
     last_checkpoint: u64,
-    /// Erases since wear was last looked at.
-    erases_seen: u64,
-    read_only: Option<&'static str>,
+    gc: Gc,
     stats: SchemeStats,
     tags: Vec<PageTag>,
-    pages: CopyBuffer,
 }
 
 fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
@@ -269,7 +269,7 @@ impl<S: Store> Ftl<S> for Lazy<S> {
             let bytes = &mut out[start as usize * page..done as usize * page];
             match from {
                 None => bytes.fill(0),
-                Some(ppn) => self.read_run(first.plus(start), ppn, bytes)?,
+                Some(ppn) => self.space.flash.read_host(first.raw() + start, ppn, bytes)?,
             }
         }
         Ok(self.space.flash.now())
@@ -277,7 +277,7 @@ impl<S: Store> Ftl<S> for Lazy<S> {
 
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
-        self.refuse_if_read_only()?;
+        self.gc.refuse_if_read_only()?;
         let page = self.space.geometry().page_bytes as usize;
         let count = (data.len() / page) as u32;
         let mut done = 0;
@@ -312,7 +312,7 @@ impl<S: Store> Ftl<S> for Lazy<S> {
 
     fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
-        self.refuse_if_read_only()?;
+        self.gc.refuse_if_read_only()?;
         self.stats.host_pages_trimmed += count as u64;
         if !self.mapped.any(first.raw()..first.raw() + count) {
             return Ok(at);
@@ -334,13 +334,13 @@ impl<S: Store> Ftl<S> for Lazy<S> {
 
     fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
         self.space.flash.begin(at);
-        self.collect_ahead(budget)
+        self.work_ahead(budget)
     }
 
     fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
         self.space.make_safe()?;
-        if self.read_only.is_none() {
+        if !self.gc.is_read_only() {
             self.convert_everything()?;
             self.write_whole_checkpoint()?;
         }
@@ -352,14 +352,12 @@ impl<S: Store> Ftl<S> for Lazy<S> {
     }
 
     fn stats(&self) -> SchemeStats {
-        SchemeStats {
+        self.gc.stats(SchemeStats {
             mapped_pages: self.mapped.count(),
             valid_pages: self.space.table.valid_pages(),
-            reserve_blocks: self.settings.free_threshold,
             blocks: self.space.table.counts(),
-            read_only: self.read_only,
             ..self.stats.clone()
-        }
+        })
     }
 
     fn ram_report(&self) -> RamReport {
@@ -380,7 +378,7 @@ impl<S: Store> Ftl<S> for Lazy<S> {
             entry("bitmaps", geometry.pages(), 0, bitmap + self.mapped.bytes()),
             entry("gc", geometry.blocks as u64, 0, victims + blocks),
             entry("other", self.trims.len() as u64, 0, self.trims.bytes() + self.space.pool_bytes()),
-            entry("buffers", 1, 0, self.pages.bytes()),
+            entry("buffers", 1, 0, self.gc.pages.bytes()),
         ]
     }
 
@@ -409,18 +407,18 @@ impl<S: Store> Lazy<S> {
         if config.logical_pages as u64 >= geometry.pages() {
             return Err(FtlError::Config("more logical pages than the flash has".into()));
         }
-        let stream = |role, collectable, hint| StreamSpec { role, collectable, hint };
+        let stream = |role, collectable| StreamSpec { role, collectable };
         let streams = [
-            stream(Role::Update, false, WearHint::Least),
-            stream(Role::Cold, false, WearHint::Most),
-            stream(Role::Map, true, WearHint::Least),
-            stream(Role::Checkpoint, false, WearHint::Least),
+            stream(Role::Update, false),
+            stream(Role::Cold, false),
+            stream(Role::Map, true),
+            stream(Role::Checkpoint, false),
         ];
         let mut space = Space::new(Flash::new(chip), &streams);
         space.set_pair_protection(settings.pair_protection);
         let vtpns = map_pages(&geometry, config.logical_pages) as usize;
         let mut ftl = Lazy {
-            pages: CopyBuffer::new(&geometry),
+            gc: Gc::new(&geometry, settings.free_threshold, settings.reserve, settings.wear, settings.scrub),
             umt: Umt::new(geometry),
             cache: PageLru::new(settings.cache_pages, geometry.page_bytes),
             map_page: vec![0; geometry.page_bytes as usize],
@@ -437,8 +435,6 @@ impl<S: Store> Lazy<S> {
             checkpoints: Checkpoints::new(CHECKPOINT),
             writer: None,
             last_checkpoint: 0,
-            erases_seen: 0,
-            read_only: None,
             stats: SchemeStats::default(),
             tags: Vec::new(),
         };
@@ -452,10 +448,6 @@ impl<S: Store> Lazy<S> {
         Ok(ftl)
     }
 
-    fn refuse_if_read_only(&self) -> Result<(), FtlError> {
-        self.read_only.map_or(Ok(()), |reason| Err(FtlError::ReadOnly(reason)))
-    }
-
     /// Whether `found` continues a run that began `distance` pages before at `from`.
     #[inline]
     fn follows(&self, from: Option<Ppn>, found: Option<Ppn>, distance: u32) -> bool {
@@ -467,19 +459,6 @@ impl<S: Store> Lazy<S> {
             }
             _ => false,
         }
-    }
-
-    fn read_run(&mut self, lpn: Lpn, first: Ppn, out: &mut [u8]) -> Result<(), FtlError> {
-        let mut pages = std::mem::take(&mut self.pages.heads);
-        let outcome = self.space.flash.read_run(first, out, &mut pages, Cause::Host);
-        let bad = (0..).zip(&pages).find(|(i, (oob, data_ok))| {
-            let ours = oob.is_some_and(|oob| oob.tag.lpn == lpn.raw() + i && !oob.tag.flags.has(Flags::LOST));
-            !ours || !data_ok
-        });
-        let bad = bad.map(|(i, _)| lpn.raw() + i);
-        self.pages.heads = pages;
-        outcome?;
-        bad.map_or(Ok(()), |lpn| Err(FtlError::MediaLost(lpn)))
     }
 
     /// The block of a page just programmed joins the update or cold area, if it is new there.

@@ -151,7 +151,7 @@ impl<S: Store> Lazy<S> {
     /// Every mount after a cut gives up the rest of the blocks that were open. Were they collected only when the host writes,
     /// cuts in a row would use the free blocks up.
     fn refill_pool(&mut self) -> Result<(), FtlError> {
-        if self.stats.mount.clean || self.read_only.is_some() {
+        if self.stats.mount.clean || self.gc.is_read_only() {
             return Ok(());
         }
         match self.make_blocks(0) {
@@ -555,7 +555,7 @@ impl<S: Store> Lazy<S> {
             self.stats.mount.pages_discarded += 1;
             match self.rewrite_one(rescue) {
                 Err(FtlError::ReadOnly(reason)) => {
-                    self.read_only = Some(reason);
+                    self.gc.set_read_only(reason);
                     return Ok(());
                 }
                 other => other?,

@@ -22,8 +22,9 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
+use crate::gc::{Collect, Gc, SCRUB_PARAM, Scrub};
 use crate::schemes::{MlcUse, Scheme};
-use crate::space::{Space, StreamId, StreamSpec, WearHint};
+use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
 use crate::wear::ColdToWorn;
 use nand_model::{Cause, Chip, Nanos, Ppn, Profile, Store};
@@ -53,7 +54,8 @@ pub(super) const SCHEME: Scheme = Scheme {
             help: "programs between checkpoints, 0 = only when trims need one (default max(65536, 100 x pages))",
         },
         ParamDoc { key: "wear.policy", help: "none, or cold_to_worn (default)" },
-        ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 10)" },
+        ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 8)" },
+        SCRUB_PARAM,
         ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" },
     ],
     overhead_blocks,
@@ -66,6 +68,9 @@ const HOST: StreamId = 0;
 const CHECKPOINT: StreamId = 1;
 const GC: StreamId = 2;
 
+/// Blocks below which collection waits for nothing: a copy target and two more.
+const RESERVE: u32 = 3;
+
 /// The parameters, validated.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
@@ -73,6 +78,7 @@ struct Settings {
     gc_stream: StreamId,
     checkpoint_interval: u64,
     wear: Option<ColdToWorn>,
+    scrub: Scrub,
     pair_protection: bool,
 }
 
@@ -88,7 +94,8 @@ impl Settings {
             free_threshold,
             gc_stream: if separate { GC } else { HOST },
             checkpoint_interval: params.get("ckpt.interval", u64::max(65_536, 100 * checkpoint_pages as u64))?,
-            wear: if level { Some(ColdToWorn { floor: params.get("wear.gap", 10)? }) } else { None },
+            wear: if level { Some(ColdToWorn { floor: params.get("wear.gap", 8)? }) } else { None },
+            scrub: Scrub::new(params)?,
             pair_protection: params.choice("nand.pair_policy", "defer_erase", "none")?,
         })
     }
@@ -117,12 +124,9 @@ struct PageMap<S: Store> {
     map_writer: Option<MapWriter>,
     /// `pseq` at which the last checkpoint began.
     last_checkpoint: u64,
-    /// Erases since wear was last looked at.
-    erases_seen: u64,
-    read_only: Option<&'static str>,
+    gc: Gc,
     stats: SchemeStats,
     tags: Vec<PageTag>,
-    pages: reclaim::CopyBuffer,
 }
 
 fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
@@ -132,16 +136,12 @@ fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Bo
     if config.logical_pages as u64 >= geometry.pages() {
         return Err(FtlError::Config("more logical pages than the flash has".into()));
     }
-    let stream = |role, collectable, hint| StreamSpec { role, collectable, hint };
-    let streams = [
-        stream(Role::Data, true, WearHint::Least),
-        stream(Role::Checkpoint, false, WearHint::Least),
-        stream(Role::Data, true, WearHint::Most),
-    ];
+    let stream = |role, collectable| StreamSpec { role, collectable };
+    let streams = [stream(Role::Data, true), stream(Role::Checkpoint, false), stream(Role::Data, true)];
     let mut space = Space::new(Flash::new(chip), &streams);
     space.set_pair_protection(settings.pair_protection);
     let mut ftl = PageMap {
-        pages: reclaim::CopyBuffer::new(&geometry),
+        gc: Gc::new(&geometry, settings.free_threshold, RESERVE, settings.wear, settings.scrub),
         space,
         settings,
         map: vec![UNMAPPED; config.logical_pages as usize],
@@ -151,8 +151,6 @@ fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Bo
         checkpoints: Checkpoints::new(CHECKPOINT),
         map_writer: None,
         last_checkpoint: 0,
-        erases_seen: 0,
-        read_only: None,
         stats: SchemeStats::default(),
         tags: Vec::new(),
     };
@@ -187,7 +185,7 @@ impl<S: Store> Ftl<S> for PageMap<S> {
             let bytes = &mut out[done as usize * page..][..run as usize * page];
             match self.map[lpn.index()] {
                 UNMAPPED => bytes.fill(0),
-                ppn => self.read_run(lpn, Ppn::new(ppn), bytes)?,
+                ppn => self.space.flash.read_host(lpn.raw(), Ppn::new(ppn), bytes)?,
             }
             done += run;
         }
@@ -196,7 +194,7 @@ impl<S: Store> Ftl<S> for PageMap<S> {
 
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
-        self.refuse_if_read_only()?;
+        self.gc.refuse_if_read_only()?;
         let page = self.space.geometry().page_bytes as usize;
         let count = (data.len() / page) as u32;
         let mut done = 0;
@@ -230,7 +228,7 @@ impl<S: Store> Ftl<S> for PageMap<S> {
 
     fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
-        self.refuse_if_read_only()?;
+        self.gc.refuse_if_read_only()?;
         let range = first.index()..first.index() + count as usize;
         self.stats.host_pages_trimmed += count as u64;
         if self.map[range].iter().all(|ppn| *ppn == UNMAPPED) {
@@ -254,13 +252,13 @@ impl<S: Store> Ftl<S> for PageMap<S> {
 
     fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
         self.space.flash.begin(at);
-        self.collect_ahead(budget)
+        self.work_ahead(budget)
     }
 
     fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
         self.space.make_safe()?;
-        if self.read_only.is_none() {
+        if !self.gc.is_read_only() {
             self.write_whole_checkpoint()?;
         }
         Ok(self.space.flash.now())
@@ -271,16 +269,14 @@ impl<S: Store> Ftl<S> for PageMap<S> {
     }
 
     fn stats(&self) -> SchemeStats {
-        SchemeStats {
+        self.gc.stats(SchemeStats {
             map_cache_hits: self.stats.host_pages_read,
             checkpoints: self.stats.checkpoints,
             mapped_pages: self.mapped,
             valid_pages: self.space.table.valid_pages(),
-            reserve_blocks: self.settings.free_threshold,
             blocks: self.space.table.counts(),
-            read_only: self.read_only,
             ..self.stats.clone()
-        }
+        })
     }
 
     fn ram_report(&self) -> RamReport {
@@ -293,7 +289,7 @@ impl<S: Store> Ftl<S> for PageMap<S> {
             entry("bitmaps", geometry.pages(), geometry.pages().div_ceil(8), bitmap),
             entry("gc", geometry.blocks as u64, 2 * geometry.blocks as u64, victims + blocks),
             entry("other", self.trims.len() as u64, 0, self.trims.bytes() + self.space.pool_bytes()),
-            entry("buffers", 1, 0, self.pages.bytes()),
+            entry("buffers", 1, 0, self.gc.pages.bytes()),
         ]
     }
 
@@ -315,10 +311,6 @@ impl<S: Store> Ftl<S> for PageMap<S> {
 }
 
 impl<S: Store> PageMap<S> {
-    fn refuse_if_read_only(&self) -> Result<(), FtlError> {
-        self.read_only.map_or(Ok(()), |reason| Err(FtlError::ReadOnly(reason)))
-    }
-
     /// Pages from `lpn` on, at most `max`, that are unmapped together or lie one after the other in one block.
     fn physical_run(&self, lpn: Lpn, max: u32) -> u32 {
         let geometry = self.space.geometry();
@@ -331,19 +323,6 @@ impl<S: Store> PageMap<S> {
             }
         };
         1 + (1..max).take_while(follows).count() as u32
-    }
-
-    fn read_run(&mut self, lpn: Lpn, first: Ppn, out: &mut [u8]) -> Result<(), FtlError> {
-        let mut pages = std::mem::take(&mut self.pages.heads);
-        let outcome = self.space.flash.read_run(first, out, &mut pages, Cause::Host);
-        let bad = (0..).zip(&pages).find(|(i, (oob, data_ok))| {
-            let ours = oob.is_some_and(|oob| oob.tag.lpn == lpn.raw() + i && !oob.tag.flags.has(Flags::LOST));
-            !ours || !data_ok
-        });
-        let bad = bad.map(|(i, _)| lpn.raw() + i);
-        self.pages.heads = pages;
-        outcome?;
-        bad.map_or(Ok(()), |lpn| Err(FtlError::MediaLost(lpn)))
     }
 
     /// Points the page at its new place and gives up the old one.

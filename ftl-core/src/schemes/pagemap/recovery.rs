@@ -16,6 +16,7 @@ use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{COUNTER_FOUND_MAX, Flags, Oob, PageTag, Role};
+use crate::gc::Collect;
 use crate::recovery::{Head, Suspects, scan_block, scan_heads};
 use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
 use std::collections::{HashMap, HashSet};
@@ -110,7 +111,8 @@ impl<S: Store> PageMap<S> {
             let interval = self.settings.checkpoint_interval;
             let aged = interval > 0 && self.space.flash.pseq() - self.last_checkpoint >= interval;
             // Trim records live until checkpoints contain them: without any, they would fill the flash.
-            if !aged && !self.trims.checkpoint_due(self.checkpoints.next_id()) {
+            let wanted = std::mem::take(&mut self.gc.wants_checkpoint);
+            if !aged && !wanted && !self.trims.checkpoint_due(self.checkpoints.next_id()) {
                 return Ok(());
             }
             self.begin_checkpoint(false)?;
@@ -134,7 +136,7 @@ impl<S: Store> PageMap<S> {
         // Room for all of it first: what collection programs after the beginning would make the next mount scan.
         let geometry = self.space.geometry();
         let pages = MapWriter::chunks(&geometry, self.map.len() as u32);
-        self.collect_until(self.settings.free_threshold + 2 + pages.div_ceil(geometry.pages_per_block))?;
+        self.collect_until(self.gc.threshold + 2 + pages.div_ceil(geometry.pages_per_block))?;
         self.level_wear()?;
         self.begin_checkpoint(true)?;
         while self.map_writer.is_some() {
@@ -219,7 +221,7 @@ impl<S: Store> PageMap<S> {
         self.end_step("rewrite suspects");
         match rewritten.and_then(|()| self.refill_pool()) {
             // Reading goes on.
-            Err(FtlError::ReadOnly(reason)) => self.read_only = Some(reason),
+            Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
             other => other?,
         }
         self.space.end_mount()?;
@@ -234,7 +236,7 @@ impl<S: Store> PageMap<S> {
         if self.stats.mount.clean {
             return Ok(());
         }
-        self.collect_until(self.settings.free_threshold + 1)
+        self.collect_until(self.gc.threshold + 1)
     }
 
     fn end_step(&mut self, name: &'static str) {
