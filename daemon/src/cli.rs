@@ -1,6 +1,7 @@
 //! The command line: without a subcommand, serve.
 
 use crate::config::DeviceOptions;
+use crate::inject::{BadBlock, BitErrors, PowerCut};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -12,7 +13,7 @@ use std::path::PathBuf;
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  ftld --scheme lazyftl /dev/ublkb0\n  ftld --size 4GiB 'nbd+unix:///disk?socket=/tmp/disk.sock'\n\n\
                   Exit codes: 0 done, 1 failed, 2 usage, 3 not running, 4 quiesced, 5 driver missing, 6 permission, 7 in use, \
-                  8 image damaged"
+                  8 image damaged, 9 power cut injected"
 )]
 pub struct Cli {
     /// What to do; without one, serve.
@@ -115,4 +116,31 @@ pub enum Command {
     },
     /// Serve again what a killed daemon left behind
     Recover(Box<ServeArgs>),
+    /// Let something go wrong with the flash of a running instance
+    #[command(subcommand)]
+    Inject(Inject),
+}
+
+/// What can go wrong.
+#[derive(Debug, Subcommand)]
+pub enum Inject {
+    /// The flash loses power: the device fails, goes, and its daemon ends; a restart mounts what the chip kept
+    PowerCut(On<PowerCut>),
+    /// Blocks fail at their next program or erase
+    BadBlock(On<BadBlock>),
+    /// Bits are wrong when pages are read
+    BitErrors(On<BitErrors>),
+}
+
+/// A fault, and who suffers it.
+#[derive(Args, Debug)]
+pub struct On<F: Args> {
+    /// Name of the instance; not needed if only one is running
+    pub name: Option<String>,
+    /// The fault.
+    #[command(flatten)]
+    pub fault: F,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }

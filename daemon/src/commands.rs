@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::control::{self, Request};
 use crate::failure::{Exit, Failure};
+use crate::inject::Injection;
 use crate::instance::Dirs;
 use crate::size::show_size;
 use crate::stack;
@@ -237,6 +238,17 @@ pub fn status(dirs: &Dirs, name: Option<&str>, as_json: bool) -> Result<(), Fail
         lines.push(format!("  {:<10} {reason}", "read-only"));
     }
     print(&(lines.join("\n") + "\n"))
+}
+
+/// `ftld inject`.
+pub fn inject(dirs: &Dirs, name: Option<&str>, injection: Injection, as_json: bool) -> Result<(), Failure> {
+    let name = pick(dirs, name)?;
+    let mut answer = control::ask(dirs, &name, &Request::Inject { fault: injection })?;
+    if as_json {
+        answer["name"] = name.into();
+        return print_json(&answer);
+    }
+    print(&format!("{name}: {}\n", answer["text"].as_str().unwrap_or("done")))
 }
 
 /// `ftld stop`.

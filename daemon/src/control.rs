@@ -1,9 +1,10 @@
 //! Control of a running instance: JSON lines over a unix socket that only its owner can reach.
 //!
-//! One request per line, one answer per line: `{"command":"status"}`, `{"command":"stop","force":false}`. An answer has either
-//! what was asked for or `{"error": "…"}`. A peer that sends too much or too slowly is cut off.
+//! One request per line, one answer per line: `{"command":"status"}`, `{"command":"stop","force":false}`,
+//! `{"command":"inject","fault":{"kind":"power-cut","after":100}}`. An answer has either what was asked for or `{"error": "…", "exit": 1}`. A peer that sends too much or too slowly is cut off.
 
 use crate::failure::{Exit, Failure};
+use crate::inject::{Injected, Injection};
 use crate::instance::Dirs;
 use crate::status::Observed;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ const CONNECTION_DEADLINE: Duration = Duration::from_secs(30);
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What can be asked of an instance.
-#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
     /// Tell everything.
@@ -33,15 +34,30 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
+    /// Let something go wrong with the flash.
+    Inject {
+        /// What.
+        fault: Injection,
+    },
 }
 
-/// A stop asked for over the socket; the answer says who holds it up, if anybody does.
+/// What was asked for over the socket and changes the instance.
 #[derive(Debug)]
-pub struct StopAsked {
-    /// Remove the device under whoever holds it.
-    pub force: bool,
-    /// Takes the names of the holders.
-    pub answer: oneshot::Sender<Vec<String>>,
+pub enum Asked {
+    /// End.
+    Stop {
+        /// Remove the device under whoever holds it.
+        force: bool,
+        /// Takes the names of those who hold it up.
+        answer: oneshot::Sender<Vec<String>>,
+    },
+    /// Let something go wrong with the flash.
+    Inject {
+        /// What.
+        fault: Injection,
+        /// Takes what was done.
+        answer: oneshot::Sender<Result<Injected, Failure>>,
+    },
 }
 
 /// Makes the socket; a file that a killed daemon left is replaced. Called with the instance's name held.
@@ -61,14 +77,14 @@ pub fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, Failure> {
 pub async fn serve(
     listener: std::os::unix::net::UnixListener,
     observed: Arc<dyn Observed>,
-    stops: mpsc::Sender<StopAsked>,
+    asked: mpsc::Sender<Asked>,
 ) -> std::io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (observed, stops) = (observed.clone(), stops.clone());
-                tokio::spawn(tokio::time::timeout(CONNECTION_DEADLINE, connection(stream, observed, stops)));
+                let (observed, asked) = (observed.clone(), asked.clone());
+                tokio::spawn(tokio::time::timeout(CONNECTION_DEADLINE, connection(stream, observed, asked)));
             }
             Err(error) => {
                 tracing::warn!("control socket: {error}");
@@ -81,7 +97,7 @@ pub async fn serve(
 async fn connection(
     mut stream: UnixStream,
     observed: Arc<dyn Observed>,
-    stops: mpsc::Sender<StopAsked>,
+    asked: mpsc::Sender<Asked>,
 ) -> std::io::Result<()> {
     let (read, mut write) = stream.split();
     let mut read = tokio::io::BufReader::new(read);
@@ -91,8 +107,10 @@ async fn connection(
             return Ok(());
         }
         let answer = match serde_json::from_str(&line) {
-            Ok(request) => obey(request, &*observed, &stops).await,
-            Err(error) => json!({"error": format!("not a request: {error}")}),
+            Ok(request) => obey(request, &*observed, &asked)
+                .await
+                .unwrap_or_else(|failure| json!({"error": failure.message, "exit": failure.exit as u8})),
+            Err(error) => json!({"error": format!("not a request: {error}"), "exit": Exit::Usage as u8}),
         };
         write.write_all(format!("{answer}\n").as_bytes()).await?;
         if !line.ends_with('\n') {
@@ -101,27 +119,41 @@ async fn connection(
     }
 }
 
-async fn obey(request: Request, observed: &dyn Observed, stops: &mpsc::Sender<StopAsked>) -> Value {
+async fn obey(request: Request, observed: &dyn Observed, asked: &mpsc::Sender<Asked>) -> Result<Value, Failure> {
     match request {
-        Request::Status {} => observed.view().json(),
+        Request::Status {} => Ok(observed.view().json()),
         Request::Stop { force } => {
             let (answer, told) = oneshot::channel();
-            if stops.send(StopAsked { force, answer }).await.is_err() {
-                return json!({"error": "already stopping"});
-            }
-            match told.await {
-                Ok(holders) => json!({"waiting_for": holders}),
-                Err(_) => json!({"error": "already stopping"}),
-            }
+            let holders = pass_on(asked, Asked::Stop { force, answer }, told).await?;
+            Ok(json!({"waiting_for": holders}))
+        }
+        Request::Inject { fault } => {
+            let (answer, told) = oneshot::channel();
+            let Injected { kind, count, text, mut facts } =
+                pass_on(asked, Asked::Inject { fault, answer }, told).await??;
+            facts["kind"] = kind.name().into();
+            facts["count"] = count.into();
+            facts["text"] = text.into();
+            Ok(facts)
         }
     }
+}
+
+/// Waits for the answer of those who run the instance.
+async fn pass_on<T>(asked: &mpsc::Sender<Asked>, what: Asked, told: oneshot::Receiver<T>) -> Result<T, Failure> {
+    let stopping = || Failure::failed("already stopping");
+    asked.send(what).await.map_err(|_| stopping())?;
+    told.await.map_err(|_| stopping())
 }
 
 /// Asks a running instance. Exit 3 if none answers.
 pub fn ask(dirs: &Dirs, name: &str, request: &Request) -> Result<Value, Failure> {
     let path = dirs.control(name);
     let not_running = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => Failure::io(path.display(), &error),
+        std::io::ErrorKind::PermissionDenied => Failure::new(
+            Exit::Permission,
+            format!("{}: {error}; only the user who started instance {name:?} controls it", path.display()),
+        ),
         _ => Failure::new(
             Exit::NotRunning,
             format!("instance {name:?} is not running; `ftld list` shows those that are"),
@@ -139,7 +171,10 @@ pub fn ask(dirs: &Dirs, name: &str, request: &Request) -> Result<Value, Failure>
         .map_err(|error| Failure::failed(format!("instance {name:?} gave no sensible answer: {error}")))?;
     match answer.get("error").and_then(Value::as_str) {
         None => Ok(answer),
-        Some(error) => Err(Failure::failed(format!("instance {name:?}: {error}"))),
+        Some(error) => {
+            let exit = Exit::from_code(answer["exit"].as_i64().unwrap_or_default() as i32);
+            Err(Failure::new(exit, format!("instance {name:?}: {error}")))
+        }
     }
 }
 

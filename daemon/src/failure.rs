@@ -22,13 +22,15 @@ pub enum Exit {
     InUse = 7,
     /// The image is damaged.
     Damaged = 8,
+    /// The flash lost power, because somebody injected that.
+    PowerCut = 9,
 }
 
 impl Exit {
     /// The exit code with this number; those without a name are [`Exit::Failed`].
     pub fn from_code(code: i32) -> Exit {
         use Exit::*;
-        let all = [Failed, Usage, NotRunning, Quiesced, DriverMissing, Permission, InUse, Damaged];
+        let all = [Failed, Usage, NotRunning, Quiesced, DriverMissing, Permission, InUse, Damaged, PowerCut];
         all.into_iter().find(|exit| *exit as i32 == code).unwrap_or(Failed)
     }
 }

@@ -11,6 +11,7 @@ pub mod config;
 pub mod control;
 pub mod device;
 pub mod failure;
+pub mod inject;
 pub mod inspect;
 pub mod instance;
 pub mod logging;
@@ -25,9 +26,10 @@ pub mod target;
 pub mod transport;
 pub mod volume;
 
-use cli::{Cli, Command, ServeArgs};
+use cli::{Cli, Command, Inject, ServeArgs};
 use config::Config;
 use failure::Failure;
+use inject::Injection;
 use instance::Dirs;
 
 /// Does what the command line says.
@@ -48,6 +50,14 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::List { json }) => commands::list(&dirs, json),
         Some(Command::Status { name, json }) => commands::status(&dirs, name.as_deref(), json),
         Some(Command::Stop { name, force }) => commands::stop(&dirs, name.as_deref(), force),
+        Some(Command::Inject(inject)) => {
+            let (name, injection, json) = match inject {
+                Inject::PowerCut(on) => (on.name, Injection::PowerCut(on.fault), on.json),
+                Inject::BadBlock(on) => (on.name, Injection::BadBlock(on.fault), on.json),
+                Inject::BitErrors(on) => (on.name, Injection::BitErrors(on.fault), on.json),
+            };
+            commands::inject(&dirs, name.as_deref(), injection, json)
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::background::Background;
 use crate::config::Config;
-use crate::control::{self, StopAsked};
+use crate::control::{self, Asked};
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
 use crate::instance::{Dirs, Instance};
@@ -139,6 +139,7 @@ impl Observed for Served {
             facts: self.facts.clone(),
             host: self.volume.host(),
             flash: self.volume.flash(),
+            injected: self.volume.injected(),
             nbd: self.nbd.as_ref().map(|stats| stats.snapshot()).unwrap_or_default(),
             trouble: self.volume.trouble(),
             waiting_for: self.waiting_for.lock().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -162,8 +163,8 @@ fn run(
         if let Some(listener) = http {
             tokio::spawn(http::serve(listener, served.clone() as Arc<dyn Observed>));
         }
-        let (stops, asked) = mpsc::channel(4);
-        tokio::spawn(control::serve(control, served.clone() as Arc<dyn Observed>, stops));
+        let (ask, asked) = mpsc::channel(4);
+        tokio::spawn(control::serve(control, served.clone() as Arc<dyn Observed>, ask));
         announce(&service.target(), metrics);
         until_end(served, service, signals, asked).await
     })
@@ -183,14 +184,25 @@ async fn until_end(
     served: &Arc<Served>,
     service: &Arc<dyn Service>,
     (mut terminate, mut interrupt): (Signal, Signal),
-    mut asked: mpsc::Receiver<StopAsked>,
+    mut asked: mpsc::Receiver<Asked>,
 ) -> Result<StopHow, Failure> {
     let mut shutdown = Shutdown::default();
     loop {
         let (event, stop) = tokio::select! {
             _ = terminate.recv() => (Event::Signal, None),
             _ = interrupt.recv() => (Event::Signal, None),
-            Some(stop) = asked.recv() => (if stop.force { Event::ForcedStop } else { Event::Stop }, Some(stop)),
+            () = served.volume.power_lost() => return Ok(StopHow::Remove),
+            Some(asked) = asked.recv() => match asked {
+                Asked::Stop { force, answer } => (if force { Event::ForcedStop } else { Event::Stop }, Some(answer)),
+                Asked::Inject { fault, answer } => {
+                    let volume = served.volume.clone();
+                    let injected = tokio::task::spawn_blocking(move || volume.inject(&fault)).await;
+                    let _ = answer.send(injected.unwrap_or_else(|_| Err(Failure::failed("internal error"))));
+                    // The answer goes out before the runtime does.
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+            },
             () = tokio::time::sleep(LOOK_EVERY) => (Event::Look, None),
         };
         if let Some(why) = service.ended() {
@@ -205,7 +217,7 @@ async fn until_end(
         served.wait_for(if action == Action::FlushAndWait || event == Event::Look { &holders } else { &[] });
         if let Some(stop) = stop {
             let told = if action == Action::FlushAndWait { holders.clone() } else { Vec::new() };
-            let _ = stop.answer.send(told);
+            let _ = stop.send(told);
         }
         match action {
             Action::Serve => {}
@@ -234,6 +246,8 @@ impl Served {
 
 /// Lets go in reverse order: device, background work, image.
 fn end(served: &Served, service: &dyn Service, background: Background, how: StopHow) -> Result<(), Failure> {
+    // A device that waits for its next daemon has lost nothing, and must not lose anything on the way out.
+    let how = if how == StopHow::Leave && !served.volume.keep_power() { StopHow::Remove } else { how };
     let stopped = service.stop(how);
     drop(background);
     let closed = close(&served.volume, &served.facts.image);
@@ -246,6 +260,11 @@ fn end(served: &Served, service: &dyn Service, background: Background, how: Stop
 /// Ends with everything on the image.
 fn close(volume: &Volume<DaemonStore>, image: &Path) -> Result<(), Failure> {
     let store = volume.close();
+    if volume.is_powerless() {
+        stack::close_store(store.map_err(|error| Failure::io(format!("{}: closing", image.display()), &error))?)?;
+        let message = format!("{}: power cut injected; a restart mounts what the chip kept", image.display());
+        return Err(Failure::new(Exit::PowerCut, message));
+    }
     if let Some(why) = volume.trouble() {
         return Err(Failure::failed(format!("{}: ended after a failure: {why}", image.display())));
     }

@@ -1,6 +1,7 @@
 //! What an instance tells about itself: one picture for `/status`, `ftld status` and the metrics.
 
 use crate::config::Latency;
+use crate::inject::Kind;
 use crate::transport::nbd::NbdSnapshot;
 use crate::volume::{ErrorClass, FlashSnapshot, HostView, Op};
 use nand_model::{Cause, Geometry, Profile};
@@ -51,6 +52,8 @@ pub struct View {
     pub flash: Arc<FlashSnapshot>,
     /// What the NBD server counts; all zero where there is none.
     pub nbd: NbdSnapshot,
+    /// What was injected so far, in the order of [`Kind::ALL`].
+    pub injected: [u64; Kind::COUNT],
     /// What went wrong for good, if anything did.
     pub trouble: Option<String>,
     /// Who holds up a stop that was asked for; empty if none was.
@@ -113,8 +116,13 @@ impl View {
             "read_only_reason": self.read_only_reason(), "trouble": self.trouble, "waiting_for": self.waiting_for,
             "write_amplification": self.write_amplification(),
             "host": self.host_json(), "nand": self.nand_json(), "blocks": self.blocks_json(), "wear": self.wear_json(),
-            "scheme_stats": self.scheme_json(), "ram": self.ram_json(),
+            "scheme_stats": self.scheme_json(), "ram": self.ram_json(), "faults_injected": self.injected_json(),
         })
+    }
+
+    fn injected_json(&self) -> Value {
+        let count = |kind: Kind| (kind.name().to_owned(), json!(self.injected[kind as usize]));
+        Value::Object(Kind::ALL.into_iter().map(count).collect())
     }
 
     fn host_json(&self) -> Value {

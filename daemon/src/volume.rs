@@ -2,7 +2,7 @@
 //!
 //! What always holds: the lock is held for one bounded extent and never across a wait for the host's storage; a verb that
 //! returned `Ok` has everything it acknowledged in the store, so it survives the death of this process; nothing is acknowledged
-//! after a sync that failed. A panic below is caught in one place ([`Volume::run`]): the device takes no more writes, and where
+//! after a sync that failed, or after the flash lost power. A panic below is caught in one place ([`Volume::run`]): the device takes no more writes, and where
 //! the scheme's tables may be half changed it gives no more data either, since a wrong page is worse than none.
 //!
 //! If power fails here, [`Ftl::flush`] followed by the store's sync decides what survives; the volume keeps nothing of its own.
@@ -19,6 +19,8 @@ pub use request::{Completion, Hold};
 pub use snapshot::{FlashSnapshot, WEAR_BOUNDS, Wear};
 
 use crate::device::{BlockDevice, Extent, Flush};
+use crate::failure::Failure;
+use crate::inject::{Injected, Injection, Kind};
 use clock::Clock;
 use ftl_core::{Ftl, FtlError, Lpn, Span};
 use nand_model::{Nanos, Store};
@@ -30,6 +32,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// Bytes handed to a scheme in one go, unless a block is larger.
 const SLICE_BYTES: u64 = 512 << 10;
@@ -109,6 +112,10 @@ struct Shared {
     health: AtomicU8,
     trouble: Mutex<Option<String>>,
     worn_out_told: AtomicBool,
+    /// Tells whoever serves the device that its flash lost power.
+    power_lost: Notify,
+    /// In the order of [`Kind::ALL`].
+    injected: [AtomicU64; Kind::COUNT],
     origin: Instant,
     /// End of the last request, in milliseconds since `origin`.
     last_request_ms: AtomicU64,
@@ -123,6 +130,8 @@ const WELL: u8 = 0;
 const NO_WRITES: u8 = 1;
 /// Nothing is served: the scheme's tables cannot be trusted.
 const NO_DATA: u8 = 2;
+/// Nothing is served: the flash has no power, and RAM counts as gone.
+const NO_POWER: u8 = 3;
 
 struct Core<S: Store> {
     ftl: Box<dyn Ftl<S>>,
@@ -182,6 +191,48 @@ impl<S: Store + 'static> Volume<S> {
         self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Lets something go wrong with the flash, between two extents.
+    pub fn inject(&self, injection: &Injection) -> Result<Injected, Failure> {
+        if self.shape.read_only {
+            return Err(Failure::failed("the image is served with --read-only and stays as it is"));
+        }
+        let mut guard = self.lock();
+        if let Some(why) = self.trouble() {
+            return Err(Failure::failed(format!("the device has failed already ({why}); restart it")));
+        }
+        let core = guard.as_mut().ok_or_else(|| Failure::failed("already stopping"))?;
+        let injected = injection.apply(core.ftl.chip_mut())?;
+        tracing::warn!("injected: {}", injected.text);
+        self.shared.injected[injected.kind as usize].fetch_add(injected.count, Relaxed);
+        if !core.ftl.chip().powered() {
+            self.shared.lose_power();
+        }
+        Ok(injected)
+    }
+
+    /// What was injected so far, in the order of [`Kind::ALL`].
+    pub fn injected(&self) -> [u64; Kind::COUNT] {
+        self.shared.injected.each_ref().map(|count| count.load(Relaxed))
+    }
+
+    /// Ends when the flash has lost power; told once.
+    pub async fn power_lost(&self) {
+        self.shared.power_lost.notified().await;
+    }
+
+    /// Whether the flash has lost power.
+    pub fn is_powerless(&self) -> bool {
+        self.shared.health.load(Relaxed) == NO_POWER
+    }
+
+    /// Takes back a power cut that is still to come. Returns whether there is power.
+    pub fn keep_power(&self) -> bool {
+        if let Some(core) = self.lock().as_mut().filter(|core| core.ftl.chip().faults().is_some()) {
+            core.ftl.chip_mut().amend_faults(|plan| plan.cut = None);
+        }
+        !self.is_powerless()
+    }
+
     /// Time since the last request ended.
     pub fn quiet_for(&self) -> Duration {
         let last = Duration::from_millis(self.shared.last_request_ms.load(Relaxed));
@@ -198,7 +249,7 @@ impl<S: Store + 'static> Volume<S> {
             Err(_) if insist => self.lock(),
             Err(_) => return false,
         };
-        if self.shared.health.load(Relaxed) == NO_DATA {
+        if self.shared.health.load(Relaxed) >= NO_DATA {
             return true;
         }
         let snapshot = self.run(&mut guard, false, |core| {
@@ -258,7 +309,7 @@ impl<S: Store + 'static> Volume<S> {
     }
 
     /// Flushes, writes a checkpoint, waits for the host's storage and gives the store back. Requests that come later fail
-    /// with `EIO`. A read-only or failed volume only gives the store back.
+    /// with `EIO`. A read-only or failed volume only gives the store back, and so does one whose flash loses power meanwhile.
     pub fn close(&self) -> io::Result<S> {
         let mut guard = self.lock();
         if guard.is_none() {
@@ -273,9 +324,11 @@ impl<S: Store + 'static> Volume<S> {
         let mark = self.mark(&mut guard);
         let Some(core) = guard.take() else { return Err(io::Error::from_raw_os_error(EIO)) };
         drop(guard);
-        stopped?;
-        if well {
-            self.wait(mark)?;
+        if !self.is_powerless() {
+            stopped?;
+            if well {
+                self.wait(mark)?;
+            }
         }
         Ok(core.ftl.into_chip().into_store())
     }
@@ -293,7 +346,7 @@ impl<S: Store + 'static> Volume<S> {
     ) -> io::Result<R> {
         let eio = || io::Error::from_raw_os_error(EIO);
         let core = guard.as_mut().ok_or_else(eio)?;
-        if self.shared.health.load(Relaxed) == NO_DATA {
+        if self.shared.health.load(Relaxed) >= NO_DATA {
             return Err(eio());
         }
         match catch_unwind(AssertUnwindSafe(|| verb(core))) {
@@ -364,8 +417,11 @@ impl<S: Store + 'static> Volume<S> {
     }
 
     fn writable(&self) -> io::Result<()> {
-        let refused = self.shape.read_only || self.shared.health.load(Relaxed) != WELL;
-        if refused { Err(io::Error::from_raw_os_error(EPERM)) } else { Ok(()) }
+        match self.shared.health.load(Relaxed) {
+            WELL if !self.shape.read_only => Ok(()),
+            NO_POWER => Err(io::Error::from_raw_os_error(EIO)),
+            _ => Err(io::Error::from_raw_os_error(EPERM)),
+        }
     }
 
     fn mark(&self, guard: &mut MutexGuard<'_, Option<Core<S>>>) -> u64 {
@@ -588,6 +644,8 @@ impl Shared {
             health: AtomicU8::new(WELL),
             trouble: Mutex::new(None),
             worn_out_told: AtomicBool::new(false),
+            power_lost: Notify::new(),
+            injected: Default::default(),
             origin: Instant::now(),
             last_request_ms: AtomicU64::new(0),
             short: AtomicBool::new(false),
@@ -602,6 +660,16 @@ impl Shared {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
 
+    /// Ends everything. What was acknowledged and not flushed may be gone, so the device must not go on.
+    fn lose_power(&self) {
+        if self.health.swap(NO_POWER, Relaxed) != NO_POWER {
+            tracing::error!("POWER CUT injected: the device fails and goes; a restart mounts what the chip kept");
+            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            trouble.get_or_insert_with(|| "power cut injected".into());
+            self.power_lost.notify_one();
+        }
+    }
+
     /// Logs what needs attention and gives the errno.
     fn refuse(&self, error: &FtlError) -> io::Error {
         match error {
@@ -609,6 +677,7 @@ impl Shared {
                 tracing::error!("device is read-only from now on: {why}");
             }
             FtlError::ReadOnly(_) => {}
+            FtlError::PowerLost => self.lose_power(),
             error => tracing::warn!("request failed: {error}"),
         }
         io::Error::from_raw_os_error(errno(error))

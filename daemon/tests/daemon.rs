@@ -1,134 +1,17 @@
 //! The program as its users meet it: started as a process, spoken to over NBD, HTTP, its control socket and signals.
 
 mod nbd_support;
+mod program;
 
-use nbd_support::client::{ACK, Client, EPERM, FLUSH, TRIM, go_data};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nbd_support::client::{EPERM, FLUSH, TRIM};
+use nix::sys::signal::Signal;
+use program::{Host, page};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
-
-/// A machine of its own: where instances and images lie.
-struct Host {
-    folder: TempDir,
-}
-
-/// A running daemon; killed when dropped.
-struct Daemon {
-    child: Child,
-    socket: PathBuf,
-    metrics: String,
-}
-
-impl Host {
-    fn new() -> Self {
-        Host { folder: tempfile::tempdir().unwrap() }
-    }
-
-    fn image(&self, name: &str) -> PathBuf {
-        self.folder.path().join(format!("state/{name}.ftld"))
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ftld"));
-        let folder = self.folder.path();
-        command.env("FTLD_STATE_DIR", folder.join("state")).env("FTLD_RUNTIME_DIR", folder.join("run"));
-        command.env("FTLD_LOG", "warn").args(args);
-        command
-    }
-
-    /// Exit code, standard output, standard error.
-    fn run(&self, args: &[&str]) -> (i32, String, String) {
-        let Output { status, stdout, stderr } = self.command(args).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (status.code().expect("not killed"), text(stdout), text(stderr))
-    }
-
-    fn json(&self, args: &[&str]) -> Value {
-        let (code, out, error) = self.run(args);
-        assert_eq!(code, 0, "{args:?}: {error}");
-        serde_json::from_str(&out).unwrap()
-    }
-
-    fn fails(&self, args: &[&str], code: i32, parts: &[&str]) {
-        let (found, out, error) = self.run(args);
-        assert_eq!((found, out.as_str()), (code, ""), "{args:?}: {error}");
-        assert_eq!(error.lines().filter(|line| line.starts_with("ftld: ")).count(), 1, "{args:?}: {error}");
-        for part in parts {
-            assert!(error.contains(part), "{args:?}: {part:?} is not in {error}");
-        }
-    }
-
-    fn serve(&self, args: &[&str]) -> Daemon {
-        self.serve_with(args, &[])
-    }
-
-    fn serve_with(&self, args: &[&str], env: &[(&str, &str)]) -> Daemon {
-        let mut command = self.command(&["--metrics", "127.0.0.1:0", "--profile", "torture", "--size", "2MiB"]);
-        let mut child = command.args(args).envs(env.iter().copied()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let words: Vec<_> = line.split_whitespace().collect();
-        let [ready, target, metrics] = words[..] else { panic!("not a ready line: {line:?}") };
-        assert_eq!(ready, "ready");
-        let socket = target.split_once("socket=").expect("an NBD unix socket").1.into();
-        let metrics = metrics.strip_prefix("metrics=").unwrap().to_owned();
-        Daemon { child, socket, metrics }
-    }
-}
-
-impl Daemon {
-    fn client(&self) -> Client {
-        let mut client = Client::hello(&self.socket);
-        assert_eq!(client.option(7, &go_data("", &[])).last().unwrap().0, ACK);
-        client
-    }
-
-    fn get(&self, path: &str) -> (String, String) {
-        self.http(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
-    }
-
-    fn http(&self, request: &str) -> (String, String) {
-        let addr = self.metrics.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap();
-        let mut stream = TcpStream::connect(addr).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        (head.lines().next().unwrap().to_owned(), body.to_owned())
-    }
-
-    fn metric(&self, series: &str) -> f64 {
-        let (_, body) = self.get("/metrics");
-        let line = body.lines().find(|line| line.starts_with(series)).unwrap_or_else(|| panic!("no {series}"));
-        line.rsplit(' ').next().unwrap().parse().unwrap()
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
-    }
-
-    fn exit_code(mut self) -> Option<i32> {
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn page(seed: u8) -> Vec<u8> {
-    (0..4096u32).map(|i| (i as u8).wrapping_mul(31) ^ seed).collect()
-}
 
 #[test]
 fn what_was_acknowledged_survives_the_death_of_the_daemon() {

@@ -101,6 +101,18 @@ impl Ecc {
         correction
     }
 
+    /// Reads a data codeword with this many wrong bits.
+    pub(crate) fn correct_bits(&self, wrong: u32) -> Correction {
+        let (mut left, mut retries) = (wrong, 0);
+        while left > self.bits && retries < self.retries {
+            left = (f64::from(left) * RETRY_LEAVES) as u32;
+            retries += 1;
+        }
+        let data_lost = left > self.bits;
+        let bits = if data_lost { 0 } else { left };
+        Correction { bits, retries, near_limit: wrong >= self.refresh_bits(), data_lost, oob_lost: false }
+    }
+
     fn sense(&self, rber: f64, seed: u64, data: u32, oob: u32) -> Correction {
         let mut quantiles = SplitMix::new(seed);
         let mut wrong_bits = |bytes: u32| wrong_bits(quantiles.unit(), rber * 8.0 * bytes as f64, self.bits);
@@ -237,6 +249,15 @@ mod tests {
         };
         let lost: Vec<usize> = (0..4).map(count).collect();
         assert!(lost[0] > 10_000 && lost.is_sorted_by(|a, b| a > b) && lost[3] < 200, "{lost:?}");
+    }
+
+    #[test]
+    fn a_given_number_of_wrong_bits_is_corrected_as_far_as_retries_help() {
+        let seen = [1, 18, 24, 25, 61, 62].map(|wrong| MLC.correct_bits(wrong));
+        assert_eq!(seen.map(|seen| seen.data_lost), [false, false, false, false, false, true]);
+        assert_eq!(seen.map(|seen| seen.near_limit), [false, true, true, true, true, true]);
+        assert_eq!(seen.map(|seen| seen.retries), [0, 0, 0, 1, 3, 3]);
+        assert_eq!(seen.map(|seen| seen.bits), [1, 18, 24, 18, 24, 0]);
     }
 
     #[test]

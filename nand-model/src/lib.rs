@@ -35,7 +35,7 @@ pub use cause::{Cause, Counters, OpCounts};
 pub use chip::{Chip, RunError};
 pub use decay::{Decay, Ecc};
 pub use error::{NandError, Part};
-pub use fault::{Bomb, Chances, Cut, DieFailure, EraseCut, Fault, FaultPlan, PartnerCut, ProgramCut};
+pub use fault::{Bomb, Chances, Cut, DieFailure, EraseCut, Fault, FaultPlan, PartnerCut, ProgramCut, WrongBits};
 pub use geometry::Geometry;
 pub use image::{FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, NAME_BYTES_MAX, PARAMS_BYTES_MAX};
 pub use pairing::{PairTable, Pairing};

@@ -3,8 +3,8 @@
 
 use nand_model::store::MemStore;
 use nand_model::{
-    Access, Bad, Bomb, Cause, Chip, DieFailure, Fault, FaultPlan, FileStore, Health, ImageSpec, NandError, Nanos, Pbn,
-    Ppn, Profile, SplitMix, Store,
+    Access, Bad, Bomb, Cause, Chip, Cut, DieFailure, EraseCut, Fault, FaultPlan, FileStore, Health, ImageSpec,
+    NandError, Nanos, PartnerCut, Pbn, Ppn, Profile, ProgramCut, SplitMix, Store,
 };
 use std::path::Path;
 
@@ -380,6 +380,61 @@ fn bombs_wait_for_their_turn_on_any_block() {
         chip.mark_factory_bad_block(Pbn::new((block + 2) % 8)).unwrap();
         assert_eq!(chip.bad(Pbn::new((block + 2) % 8)), Some(Bad::Factory));
     }
+}
+
+#[test]
+fn an_amended_plan_goes_on_where_it_was() {
+    let mut chip = in_memory(small("torture"));
+    let cut = Cut {
+        at_op: 5,
+        program: ProgramCut::NotStarted,
+        partner: PartnerCut::Intact,
+        erase: EraseCut::NotStarted,
+        seed: 1,
+    };
+    chip.set_faults(FaultPlan { cut: Some(cut), ..plan(vec![bomb(1, Fault::ProgramFail, 2)]) });
+    for page in 0..2 {
+        program(&mut chip, 0, page, 1).unwrap();
+        program(&mut chip, 1, page, 1).unwrap();
+    }
+    chip.amend_faults(|plan| plan.bombs.push(bomb(2, Fault::EraseFail, 0)));
+    assert!(matches!(program(&mut chip, 1, 2, 1), Err(NandError::ProgramFailed(_))), "the fifth operation");
+    assert_eq!(program(&mut chip, 0, 2, 1), Err(NandError::PowerLost));
+    chip.power_on();
+    chip.amend_faults(|plan| plan.bombs.push(bomb(2, Fault::EraseFail, 0)));
+    assert_eq!(erase(&mut chip, 2), Err(NandError::EraseFailed(Pbn::new(2))), "without a plan there is one now");
+}
+
+#[test]
+fn wrong_bits_are_corrected_or_lost_until_the_block_is_erased() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut chip = in_file(small("torture"), folder.path());
+    let ecc = chip.profile().ecc;
+    for page in 0..3 {
+        program(&mut chip, 0, page, page.into()).unwrap();
+    }
+    let at = |chip: &Chip<FileStore>, page| chip.geometry().page(Pbn::new(0), page);
+    assert_eq!(chip.flip_bits(at(&chip, 0), ecc.bits), Ok(true));
+    assert_eq!(chip.flip_bits(at(&chip, 1), 100 * ecc.bits), Ok(false));
+    let mut oob = [0; OOB];
+    for _ in 0..2 {
+        assert_eq!(read(&mut chip, 0, 0), Ok(Seen::Value(0)));
+        assert!(lost(read(&mut chip, 0, 1)));
+        assert_eq!(read(&mut chip, 0, 2), Ok(Seen::Value(2)));
+        assert!(chip.read_oob(0, at(&chip, 1), &mut oob, Cause::Host).is_ok(), "a codeword of its own");
+    }
+    assert_eq!(chip.counters().corrected_bits, 2 * u64::from(ecc.bits));
+    assert!(chip.blocks_to_refresh().contains(&Pbn::new(0)));
+    let mut chip = reopened(chip, folder.path(), true);
+    assert_eq!(read(&mut chip, 0, 0), Ok(Seen::Value(0)));
+    assert!(lost(read(&mut chip, 0, 1)), "what is lost stays lost");
+    assert_eq!((chip.counters().corrected_bits, chip.flip_bits(at(&chip, 0), 1)), (0, Ok(true)));
+    erase(&mut chip, 0).unwrap();
+    for page in 0..2 {
+        program(&mut chip, 0, page, page.into()).unwrap();
+        assert_eq!(read(&mut chip, 0, page), Ok(Seen::Value(page.into())));
+    }
+    assert_eq!(chip.counters().corrected_bits, 0, "as good as new");
 }
 
 #[test]

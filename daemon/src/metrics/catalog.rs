@@ -5,6 +5,7 @@
 //! goes back while the daemon lives; a label with a closed list of values has all of them from the first scrape on, at 0, so that
 //! the first event is seen as an increase. The label `device`, the instance's name, is on every family and not repeated here.
 
+use crate::inject::Kind as Injection;
 use crate::status::View;
 use crate::transport::nbd::COMMANDS;
 use crate::volume::{ErrorClass, HistogramView, Op, WEAR_BOUNDS};
@@ -100,6 +101,15 @@ const FAULTS: [&str; Fault::COUNT] = {
     let mut i = 0;
     while i < names.len() {
         names[i] = Fault::ALL[i].name();
+        i += 1;
+    }
+    names
+};
+const INJECTIONS: [&str; Injection::COUNT] = {
+    let mut names = [""; Injection::COUNT];
+    let mut i = 0;
+    while i < names.len() {
+        names[i] = Injection::ALL[i].name();
         i += 1;
     }
     names
@@ -390,6 +400,13 @@ pub const CATALOG: &[Family] = &[
             let injected = |fault| view.flash.counters.injected(fault) as f64;
             Fault::ALL.iter().for_each(|&fault| to.value(&[fault.name()], injected(fault)));
         },
+    },
+    Family {
+        name: "ftld_faults_injected_total",
+        kind: Kind::Counter,
+        labels: &[label("kind", &INJECTIONS)],
+        help: "Faults asked for by `ftld inject`: cuts, blocks, pages.",
+        fill: |view, to| INJECTIONS.iter().zip(view.injected).for_each(|(kind, count)| to.value(&[kind], count as f64)),
     },
     Family {
         name: "ftld_write_amplification_ratio",

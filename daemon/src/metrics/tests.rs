@@ -40,6 +40,7 @@ pub(crate) fn fresh() -> View {
         host: HostView::default(),
         flash: Arc::new(flash),
         nbd: Default::default(),
+        injected: Default::default(),
         trouble: None,
         waiting_for: Vec::new(),
     }
@@ -104,6 +105,7 @@ fn values_reach_the_page() {
     (flash.scheme.gc_runs, flash.scheme.converts, flash.scheme.valid_pages, flash.scheme.blocks.free) = (3, 4, 5, 6);
     flash.wear.distribution[2] = 7;
     view.trouble = Some("sync failed".into());
+    view.injected[1] = 9;
     view.host.ops[1].wall.counts[16] = 8;
     let text = render(&view);
     for line in [
@@ -115,6 +117,7 @@ fn values_reach_the_page() {
         r#"ftld_block_erase_distribution_blocks{device="ublkb0",at_most="1"} 0"#,
         r#"ftld_block_erase_distribution_blocks{device="ublkb0",at_most="+Inf"} 7"#,
         r#"ftld_device_read_only{device="ublkb0",reason="failed"} 1"#,
+        r#"ftld_faults_injected_total{device="ublkb0",kind="bad_block"} 9"#,
         r#"ftld_device_read_only{device="ublkb0",reason="asked"} 0"#,
         r#"ftld_host_io_duration_seconds_bucket{device="ublkb0",op="write",le="10"} 0"#,
         r#"ftld_host_io_duration_seconds_bucket{device="ublkb0",op="write",le="+Inf"} 8"#,

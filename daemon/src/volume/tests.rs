@@ -221,7 +221,6 @@ fn a_schemes_error_becomes_one_errno_and_service_goes_on() {
         (FtlError::HostFull, ENOSPC),
         (FtlError::ReadOnly("worn out"), EPERM),
         (FtlError::MediaLost(3), EIO),
-        (FtlError::PowerLost, EIO),
         (FtlError::Host(28), EIO),
         (FtlError::Corrupt("x".into()), EIO),
     ] {
@@ -464,4 +463,38 @@ fn a_scrape_goes_through_while_a_request_holds_the_lock() {
         drop(request);
         assert!(lines.expect("the scrape waited for the lock") > 100);
     });
+}
+
+#[test]
+fn a_power_cut_fails_every_verb_and_the_store_can_still_be_had() {
+    let cut = crate::inject::Injection::PowerCut(Default::default());
+    let (volume, handles) = toy(None, false);
+    volume.write(0, &[1; PAGE]).unwrap();
+    volume.inject(&cut).unwrap();
+    handles.calls();
+    let mut buf = [0; PAGE];
+    assert_eq!(errno_of(volume.read(0, &mut buf)), EIO);
+    assert_eq!(errno_of(volume.write(0, &buf)), EIO);
+    assert_eq!(errno_of(volume.trim(0, 512)), EIO);
+    assert_eq!(errno_of(volume.write_zeroes(0, 512)), EIO);
+    assert_eq!(errno_of(volume.flush().map(drop)), EIO);
+    assert_eq!(errno_of(volume.extents(0, 512, 1)), EIO);
+    assert!(volume.publish(true) && volume.idle(16) == Idle::Settled);
+    assert_eq!((volume.trouble().as_deref(), volume.is_powerless()), (Some("power cut injected"), true));
+    assert!(volume.inject(&cut).unwrap_err().message.contains("failed already (power cut injected)"));
+    assert_eq!(volume.injected(), [1, 0, 0]);
+    assert!(volume.close().is_ok() && handles.calls().is_empty(), "no verb reaches the scheme");
+}
+
+#[test]
+fn a_cut_that_strikes_a_verb_ends_the_device_and_one_taken_back_does_not() {
+    let (volume, handles) = toy(None, false);
+    handles.set(3, Trap::Fail(FtlError::PowerLost));
+    assert_eq!(errno_of(volume.write(3 * PAGE as u64, &[1; PAGE])), EIO);
+    assert!(volume.is_powerless() && !volume.keep_power());
+    let (volume, _) = toy(None, false);
+    let cut = crate::inject::PowerCut { after: Some(0), ..Default::default() };
+    volume.inject(&crate::inject::Injection::PowerCut(cut)).unwrap();
+    let armed = || volume.lock().as_ref().unwrap().ftl.chip().faults().is_some_and(|plan| plan.cut.is_some());
+    assert!(armed() && volume.keep_power() && !armed());
 }

@@ -127,6 +127,9 @@ impl<S: Store> Chip<S> {
         if !self.to_refresh.is_empty() {
             self.to_refresh.remove(&block);
         }
+        if let Some(faults) = &mut self.faults {
+            faults.renew(|ppn| self.profile.geometry.block_of(ppn) == block);
+        }
         if !self.programs.is_empty() {
             let geometry = &self.profile.geometry;
             let first = geometry.page(block, 0).index();

@@ -19,12 +19,12 @@ pub use program::RunError;
 use crate::addr::{Pbn, Ppn};
 use crate::cause::{Cause, Counters};
 use crate::error::NandError;
-use crate::fault::{FaultPlan, FaultState};
+use crate::fault::{FaultPlan, FaultState, WrongBits};
 use crate::geometry::Geometry;
 use crate::pairing::PairTable;
 use crate::profile::{PageOrder, Profile};
 use crate::rng::SplitMix;
-use crate::store::{Bad, BlockFacts, Store};
+use crate::store::{Bad, BlockFacts, Health, Store};
 use crate::timing::{Clocks, Nanos, ProgramTimes};
 use std::collections::BTreeSet;
 
@@ -205,6 +205,36 @@ impl<S: Store> Chip<S> {
         let state = FaultState::new(plan);
         (self.program_faults, self.read_faults) = (state.touches_programs(), state.touches_reads());
         self.faults = Some(Box::new(state));
+    }
+
+    /// The plan in use; its operations are counted from when it was installed.
+    pub fn faults(&self) -> Option<&FaultPlan> {
+        self.faults.as_ref().map(|state| state.plan())
+    }
+
+    /// Changes the plan in use, or one that lets nothing happen. What the old plan has counted stays counted; chances are drawn anew from
+    /// the seed.
+    pub fn amend_faults(&mut self, amend: impl FnOnce(&mut FaultPlan)) {
+        let mut plan = self.faults.take().map(|state| state.into_rest()).unwrap_or_default();
+        amend(&mut plan);
+        self.set_faults(plan);
+    }
+
+    /// Lets so many bits of one data codeword of a programmed page be wrong until its block is erased. Returns whether they can be corrected:
+    /// then they stand in the fault plan ([`FaultPlan::wrong_bits`]); otherwise the page's data is lost, also for those who open the store
+    /// again.
+    pub fn flip_bits(&mut self, ppn: Ppn, bits: u32) -> Result<bool, NandError> {
+        self.check_page(ppn)?;
+        assert!(self.is_programmed(ppn), "law: wrong bits in the erased page {ppn}");
+        if !self.profile.ecc.correct_bits(bits).data_lost {
+            self.amend_faults(|plan| plan.wrong_bits.push(WrongBits { page: ppn, bits }));
+            return Ok(true);
+        }
+        let mut health = [Health::Good];
+        self.store.read(ppn, &mut [], &mut [], &mut health)?;
+        let [before] = health;
+        self.store.set_health(ppn, if before.oob_ok() { Health::DataLost } else { Health::Lost })?;
+        Ok(false)
     }
 
     /// Ends a power cut and removes the fault plan. Whatever ran on the chip must mount again.

@@ -3,6 +3,7 @@
 use super::Chip;
 use crate::addr::{Pbn, Ppn};
 use crate::cause::Cause;
+use crate::decay::Correction;
 use crate::error::{NandError, Part};
 use crate::fault::{Fault, FaultState};
 use crate::rng::SplitMix;
@@ -223,6 +224,11 @@ impl<S: Store> Chip<S> {
                     let wanted = (!data.is_empty() && health.data_ok(), !oob.is_empty() && health.oob_ok());
                     retries += self.decay(rber, seed, ppn, wanted, health);
                 }
+                let wrong = faults.wrong_bits(ppn);
+                if wrong > 0 && !data.is_empty() && health.data_ok() {
+                    let found = self.profile.ecc.correct_bits(wrong);
+                    retries += self.note_correction(ppn, &found, health);
+                }
             }
         }
         self.faults = Some(faults);
@@ -266,9 +272,14 @@ impl<S: Store> Chip<S> {
         let bytes = |wanted: bool, bytes: u32| if wanted { bytes } else { 0 };
         let (data, oob) = (bytes(wanted.0, geometry.page_bytes), bytes(wanted.1, geometry.oob_bytes));
         let found = self.profile.ecc.correct(rber, page, data, oob);
+        self.note_correction(ppn, &found, health)
+    }
+
+    /// Counts what correcting a page took, and says what is lost. Returns how many read retries there were.
+    fn note_correction(&mut self, ppn: Ppn, found: &Correction, health: &mut Health) -> u64 {
         self.counters.corrected_bits += found.bits as u64;
         if found.near_limit {
-            self.to_refresh.insert(block);
+            self.to_refresh.insert(self.profile.geometry.block_of(ppn));
         }
         if found.data_lost || found.oob_lost {
             *health = match (health.data_ok() && !found.data_lost, health.oob_ok() && !found.oob_lost) {

@@ -108,6 +108,15 @@ pub struct DieFailure {
     pub at_op: u64,
 }
 
+/// Bits of one data codeword of a page that are wrong until its block is erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongBits {
+    /// Which page.
+    pub page: Ppn,
+    /// How many.
+    pub bits: u32,
+}
+
 /// Everything that may go wrong on a chip. The default plan is a perfect chip.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
@@ -124,6 +133,8 @@ pub struct FaultPlan {
     /// Bits go wrong with wear, age and reads, this many times as often as in the profile's part. 0: never. Which pages are weak follows from
     /// the seed alone: under the next plan with the same one they still are.
     pub bit_errors: f64,
+    /// Wrong bits of named pages.
+    pub wrong_bits: Vec<WrongBits>,
     /// Seed of all chances above.
     pub seed: u64,
 }
@@ -170,6 +181,24 @@ impl FaultState {
         &self.plan
     }
 
+    /// What is still to come of the plan, counted from now.
+    pub(crate) fn into_rest(self) -> FaultPlan {
+        let FaultState { mut plan, ops, .. } = self;
+        plan.cut = plan.cut.map(|cut| Cut { at_op: cut.at_op.saturating_sub(ops), ..cut });
+        plan.die = plan.die.map(|die| DieFailure { at_op: die.at_op.saturating_sub(ops), ..die });
+        plan
+    }
+
+    /// Wrong bits of a page, beside those of the rate.
+    pub(crate) fn wrong_bits(&self, page: Ppn) -> u32 {
+        self.plan.wrong_bits.iter().filter(|wrong| wrong.page == page).map(|wrong| wrong.bits).sum()
+    }
+
+    /// A block was erased: its pages are as good as new.
+    pub(crate) fn renew(&mut self, is_renewed: impl Fn(Ppn) -> bool) {
+        self.plan.wrong_bits.retain(|wrong| !is_renewed(wrong.page));
+    }
+
     /// Whether programs have to ask.
     pub(crate) fn touches_programs(&self) -> bool {
         let FaultPlan { cut, die, wear_out, .. } = &self.plan;
@@ -179,7 +208,8 @@ impl FaultState {
 
     /// Whether reads have to ask.
     pub(crate) fn touches_reads(&self) -> bool {
-        self.plan.die.is_some() || self.plan.bit_errors > 0.0 || self.keeps_ghosts()
+        let FaultPlan { die, bit_errors, wrong_bits, .. } = &self.plan;
+        die.is_some() || *bit_errors > 0.0 || !wrong_bits.is_empty() || self.keeps_ghosts()
     }
 
     pub(crate) fn keeps_ghosts(&self) -> bool {
