@@ -52,7 +52,7 @@ $(FSX):
 long-test: deps $(DENY) $(FSX)
 	FTLD_LONG=1 $(CARGO) test -p ftld-tests
 	FUZZ_SECONDS=1200 tests/fuzz/run.sh
-	FIO_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 CUTS=200 CANARY=yes FSX_OPS=500000 tests/native/run.sh
+	FIO_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 CUTS=200 CANARY=yes FSX_OPS=200000 tests/native/run.sh
 	SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 CRASHES=20 GUEST_TIMEOUT=14400 tests/guest/run.sh all
 	tests/sanitize.sh asan miri
 	$(DENY) check advisories

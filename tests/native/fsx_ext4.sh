@@ -1,10 +1,10 @@
 # Random file I/O on ext4 on our device by a tool we did not write: fsx writes, maps, truncates, punches holes, copies ranges, syncs,
 # and compares every read with what the file should hold. Afterwards the files are compared once more through a fresh mount.
-#   FSX_OPS (20000)  operations on each file   SEED (1)   CUT_SCHEMES (lazyftl pagemap)
+#   FSX_OPS (5000)  operations on each file   SEED (1)   CUT_SCHEMES (lazyftl pagemap)
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/nbdfuse.sh"
-: "${FSX_OPS:=20000}" "${SEED:=1}" "${CUT_SCHEMES:=lazyftl pagemap}"
+: "${FSX_OPS:=5000}" "${SEED:=1}" "${CUT_SCHEMES:=lazyftl pagemap}"
 command -v fsx > /dev/null || { bad "there is no fsx: make target/tools/bin/fsx"; finish; }
 
 # One file in the page cache's easy reach, one that is written back while it is worked on.

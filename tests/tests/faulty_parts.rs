@@ -1,0 +1,133 @@
+//! Parts that lie, and dies that stop working, under every scheme: a request may fail, the device may give up, but what is read is right.
+
+use ftl_core::{FtlError, Params};
+use ftld_tests::host::{Host, Trouble, values};
+use ftld_tests::rig::{self, Rig, Verdicts};
+use ftld_tests::workload::{HostOp, Kind, Workload};
+use nand_model::{DieFailure, Fault, FaultPlan, Geometry, Profile};
+
+const PAGES: u32 = 256;
+
+/// What became of the requests.
+#[derive(Default)]
+struct Tally {
+    requests: u32,
+    failed: u32,
+    lost: u32,
+    gave_up: Option<String>,
+}
+
+/// Runs requests among faults until there were enough, or the device gives up; reads everything at the end.
+fn endure(host: &mut Host, kind: Kind, seed: u64, requests: usize) -> Result<Tally, String> {
+    let mut tally = Tally::default();
+    for op in Workload::new(kind, host.model.pages(), seed).take(requests) {
+        tally.requests += 1;
+        match host.run(&op) {
+            Ok(()) => {}
+            Err(Trouble::Refused(FtlError::MediaLost(_))) => tally.failed += 1,
+            Err(Trouble::Refused(error @ (FtlError::ReadOnly(_) | FtlError::Corrupt(_)))) => {
+                tally.gave_up = Some(error.to_string());
+                // A part of the request may have been done.
+                let touched: Vec<u32> = values(&op, 0).map(|(lpn, _)| lpn).collect();
+                for lpn in touched {
+                    if let Ok(seen) = host.read(lpn, 1) {
+                        host.model.settle(lpn, seen[0])?;
+                    }
+                }
+                break;
+            }
+            Err(other) => return Err(format!("{op:?}: {}", String::from(other))),
+        }
+    }
+    for lpn in 0..host.model.pages() {
+        match host.read(lpn, 1) {
+            Ok(seen) => host.model.judge(lpn, seen[0])?,
+            Err(FtlError::MediaLost(_) | FtlError::Corrupt(_)) => tally.lost += 1,
+            Err(other) => return Err(format!("read of page {lpn}: {other}")),
+        }
+    }
+    Ok(tally)
+}
+
+/// The next start mounts or says why not.
+fn starts_or_says_why(rig: &Rig, host: Host) -> Result<&'static str, String> {
+    match rig.mount(host.cut_power().0) {
+        Ok(mut ftl) => {
+            let page = rig.profile.geometry.page_bytes as usize;
+            let mut bytes = vec![0; page];
+            (0..rig.config.logical_pages).for_each(|lpn| drop(ftl.read(0, ftl_core::Lpn::new(lpn), &mut bytes)));
+            Ok("mounted")
+        }
+        Err(FtlError::Corrupt(_) | FtlError::ReadOnly(_)) => Ok("refused"),
+        Err(other) => Err(format!("mount: {other}")),
+    }
+}
+
+#[test]
+fn parts_that_lie_never_make_a_wrong_read() {
+    let silent = Fault::ALL.into_iter().filter(|fault| fault.is_silent());
+    for (fault, (scheme, cells)) in silent.flat_map(|fault| rig::matrix().map(move |on| (fault, on))) {
+        let mut params = Params::default();
+        params.set("ckpt.interval", "400");
+        let rig = Rig::with_params(scheme, cells, PAGES, params).variant(fault.name(), |_| {});
+        let mut verdicts = Verdicts::new("faulty_parts");
+        let (mut struck, mut failed, mut lost, mut gave_up, mut refused) = (0, 0, 0, 0, 0);
+        for round in 0..if rig::long() { 2_000 } else { 40 } {
+            verdicts.case(&format!("{}/{round}", rig.path()), || {
+                let seed = rig.seed + round;
+                let mut host = Host::format(&rig);
+                for lpn in 0..PAGES {
+                    host.run(&HostOp::Write { lpn, count: 1, fua: false })?;
+                }
+                let chances = [(fault, if fault == Fault::LostErase { 5_000_000 } else { 500_000 })].into();
+                host.set_faults(FaultPlan { chances, seed, ..FaultPlan::default() });
+                let tally = endure(&mut host, Kind::ALL[round as usize % Kind::ALL.len()], seed, 1_500)?;
+                struck += host.ftl.chip().counters().injected(fault);
+                failed += tally.failed;
+                lost += tally.lost;
+                gave_up += tally.gave_up.is_some() as u32;
+                refused += (starts_or_says_why(&rig, host)? == "refused") as u32;
+                Ok(())
+            });
+        }
+        println!(
+            "{}: struck {struck} times; {failed} requests failed, {lost} pages lost at the end, {gave_up} devices gave up, {refused} would not mount",
+            rig.path()
+        );
+        verdicts.assert_none_failed();
+    }
+}
+
+#[test]
+fn a_die_that_stops_working_takes_no_more_than_its_own_data() {
+    for (scheme, cells) in rig::matrix() {
+        let profile = cells.profile();
+        let profile = Profile { geometry: Geometry { ways: 4, ..profile.geometry }, ..profile };
+        let rig = Rig::on_profile(scheme, cells, profile, PAGES, Params::default()).variant("die", |_| {});
+        let mut verdicts = Verdicts::new("faulty_parts");
+        let (mut lost, mut gave_up, mut refused) = (0, 0, 0);
+        let rounds = if rig::long() { 400 } else { 20 };
+        for round in 0..rounds {
+            verdicts.case(&format!("{}/{round}", rig.path()), || {
+                let seed = rig.seed + round;
+                let mut host = Host::format(&rig);
+                for lpn in 0..PAGES {
+                    host.run(&HostOp::Write { lpn, count: 1, fua: false })?;
+                }
+                let die = DieFailure { die: round as u32 % 4, at_op: 37 * round };
+                host.set_faults(FaultPlan { die: Some(die), seed, ..FaultPlan::default() });
+                let tally = endure(&mut host, Kind::HotCold, seed, 1_500)?;
+                lost += tally.lost;
+                gave_up += tally.gave_up.is_some() as u32;
+                refused += (starts_or_says_why(&rig, host)? == "refused") as u32;
+                Ok(())
+            });
+        }
+        println!(
+            "{}: {rounds} dies died; {lost} of {} pages lost, {gave_up} devices gave up, {refused} would not mount",
+            rig.path(),
+            rounds * PAGES as u64
+        );
+        verdicts.assert_none_failed();
+    }
+}
