@@ -31,6 +31,7 @@ test: deps $(FSX)
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy -p ftld --no-default-features -- -D warnings
 	$(CARGO) test --workspace
+	$(CARGO) test -p ftld-tests --features canary --test canaries
 	$(MAKE) policy
 	tests/native/run.sh
 	tests/guest/run.sh all

@@ -21,6 +21,7 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, OOB_SLOT, PageTag, Role};
 use crate::recovery::provisional;
+use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, RunError, Store};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -381,7 +382,7 @@ impl<S: Store> Space<S> {
     fn take_free(&mut self, worn: bool) -> Result<Pbn, FtlError> {
         loop {
             let (block, confirmed) = self.pool.take(worn).ok_or(NO_BLOCK)?;
-            if confirmed {
+            if confirmed || sings(Canary::BlankLookTrusted) {
                 return Ok(block);
             }
             match self.flash.erase(block, Cause::Recovery) {
@@ -431,7 +432,7 @@ impl<S: Store> Space<S> {
         let floor = self.safe_floor();
         let mut freed = 0;
         while let Some(&(block, seq)) = self.released.front() {
-            if seq >= floor {
+            if seq >= floor && !sings(Canary::ErasedBeforeCopiesAreSafe) {
                 break;
             }
             match self.flash.erase(block, cause) {
@@ -465,7 +466,8 @@ impl<S: Store> Space<S> {
         }
         let pairs = self.flash.chip().pairs();
         let next = open.seqs.len() as u32;
-        let at_risk = |offset: &u32| pairs.last_threat(*offset).is_some_and(|threat| threat >= next);
+        let surely = sings(Canary::OffByOnePage) as u32;
+        let at_risk = |offset: &u32| pairs.last_threat(*offset).is_some_and(|threat| threat >= next + surely);
         let recent = next.saturating_sub(pairs.span())..next;
         recent.filter(at_risk).map(|offset| open.seqs[offset as usize]).min().unwrap_or(u64::MAX)
     }
@@ -515,8 +517,8 @@ impl<S: Store> Space<S> {
         let open = self.streams[stream].open.as_ref().expect("as above");
         let filler = open.seqs.iter().rev().take_while(|seq| **seq == FILLER).count();
         let first = (open.seqs.len() - filler) as u32;
-        let counts = provisional::vouches(self.flash.chip().pairs(), first..open.seqs.len() as u32)
-            && self.oldest_unpaired(open) == FILLER;
+        let vouched = provisional::vouches(self.flash.chip().pairs(), first..open.seqs.len() as u32);
+        let counts = (vouched || sings(Canary::ProvisionalPagesCount)) && self.oldest_unpaired(open) == FILLER;
         let full = open.seqs.len() == geometry.pages_per_block as usize;
         if counts {
             self.streams[stream].open.as_mut().expect("as above").provisional = None;

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod addr;
+pub mod canary;
 mod cause;
 mod chip;
 mod decay;

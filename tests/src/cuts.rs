@@ -29,10 +29,17 @@ const MAX_STEPS: usize = 5_000;
 
 /// Runs a workload on a new device until it contains what [`Coverage`] asks for.
 pub fn record(rig: &Rig, kind: Kind) -> Recording {
+    record_operations(rig, kind, 0)
+}
+
+/// The same with so many programs and erases, or more.
+pub fn record_operations(rig: &Rig, kind: Kind, operations: u64) -> Recording {
     let mut host = Host::format(rig);
     host.set_faults(FaultPlan { bombs: rig.bombs.clone(), ..FaultPlan::default() });
     let workload = Workload::new(kind, rig.config.logical_pages, rig.seed).take(MAX_STEPS);
-    Recording::of(host, workload, |coverage| coverage.missing(coverage.converts > 0).is_none())
+    Recording::of(host, workload, |coverage| {
+        coverage.operations >= operations && coverage.missing(coverage.converts > 0).is_none()
+    })
 }
 
 /// The instant before a program or erase.
@@ -47,7 +54,8 @@ pub struct Moment<'a> {
     pub model: &'a Model,
 }
 
-fn is_operation(change: &Change) -> bool {
+/// Whether the change is a program or an erase, which power can fail in.
+pub fn is_operation(change: &Change) -> bool {
     matches!(change, Change::Program { .. } | Change::Erase { .. })
 }
 

@@ -186,11 +186,15 @@ impl<'a, S: Store> Host<'a, S> {
         self.compare(0, self.model.pages())
     }
 
-    /// Compares every page with what it may hold after a recovery; what is seen stays.
+    /// Compares pages with what they may hold after a recovery; what is seen stays.
+    pub fn settle(&mut self, lpn: u32, count: u32) -> Result<(), String> {
+        let seen = self.read(lpn, count).map_err(|error| format!("read after recovery: {error}"))?;
+        (lpn..).zip(seen).try_for_each(|(lpn, seen)| self.model.settle(lpn, seen))
+    }
+
+    /// The same with every page.
     pub fn settle_all(&mut self) -> Result<(), String> {
-        let pages = self.model.pages();
-        let seen = self.read(0, pages).map_err(|error| format!("read after recovery: {error}"))?;
-        (0..).zip(seen).try_for_each(|(lpn, seen)| self.model.settle(lpn, seen))
+        self.settle(0, self.model.pages())
     }
 
     /// The scheme's own consistency check, and that the blocks add up.

@@ -1,16 +1,18 @@
 //! The harness: everything the suites in `tests/` share. docs/TESTING.md tells how they fit together and how to repeat a failure.
 //!
 //! [`payload`] makes pages that name themselves, [`model`] is the one oracle, [`workload`] generates what a host does, [`rig`]
-//! puts a scheme on a small chip, [`host`] drives it beside the oracle, [`cuts`] pulls the plug at every flash operation. [`fuzz`] is
-//! what hostile bytes meet.
+//! puts a scheme on a small chip, [`host`] drives it beside the oracle, [`cuts`] pulls the plug at every flash operation. [`sweep`] and
+//! [`crashes`] are what the suites of power cuts and host crashes are built of. [`fuzz`] is what hostile bytes meet.
 //! Nothing here names a scheme: suites iterate over the table.
 #![forbid(unsafe_code)]
 
 pub mod coverage;
+pub mod crashes;
 pub mod cuts;
 pub mod fuzz;
 pub mod host;
 pub mod model;
 pub mod payload;
 pub mod rig;
+pub mod sweep;
 pub mod workload;

@@ -48,6 +48,11 @@ impl Model {
         }
     }
 
+    /// Pages with values that no FLUSH covers yet.
+    pub fn unflushed(&self) -> Vec<u32> {
+        self.since.keys().copied().collect()
+    }
+
     /// The newest value: what a read gives as long as nothing failed.
     pub fn newest(&self, lpn: u32) -> u64 {
         self.since.get(&lpn).and_then(|values| values.last()).copied().unwrap_or(self.floor[lpn as usize])

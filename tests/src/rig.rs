@@ -7,7 +7,8 @@ use ftl_core::schemes::{SCHEMES, Scheme, SchemeStore};
 use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
 use nand_model::store::MemStore;
 use nand_model::{Bad, BlockFacts, Bomb, Chip, Geometry, Pbn, Profile, SplitMix, Store};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Kind of cells: which rules the chip enforces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +157,25 @@ pub fn matrix() -> impl Iterator<Item = (&'static Scheme, Cells)> {
     SCHEMES.iter().flat_map(|scheme| Cells::ALL.map(|cells| (scheme, cells)))
 }
 
+/// Does this with every item, on all processors. Results are in the order of the items.
+pub fn in_parallel<T: Sync, R: Send>(items: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (next, workers) = (AtomicUsize::new(0), std::thread::available_parallelism().map_or(1, usize::from));
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else { return done };
+            done.push((index, each(item)));
+        }
+    };
+    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
 /// The seed everything starts from: `FTLD_SEED`, else 1.
 pub fn seed() -> u64 {
     std::env::var("FTLD_SEED").map_or(1, |text| text.parse().expect("FTLD_SEED is a number"))
@@ -183,17 +203,28 @@ pub struct Verdicts {
     /// Cases that failed.
     pub failures: u64,
     first: Vec<String>,
+    enough: u64,
 }
 
 impl Verdicts {
     /// No verdicts yet of a test in `tests/tests/<suite>.rs`.
     pub fn new(suite: &'static str) -> Self {
-        Verdicts { suite, cases: 0, failures: 0, first: Vec::new() }
+        Verdicts { suite, cases: 0, failures: 0, first: Vec::new(), enough: u64::MAX }
+    }
+
+    /// The same, but one failure is enough: no case runs after it.
+    pub fn until_first_failure(suite: &'static str) -> Self {
+        Verdicts { enough: 1, ..Verdicts::new(suite) }
+    }
+
+    /// Whether no more cases will run.
+    pub fn are_enough(&self) -> bool {
+        self.failures >= self.enough
     }
 
     /// Runs one case, unless `FTLD_CASE` asks for others. A panic is a failure of this case alone.
     pub fn case(&mut self, path: &str, run: impl FnOnce() -> Result<(), String>) {
-        if !wanted(path) {
+        if self.are_enough() || !wanted(path) {
             return;
         }
         self.cases += 1;
@@ -211,6 +242,11 @@ impl Verdicts {
                 ));
             }
         }
+    }
+
+    /// The first failure: its case, what happened, and the command line that repeats it.
+    pub fn first(&self) -> Option<&str> {
+        self.first.first().map(String::as_str)
     }
 
     /// Panics if any case failed, with the command line that repeats it.

@@ -51,17 +51,42 @@ pub enum HostOp {
     Idle(u32),
 }
 
+impl HostOp {
+    /// The pages whose content it replaces: first and count.
+    pub fn replaces(&self) -> Option<(u32, u32)> {
+        match *self {
+            HostOp::Write { lpn, count, .. }
+            | HostOp::WriteZeroData { lpn, count }
+            | HostOp::WriteZeroes { lpn, count, .. }
+            | HostOp::Trim { lpn, count } => Some((lpn, count)),
+            HostOp::Flush | HostOp::Read { .. } | HostOp::Idle(_) => None,
+        }
+    }
+}
+
 /// Shape of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Round and round in extents.
     Sequential,
+    /// The same downwards.
+    Backwards,
+    /// Single pages, each some way behind the last.
+    Strided,
     /// Any page, singly.
     Uniform,
     /// Nine writes of ten go to a tenth of the pages.
     HotCold,
+    /// The same, and what is hot moves on.
+    MovingHot,
+    /// Appends to a small ring, each durable at once, and now and then a page elsewhere: a database and its log.
+    Log,
+    /// A FLUSH after every other request.
+    FlushHeavy,
     /// A third of the requests are trims, up to half a device long.
     TrimHeavy,
+    /// Extents that are written page by page, and trimmed as a whole later: files that come and go.
+    Files,
     /// Every page is mapped; what is trimmed is written again at once.
     FullDisk,
     /// Extents of 1 to 24 pages anywhere.
@@ -70,16 +95,34 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 6] =
-        [Kind::Sequential, Kind::Uniform, Kind::HotCold, Kind::TrimHeavy, Kind::FullDisk, Kind::Mixed];
+    pub const ALL: [Kind; 12] = [
+        Kind::Sequential,
+        Kind::Backwards,
+        Kind::Strided,
+        Kind::Uniform,
+        Kind::HotCold,
+        Kind::MovingHot,
+        Kind::Log,
+        Kind::FlushHeavy,
+        Kind::TrimHeavy,
+        Kind::Files,
+        Kind::FullDisk,
+        Kind::Mixed,
+    ];
 
     /// Name in the path of a case.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Sequential => "sequential",
+            Kind::Backwards => "backwards",
+            Kind::Strided => "strided",
             Kind::Uniform => "uniform",
             Kind::HotCold => "hot_cold",
+            Kind::MovingHot => "moving_hot",
+            Kind::Log => "log",
+            Kind::FlushHeavy => "flush_heavy",
             Kind::TrimHeavy => "trim_heavy",
+            Kind::Files => "files",
             Kind::FullDisk => "full_disk",
             Kind::Mixed => "mixed",
         }
@@ -96,6 +139,9 @@ pub struct Workload {
     /// Requests that must come next.
     queued: VecDeque<HostOp>,
 }
+
+/// Pages from one write of [`Kind::Strided`] to the next; shares no factor with the sizes of devices here.
+const STRIDE: u32 = 37;
 
 /// Longest extent written at once, in pages.
 pub const MAX_EXTENT: u32 = 24;
@@ -140,11 +186,42 @@ impl Workload {
                 self.cursor = lpn + count;
                 (lpn, count)
             }
-            Kind::Uniform | Kind::FullDisk | Kind::TrimHeavy => (self.any_page(), 1),
-            Kind::HotCold if self.rng.one_in(10) => (self.any_page(), 1),
+            Kind::Backwards => {
+                let end = if self.cursor == 0 { self.pages } else { self.cursor };
+                let count = self.length(8).min(end);
+                self.cursor = end - count;
+                (self.cursor, count)
+            }
+            Kind::Strided => {
+                self.cursor = (self.cursor + STRIDE) % self.pages;
+                (self.cursor, 1)
+            }
+            Kind::Uniform | Kind::FullDisk | Kind::TrimHeavy | Kind::FlushHeavy => (self.any_page(), 1),
+            Kind::HotCold | Kind::MovingHot | Kind::Log if self.rng.one_in(10) => (self.any_page(), 1),
             Kind::HotCold => (self.rng.below((self.pages / 10) as u64) as u32, 1),
+            Kind::MovingHot => {
+                self.cursor += 1;
+                let hot = self.pages / 10;
+                ((self.cursor / 8 + self.rng.below(hot as u64) as u32) % self.pages, 1)
+            }
+            Kind::Log => {
+                self.cursor = (self.cursor + 1) % (self.pages / 8);
+                (self.cursor, 1)
+            }
+            Kind::Files => self.extent(16),
             Kind::Mixed => self.extent(MAX_EXTENT as u64),
         }
+    }
+
+    /// Writes a file page by page, and gives up another that may be there.
+    fn rewrite_file(&mut self) -> HostOp {
+        let (lpn, count) = self.target();
+        self.queued.extend((lpn..lpn + count).map(|lpn| HostOp::Write { lpn, count: 1, fua: false }));
+        if self.rng.one_in(2) {
+            self.queued.push_back(HostOp::Flush);
+        }
+        let (lpn, count) = self.target();
+        HostOp::Trim { lpn, count }
     }
 
     /// Gives pages up, with `FullDisk` only to write them again.
@@ -179,6 +256,12 @@ impl Iterator for Workload {
         if self.kind == Kind::TrimHeavy && self.rng.one_in(3) {
             return Some(self.give_up());
         }
+        if self.kind == Kind::Files && self.rng.one_in(3) {
+            return Some(self.rewrite_file());
+        }
+        if self.kind == Kind::FlushHeavy {
+            self.queued.push_back(HostOp::Flush);
+        }
         Some(match self.rng.below(60) {
             0..5 => HostOp::Flush,
             5..8 => {
@@ -197,7 +280,7 @@ impl Iterator for Workload {
             15 => HostOp::Idle(8),
             _ => {
                 let (lpn, count) = self.target();
-                HostOp::Write { lpn, count, fua: false }
+                HostOp::Write { lpn, count, fua: self.kind == Kind::Log && lpn == self.cursor }
             }
         })
     }

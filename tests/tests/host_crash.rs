@@ -2,116 +2,11 @@
 //! Whatever it keeps, the image opens, the scheme mounts, and the oracle finds everything flushed. The same with writes and syncs
 //! that the host refuses.
 
-use ftl_core::schemes::Scheme;
-use ftl_core::{FtlError, Params, Start};
-use ftld_tests::host::{Host, Trouble, is_barrier};
-use ftld_tests::model::Model;
-use ftld_tests::rig::{self, Cells, Rig, Verdicts};
-use ftld_tests::workload::{HostOp, Kind, Workload};
-use nand_model::store::{Crash, FileStore, SimDisk};
-use nand_model::{Access, ImageError, ImageSpec, SplitMix};
-
-const PAGES: u32 = 128;
-/// Few, so that slots are reused all along.
-const SPARE_SLOTS: u32 = 6;
-/// Versions given after a crash begin here.
-const AFTER_CRASH: u64 = 1 << 30;
-
-const EIO: i32 = 5;
-const ENOSPC: i32 = 28;
-
-fn rig_of(scheme: &'static Scheme, cells: Cells) -> Rig {
-    let mut params = Params::default();
-    params.set("ckpt.interval", "150");
-    params.set("wear.gap", "2");
-    Rig::with_params(scheme, cells, PAGES, params)
-}
-
-fn spec(rig: &Rig) -> ImageSpec {
-    let size = rig.config.logical_pages as u64 * rig.profile.geometry.page_bytes as u64;
-    ImageSpec { profile: rig.profile, size, scheme: rig.scheme.name.into(), params: String::new() }
-}
-
-/// A new device on a new disk. As with the daemon, nothing is served before the first sync.
-fn device(rig: &Rig) -> (SimDisk, Host<'_, FileStore>) {
-    let (disk, store) = SimDisk::create(&spec(rig), SPARE_SLOTS).expect("a new image");
-    let sync = store.sync_handle();
-    let ftl = rig.scheme.start(rig.open(store), &rig.config, Start::Format).expect("a new device starts");
-    sync.sync_through(sync.last_seq()).expect("the disk is well");
-    (disk, Host::over(rig, ftl, Model::new(rig.config.logical_pages, rig.seed)).syncing(sync))
-}
-
-/// Opens what is on the disk and mounts it; nothing is synced yet.
-fn mount<'a>(rig: &'a Rig, disk: &SimDisk, model: Model) -> Result<Host<'a, FileStore>, String> {
-    let (store, _) = disk.open(Access::ReadWrite).map_err(|error| format!("open: {error}"))?;
-    let sync = store.sync_handle();
-    let ftl = rig.mount(rig.open(store)).map_err(|error| format!("mount: {error}"))?;
-    Ok(Host::over(rig, ftl, model).syncing(sync))
-}
-
-/// Mounts, and serves: what is read from here on stays.
-fn serve<'a>(rig: &'a Rig, disk: &SimDisk, model: Model) -> Result<Host<'a, FileStore>, String> {
-    let mut host = mount(rig, disk, model)?;
-    let sync = host.sync_handle().expect("an image");
-    sync.sync_through(sync.last_seq()).map_err(|error| format!("sync after the mount: {error}"))?;
-    host.check()?;
-    host.settle_all()?;
-    Ok(host)
-}
-
-/// What a disk must stand after a crash. `further` says how much more it has to stand: a crash inside the mount, and one
-/// after more writes.
-fn survive(rig: &Rig, disk: &SimDisk, model: &Model, further: Option<u64>) -> Result<(), String> {
-    if let Some(seed) = further {
-        let inside = disk.crashed(Crash::Nothing);
-        drop(mount(rig, &inside, model.clone())?);
-        serve(rig, &inside.crashed(Crash::Sectors(seed)), model.clone())
-            .map_err(|why| format!("after a crash inside the mount: {why}"))?;
-    }
-    let mut host = serve(rig, disk, model.clone())?;
-    let Some(seed) = further else { return Ok(()) };
-    host.set_step(AFTER_CRASH);
-    for op in Workload::new(Kind::Mixed, PAGES, seed).skip(40).take(24) {
-        host.run(&op).map_err(String::from)?;
-    }
-    let again = disk.crashed(Crash::Sectors(!seed));
-    serve(rig, &again, host.model.clone()).map(drop).map_err(|why| format!("after a second crash: {why}"))
-}
-
-/// Crashes now in every way; every eighth state has to stand more. Where few writes are unsynced, every subset of them is kept in
-/// turn.
-fn crash_now(rig: &Rig, here: &str, disk: &SimDisk, model: &Model, rng: &mut SplitMix, verdicts: &mut Verdicts) {
-    let subsets = if disk.unsynced() <= 5 { 1 << disk.unsynced() } else { 0 };
-    let kinds = Crash::kinds(rng.next_u64()).into_iter().chain((0..subsets).map(Crash::Mask));
-    for (number, how) in kinds.enumerate() {
-        let further = (rng.one_in(8)).then(|| rng.next_u64());
-        verdicts.case(&format!("{here}/{number}"), || {
-            survive(rig, &disk.crashed(how), model, further).map_err(|why| format!("{how:?}: {why}"))
-        });
-    }
-}
-
-fn crash_all_along(rig: &Rig, kind: Kind, moments: u32, verdicts: &mut Verdicts) {
-    let (disk, mut host) = device(rig);
-    let mut rng = SplitMix::new(rig.seed ^ 0xC5A5);
-    let mut left = moments;
-    for (step, op) in Workload::new(kind, PAGES, rig.seed).enumerate() {
-        host.run(&op).unwrap_or_else(|trouble| panic!("{op:?}: {}", String::from(trouble)));
-        // The host's disk also writes back on its own.
-        if rng.one_in(40) {
-            let sync = host.sync_handle().expect("an image");
-            sync.sync_through(sync.last_seq()).expect("the disk is well");
-        }
-        if disk.unsynced() > 0 && rng.one_in(3) {
-            let here = format!("{}/{}/{step}", rig.path(), kind.name());
-            crash_now(rig, &here, &disk, &host.model, &mut rng, verdicts);
-            left -= 1;
-            if left == 0 {
-                return;
-            }
-        }
-    }
-}
+use ftld_tests::crashes::{self, EIO, ENOSPC, rig_of};
+use ftld_tests::rig::{self, Verdicts};
+use ftld_tests::workload::Kind;
+use nand_model::store::SimDisk;
+use nand_model::{Access, ImageError, SplitMix};
 
 #[test]
 fn whatever_a_crash_of_the_host_keeps_everything_flushed_is_there() {
@@ -121,7 +16,7 @@ fn whatever_a_crash_of_the_host_keeps_everything_flushed_is_there() {
         let rig = rig_of(scheme, cells);
         let mut verdicts = Verdicts::new("host_crash");
         for kind in [Kind::FullDisk, Kind::Mixed, Kind::TrimHeavy] {
-            crash_all_along(&rig, kind, moments, &mut verdicts);
+            crashes::crash_all_along(&rig, kind, moments, &mut verdicts);
         }
         println!("{}: {} crash states, {} failed", rig.path(), verdicts.cases, verdicts.failures);
         verdicts.assert_none_failed();
@@ -135,7 +30,7 @@ fn whatever_a_crash_of_the_host_keeps_everything_flushed_is_there() {
 fn a_crash_while_an_image_is_made_is_no_riddle() {
     for (scheme, cells) in rig::matrix() {
         let rig = rig_of(scheme, cells);
-        let (disk, host) = device(&rig);
+        let (disk, host) = crashes::device(&rig);
         let whole = disk.bytes();
         drop(host);
         for length in (0..whole.len()).step_by(2048) {
@@ -172,7 +67,7 @@ fn every_write_that_the_host_refuses_costs_its_request_and_no_more() {
             for index in (0u64..).map(|n| n * every) {
                 let here = format!("{}/refused/{errno}/{arrives}/{index}", rig.path());
                 let mut reached = true;
-                verdicts.case(&here, || refused(&rig, requests, index, (errno, arrives), &mut reached));
+                verdicts.case(&here, || crashes::refuse_write(&rig, requests, index, (errno, arrives), &mut reached));
                 if !reached || !rig::wanted(&format!("{}/refused", rig.path())) {
                     break;
                 }
@@ -181,39 +76,6 @@ fn every_write_that_the_host_refuses_costs_its_request_and_no_more() {
         println!("{}: {} refused writes, {} failed", rig.path(), verdicts.cases, verdicts.failures);
         verdicts.assert_none_failed();
     }
-}
-
-fn refused(rig: &Rig, requests: usize, index: u64, how: (i32, usize), reached: &mut bool) -> Result<(), String> {
-    let (disk, mut host) = device(rig);
-    let mut ops = Workload::new(Kind::FullDisk, PAGES, rig.seed);
-    for op in ops.by_ref().take(110) {
-        host.run(&op)?;
-    }
-    disk.fail_write(index, how.1, how.0);
-    for op in ops.take(requests) {
-        match host.run(&op) {
-            Ok(()) => {}
-            Err(Trouble::Refused(FtlError::HostFull)) if how.0 == ENOSPC => host.settle_all()?,
-            Err(Trouble::Refused(FtlError::Host(EIO))) if how.0 == EIO => host.settle_all()?,
-            // A header that could not be written ends a FLUSH, and it may be tried again.
-            Err(Trouble::Unsynced(_)) => host.run(&HostOp::Flush)?,
-            Err(other) => return Err(other.into()),
-        }
-    }
-    *reached = !disk.fuse_is_whole();
-    disk.mend();
-    host.compare_all()?;
-    host.check()?;
-    let model = host.model.clone();
-    drop(host);
-    // The process dies; its file is as it was.
-    let mut host = mount(rig, &disk.clone(), model)?;
-    host.check()?;
-    host.compare_all()?;
-    host.run(&HostOp::Flush)?;
-    let model = host.model.clone();
-    drop(host);
-    serve(rig, &disk.crashed(Crash::Nothing), model).map(drop)
 }
 
 /// A sync that fails once loses what it was to write for good, although the next one succeeds. Nothing is acknowledged after
@@ -225,35 +87,9 @@ fn a_sync_that_fails_once_ends_the_device_and_loses_nothing_flushed_before() {
         let rig = rig_of(scheme, cells);
         let mut verdicts = Verdicts::new("host_crash");
         for round in 0..rounds {
-            verdicts.case(&format!("{}/bad_sync/{round}", rig.path()), || bad_sync(&rig, round));
+            verdicts.case(&format!("{}/bad_sync/{round}", rig.path()), || crashes::fail_sync(&rig, round));
         }
         println!("{}: {} failed syncs, {} failed", rig.path(), verdicts.cases, verdicts.failures);
         verdicts.assert_none_failed();
     }
-}
-
-fn bad_sync(rig: &Rig, round: u64) -> Result<(), String> {
-    let (disk, mut host) = device(rig);
-    let mut ops = Workload::new(Kind::Mixed, PAGES, rig.seed + round);
-    for op in ops.by_ref().take(90 + round as usize) {
-        host.run(&op)?;
-    }
-    disk.fail_syncs(1);
-    let trouble = ops.by_ref().take(500).find_map(|op| host.run(&op).err()).ok_or("no sync failed in 500 requests")?;
-    if !matches!(trouble, Trouble::Unsynced(_) | Trouble::Refused(FtlError::Host(EIO))) {
-        return Err(trouble.into());
-    }
-    let begun = host.step();
-    for op in ops.take(50).filter(is_barrier) {
-        if host.run(&op).is_ok() {
-            return Err(format!("{op:?} was acknowledged"));
-        }
-    }
-    host.set_step(begun);
-    let model = host.model.clone();
-    drop(host);
-    for how in Crash::kinds(round) {
-        survive(rig, &disk.crashed(how), &model, Some(round)).map_err(|why| format!("{how:?}: {why}"))?;
-    }
-    survive(rig, &disk, &model, None).map_err(|why| format!("after the death of the process: {why}"))
 }

@@ -1,6 +1,7 @@
 //! The data of a [`Role::Trim`](super::Role) page: ranges that read as zeros from a version on.
 
 use super::{COUNTER_FOUND_MAX, array_at};
+use nand_model::canary::{Canary, sings};
 
 /// `count` pages from `lpn` on hold nothing older than `ver`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub fn encode(ranges: &[TrimRange], page: &mut [u8]) -> usize {
 /// The ranges of a page, or `None` where it holds none of ours.
 pub fn decode(page: &[u8]) -> Option<Vec<TrimRange>> {
     let u32_at = |at: usize| u32::from_le_bytes(array_at(page, at));
-    if page.len() < HEAD || u32_at(0) != MAGIC {
+    if page.len() < HEAD || u32_at(0) != MAGIC || sings(Canary::TrimResurrected) {
         return None;
     }
     let count = u32_at(4) as usize;

@@ -12,6 +12,7 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, Oob, Role};
 use crate::hash::FastMap;
+use nand_model::canary::{Canary, sings};
 use nand_model::{Bad, Cause, Pbn, Ppn, Store};
 
 /// Programs that may be under way together when power fails.
@@ -125,7 +126,7 @@ impl Suspects {
     /// Whether a page that was read well has to be programmed again to stay so: the block was not filled, or only just.
     pub(crate) fn is_shaky(&self, ppn: Ppn) -> bool {
         let recent = |last: u64| last + IN_FLIGHT > self.newest;
-        self.pages.get(&ppn.raw()).is_some_and(|last| last.is_none_or(recent))
+        self.pages.get(&ppn.raw()).is_some_and(|last| last.is_none_or(recent)) && !sings(Canary::SuspectsKept)
     }
 }
 

@@ -60,6 +60,9 @@ pub struct Chip<S> {
     /// Programs and erases that the chip accepted since it was opened.
     ops: u64,
     scratch: Vec<u8>,
+    /// Acknowledged and not done: see [`Canary::AcknowledgedBeforeProgram`](crate::canary::Canary).
+    #[cfg(feature = "canary")]
+    held: Option<(Ppn, Vec<u8>, Vec<u8>)>,
 }
 
 impl<S: Store> Chip<S> {
@@ -89,6 +92,8 @@ impl<S: Store> Chip<S> {
             hour_told: hour,
             ops: 0,
             scratch: Vec::new(),
+            #[cfg(feature = "canary")]
+            held: None,
         };
         chip.look_at_cells()?;
         Ok(chip)
@@ -240,6 +245,8 @@ impl<S: Store> Chip<S> {
     /// Ends a power cut and removes the fault plan. Whatever ran on the chip must mount again.
     pub fn power_on(&mut self) {
         self.powered = true;
+        #[cfg(feature = "canary")]
+        drop(self.held.take());
         self.faults = None;
         (self.program_faults, self.read_faults) = (false, false);
         self.to_refresh.clear();
@@ -331,8 +338,10 @@ impl<S: Store> Chip<S> {
     }
 
     #[inline]
-    fn check_page(&self, ppn: Ppn) -> Result<Pbn, NandError> {
+    fn check_page(&mut self, ppn: Ppn) -> Result<Pbn, NandError> {
         assert!(self.profile.geometry.contains(ppn), "law: no page {ppn}");
+        #[cfg(feature = "canary")]
+        self.program_held()?;
         if self.powered { Ok(self.profile.geometry.block_of(ppn)) } else { Err(NandError::PowerLost) }
     }
 

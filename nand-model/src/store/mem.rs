@@ -1,4 +1,4 @@
-//! Everything in memory: for tests that branch at any operation. Cloning copies the flash.
+//! Everything in memory: for tests that branch at any operation. Clones share every block until one of them changes it.
 //!
 //! A store can journal its changes. Played back onto a clone of the state they began with, they give the flash as it was before
 //! any operation of a run, without running what issued them again.
@@ -8,6 +8,7 @@ use crate::addr::{Pbn, Ppn};
 use crate::geometry::Geometry;
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 
 /// One change of a store, in the order of [`Store`]'s verbs; a run of programs is one change per page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,15 +59,24 @@ pub enum Change {
     },
 }
 
-/// A store in RAM that keeps data, OOB and health of every page.
-#[derive(Clone, Debug)]
-pub struct MemStore {
-    geometry: Geometry,
+/// The pages of one block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pages {
+    /// As far as pages were programmed; what is not programmed holds anything.
     data: Vec<u8>,
     oob: Vec<u8>,
     programs: Vec<u8>,
     /// Per page; [`NOBODY`] while it is blank.
     tags: Vec<u32>,
+}
+
+/// A store in RAM that keeps data, OOB and health of every page.
+#[derive(Clone, Debug)]
+pub struct MemStore {
+    geometry: Geometry,
+    blocks: Vec<Arc<Pages>>,
+    /// What every erased block is.
+    blank: Arc<Pages>,
     facts: Vec<BlockFacts>,
     /// Erases per block that this store saw: with each begins another life.
     lives: Vec<u64>,
@@ -81,13 +91,13 @@ pub struct MemStore {
 impl MemStore {
     /// An erased store of this shape.
     pub fn new(geometry: Geometry) -> Self {
-        let slots = geometry.page_slots();
+        let pages = geometry.pages_per_block as usize;
+        let blank = Pages { data: Vec::new(), oob: Vec::new(), programs: vec![0; pages], tags: vec![NOBODY; pages] };
+        let blank = Arc::new(blank);
         MemStore {
             geometry,
-            data: vec![0xFF; slots * geometry.page_bytes as usize],
-            oob: vec![0xFF; slots * geometry.oob_bytes as usize],
-            programs: vec![0; slots],
-            tags: vec![NOBODY; slots],
+            blocks: vec![blank.clone(); geometry.blocks as usize],
+            blank,
             facts: vec![BlockFacts::default(); geometry.blocks as usize],
             lives: vec![0; geometry.blocks as usize],
             hour: 0,
@@ -136,9 +146,15 @@ impl MemStore {
         }
     }
 
-    fn oob_mut(&mut self, ppn: Ppn) -> &mut [u8] {
-        let size = self.geometry.oob_bytes as usize;
-        &mut self.oob[ppn.index() * size..][..size]
+    /// Where a page lies: its block and its number there.
+    #[inline]
+    fn place(&self, ppn: Ppn) -> (usize, usize) {
+        (self.geometry.block_of(ppn).index(), self.geometry.offset_of(ppn) as usize)
+    }
+
+    fn is_blank(&self, ppn: Ppn) -> bool {
+        let (block, page) = self.place(ppn);
+        self.blocks[block].programs[page] == 0
     }
 
     fn tag_now(&self, ppn: Ppn) -> u32 {
@@ -146,27 +162,37 @@ impl MemStore {
     }
 
     fn cells_at(&self, ppn: Ppn) -> Option<Cells> {
-        let (page, oob) = (self.geometry.page_bytes as usize, self.geometry.oob_bytes as usize);
-        (self.programs[ppn.index()] > 0).then(|| Cells {
-            data: self.data[ppn.index() * page..][..page].to_vec(),
-            oob: self.oob[ppn.index() * oob..][..oob].to_vec(),
-            tag: self.tags[ppn.index()],
+        let (page_bytes, oob_bytes) = (self.geometry.page_bytes as usize, self.geometry.oob_bytes as usize);
+        let (block, page) = self.place(ppn);
+        let pages = &self.blocks[block];
+        (pages.programs[page] > 0).then(|| Cells {
+            data: pages.data[page * page_bytes..][..page_bytes].to_vec(),
+            oob: pages.oob[page * oob_bytes..][..oob_bytes].to_vec(),
+            tag: pages.tags[page],
         })
     }
 
     /// Programs one page; `oob` may be shorter than the OOB.
     fn fill(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], tag: u32) {
+        let (page_bytes, oob_bytes) = (self.geometry.page_bytes as usize, self.geometry.oob_bytes as usize);
+        let (block, page) = self.place(ppn);
         let before = self.cells_at(ppn);
-        let page = self.geometry.page_bytes as usize;
-        self.data[ppn.index() * page..][..page].copy_from_slice(data);
-        self.oob_mut(ppn)[..oob.len()].copy_from_slice(oob);
-        self.tags[ppn.index()] = tag;
-        self.programs[ppn.index()] = self.programs[ppn.index()].max(1);
+        let pages = Arc::make_mut(&mut self.blocks[block]);
+        if pages.data.is_empty() {
+            pages.data.reserve_exact(self.geometry.pages_per_block as usize * page_bytes);
+            pages.oob.resize(self.geometry.pages_per_block as usize * oob_bytes, 0xFF);
+        }
+        pages.data.resize(pages.data.len().max((page + 1) * page_bytes), 0xFF);
+        pages.data[page * page_bytes..][..page_bytes].copy_from_slice(data);
+        pages.oob[page * oob_bytes..][..oob.len()].copy_from_slice(oob);
+        pages.tags[page] = tag;
+        pages.programs[page] = pages.programs[page].max(1);
         if let Some(before) = before {
             let new = self.cells_at(ppn).expect("programmed above").over(&before);
-            self.data[ppn.index() * page..][..page].copy_from_slice(&new.data);
-            self.oob_mut(ppn).copy_from_slice(&new.oob);
-            self.tags[ppn.index()] = new.tag;
+            let pages = Arc::make_mut(&mut self.blocks[block]);
+            pages.data[page * page_bytes..][..page_bytes].copy_from_slice(&new.data);
+            pages.oob[page * oob_bytes..][..oob_bytes].copy_from_slice(&new.oob);
+            pages.tags[page] = new.tag;
         }
     }
 }
@@ -174,27 +200,34 @@ impl MemStore {
 impl Store for MemStore {
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()> {
         for block in self.geometry.all_blocks() {
-            let first = self.geometry.page(block, 0).index();
-            let pages = self.geometry.pages_per_block as usize;
-            each(block, self.facts[block.index()], &self.programs[first..first + pages]);
+            each(block, self.facts[block.index()], &self.blocks[block.index()].programs);
         }
         Ok(())
     }
 
     fn read(&mut self, first: Ppn, data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
-        let (page, oob) = (self.geometry.page_bytes as usize, self.geometry.oob_bytes as usize);
-        data.copy_from_slice(&self.data[first.index() * page..][..data.len()]);
-        let part = oobs.len() / health.len();
+        let oob = self.geometry.oob_bytes as usize;
+        let (page_bytes, part) = (data.len() / health.len(), oobs.len() / health.len());
         for (i, health) in health.iter_mut().enumerate() {
-            let index = first.index() + i;
-            oobs[i * part..][..part].copy_from_slice(&self.oob[index * oob..][..part]);
-            if self.tags[index] != self.tag_now(Ppn::new(index as u32)) {
+            let ppn = Ppn::new(first.raw() + i as u32);
+            let (block, page) = self.place(ppn);
+            let pages = &self.blocks[block];
+            let (data, oobs) = (&mut data[i * page_bytes..][..page_bytes], &mut oobs[i * part..][..part]);
+            if pages.programs[page] == 0 {
+                data.fill(0xFF);
+                oobs.fill(0xFF);
                 *health = Health::Lost;
                 continue;
             }
-            *health = self.sick.get(&(index as u32)).copied().unwrap_or_default();
+            data.copy_from_slice(&pages.data[page * page_bytes..][..page_bytes]);
+            oobs.copy_from_slice(&pages.oob[page * oob..][..part]);
+            if pages.tags[page] != self.tag_now(ppn) {
+                *health = Health::Lost;
+                continue;
+            }
+            *health = self.sick.get(&ppn.raw()).copied().unwrap_or_default();
             if let Health::Unstable(left) = *health {
-                let (ppn, health) = (Ppn::new(index as u32), Health::Unstable(left.saturating_sub(1)));
+                let health = Health::Unstable(left.saturating_sub(1));
                 self.sick.insert(ppn.raw(), health);
                 self.note(|| Change::Health { ppn, health });
             }
@@ -218,17 +251,19 @@ impl Store for MemStore {
     }
 
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()> {
-        if self.programs[ppn.index()] == 0 {
+        if self.is_blank(ppn) {
             return Ok(());
         }
-        self.programs[ppn.index()] += 1;
         self.note(|| Change::AndOob { ppn, oob: oob.to_vec() });
-        self.oob_mut(ppn).iter_mut().zip(oob).for_each(|(have, new)| *have &= new);
+        let (oob_bytes, (block, page)) = (self.geometry.oob_bytes as usize, self.place(ppn));
+        let pages = Arc::make_mut(&mut self.blocks[block]);
+        pages.programs[page] += 1;
+        pages.oob[page * oob_bytes..][..oob.len()].iter_mut().zip(oob).for_each(|(have, new)| *have &= new);
         Ok(())
     }
 
     fn set_health(&mut self, ppn: Ppn, health: Health) -> io::Result<()> {
-        if self.programs[ppn.index()] == 0 {
+        if self.is_blank(ppn) {
             return Ok(());
         }
         self.sick.insert(ppn.raw(), health);
@@ -237,15 +272,11 @@ impl Store for MemStore {
     }
 
     fn erase(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
-        let pages = self.geometry.pages_per_block as usize;
-        let first = self.geometry.page(block, 0).index();
-        let (page, oob) = (self.geometry.page_bytes as usize, self.geometry.oob_bytes as usize);
-        self.data[first * page..][..pages * page].fill(0xFF);
-        self.oob[first * oob..][..pages * oob].fill(0xFF);
-        self.programs[first..][..pages].fill(0);
-        self.tags[first..][..pages].fill(NOBODY);
+        self.blocks[block.index()] = self.blank.clone();
         self.lives[block.index()] += 1;
-        self.sick.retain(|&ppn, _| self.geometry.block_of(Ppn::new(ppn)) != block);
+        if !self.sick.is_empty() {
+            self.sick.retain(|&ppn, _| self.geometry.block_of(Ppn::new(ppn)) != block);
+        }
         self.facts[block.index()] = facts;
         self.note(|| Change::Erase { block, facts });
         Ok(())
@@ -301,8 +332,7 @@ mod tests {
         assert_eq!(journal.len(), 5, "{journal:?}");
         let mut again = begin;
         journal.iter().for_each(|change| again.replay(change).unwrap());
-        assert_eq!((again.data, again.oob, again.programs), (end.data, end.oob, end.programs));
-        assert_eq!((again.facts, again.sick), (end.facts, end.sick));
-        assert_eq!((again.tags, again.lives), (end.tags, end.lives));
+        assert_eq!((again.blocks, again.facts), (end.blocks, end.facts));
+        assert_eq!((again.sick, again.lives), (end.sick, end.lives));
     }
 }

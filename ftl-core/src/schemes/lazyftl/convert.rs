@@ -9,6 +9,7 @@ use super::{COLD, Lazy, MAP, UPDATE};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
+use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
 /// Blocks that may be opened between two looks at the window: replacements of failing blocks, mapping blocks of one conversion.
@@ -116,7 +117,7 @@ impl<S: Store> Lazy<S> {
         let mut left = Vec::new();
         for &lpn in &self.umt.dirty(vtpn)?.lpns {
             let entry = self.umt.get(lpn).expect("dirty entries are in the UMT");
-            if entry.ppn().is_some_and(|ppn| !self.space.is_safe(ppn)) {
+            if entry.ppn().is_some_and(|ppn| !self.space.is_safe(ppn)) && !sings(Canary::UnsafePageNamed) {
                 left.push(lpn);
                 continue;
             }

@@ -55,6 +55,7 @@ use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
 use crate::wear::ColdToWorn;
 use checkpoint::Writer;
 use mapping::{Mapped, Umt};
+use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Ppn, Profile, Store};
 use std::collections::VecDeque;
 use trims::Trims;
@@ -325,8 +326,11 @@ impl<S: Store> Ftl<S> for Lazy<S> {
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
         // What replaces something else needs no hurry: moved pages and mapping pages have their source until they are safe.
-        self.space.make_stream_safe(UPDATE)?;
-        if self.trims.iter().any(|(_, record)| !self.space.is_safe(record.ppn)) {
+        if !sings(Canary::UnpaddedFlush) {
+            self.space.make_stream_safe(UPDATE)?;
+        }
+        let trims_wait = !sings(Canary::TrimsLeftOutOfFlush);
+        if trims_wait && self.trims.iter().any(|(_, record)| !self.space.is_safe(record.ppn)) {
             self.space.make_stream_safe(MAP)?;
         }
         Ok(self.space.flash.now())

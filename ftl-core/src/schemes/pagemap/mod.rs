@@ -27,6 +27,7 @@ use crate::schemes::{MlcUse, Scheme};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
 use crate::wear::ColdToWorn;
+use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Chip, Nanos, Ppn, Profile, Store};
 use recovery::MapWriter;
 use trims::Trims;
@@ -246,7 +247,9 @@ impl<S: Store> Ftl<S> for PageMap<S> {
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
         // Copies need no hurry: until they are safe, the block they came from is not erased.
-        self.space.make_stream_safe(HOST)?;
+        if !sings(Canary::UnpaddedFlush) {
+            self.space.make_stream_safe(HOST)?;
+        }
         Ok(self.space.flash.now())
     }
 
