@@ -13,6 +13,7 @@ BENCH_ARGS ?=
 
 TOOLS := target/tools
 DENY := $(TOOLS)/bin/cargo-deny
+FSX := $(TOOLS)/bin/fsx
 
 .PHONY: run check test long-test bench deps policy
 
@@ -25,7 +26,7 @@ check:
 	$(CARGO) test --workspace --lib
 
 # The native half of the daemon has to build where there is no libclang.
-test: deps
+test: deps $(FSX)
 	$(CARGO) fmt --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy -p ftld --no-default-features -- -D warnings
@@ -43,12 +44,17 @@ $(DENY):
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build cargo-deny@0.20.2
 	rm -rf $(TOOLS)/build
 
+# Random file I/O that compares what it reads; a program of its own, nothing of it is linked in.
+$(FSX):
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build fsx@0.3.2
+	rm -rf $(TOOLS)/build
+
 # What needs more than a stable toolchain and Debian's packages fails with the name of what is missing.
-long-test: deps $(DENY)
+long-test: deps $(DENY) $(FSX)
 	FTLD_LONG=1 $(CARGO) test -p ftld-tests
 	FUZZ_SECONDS=1200 tests/fuzz/run.sh
-	FIO_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 tests/native/run.sh
-	SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 GUEST_TIMEOUT=14400 tests/guest/run.sh all
+	FIO_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 CUTS=200 CANARY=yes FSX_OPS=200000 tests/native/run.sh
+	SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 CRASHES=20 GUEST_TIMEOUT=14400 tests/guest/run.sh all
 	tests/sanitize.sh asan miri
 	$(DENY) check advisories
 

@@ -3,6 +3,7 @@
 # needs neither ublk nor KVM.
 # usage: run.sh all | SCRIPT...      names of guest scripts, without .sh
 #   FIO_SECONDS (5)  KILLS (3)  SCHEMES (all)  what the scripts do
+#   CRASHES (1)       how often host_crash_ext4 has its machine killed
 #   SIZE              of the device; without it each script's own, small one
 #   FIO_MIB (32)      how much fio writes before it reads it back
 #   GUEST_TIMEOUT (1200)  seconds until a machine is taken for hung
@@ -13,7 +14,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 scripts=("$@")
-[ "$*" != all ] || scripts=(readme ublk_transport nbd_transport ublk_ext4 ublk_kill ublk_latency nbd_kernel)
+[ "$*" != all ] || scripts=(readme ublk_transport nbd_transport ublk_ext4 ublk_kill ublk_latency nbd_kernel power_cut host_crash_ext4)
 [ ${#scripts[@]} -gt 0 ] || { echo "usage: tests/guest/run.sh all | SCRIPT..." >&2; exit 2; }
 here=tests/guest
 work=$PWD/target/guest
@@ -28,13 +29,30 @@ tools=(/bin/busybox "$(command -v fio)" "$(command -v mke2fs)" "$(command -v e2f
 base=$work/base-$(cat "${tools[@]}" "$kernel"/modules/*.ko "$here/mkroot.sh" | md5sum | cut -c1-12).cpio.gz
 [ -e "$base" ] || "$here/mkroot.sh" "$base" "${tools[@]}" "$kernel"/modules/*.ko
 
-cargo build --release -q -p ftld --bin ftld --example plain_file
-for program in ftld examples/plain_file; do
+cargo build --release -q -p ftld -p ftld-tests --bin ftld --bin fsync_markers --example plain_file
+for program in ftld fsync_markers examples/plain_file; do
   objcopy --strip-debug "target/release/$program" "$run/${program##*/}"
 done
-"$here/mkroot.sh" "$run/own.cpio.gz" "$run/ftld" "$run/plain_file" tests/lib.sh README.md "$here"/*.sh
+"$here/mkroot.sh" "$run/own.cpio.gz" "$run/ftld" "$run/plain_file" "$run/fsync_markers" tests/lib.sh README.md "$here"/*.sh
 install -D -m 755 "$here/init" "$run/top/init"
 (cd "$run/top" && echo init | cpio_here) > "$run/top.cpio.gz"
+
+# machine SCRIPT LOG DISK: one life of a machine. A line `guest: pull the plug` has it killed outright a moment later, and marked as such.
+machine() {
+  { timeout "${GUEST_TIMEOUT:-1200}" qemu-system-x86_64 -accel "${GUEST_ACCEL:-tcg,thread=single}" -cpu max -smp 2 -m 1536 \
+    -nographic -no-reboot -nic none -kernel "$kernel/vmlinuz" -initrd "$run/$1.initrd" -pidfile "$run/$1.pid" \
+    -drive "file=$3,if=virtio,format=raw,discard=unmap,cache=writeback" -drive "file=$3.raw,if=virtio,format=raw,cache=writeback" \
+    -append "console=ttyS0 quiet panic=-1 hung_task_timeout_secs=30" < /dev/null 2>&1; } 2> /dev/null |
+    sed -u 's,\r,,g' | tee -a "$2" | grep --line-buffered -a "^\(ok  \|FAIL\|    \|guest:\|rc \)" |
+    while IFS= read -r line; do
+      echo "$line"
+      [ "$line" != "guest: pull the plug" ] || (
+        sleep $((RANDOM % 5 + 1)).$((RANDOM % 10))
+        touch "$run/$1.killed"
+        kill -9 "$(cat "$run/$1.pid")"
+      )
+    done || true
+}
 
 # boot SCRIPT: runs one script, leaves its output in the log and on the terminal.
 boot() {
@@ -42,17 +60,19 @@ boot() {
   mkdir -p "$run/$script/bin"
   cat > "$run/$script/bin/suite" <<X
 SCRIPT=$script
-export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-all}" SIZE=${SIZE:-} FIO_MIB=${FIO_MIB:-32}
+export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-all}" CRASHES=${CRASHES:-1} SIZE=${SIZE:-} FIO_MIB=${FIO_MIB:-32}
 X
   (cd "$run/$script" && echo bin/suite | cpio_here) | cat "$base" "$run/own.cpio.gz" "$run/top.cpio.gz" - > "$run/$script.initrd"
   truncate -s 8G "$disk"
   mke2fs -q -F -t ext4 -E lazy_itable_init=1,nodiscard "$disk"
-  timeout "${GUEST_TIMEOUT:-1200}" qemu-system-x86_64 -accel "${GUEST_ACCEL:-tcg,thread=single}" -cpu max -smp 2 -m 1536 \
-    -nographic -no-reboot -nic none -kernel "$kernel/vmlinuz" -initrd "$run/$script.initrd" \
-    -drive "file=$disk,if=virtio,format=raw,discard=unmap,cache=writeback" \
-    -append "console=ttyS0 quiet panic=-1 hung_task_timeout_secs=30" < /dev/null 2>&1 |
-    tr -d '\r' | tee "$log" | grep --line-buffered -a "^\(ok  \|FAIL\|    \|guest:\|rc \)" || true
-  rm -f "$disk" "$run/$script.initrd"
+  truncate -s 64M "$disk.raw"
+  : > "$log"
+  machine "$script" "$log" "$disk"
+  while [ -e "$run/$script.killed" ]; do
+    rm "$run/$script.killed"
+    machine "$script" "$log" "$disk"
+  done
+  rm -f "$disk" "$disk.raw" "$run/$script.initrd"
   if ! grep -aqx GUEST-OK "$log" || grep -aq '^FAIL ' "$log" || ! grep -aq '^ok ' "$log"; then
     echo "FAIL $script: the guest's last lines, from $log:"
     tail -n 40 "$log"

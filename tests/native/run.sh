@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs the native scripts against the just-built binary: no kernel module, but root, /dev/fuse and loop devices.
 # usage: run.sh [SCRIPT...]     names without .sh; all if none is given
-#   FIO_SECONDS (5)  SCHEMES (all)  SESSIONS (10000)
+#   FIO_SECONDS (5)  SCHEMES (all)  SESSIONS (10000)  CUTS (12)  CANARY (no)  FSX_OPS (5000)
 # Prints the scripts' own lines and a summary; fails unless every step succeeded.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -11,10 +11,11 @@ fail() { echo "native result: FAILED. $*"; exit 1; }
 [ -c /dev/fuse ] || fail "there is no /dev/fuse: modprobe fuse, or give it to this container"
 [ -c /dev/loop-control ] || fail "there is no /dev/loop-control: modprobe loop, or give it to this container"
 scripts=("$@")
-[ $# -gt 0 ] || scripts=(ext4_nbdfuse prometheus nbd_data host_calls nbd_tls nbd_hostile kill_nbd)
+[ $# -gt 0 ] ||
+  scripts=(ext4_nbdfuse prometheus nbd_data host_calls nbd_tls nbd_hostile kill_nbd power_cut_ext4 fsx_ext4)
 
-cargo build --release -q -p ftld -p ftld-tests --bin ftld --bin nbd_storm
-PATH=$PWD/target/release:$PATH
+cargo build --release -q -p ftld -p ftld-tests --bin ftld --bin nbd_storm --bin fsync_markers
+PATH=$PWD/target/release:$PWD/target/tools/bin:$PATH
 mkdir -p target/native
 failed=0 passed=0
 for script in "${scripts[@]}"; do
