@@ -55,6 +55,11 @@ pub fn identify(page: &[u8]) -> Seen {
     if page.iter().all(|b| *b == 0) {
         return Seen::Zeros;
     }
+    if let Some((lpn, version, seed)) = decode(&page[..RECORD], 0)
+        && is_whole(page, lpn, version, seed)
+    {
+        return Seen::Page { lpn, version, seed };
+    }
     let records: Vec<_> = (0..).zip(page.chunks_exact(RECORD)).map(|(index, r)| decode(r, index)).collect();
     let name = |record: Option<(u32, u64, u64)>| record.map(|(lpn, version, _)| (lpn, version));
     match records.iter().find(|record| **record != records[0]) {
@@ -63,13 +68,22 @@ pub fn identify(page: &[u8]) -> Seen {
     }
 }
 
+/// The common case of [`identify`], which looks at every page of the device after every cut.
+fn is_whole(page: &[u8], lpn: u32, version: u64, seed: u64) -> bool {
+    let check = check_of(lpn, version, seed);
+    (0..).zip(page.chunks_exact(RECORD)).all(|(index, record)| {
+        let words = [lpn as u64 | (index as u64) << 32, version, seed, digest(check, index)];
+        record.chunks_exact(8).zip(words).all(|(bytes, word)| bytes == word.to_le_bytes())
+    })
+}
+
 fn encode(lpn: u32, index: u32, version: u64, seed: u64) -> [u8; RECORD] {
     let mut record = [0; RECORD];
     record[..4].copy_from_slice(&lpn.to_le_bytes());
     record[4..8].copy_from_slice(&index.to_le_bytes());
     record[8..16].copy_from_slice(&version.to_le_bytes());
     record[16..24].copy_from_slice(&seed.to_le_bytes());
-    record[24..].copy_from_slice(&digest(lpn, index, version, seed).to_le_bytes());
+    record[24..].copy_from_slice(&digest(check_of(lpn, version, seed), index).to_le_bytes());
     record
 }
 
@@ -77,12 +91,16 @@ fn decode(record: &[u8], index: u32) -> Option<(u32, u64, u64)> {
     let u64_at = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().expect("eight bytes"));
     let (lpn, found) = (u64_at(0) as u32, (u64_at(0) >> 32) as u32);
     let (version, seed) = (u64_at(8), u64_at(16));
-    (found == index && u64_at(24) == digest(lpn, index, version, seed)).then_some((lpn, version, seed))
+    (found == index && u64_at(24) == digest(check_of(lpn, version, seed), index)).then_some((lpn, version, seed))
 }
 
-fn digest(lpn: u32, index: u32, version: u64, seed: u64) -> u64 {
-    let mut mix = SplitMix::new(seed ^ version.rotate_left(20) ^ ((lpn as u64) << 40) ^ index as u64);
-    mix.next_u64()
+/// What all records of a page have in common.
+fn check_of(lpn: u32, version: u64, seed: u64) -> u64 {
+    SplitMix::new(seed ^ version.rotate_left(20) ^ ((lpn as u64) << 40)).next_u64()
+}
+
+fn digest(check: u64, index: u32) -> u64 {
+    check.wrapping_add((index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
 #[cfg(test)]
