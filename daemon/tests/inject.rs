@@ -133,8 +133,8 @@ fn cuts_in_a_row(scheme: &str, cuts: u64) {
 
 #[test]
 fn what_was_flushed_survives_cuts_in_a_row() {
-    cuts_in_a_row("lazyftl", 8);
-    cuts_in_a_row("pagemap", 8);
+    cuts_in_a_row("lazyftl", 5);
+    cuts_in_a_row("pagemap", 5);
 }
 
 #[test]
