@@ -27,6 +27,8 @@ pub struct Coverage {
     pub fuas: u64,
     /// FLUSHes.
     pub flushes: u64,
+    /// Blocks that went bad.
+    pub bad_blocks: u64,
     /// Pages that were flushed, then overwritten, and whose old block was erased then.
     pub flushed_then_erased: u64,
     places: HashMap<u32, (Pbn, bool)>,
@@ -59,6 +61,7 @@ impl Coverage {
                 self.operations += 1;
                 self.flushed_then_erased += self.overwritten.remove(block).map_or(0, |pages| pages.len() as u64);
             }
+            Change::Facts { facts, .. } => self.bad_blocks += facts.bad.is_some() as u64,
             _ => {}
         }
     }

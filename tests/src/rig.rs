@@ -186,9 +186,15 @@ pub fn long() -> bool {
     std::env::var("FTLD_LONG").is_ok_and(|value| value == "1")
 }
 
+static CASE: std::sync::LazyLock<Option<String>> = std::sync::LazyLock::new(|| std::env::var("FTLD_CASE").ok());
+
+/// Whether every case runs, at acceptance length: then there are as many as were promised.
+pub fn is_acceptance() -> bool {
+    long() && CASE.is_none()
+}
+
 /// Whether `FTLD_CASE` asks for this case, for all, or for one below it.
 pub fn wanted(path: &str) -> bool {
-    static CASE: std::sync::LazyLock<Option<String>> = std::sync::LazyLock::new(|| std::env::var("FTLD_CASE").ok());
     let Some(case) = CASE.as_deref() else { return true };
     let below = |path: &str, case: &str| path == case || path.starts_with(&format!("{case}/"));
     below(path, case) || below(case, path)
