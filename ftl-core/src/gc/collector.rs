@@ -160,7 +160,8 @@ pub(crate) trait Collect<S: Store> {
         let space = self.parts().0;
         let live = space.table.valid(victim);
         let worth_it = match failing {
-            Some(_) => live == 0 || self.prepare(victim)?,
+            // A scheme has to hear of it also when nothing lives there any more.
+            Some(_) => self.prepare(victim)? || live == 0,
             None => live < space.pages_per_block(),
         };
         if !worth_it {

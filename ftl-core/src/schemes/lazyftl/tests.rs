@@ -1,6 +1,7 @@
 use super::*;
+use crate::block_table::State;
 use nand_model::store::{MemStore, OobOnlyStore};
-use nand_model::{BlockFacts, Cut, Fault, FaultPlan, Health, SplitMix};
+use nand_model::{BlockFacts, Bomb, Cut, Fault, FaultPlan, Health, SplitMix};
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -554,6 +555,21 @@ fn trims_alone_do_not_fill_the_device() {
     assert_eq!(ftl.stats().mapped_pages, 0);
     assert!((0..pages).all(|lpn| read(&mut ftl, lpn) == 0));
     assert_sound(&mut ftl);
+}
+
+#[test]
+fn a_block_that_fails_when_nothing_lives_in_it_leaves_the_update_area() {
+    let (mut ftl, _) = small_paper_device();
+    let page = 5;
+    write(&mut ftl, page, 1);
+    let block = block_of(&ftl, page);
+    let bombs = vec![Bomb::next(block, Fault::ProgramFail)];
+    ftl.chip_mut().set_faults(FaultPlan { bombs, ..FaultPlan::default() });
+    write(&mut ftl, page, 2);
+    assert!(ftl.umt.holds(block) && ftl.space.table.valid(block) == 0 && ftl.space.failing_block() == Some(block));
+    write(&mut ftl, page, 3);
+    assert!(!ftl.umt.holds(block) && ftl.space.table.state(block) == State::Bad);
+    assert_eq!(ftl.audit().unwrap(), Vec::<String>::new());
 }
 
 #[test]
