@@ -94,6 +94,7 @@ fn parts_that_lie_never_make_a_wrong_read() {
             "{}: struck {struck} times; {failed} requests failed, {lost} pages lost at the end, {gave_up} devices gave up, {refused} would not mount",
             rig.path()
         );
+        assert!(struck > 0 || verdicts.cases < 40, "{}: nothing struck", rig.path());
         verdicts.assert_none_failed();
     }
 }
@@ -128,6 +129,7 @@ fn a_die_that_stops_working_takes_no_more_than_its_own_data() {
             rig.path(),
             rounds * PAGES as u64
         );
+        assert!(lost > 0 || verdicts.cases < rounds, "{}: no die took anything with it", rig.path());
         verdicts.assert_none_failed();
     }
 }
