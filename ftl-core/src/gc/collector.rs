@@ -105,6 +105,9 @@ pub(crate) trait Collect<S: Store> {
     /// Moves every live page of a full block elsewhere. Returns how many were moved.
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError>;
 
+    /// This block has nothing alive any more and is about to be given up.
+    fn forget(&mut self, _: Pbn) {}
+
     /// What this block holds is cold and about to be moved: it deserves a worn block of its own.
     fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError>;
 
@@ -190,6 +193,7 @@ pub(crate) trait Collect<S: Store> {
         let free = space.free_blocks();
         assert!(free >= needed, "a collection that may take {needed} blocks was begun with {free} free ones");
         let moved = if space.table.valid(victim) > 0 { self.move_live_pages(victim, cause)? } else { 0 };
+        self.forget(victim);
         self.parts().0.release(victim);
         Ok(moved)
     }

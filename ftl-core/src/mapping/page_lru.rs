@@ -43,6 +43,11 @@ impl PageLru {
         Some(&self.slots[slot as usize].page)
     }
 
+    /// The page, if it is here, without a use of it.
+    pub(crate) fn peek(&self, vtpn: u32) -> Option<&[u8]> {
+        self.index.get(&vtpn).map(|slot| &*self.slots[*slot as usize].page)
+    }
+
     /// Takes a page in, or its new content.
     pub(crate) fn put(&mut self, vtpn: u32, page: &[u8]) {
         let slot = match self.index.get(&vtpn) {
