@@ -34,6 +34,7 @@ mod trims;
 
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
+use crate::config::{FtlConfig, Params};
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
@@ -44,7 +45,7 @@ use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
 use checkpoint::Writer;
 use map::Mapped;
 use nand_model::canary::{Canary, sings};
-use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Ppn, Store};
+use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Ppn, Profile, Store};
 use pending::Pending;
 pub(crate) use policy::Policy;
 pub(crate) use settings::{Settings, docs};
@@ -80,6 +81,28 @@ pub(crate) fn overhead_blocks(geometry: &Geometry, logical_pages: u32, blocks: u
     let trims = Trims::limit(geometry).div_ceil(geometry.pages_per_block) + 1;
     let checkpoints = Checkpoints::blocks_needed(geometry, checkpoint_pages(geometry, logical_pages, blocks));
     settings.buffer_blocks.unwrap_or(0) + map + trims + checkpoints + 4 + 3 + settings.free_threshold
+}
+
+/// Free blocks that one collection may need where moved pages may be uncached: a cold block; a mapping block each for a conversion and
+/// for the moved pages; a failing program; on MLC a pair backup.
+fn reserve(profile: &Profile) -> u32 {
+    if profile.is_mlc() { 6 } else { 4 }
+}
+
+/// The common parameters of a scheme that looks up writes, on this chip.
+pub(crate) fn settings_of<S: Store>(chip: &Chip<S>, config: &FtlConfig) -> Result<Settings, FtlError> {
+    let geometry = chip.geometry();
+    let checkpoint = checkpoint_pages(geometry, config.logical_pages, geometry.blocks);
+    Settings::new(&config.params, geometry.blocks, checkpoint, reserve(chip.profile()))
+}
+
+/// [`overhead_blocks`] of a scheme that looks up writes.
+pub(crate) fn overhead_of_params(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
+    let geometry = &profile.geometry;
+    let blocks = estimate_blocks(geometry, logical_pages);
+    let checkpoint = checkpoint_pages(geometry, logical_pages, blocks);
+    let settings = Settings::new(params, blocks, checkpoint, reserve(profile))?;
+    Ok(overhead_blocks(geometry, logical_pages, blocks, &settings))
 }
 
 /// A scheme over a chip.
@@ -190,7 +213,8 @@ impl<S: Store, P: Policy> Ftl<S> for Paged<S, P> {
             for i in 0..taken {
                 let (lpn, to) = (first.raw() + done + i, Ppn::new(ppn.raw() + i));
                 self.repoint(lpn, Some(to), seq, Cause::Host)?;
-                self.policy.wrote(lpn, to);
+                let is_new = self.directory[(lpn / self.per_page()) as usize] == UNMAPPED;
+                self.policy.wrote(lpn, to, is_new, &self.pending);
             }
             self.stats.host_pages_written += taken as u64;
             done += taken;

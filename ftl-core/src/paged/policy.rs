@@ -23,8 +23,9 @@ pub(crate) trait Policy: Send {
     /// A page moved. Returns whether its entry is cached.
     fn moved(&mut self, lpn: u32, to: Option<Ppn>) -> bool;
 
-    /// The host wrote a page. Schemes that look up writes have it in their cache from now on.
-    fn wrote(&mut self, lpn: u32, to: Ppn);
+    /// The host wrote a page. Schemes that look up writes have it in their cache from now on. `is_new` tells that its mapping page
+    /// is not on flash; one that is and yet is not cached was not needed to look the page up, because that is pending.
+    fn wrote(&mut self, lpn: u32, to: Ppn, is_new: bool, pending: &Pending);
 
     /// Makes room if the cache is too large. `Some` is a mapping page that has to be written because an entry of it leaves.
     fn evict(&mut self, pending: &Pending) -> Option<u32>;
@@ -38,11 +39,6 @@ pub(crate) trait Policy: Send {
     /// Copies a mapping page with all changes, if the cache has it in full; `plain` tells that the cache's newer entries do not
     /// hide any that still matter.
     fn copy_page(&mut self, vtpn: u32, plain: bool, out: &mut [u8]) -> bool;
-
-    /// Lookups answered by the cache's own structure so far: probes made, and probes that a plain list would have made.
-    fn probes(&self) -> (u64, u64) {
-        (0, 0)
-    }
 
     /// RAM of the cache.
     fn ram(&self) -> Vec<RamEntry>;

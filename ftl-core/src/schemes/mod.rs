@@ -1,7 +1,10 @@
 //! The table of schemes. Command line, tests, metrics and documents iterate over it; nothing else names a scheme.
 
+mod dftl;
+mod dopftl;
 mod lazyftl;
 mod pagemap;
+mod tpftl;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
@@ -47,7 +50,7 @@ pub struct Scheme {
 }
 
 /// Every scheme, the default first.
-pub const SCHEMES: &[Scheme] = &[lazyftl::SCHEME, pagemap::SCHEME];
+pub const SCHEMES: &[Scheme] = &[lazyftl::SCHEME, pagemap::SCHEME, dftl::SCHEME, tpftl::SCHEME, dopftl::SCHEME];
 
 impl Scheme {
     /// The scheme of this name.

@@ -187,7 +187,7 @@ impl Policy for WholePages {
     }
 
     #[inline]
-    fn wrote(&mut self, _: u32, _: Ppn) {}
+    fn wrote(&mut self, _: u32, _: Ppn, _: bool, _: &Pending) {}
 
     #[inline]
     fn evict(&mut self, _: &Pending) -> Option<u32> {
