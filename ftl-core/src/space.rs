@@ -331,6 +331,12 @@ impl<S: Store> Space<S> {
         Ok(())
     }
 
+    /// Closes this block, if a stream is filling it.
+    pub(crate) fn seal_block(&mut self, block: Pbn) -> Result<(), FtlError> {
+        let filling = |stream: &Stream| stream.open.as_ref().is_some_and(|open| open.block == block);
+        self.streams.iter().position(filling).map_or(Ok(()), |stream| self.seal(stream))
+    }
+
     /// Cold data is about to come: it gets a worn block of its own.
     pub(crate) fn set_cold_apart(&mut self, stream: StreamId) -> Result<(), FtlError> {
         self.streams[stream].for_cold = true;

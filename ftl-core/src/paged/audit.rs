@@ -54,7 +54,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 let entry = self.pending.get(lpn);
                 let newest = entry.filter(|_| P::LOOKS_UP_WRITES).map_or(named, |entry| entry.ppn());
                 if self.policy.peek(lpn).is_some_and(|cached| cached != newest) {
-                    wrong.push(format!("the cache says {:?} of logical page {lpn}, not {newest:?}", self.policy.peek(lpn)));
+                    wrong.push(format!(
+                        "the cache says {:?} of logical page {lpn}, not {newest:?}",
+                        self.policy.peek(lpn)
+                    ));
                 }
                 let Some(named) = named else { continue };
                 if entry.is_none() {

@@ -6,8 +6,8 @@
 //! recovery window: a block leaves it only after the mapping pages that replaced its entries are safe.
 
 use super::map::{entry_at, set_entry};
-use super::{COLD, HOST, MAP, Paged, Policy};
 use super::pending::Pending;
+use super::{COLD, HOST, MAP, Paged, Policy};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
@@ -82,7 +82,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
     pub(crate) fn convert(&mut self, block: Pbn) -> Result<(), FtlError> {
         assert_eq!(self.space.table.state(block), State::Full, "only filled blocks are converted");
         let nested = std::mem::replace(&mut self.converting, true);
-        let outcome = self.pending.pages_to_write(block).into_iter().try_for_each(|vtpn| self.write_back(vtpn, Cause::Convert));
+        let outcome =
+            self.pending.pages_to_write(block).into_iter().try_for_each(|vtpn| self.write_back(vtpn, Cause::Convert));
         self.converting = nested;
         outcome?;
         self.pending.retire(block);
@@ -153,7 +154,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
     pub(crate) fn limit_pending(&mut self) -> Result<(), FtlError> {
         let settings = self.settings;
         let too_many = |pending: &Pending| {
-            pending.tombstones() > settings.max_tombstones || settings.max_pending.is_some_and(|max| pending.len() > max)
+            pending.tombstones() > settings.max_tombstones
+                || settings.max_pending.is_some_and(|max| pending.len() > max)
         };
         while too_many(&self.pending) {
             self.make_room(MAP)?;

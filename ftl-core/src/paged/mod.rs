@@ -83,6 +83,12 @@ pub(crate) fn overhead_blocks(geometry: &Geometry, logical_pages: u32, blocks: u
     settings.buffer_blocks.unwrap_or(0) + map + trims + checkpoints + 4 + 3 + settings.free_threshold
 }
 
+/// Bytes of a cache of single entries, where nothing else is asked for: a 16th of the table, which is what 64 KiB are of a GiB in
+/// pages of 4 KiB.
+pub(crate) fn default_cache(logical_pages: u32) -> u32 {
+    (logical_pages / 4).max(256)
+}
+
 /// Free blocks that one collection may need where moved pages may be uncached: a cold block; a mapping block each for a conversion and
 /// for the moved pages; a failing program; on MLC a pair backup.
 fn reserve(profile: &Profile) -> u32 {
@@ -174,7 +180,7 @@ impl<S: Store, P: Policy> Ftl<S> for Paged<S, P> {
         }
         match self.settle_cache() {
             // What leaves the cache is pending as well: the read succeeded.
-            Err(FtlError::HostFull | FtlError::ReadOnly(_)) => {}
+            Err(FtlError::HostFull | FtlError::ReadOnly(_) | FtlError::MediaLost(_)) => {}
             other => other?,
         }
         Ok(self.space.flash.now())

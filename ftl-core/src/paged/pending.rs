@@ -190,7 +190,9 @@ impl Pending {
             let old = self.get(lpn).expect("dirty entries are pending");
             self.uncount(old, vtpn);
             match old.ppn() {
-                Some(_) if self.keeps_clean => self.entries.insert(lpn, Entry { update: false, invalidate: false, ..old }),
+                Some(_) if self.keeps_clean => {
+                    self.entries.insert(lpn, Entry { update: false, invalidate: false, ..old })
+                }
                 _ => self.entries.remove(&lpn),
             };
         }

@@ -7,8 +7,8 @@
 //!
 //! If power fails, the victim is still there: it is erased only when no copy can be lost.
 
-use super::{COLD, HOST, MAP, Paged, Policy, UNMAPPED};
 use super::map::entry_at;
+use super::{COLD, HOST, MAP, Paged, Policy, UNMAPPED};
 use crate::block_table::State;
 use crate::copy::misplaced;
 use crate::error::FtlError;
@@ -205,13 +205,20 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(true)
     }
 
+    fn is_pending_at(&self, lpn: u32, ppn: Ppn) -> bool {
+        self.pending.get(lpn).is_some_and(|entry| entry.ppn() == Some(ppn))
+    }
+
     /// Finds the owners of live pages whose record is lost: a search through the whole map, because it happens next to never.
     fn name_unknown_pages(&mut self) -> Result<(), FtlError> {
         let unknown: Vec<(usize, Ppn)> = self.gc.pages.unknown().collect();
         if unknown.is_empty() {
             return Ok(());
         }
-        let mut owners = vec![None; unknown.len()];
+        let mut owners: Vec<Option<u32>> = unknown
+            .iter()
+            .map(|(_, ppn)| self.pending.lpn_at(*ppn).filter(|lpn| self.is_pending_at(*lpn, *ppn)))
+            .collect();
         for vtpn in 0..self.directory.len() as u32 {
             if self.directory[vtpn as usize] == UNMAPPED {
                 continue;
@@ -219,7 +226,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
             self.load_map_page(vtpn, false, Cause::Gc)?;
             for lpn in self.pages_of(vtpn) {
                 let here = entry_at(&self.map_page, lpn % self.per_page());
-                if let Some(i) = unknown.iter().position(|(_, ppn)| here == Some(*ppn)) {
+                // Where something newer is pending, the map's word counts only if its page is still to be given up.
+                let counts = self.pending.get(lpn).is_none_or(|entry| entry.invalidate);
+                if let Some(i) = unknown.iter().position(|(_, ppn)| here == Some(*ppn)).filter(|_| counts) {
                     owners[i] = Some(lpn);
                 }
             }

@@ -24,14 +24,11 @@ pub(crate) mod docs {
         key: "ckpt.interval",
         help: "programs between checkpoints, 0 = none (default max(65536, 100 x pages))",
     };
-    pub(crate) const WEAR_POLICY: ParamDoc =
-        ParamDoc { key: "wear.policy", help: "none, or cold_to_worn (default)" };
+    pub(crate) const WEAR_POLICY: ParamDoc = ParamDoc { key: "wear.policy", help: "none, or cold_to_worn (default)" };
     pub(crate) const WEAR_GAP: ParamDoc =
-        ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 8)" };
-    pub(crate) const PAIR_POLICY: ParamDoc = ParamDoc {
-        key: "nand.pair_policy",
-        help: "defer_erase (default), or none: unsafe, for demonstrations",
-    };
+        ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 6)" };
+    pub(crate) const PAIR_POLICY: ParamDoc =
+        ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" };
 }
 
 /// The parameters, validated.
@@ -64,12 +61,7 @@ impl Settings {
     ///
     /// # Errors
     /// [`FtlError::Config`] where a value is not one or cannot work.
-    pub(crate) fn new(
-        params: &Params,
-        blocks: u32,
-        checkpoint_pages: u32,
-        reserve: u32,
-    ) -> Result<Settings, FtlError> {
+    pub(crate) fn new(params: &Params, blocks: u32, checkpoint_pages: u32, reserve: u32) -> Result<Settings, FtlError> {
         // Above the reserve, a mount after a cut may need a block per stream.
         let free_threshold = params.get(docs::FREE_THRESHOLD.key, reserve + 3 + 1.max(blocks / 200))?;
         if free_threshold < reserve {
@@ -91,7 +83,7 @@ impl Settings {
             checkpoint_interval: params
                 .get(docs::CHECKPOINT_INTERVAL.key, u64::max(65_536, 100 * checkpoint_pages as u64))?,
             wear: if params.choice(docs::WEAR_POLICY.key, "cold_to_worn", "none")? {
-                Some(ColdToWorn { floor: params.get(docs::WEAR_GAP.key, 8)? })
+                Some(ColdToWorn { floor: params.get(docs::WEAR_GAP.key, 6)? })
             } else {
                 None
             },

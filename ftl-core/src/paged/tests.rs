@@ -189,7 +189,13 @@ impl Oracle {
 }
 
 /// Random work until power fails or `steps` are done.
-pub(crate) fn work<P: Policy>(ftl: &mut Paged<Shared, P>, oracle: &mut Oracle, rng: &mut SplitMix, steps: u64, stamp: u64) -> bool {
+pub(crate) fn work<P: Policy>(
+    ftl: &mut Paged<Shared, P>,
+    oracle: &mut Oracle,
+    rng: &mut SplitMix,
+    steps: u64,
+    stamp: u64,
+) -> bool {
     let logical_pages = ftl.logical_pages;
     let page_bytes = ftl.space.geometry().page_bytes;
     for step in stamp..stamp + steps {
@@ -218,7 +224,13 @@ pub(crate) fn work<P: Policy>(ftl: &mut Paged<Shared, P>, oracle: &mut Oracle, r
     true
 }
 
-pub(crate) fn survives_cuts<T: Subject>(profile: Profile, logical_pages: u32, seed: u64, cuts: u64, params: &[(&str, &str)]) -> u64 {
+pub(crate) fn survives_cuts<T: Subject>(
+    profile: Profile,
+    logical_pages: u32,
+    seed: u64,
+    cuts: u64,
+    params: &[(&str, &str)],
+) -> u64 {
     let config = config(logical_pages, params);
     let mut rng = SplitMix::new(seed);
     let flash = Shared::new(&profile);
@@ -267,4 +279,3 @@ pub(crate) fn survives_cuts<T: Subject>(profile: Profile, logical_pages: u32, se
     }
     checkpoints
 }
-

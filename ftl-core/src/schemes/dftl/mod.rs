@@ -37,7 +37,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     fidelity: 'B',
     mlc: MlcUse::AsPublished,
     params: &[
-        ParamDoc { key: "dftl.cache", help: "bytes of cached entries, 8 each (default 65536)" },
+        ParamDoc { key: "dftl.cache", help: "bytes of cached entries, 8 each (default a 16th of the table)" },
         docs::AGE_WINDOW,
         docs::TOMBSTONES,
         docs::FREE_THRESHOLD,
@@ -57,8 +57,8 @@ pub(super) const SCHEME: Scheme = Scheme {
 const ENTRY_BYTES: u32 = 8;
 
 /// Cached entries.
-fn capacity(params: &Params) -> Result<u32, FtlError> {
-    let bytes = params.get("dftl.cache", 65_536)?;
+fn capacity(params: &Params, logical_pages: u32) -> Result<u32, FtlError> {
+    let bytes = params.get("dftl.cache", paged::default_cache(logical_pages))?;
     if bytes < 16 * ENTRY_BYTES {
         return Err(FtlError::Config(format!("parameter dftl.cache: {bytes} bytes are too few, need at least 128")));
     }
@@ -66,7 +66,7 @@ fn capacity(params: &Params) -> Result<u32, FtlError> {
 }
 
 fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
-    capacity(params)?;
+    capacity(params, logical_pages)?;
     paged::overhead_of_params(profile, logical_pages, params)
 }
 
@@ -76,7 +76,7 @@ fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Bo
 
 fn new<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Paged<S, Cmt>, FtlError> {
     let per_page = chip.geometry().page_bytes / 4;
-    let capacity = capacity(&config.params)?;
+    let capacity = capacity(&config.params, config.logical_pages)?;
     let settings = Settings { max_pending: Some(2 * capacity), ..paged::settings_of(&chip, config)? };
     Paged::start(SCHEME.name, chip, config.logical_pages, settings, Cmt::new(capacity, per_page), start)
 }

@@ -38,7 +38,10 @@ pub(super) const SCHEME: Scheme = Scheme {
     fidelity: 'A',
     mlc: MlcUse::AsPublished,
     params: &[
-        ParamDoc { key: "dop.cache", help: "bytes of cached mapping pages (default a 64th of the table, at least 2 pages)" },
+        ParamDoc {
+            key: "dop.cache",
+            help: "bytes of cached mapping pages (default a 64th of the table, at least 2 pages)",
+        },
         ParamDoc {
             key: "dop.max_ext",
             help: "extents of a compressed mapping page (default as many as fit into its share: 125 for pages of 4 KiB)",
@@ -76,7 +79,9 @@ fn own_params(params: &Params, geometry: &Geometry, logical_pages: u32) -> Resul
     let most = block.saturating_sub(HEAD_BYTES) / EXTENT_BYTES;
     let extents = params.get("dop.max_ext", most)?;
     if extents == 0 || extents > most {
-        return refuse(format!("parameter dop.max_ext: {extents} is not between 1 and {most}, what {block} bytes hold"));
+        return refuse(format!(
+            "parameter dop.max_ext: {extents} is not between 1 and {most}, what {block} bytes hold"
+        ));
     }
     let table = 4 * logical_pages as u64;
     let bytes = params.get("dop.cache", (table / 64).max(2 * page as u64))?;

@@ -36,7 +36,10 @@ pub(super) const SCHEME: Scheme = Scheme {
     fidelity: 'B',
     mlc: MlcUse::AsPublished,
     params: &[
-        ParamDoc { key: "tpftl.cache", help: "bytes of cached entries, 6 each and 8 per node (default 65536)" },
+        ParamDoc {
+            key: "tpftl.cache",
+            help: "bytes of cached entries, 6 each and 8 per node (default a 16th of the table)",
+        },
         ParamDoc {
             key: "tpftl.prefetch_threshold",
             help: "nodes lost or won that begin or end a sequential phase, 0 = never prefetch (default 3)",
@@ -61,8 +64,8 @@ const ENTRY_BYTES: u32 = 6;
 const NODE_BYTES: u32 = 8;
 
 /// Bytes of the cache, and the threshold of phases.
-fn own_params(params: &Params) -> Result<(u32, u32), FtlError> {
-    let bytes = params.get("tpftl.cache", 65_536)?;
+fn own_params(params: &Params, logical_pages: u32) -> Result<(u32, u32), FtlError> {
+    let bytes = params.get("tpftl.cache", paged::default_cache(logical_pages))?;
     if bytes < 128 {
         return Err(FtlError::Config(format!("parameter tpftl.cache: {bytes} bytes are too few, need at least 128")));
     }
@@ -70,7 +73,7 @@ fn own_params(params: &Params) -> Result<(u32, u32), FtlError> {
 }
 
 fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
-    own_params(params)?;
+    own_params(params, logical_pages)?;
     paged::overhead_of_params(profile, logical_pages, params)
 }
 
@@ -80,7 +83,7 @@ fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Bo
 
 fn new<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Paged<S, Nodes>, FtlError> {
     let per_page = chip.geometry().page_bytes / 4;
-    let (bytes, threshold) = own_params(&config.params)?;
+    let (bytes, threshold) = own_params(&config.params, config.logical_pages)?;
     let settings = Settings { max_pending: Some(2 * bytes / ENTRY_BYTES), ..paged::settings_of(&chip, config)? };
     let policy = Nodes::new(bytes, threshold, per_page, config.logical_pages);
     Paged::start(SCHEME.name, chip, config.logical_pages, settings, policy, start)
