@@ -2,6 +2,7 @@
 
 use crate::config::DeviceOptions;
 use crate::inject::{BadBlock, BitErrors, PowerCut};
+use crate::replay::Job;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -76,6 +77,25 @@ pub enum Command {
     Check {
         /// Path of an image, or name of an instance
         image: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a trace or a synthetic workload through a scheme, in emulated time and in memory
+    #[command(
+        after_help = "Examples:\n  ftld replay trace.csv.gz --address compact\n  ftld replay uniform:requests=2M,read=30% --scheme pagemap --json\n\n\
+                            `ftld workloads` lists generators and trace formats; docs/REPLAY.md says what is measured."
+    )]
+    Replay {
+        /// What is run.
+        #[command(flatten)]
+        job: Box<Job>,
+        /// Print one row of JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List synthetic workloads and trace formats
+    Workloads {
         /// Print JSON
         #[arg(long)]
         json: bool,

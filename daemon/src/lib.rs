@@ -16,9 +16,11 @@ pub mod inspect;
 pub mod instance;
 pub mod logging;
 pub mod metrics;
+pub mod pages;
+pub mod replay;
 pub mod serve;
 pub mod shutdown;
-pub mod size;
+pub use ftld_traces::size;
 pub mod stack;
 pub mod status;
 pub mod sys;
@@ -45,6 +47,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             inspect::inspect(&dirs, &image, &inspect::Wanted { blocks, page, lpn, json })
         }
         Some(Command::Check { image, json }) => inspect::check(&dirs, &image, json),
+        Some(Command::Replay { job, json }) => replay::replay(&job, json),
+        Some(Command::Workloads { json }) => commands::workloads(json),
         Some(Command::Schemes { json }) => commands::schemes(json),
         Some(Command::Profiles { json }) => commands::profiles(json),
         Some(Command::List { json }) => commands::list(&dirs, json),
