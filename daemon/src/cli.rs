@@ -1,5 +1,6 @@
 //! The command line: without a subcommand, serve.
 
+use crate::compare::CompareArgs;
 use crate::config::DeviceOptions;
 use crate::inject::{BadBlock, BitErrors, PowerCut};
 use crate::replay::Job;
@@ -94,6 +95,14 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Replay workloads under several schemes and settings, over the cores
+    #[command(
+        after_help = "Examples:\n  ftld compare uniform hotcold:access=95% --size 256MiB --html compare.html\n  \
+                            ftld compare trace.csv.gz --address compact --scheme lazyftl,pagemap --op 7,28 --csv\n  \
+                            ftld compare --plan uniform zipf > jobs.ndjson; sbatch --array=1-$(wc -l < jobs.ndjson) deploy/slurm-array.sh jobs.ndjson rows\n  \
+                            ftld compare --rows rows/*.json --html compare.html\n\ndocs/REPLAY.md says what is measured."
+    )]
+    Compare(Box<CompareArgs>),
     /// List synthetic workloads and trace formats
     Workloads {
         /// Print JSON

@@ -7,6 +7,7 @@
 mod background;
 pub mod cli;
 pub mod commands;
+pub mod compare;
 pub mod config;
 pub mod control;
 pub mod device;
@@ -48,6 +49,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         }
         Some(Command::Check { image, json }) => inspect::check(&dirs, &image, json),
         Some(Command::Replay { job, json }) => replay::replay(&job, json),
+        Some(Command::Compare(args)) => compare::compare(&args),
         Some(Command::Workloads { json }) => commands::workloads(json),
         Some(Command::Schemes { json }) => commands::schemes(json),
         Some(Command::Profiles { json }) => commands::profiles(json),

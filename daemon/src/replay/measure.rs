@@ -56,8 +56,8 @@ impl Latency {
 }
 
 /// Points of the distribution that are reported, as shares of the requests.
-const QUANTILES: [f64; 17] =
-    [0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 0.9999, 1.0];
+const QUANTILES: [f64; 20] =
+    [0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0];
 
 /// Response times in nanoseconds of emulated time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -133,7 +133,7 @@ mod tests {
         let all = view.all.unwrap();
         assert_eq!((all.count, all.max, all.mean), (10_000, 10_010_000, 5_005_500.5));
         assert!((all.p99 as f64 / 9_909_900.0 - 1.0).abs() < 2e-3 && (all.p50 as f64 / 5_005_000.0 - 1.0).abs() < 2e-3);
-        assert_eq!((all.quantiles[0], all.quantiles[16]), ((0.0, 1_001), (1.0, 10_010_000)));
+        assert_eq!((all.quantiles[0], all.quantiles[19]), ((0.0, 1_001), (1.0, 10_010_000)));
         assert_eq!((view.read.unwrap().count, view.trim), (5_000, None));
     }
 }

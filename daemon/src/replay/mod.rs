@@ -116,7 +116,7 @@ pub fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     };
     let mut requests = feed.requests;
     (requests.pages_read, requests.pages_written) = (sim.pages.read, sim.pages.written);
-    requests.pages_trimmed = sim.pages.trimmed;
+    (requests.pages_patched, requests.pages_trimmed) = (sim.pages.patched, sim.pages.trimmed);
     let responses = sim.sides.view();
     sim.settle().map_err(|why| failed("after the last request", &why))?;
     Ok(bench.row(job, requests, responses, conditioned, &begun, &sim, run))
@@ -225,13 +225,13 @@ impl Bench {
                 erase: counters.erase_busy_ns - begun.counters.erase_busy_ns,
             },
             write_amplification,
-            response_ns: responses,
             emulated_ns: sim.now - begun.now,
             erases: begun.erases(ftl),
             map_cache: map_cache(&begun.stats, &ftl.stats()),
             ram: ram(ftl),
             scheme_stats: counts(&begun.stats, &ftl.stats()),
-            optimum: optimum(profile, &requests),
+            optimum: optimum(profile, job, &requests, &responses),
+            response_ns: responses,
             requests,
             run,
         }
@@ -303,18 +303,25 @@ fn counts(begun: &SchemeStats, done: &SchemeStats) -> Counts {
     }
 }
 
-fn optimum(profile: &Profile, requests: &Requests) -> Optimum {
-    let (timing, pages) = (&profile.timing, profile.geometry.pages_per_block);
+fn optimum(profile: &Profile, job: &Job, requests: &Requests, responses: &Responses) -> Optimum {
+    let (timing, geometry) = (&profile.timing, &profile.geometry);
+    let pages = geometry.pages_per_block;
     let pairs = nand_model::PairTable::new(profile.pairing, pages);
-    let block: u64 =
-        (0..pages).map(|at| if pairs.is_msb(at) { timing.program_msb_ns } else { timing.program_ns }).sum();
-    let read_ns = (timing.read_ns + timing.bus_ns) as f64;
-    let write_ns = (block + timing.erase_ns) as f64 / pages as f64 + timing.bus_ns as f64;
+    let cells = |at| if pairs.is_msb(at) { timing.program_msb_ns } else { timing.program_ns };
+    let block: u64 = (0..pages).map(cells).sum();
+    let page_read_ns = (timing.read_ns + timing.bus_ns) as f64;
+    let page_write_ns = (block + timing.erase_ns) as f64 / pages as f64 + timing.bus_ns as f64;
+    let reading = |pages: u64| pages as f64 * page_read_ns;
+    let writing = requests.pages_written as f64 * page_write_ns;
+    let alone = geometry.dies() == 1 || job.average != Average::PerRequest;
+    let mean = |work: f64, of: &Option<Response>| of.as_ref().filter(|_| alone).map(|of| work / of.count as f64);
     Optimum {
         erases: requests.pages_written as f64 / pages as f64,
-        work_ns: requests.pages_read as f64 * read_ns + requests.pages_written as f64 * write_ns,
-        read_ns,
-        write_ns,
+        work_ns: reading(requests.pages_read) + writing,
+        page_read_ns,
+        page_write_ns,
+        mean_read_ns: mean(reading(requests.pages_read - requests.pages_patched), &responses.read),
+        mean_write_ns: mean(reading(requests.pages_patched) + writing, &responses.write),
     }
 }
 

@@ -122,13 +122,12 @@ fn responses(text: &mut String, row: &Row, name: &str, response: &Response) {
         Average::PerPage => " page",
         Average::PerRecord => " record",
     };
-    // A bound for requests of several pages would have to know which of them can overlap.
-    let bound = match (row.job.average, name) {
-        (Average::PerPage | Average::PerRecord, "read") => us(row.optimum.read_ns),
-        (Average::PerPage | Average::PerRecord, "write") => us(row.optimum.write_ns),
-        _ => String::new(),
+    let bound = match name {
+        "read" => row.optimum.mean_read_ns,
+        "write" => row.optimum.mean_write_ns,
+        _ => None,
     };
-    line(text, &format!("{name}{of}, mean us"), &us(response.mean), &bound);
+    line(text, &format!("{name}{of}, mean us"), &us(response.mean), &bound.map_or(String::new(), us));
     for (label, ns) in
         [("p50", response.p50), ("p99", response.p99), ("p99.9", response.p999), ("longest", response.max)]
     {

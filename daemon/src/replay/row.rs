@@ -95,6 +95,8 @@ pub struct Requests {
     pub trimmed_bytes: u64,
     /// Pages read for them, those that partial writes need included.
     pub pages_read: u64,
+    /// Of these, those that partial writes need.
+    pub pages_patched: u64,
     /// Pages written for them.
     pub pages_written: u64,
     /// Pages trimmed for them.
@@ -217,17 +219,22 @@ pub struct Counts {
     pub free_blocks: u32,
 }
 
-/// What no scheme can beat page by page: one read per page read, one program per page written, one erase per block of pages written.
+/// What no scheme can beat page by page: one read per page read, one program per page written, one erase per block of pages written. Pages
+/// that were never written cost a scheme nothing to read, so on a device that was not filled the bound is none for reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Optimum {
     /// Erases.
     pub erases: f64,
     /// Sum of all its charges, ns.
     pub work_ns: f64,
-    /// Mean of a page read, ns.
-    pub read_ns: f64,
-    /// Mean of a page write with its share of an erase, ns.
-    pub write_ns: f64,
+    /// A page read, ns.
+    pub page_read_ns: f64,
+    /// A page write with its share of an erase, ns.
+    pub page_write_ns: f64,
+    /// Mean response time of reads, ns; `None` where pages of a request may overlap on several dies, or where there was none.
+    pub mean_read_ns: Option<f64>,
+    /// The same of writes, with the reads that partial pages need.
+    pub mean_write_ns: Option<f64>,
 }
 
 /// What differs from run to run.

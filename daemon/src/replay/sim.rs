@@ -27,6 +27,8 @@ pub(super) struct Extent {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pages {
     pub(super) read: u64,
+    /// Of these, for partial pages of writes.
+    pub(super) patched: u64,
     pub(super) written: u64,
     pub(super) trimmed: u64,
     /// Partial pages of trims: written anew if they held data.
@@ -132,6 +134,7 @@ impl Sim {
             Op::Read => self.pages.read += whole + parts,
             Op::Write => {
                 self.pages.read += parts;
+                self.pages.patched += parts;
                 self.pages.written += whole + parts;
             }
             Op::Trim => {
@@ -161,7 +164,7 @@ impl Sim {
     /// Begins anew with counting and measuring, if the scheme has counted the pages that it was given. The error says what is wrong.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         let stats = self.ftl.stats();
-        let Pages { read, written, trimmed, cleared } = self.pages;
+        let Pages { read, written, trimmed, cleared, .. } = self.pages;
         let found = (
             stats.host_pages_read - self.base.host_pages_read,
             stats.host_pages_written - self.base.host_pages_written,
