@@ -56,8 +56,9 @@ impl Latency {
 }
 
 /// Points of the distribution that are reported, as shares of the requests.
-const QUANTILES: [f64; 20] =
-    [0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0];
+const QUANTILES: [f64; 20] = [
+    0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0,
+];
 
 /// Response times in nanoseconds of emulated time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
