@@ -87,7 +87,7 @@ fn collections_cost_what_the_paper_says() {
     for victim in ["max_chain", "global_min"] {
         let logical = 12 * 128;
         let mut ftl = made(blank(paper(24, 128)), &paper_mode(logical, &[("mnftl.victim", victim)]), Start::Format);
-        (0..logical).for_each(|lpn| drop(write(&mut ftl, lpn, 1)));
+        (0..logical).for_each(|lpn| _ = write(&mut ftl, lpn, 1));
         let mut rng = SplitMix::new(1);
         let mut runs = 0;
         for n in 0..20_000 {
@@ -111,7 +111,7 @@ fn collections_cost_what_the_paper_says() {
 fn the_papers_example_of_a_collection() {
     let mut ftl = made(blank(paper(8, 128)), &paper_mode(128, &[]), Start::Format);
     // A page of every subtable first, so that all have to be read.
-    (0..8).for_each(|k| drop(write(&mut ftl, 16 * k + 15, 0)));
+    (0..8).for_each(|k| _ = write(&mut ftl, 16 * k + 15, 0));
     let mut writes = (0..2_000).map(|n| {
         let lpn = if n % 128 == 0 { n / 128 } else { 15 + 16 * (n % 8) };
         (write(&mut ftl, lpn, 1), ftl.stats())
@@ -139,7 +139,7 @@ fn of_more_full_blocks_than_pages_one_has_no_valid_page() {
 #[test]
 fn ram_is_counted_as_in_the_paper() {
     let mut ftl = made(blank(paper(40, 128)), &paper_mode(10 * 128, &[]), Start::Format);
-    (0..10).for_each(|lbn| drop(write(&mut ftl, lbn * 128, 1)));
+    (0..10).for_each(|lbn| _ = write(&mut ftl, lbn * 128, 1));
     let report = ftl.ram_report();
     let map = report.iter().find(|entry| entry.part == "map").unwrap();
     assert_eq!((map.entries, map.paper_bytes), (10, 340));
@@ -159,7 +159,7 @@ fn a_part_with_too_few_spare_bytes_is_refused() {
 fn trims_leave_little_behind() {
     let logical = 64 * 128;
     let mut ftl = made(blank(paper(140, 128)), &paper_mode(logical, &[]), Start::Format);
-    (0..logical).for_each(|lpn| drop(write(&mut ftl, lpn, 1)));
+    (0..logical).for_each(|lpn| _ = write(&mut ftl, lpn, 1));
     for lpn in (0..logical).step_by(5) {
         ftl.trim(0, Lpn::new(lpn), 1).unwrap();
     }
@@ -179,7 +179,7 @@ fn trims_leave_little_behind() {
 fn open_blocks_outlast_a_clean_stop_alone() {
     let config = paper_mode(1280, &[]);
     let mut ftl = made(blank(paper(40, 128)), &config, Start::Format);
-    (0..10).for_each(|lbn| drop(write(&mut ftl, lbn * 128, lbn as u64)));
+    (0..10).for_each(|lbn| _ = write(&mut ftl, lbn * 128, lbn as u64));
     ftl.shutdown(0).unwrap();
     let mut ftl = made(ftl.space.flash.into_chip(), &config, Start::Mount);
     assert!(ftl.stats.mount.clean && ftl.tables.in_ram() == 0);
@@ -198,7 +198,7 @@ fn open_blocks_outlast_a_clean_stop_alone() {
 #[test]
 fn a_lost_subtable_costs_the_page_that_carried_it() {
     let mut ftl = made(blank(paper(40, 128)), &paper_mode(1280, &[]), Start::Format);
-    (0..128).for_each(|lpn| drop(write(&mut ftl, lpn, lpn as u64)));
+    (0..128).for_each(|lpn| _ = write(&mut ftl, lpn, lpn as u64));
     let Place::Flash(carrier) = ftl.tables.place(2) else { panic!("it is on flash") };
     ftl.space.flash.chip_mut().store_mut().set_health(carrier, nand_model::Health::Lost).unwrap();
     for lpn in 32..47 {
