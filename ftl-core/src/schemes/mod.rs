@@ -1,6 +1,7 @@
 //! The table of schemes. Command line, tests, metrics and documents iterate over it; nothing else names a scheme.
 
 mod lazyftl;
+mod mnftl;
 mod pagemap;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
@@ -47,7 +48,7 @@ pub struct Scheme {
 }
 
 /// Every scheme, the default first.
-pub const SCHEMES: &[Scheme] = &[lazyftl::SCHEME, pagemap::SCHEME];
+pub const SCHEMES: &[Scheme] = &[lazyftl::SCHEME, mnftl::SCHEME, pagemap::SCHEME];
 
 impl Scheme {
     /// The scheme of this name.
