@@ -1,7 +1,9 @@
 //! The command line: without a subcommand, serve.
 
+use crate::compare::CompareArgs;
 use crate::config::DeviceOptions;
 use crate::inject::{BadBlock, BitErrors, PowerCut};
+use crate::replay::Job;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -76,6 +78,33 @@ pub enum Command {
     Check {
         /// Path of an image, or name of an instance
         image: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a trace or a synthetic workload through a scheme, in emulated time and in memory
+    #[command(
+        after_help = "Examples:\n  ftld replay trace.csv.gz --address compact\n  ftld replay uniform:requests=2M,read=30% --scheme pagemap --json\n\n\
+                            `ftld workloads` lists generators and trace formats; docs/REPLAY.md says what is measured."
+    )]
+    Replay {
+        /// What is run.
+        #[command(flatten)]
+        job: Box<Job>,
+        /// Print one row of JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Replay workloads under several schemes and settings, over the cores
+    #[command(
+        after_help = "Examples:\n  ftld compare uniform hotcold:access=95% --size 256MiB --html compare.html\n  \
+                            ftld compare trace.csv.gz --address compact --scheme lazyftl,pagemap --op 7,28 --csv\n  \
+                            ftld compare --plan uniform zipf > jobs.ndjson; sbatch --array=1-$(wc -l < jobs.ndjson) deploy/slurm-array.sh jobs.ndjson rows\n  \
+                            ftld compare --rows rows/*.json --html compare.html\n\ndocs/REPLAY.md says what is measured."
+    )]
+    Compare(Box<CompareArgs>),
+    /// List synthetic workloads and trace formats
+    Workloads {
         /// Print JSON
         #[arg(long)]
         json: bool,

@@ -9,6 +9,8 @@ use crate::size::show_size;
 use crate::stack;
 use crate::transport;
 use ftl_core::schemes::{MlcUse, SCHEMES, Scheme};
+use ftld_traces::workload::{COMMON, GENERATORS, Generator, Key};
+use ftld_traces::{DIALECTS, Dialect};
 use nand_model::{Capacity, PROFILES, PageOrder, Profile};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -85,6 +87,32 @@ fn scheme_json((i, scheme): (usize, &Scheme)) -> Value {
         "name": scheme.name, "default": i == 0, "title": scheme.title, "paper": scheme.paper,
         "mapping": scheme.mapping, "ram": scheme.ram, "fidelity": scheme.fidelity, "mlc": mlc(scheme), "params": params,
     })
+}
+
+/// `ftld workloads`.
+pub fn workloads(as_json: bool) -> Result<(), Failure> {
+    let keys = |keys: &[Key]| keys.iter().map(|key| json!({"key": key.name, "help": key.help})).collect::<Vec<_>>();
+    if as_json {
+        let generator = |g: &Generator| json!({"name": g.name, "title": g.title, "keys": keys(g.keys), "stands_for": g.stands_for()});
+        let format = |d: &Dialect| json!({"name": d.name, "title": d.title, "line": d.line});
+        return print_json(&json!({
+            "generators": GENERATORS.iter().map(generator).collect::<Vec<_>>(), "common_keys": keys(COMMON),
+            "formats": DIALECTS.iter().map(format).collect::<Vec<_>>(),
+        }));
+    }
+    let mut text = String::from("Workloads: GENERATOR or GENERATOR:KEY=VALUE,...\n");
+    for generator in GENERATORS {
+        text += &format!("  {:<22} {}\n", generator.name, generator.title);
+        generator.keys.iter().for_each(|key| text += &format!("    {:<12} {}\n", key.name, key.help));
+        if let Some(alias) = generator.stands_for() {
+            text += &format!("    is {alias}\n");
+        }
+    }
+    text += "\nKeys of every generator but stand-in-usr_2:\n";
+    COMMON.iter().for_each(|key| text += &format!("  {:<10} {}\n", key.name, key.help));
+    text += "\nTrace formats, plain or compressed by gzip or zstd:\n";
+    DIALECTS.iter().for_each(|d| text += &format!("  {:<10} {}: {}\n", d.name, d.title, d.line));
+    print(&text)
 }
 
 /// `ftld profiles`.

@@ -250,7 +250,7 @@ impl DeviceOptions {
         }
     }
 
-    fn wish(&self) -> Result<Wish, Failure> {
+    pub(crate) fn wish(&self) -> Result<Wish, Failure> {
         let profile = self.profile.as_deref().map(find_profile).transpose()?;
         let op = self.op.filter(|op| !(0.1..=1000.0).contains(op));
         if let Some(op) = op {

@@ -7,6 +7,7 @@
 mod background;
 pub mod cli;
 pub mod commands;
+pub mod compare;
 pub mod config;
 pub mod control;
 pub mod device;
@@ -16,9 +17,11 @@ pub mod inspect;
 pub mod instance;
 pub mod logging;
 pub mod metrics;
+pub mod pages;
+pub mod replay;
 pub mod serve;
 pub mod shutdown;
-pub mod size;
+pub use ftld_traces::size;
 pub mod stack;
 pub mod status;
 pub mod sys;
@@ -45,6 +48,9 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             inspect::inspect(&dirs, &image, &inspect::Wanted { blocks, page, lpn, json })
         }
         Some(Command::Check { image, json }) => inspect::check(&dirs, &image, json),
+        Some(Command::Replay { job, json }) => replay::replay(&job, json),
+        Some(Command::Compare(args)) => compare::compare(&args),
+        Some(Command::Workloads { json }) => commands::workloads(json),
         Some(Command::Schemes { json }) => commands::schemes(json),
         Some(Command::Profiles { json }) => commands::profiles(json),
         Some(Command::List { json }) => commands::list(&dirs, json),

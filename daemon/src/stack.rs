@@ -18,9 +18,9 @@ use std::sync::Arc;
 pub type DaemonStore = FileStore;
 
 /// Over-provisioning in percent unless told otherwise.
-const OP_DEFAULT: f64 = 7.0;
+pub(crate) const OP_DEFAULT: f64 = 7.0;
 /// Bytes the host sees unless told otherwise.
-const SIZE_DEFAULT: u64 = 1 << 30;
+pub(crate) const SIZE_DEFAULT: u64 = 1 << 30;
 /// Key of the over-provisioning among the image's own parameters: scheme parameters never begin like that.
 const OP_KEY: &str = "image.op_percent";
 
@@ -194,7 +194,7 @@ fn sync_hooks(sync: &SyncHandle) {
     }
 }
 
-fn find_scheme(name: &str) -> Result<&'static Scheme, Failure> {
+pub(crate) fn find_scheme(name: &str) -> Result<&'static Scheme, Failure> {
     Scheme::find(name).ok_or_else(|| {
         let names: Vec<_> = SCHEMES.iter().map(|s| s.name).collect();
         Failure::usage(format!("no scheme {name:?}; there are {}", names.join(", ")))
@@ -253,7 +253,7 @@ fn contradiction(image: &Path, wish: &Wish, info: &ImageInfo, label: &Label) -> 
     Ok(())
 }
 
-fn usage(error: FtlError) -> Failure {
+pub(crate) fn usage(error: FtlError) -> Failure {
     Failure::usage(error.to_string())
 }
 

@@ -19,14 +19,14 @@ pub use request::{Completion, Hold};
 pub use snapshot::{FlashSnapshot, WEAR_BOUNDS, Wear};
 
 use crate::device::{BlockDevice, Extent, Flush};
-use crate::failure::Failure;
+use crate::failure::{Failure, panic_text};
 use crate::inject::{Injected, Injection, Kind};
+use crate::pages::{Paged, slice_bytes, slice_end};
 use clock::Clock;
-use ftl_core::{Ftl, FtlError, Lpn, Span};
+use ftl_core::{Ftl, FtlError, Lpn};
 use nand_model::{Nanos, Store};
 use request::{Facts, FlushWait, Request};
 use snapshot::WearScan;
-use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -34,10 +34,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Bytes handed to a scheme in one go, unless a block is larger.
-const SLICE_BYTES: u64 = 512 << 10;
-/// A block up to this size is still handed over whole, so that schemes see whole-block writes.
-const SLICE_BYTES_MAX: u64 = 1 << 20;
 /// Pages trimmed, or looked up for block status, in one go.
 const SLICE_PAGES: u32 = 16_384;
 /// Below this many erases, or a quarter of what the store has if that is less, the next change waits for a sync: more than one
@@ -151,8 +147,7 @@ impl<S: Store + 'static> Volume<S> {
         let geometry = *ftl.chip().geometry();
         let page = geometry.page_bytes as u64;
         assert!(options.size <= ftl.logical_pages() as u64 * page, "volume larger than its scheme");
-        let block = geometry.pages_per_block as u64 * page;
-        let slice_bytes = if block > SLICE_BYTES_MAX { SLICE_BYTES / page * page } else { whole(SLICE_BYTES, block) };
+        let slice_bytes = slice_bytes(&geometry);
         let erases = ftl.chip().store().erase_credit_full();
         // What the mount took is over before the first request.
         let clock = Clock::new(ftl.chip().busy_until(), options.emulate);
@@ -449,17 +444,12 @@ impl<S: Store + 'static> Volume<S> {
         Err(request.fail(io::Error::from_raw_os_error(errno)))
     }
 
-    /// Where the next slice of `offset..end` ends: slices are aligned, so that no page is in two.
-    fn slice_end(&self, offset: u64, end: u64, slice: u64) -> u64 {
-        end.min((offset / slice + 1) * slice)
-    }
-
     fn read_slices(&self, request: &mut Request<'_>, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
         let end = offset + buf.len() as u64;
         while offset < end {
-            let next = self.slice_end(offset, end, self.shape.slice_bytes);
+            let next = slice_end(offset, end, self.shape.slice_bytes);
             let (part, rest) = buf.split_at_mut((next - offset) as usize);
-            self.look(request, next == end, |core, at| core.read(at, offset, part))?;
+            self.look(request, next == end, |core, at| core.paged().read(at, offset, part))?;
             (buf, offset) = (rest, next);
         }
         Ok(())
@@ -468,9 +458,9 @@ impl<S: Store + 'static> Volume<S> {
     fn write_slices(&self, request: &mut Request<'_>, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
         let end = offset + data.len() as u64;
         while offset < end {
-            let next = self.slice_end(offset, end, self.shape.slice_bytes);
+            let next = slice_end(offset, end, self.shape.slice_bytes);
             let (part, rest) = data.split_at((next - offset) as usize);
-            self.change(request, next == end, |core, at| core.write(at, offset, part))?;
+            self.change(request, next == end, |core, at| core.paged().write(at, offset, part))?;
             (data, offset) = (rest, next);
         }
         Ok(())
@@ -486,22 +476,12 @@ impl<S: Store + 'static> Volume<S> {
         let slice = SLICE_PAGES as u64 * self.shape.page_bytes as u64;
         self.writable()?;
         while offset < end {
-            let next = self.slice_end(offset, end, slice);
-            self.change(request, next == end, |core, at| core.zero(at, offset, next - offset))?;
+            let next = slice_end(offset, end, slice);
+            self.change(request, next == end, |core, at| core.paged().zero(at, offset, next - offset))?;
             offset = next;
         }
         Ok(())
     }
-}
-
-/// The largest multiple of `unit` in `bytes`, but at least one.
-fn whole(bytes: u64, unit: u64) -> u64 {
-    (bytes / unit).max(1) * unit
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// The only table from a scheme's errors to errnos.
@@ -547,72 +527,8 @@ impl<S: Store> Core<S> {
         self.scratch.len() as u32
     }
 
-    fn read(&mut self, at: Nanos, offset: u64, buf: &mut [u8]) -> Result<Nanos, FtlError> {
-        let span = Span::new(offset, buf.len() as u64, self.page_bytes());
-        let (head, rest) = buf.split_at_mut(span.head.map_or(0, |(_, _, len)| len as usize));
-        let (body, tail) = rest.split_at_mut(span.body.1 as usize * self.scratch.len());
-        let mut done = at;
-        if let Some((lpn, from, _)) = span.head {
-            done = done.max(self.read_part(at, lpn, from, head)?);
-        }
-        if !body.is_empty() {
-            done = done.max(self.ftl.read(at, span.body.0, body)?);
-        }
-        if let Some((lpn, _)) = span.tail {
-            done = done.max(self.read_part(at, lpn, 0, tail)?);
-        }
-        Ok(done)
-    }
-
-    fn read_part(&mut self, at: Nanos, lpn: Lpn, from: u32, part: &mut [u8]) -> Result<Nanos, FtlError> {
-        let done = self.ftl.read(at, lpn, &mut self.scratch)?;
-        part.copy_from_slice(&self.scratch[from as usize..][..part.len()]);
-        Ok(done)
-    }
-
-    fn write(&mut self, at: Nanos, offset: u64, data: &[u8]) -> Result<Nanos, FtlError> {
-        let span = Span::new(offset, data.len() as u64, self.page_bytes());
-        let (head, rest) = data.split_at(span.head.map_or(0, |(_, _, len)| len as usize));
-        let (body, tail) = rest.split_at(span.body.1 as usize * self.scratch.len());
-        let mut done = at;
-        if let Some((lpn, from, _)) = span.head {
-            done = done.max(self.patch(at, lpn, from, |part| part.copy_from_slice(head), head.len())?);
-        }
-        if !body.is_empty() {
-            done = done.max(self.ftl.write(at, span.body.0, body)?);
-        }
-        if let Some((lpn, _)) = span.tail {
-            done = done.max(self.patch(at, lpn, 0, |part| part.copy_from_slice(tail), tail.len())?);
-        }
-        Ok(done)
-    }
-
-    fn zero(&mut self, at: Nanos, offset: u64, len: u64) -> Result<Nanos, FtlError> {
-        let span = Span::new(offset, len, self.page_bytes());
-        let mut done = at;
-        for (lpn, from, len) in span.head.into_iter().chain(span.tail.map(|(lpn, len)| (lpn, 0, len))) {
-            if self.ftl.is_mapped(lpn)? {
-                done = done.max(self.patch(at, lpn, from, |part| part.fill(0), len as usize)?);
-            }
-        }
-        if span.body.1 > 0 {
-            done = done.max(self.ftl.trim(at, span.body.0, span.body.1)?);
-        }
-        Ok(done)
-    }
-
-    /// Read, modify, write of one page.
-    fn patch(
-        &mut self,
-        at: Nanos,
-        lpn: Lpn,
-        from: u32,
-        change: impl FnOnce(&mut [u8]),
-        len: usize,
-    ) -> Result<Nanos, FtlError> {
-        let read = self.ftl.read(at, lpn, &mut self.scratch)?;
-        change(&mut self.scratch[from as usize..][..len]);
-        self.ftl.write(read, lpn, &self.scratch)
+    fn paged(&mut self) -> Paged<'_, S> {
+        Paged { ftl: &mut *self.ftl, scratch: &mut self.scratch }
     }
 
     /// States of `offset..end` in stretches, at most `max`; looks at a bounded number of pages.

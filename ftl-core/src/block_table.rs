@@ -65,6 +65,11 @@ impl BlockTable {
         self.blocks[block.index()].state
     }
 
+    /// Whether the block is being filled or full.
+    pub(crate) fn is_in_use(&self, block: Pbn) -> bool {
+        matches!(self.state(block), State::Open | State::Full)
+    }
+
     #[inline]
     pub(crate) fn role(&self, block: Pbn) -> Role {
         self.blocks[block.index()].role

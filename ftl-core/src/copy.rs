@@ -6,6 +6,7 @@ use crate::space::Space;
 use nand_model::{Cause, Geometry, Health, Pbn, Ppn, Store};
 
 /// The live pages of a block, in page order: data, records as read, and where they come from.
+#[derive(Default)]
 pub(crate) struct CopyBuffer {
     pub(crate) data: Vec<u8>,
     pub(crate) records: Vec<[u8; OOB_SLOT]>,

@@ -34,6 +34,8 @@ pub(crate) struct Flash<S> {
     mark: Flags,
     /// Records of the run at hand, a slot each.
     oobs: Vec<[u8; OOB_SLOT]>,
+    /// Record and scheme part of the page at hand.
+    spare: Vec<u8>,
     health: Vec<Health>,
     /// What a host read found, page by page.
     found: Vec<(Option<Oob>, bool)>,
@@ -50,6 +52,7 @@ impl<S: Store> Flash<S> {
             pseq: 0,
             mark: Flags::NONE,
             oobs: Vec::new(),
+            spare: Vec::new(),
             health: Vec::new(),
             found: Vec::new(),
             kept,
@@ -135,6 +138,51 @@ impl<S: Store> Flash<S> {
         }
         self.keep(first, data, tags.iter().map(|tag| tag.role));
         Ok(())
+    }
+
+    /// Makes room for a scheme part of so many bytes behind the record of a page; an error where the part's spare bytes are too few.
+    pub(crate) fn reserve_spare(&mut self, bytes: usize) -> Result<(), FtlError> {
+        let (needed, there) = (OOB_BYTES + bytes, self.chip.geometry().oob_bytes as usize);
+        if needed > there {
+            return Err(FtlError::Config(format!(
+                "{needed} spare bytes per page are needed ({OOB_BYTES} for the record, {bytes} for the scheme), the flash has \
+                 {there}: choose a profile with more, or smaller tables"
+            )));
+        }
+        self.spare.resize(needed, 0xFF);
+        Ok(())
+    }
+
+    /// Programs one page with a scheme part, which `fill` writes.
+    #[inline]
+    pub(crate) fn program_with_spare(
+        &mut self,
+        ppn: Ppn,
+        epoch: u64,
+        tag: PageTag,
+        fill: impl FnOnce(&mut [u8]),
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(), RunError> {
+        self.pseq += 1;
+        let flags = tag.flags.without(Flags::PROVISIONAL).with(self.mark);
+        let record = Oob { tag: PageTag { flags, ..tag }, pseq: self.pseq, epoch }.encode();
+        self.spare[..OOB_BYTES].copy_from_slice(&record[..OOB_BYTES]);
+        fill(&mut self.spare[OOB_BYTES..]);
+        self.now = self.chip.program_run(self.now, ppn, 1, data, &self.spare, cause)?;
+        self.keep(ppn, data, std::iter::once(tag.role));
+        Ok(())
+    }
+
+    /// Reads a page's record and scheme part alone: `None` where they are blank, foreign or lost.
+    #[inline]
+    pub(crate) fn read_spare(&mut self, ppn: Ppn, cause: Cause) -> Result<Option<(Oob, &[u8])>, FtlError> {
+        match self.chip.read_oob(self.now, ppn, &mut self.spare, cause) {
+            Ok(done) => self.now = done,
+            Err(NandError::Uncorrectable { .. }) => return Ok(None),
+            Err(other) => return Err(other.into()),
+        }
+        Ok(Oob::decode(&self.spare).map(|oob| (oob, &self.spare[OOB_BYTES..])))
     }
 
     /// Clears OOB bits of a programmed page.

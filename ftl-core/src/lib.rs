@@ -22,6 +22,7 @@ mod recovery;
 pub mod schemes;
 mod space;
 mod stats;
+mod trims;
 mod wear;
 
 pub use addr::{Lpn, Span};

@@ -86,13 +86,13 @@ impl Coverage {
         self.checkpoints = stats.checkpoints;
     }
 
-    /// What is still missing; conversions count for schemes that have `converts`.
-    pub fn missing(&self, converts: bool) -> Option<String> {
+    /// What is still missing; conversions count for schemes that have `converts`, checkpoints for those that write them as they go.
+    pub fn missing(&self, converts: bool, checkpoints: bool) -> Option<String> {
         let wanted = [
             ("programs and erases", self.operations, 400),
             ("collections", self.collections, 5),
             ("conversions", self.converts, if converts { 5 } else { 0 }),
-            ("checkpoints", self.checkpoints, 2),
+            ("checkpoints", self.checkpoints, if checkpoints { 2 } else { 0 }),
             ("trims", self.trims, 5),
             ("write-zeroes", self.write_zeroes, 5),
             ("FUA requests", self.fuas, 10),

@@ -7,7 +7,7 @@
 use crate::coverage::Coverage;
 use crate::host::{Host, is_barrier, values};
 use crate::model::Model;
-use crate::rig::Rig;
+use crate::rig::{Rig, has_param};
 use crate::workload::{HostOp, Kind, Workload};
 use nand_model::store::{Change, MemStore};
 use nand_model::{Cause, Cut, FaultPlan, NandError, PairTable, PartnerCut, Pbn};
@@ -37,9 +37,12 @@ pub fn record_operations(rig: &Rig, kind: Kind, operations: u64) -> Recording {
     let mut host = Host::format(rig);
     host.set_faults(FaultPlan { bombs: rig.bombs.clone(), ..FaultPlan::default() });
     let workload = Workload::new(kind, rig.config.logical_pages, rig.seed).take(MAX_STEPS);
-    Recording::of(host, workload, |coverage| {
-        coverage.operations >= operations && coverage.missing(coverage.converts > 0).is_none()
-    })
+    Recording::of(host, workload, |coverage| coverage.operations >= operations && missing(rig, coverage).is_none())
+}
+
+/// What the scheme's run should contain and does not.
+pub fn missing(rig: &Rig, coverage: &Coverage) -> Option<String> {
+    coverage.missing(coverage.converts > 0, has_param(rig.scheme, "ckpt.interval"))
 }
 
 /// The instant before a program or erase.

@@ -34,7 +34,7 @@ fn every_operation(cells: Cells, promise: u64) {
                 continue;
             }
             let recording = cuts::record_operations(&rig, kind, least);
-            let missing = recording.coverage.missing(recording.coverage.converts > 0);
+            let missing = cuts::missing(&rig, &recording.coverage);
             assert_eq!(missing, None, "{}/{}: the workload proves too little", rig.path(), kind.name());
             sweep::cut_run(&rig, kind.name(), &recording, every, Outcomes::by_form(), &mut verdicts);
             operations += recording.operations();

@@ -183,20 +183,6 @@ fn whole_pages_reach_the_scheme_as_one_extent_and_parts_are_patched() {
 }
 
 #[test]
-fn long_requests_are_cut_at_aligned_slices_of_whole_blocks() {
-    let profile = Profile::find("mlc-4k").unwrap();
-    let block = profile.geometry.pages_per_block as u64 * profile.geometry.page_bytes as u64;
-    assert_eq!(whole(SLICE_BYTES, block), block, "one block of the default chip is one slice");
-    let (volume, handles) = toy(None, false);
-    assert_eq!(volume.shape.slice_bytes, SLICE_BYTES, "many small blocks share a slice");
-    let ends: Vec<_> = [0, 100, SLICE_BYTES - 1, SLICE_BYTES]
-        .map(|offset| volume.slice_end(offset, offset + SLICE_BYTES, SLICE_BYTES))
-        .into();
-    assert_eq!(ends, [SLICE_BYTES, SLICE_BYTES, SLICE_BYTES, 2 * SLICE_BYTES]);
-    assert!(handles.calls().is_empty());
-}
-
-#[test]
 fn beyond_the_end_reads_and_trims_are_invalid_and_writes_have_no_space() {
     let (volume, handles) = toy(None, false);
     let size = volume.size();

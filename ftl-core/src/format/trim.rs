@@ -1,4 +1,4 @@
-//! The data of a [`Role::Trim`](super::Role) page: ranges that read as zeros from a version on.
+//! The data of a [`Role::Trim`](super::Role) page: ranges that read as zeros from a version on, or a bitmap of such pages.
 
 use super::{COUNTER_FOUND_MAX, array_at};
 use nand_model::canary::{Canary, sings};
@@ -50,9 +50,76 @@ pub fn decode(page: &[u8]) -> Option<Vec<TrimRange>> {
     (0..count).map(entry).map(|range| Some(range).filter(sane)).collect()
 }
 
+const BITMAP_MAGIC: u32 = 0x4D42_5254; // "TRBM"
+const BITMAP_HEAD: usize = 24;
+
+/// Which of `count` pages from `lpn` on hold nothing older than `ver`: one bit each, the lowest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrimBitmap {
+    /// First logical page.
+    pub lpn: u32,
+    /// Pages.
+    pub count: u32,
+    /// Version of the bitmap.
+    pub ver: u64,
+    /// The bits, `count` of them.
+    pub bits: Vec<u8>,
+}
+
+impl TrimBitmap {
+    /// Bits that a page of this size has room for.
+    pub const fn capacity(page_bytes: u32) -> u32 {
+        (page_bytes - BITMAP_HEAD as u32) * 8
+    }
+
+    /// Fills a page, which must have room.
+    pub fn encode(&self, page: &mut [u8]) {
+        page.fill(0);
+        page[..4].copy_from_slice(&BITMAP_MAGIC.to_le_bytes());
+        page[4..8].copy_from_slice(&self.lpn.to_le_bytes());
+        page[8..12].copy_from_slice(&self.count.to_le_bytes());
+        page[16..24].copy_from_slice(&self.ver.to_le_bytes());
+        page[BITMAP_HEAD..][..self.bits.len()].copy_from_slice(&self.bits);
+    }
+
+    /// The bitmap of a page, or `None` where it holds none of ours.
+    pub fn decode(page: &[u8]) -> Option<TrimBitmap> {
+        let behind = page.get(BITMAP_HEAD..)?;
+        if u32::from_le_bytes(array_at(page, 0)) != BITMAP_MAGIC || sings(Canary::TrimResurrected) {
+            return None;
+        }
+        let (lpn, count) = (u32::from_le_bytes(array_at(page, 4)), u32::from_le_bytes(array_at(page, 8)));
+        let ver = u64::from_le_bytes(array_at(page, 16));
+        let bits = behind.get(..count.div_ceil(8) as usize)?.to_vec();
+        let sane = lpn.checked_add(count).is_some() && ver <= COUNTER_FOUND_MAX;
+        sane.then_some(TrimBitmap { lpn, count, ver, bits })
+    }
+
+    /// The pages whose bit is set.
+    pub fn pages(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.count).filter(|i| self.bits[*i as usize / 8] >> (i % 8) & 1 == 1).map(|i| self.lpn + i)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bitmaps_survive_the_round_trip_and_lies_are_refused() {
+        let bitmap = TrimBitmap { lpn: 40, count: 19, ver: 7, bits: vec![0b1000_0001, 0, 0b100] };
+        let mut page = [0xFF; 64];
+        bitmap.encode(&mut page);
+        assert_eq!(TrimBitmap::decode(&page), Some(bitmap));
+        assert_eq!(TrimBitmap::decode(&page).unwrap().pages().collect::<Vec<_>>(), [40, 47, 58]);
+        assert_eq!((decode(&page), TrimBitmap::decode(&[0; 64])), (None, None));
+        for (at, byte) in [(9, 200), (4, 0xFF), (23, 1)] {
+            let mut lie = page;
+            lie[at..][..1].fill(byte);
+            lie[5..8].fill(if at == 4 { 0xFF } else { 0 });
+            assert_eq!(TrimBitmap::decode(&lie), None, "byte {at}");
+        }
+    }
 
     #[test]
     fn ranges_survive_the_round_trip_and_overflow_is_reported() {

@@ -108,8 +108,10 @@ pub(crate) trait Collect<S: Store> {
     /// Moves every live page of a full block elsewhere. Returns how many were moved.
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError>;
 
-    /// This block has nothing alive any more and is about to be given up.
-    fn forget(&mut self, _: Pbn) {}
+    /// A block without live pages goes.
+    fn give_up(&mut self, block: Pbn) {
+        self.parts().0.release(block);
+    }
 
     /// What this block holds is cold and about to be moved: it deserves a worn block of its own.
     fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError>;
@@ -127,7 +129,7 @@ pub(crate) trait Collect<S: Store> {
             let needs = space.table.greedy_victim().map_or(0, |victim| self.blocks_to_move(victim));
             let space = self.parts().0;
             if space.should_hurry(wanted, reserve, needs) {
-                space.make_safe()?;
+                space.hurry()?;
                 space.reclaim(Cause::Gc)?;
                 continue;
             }
@@ -146,7 +148,7 @@ pub(crate) trait Collect<S: Store> {
     #[cold]
     fn no_victim(&mut self, wanted: u32) -> Result<(), FtlError> {
         let (space, gc) = self.parts();
-        space.make_safe()?;
+        space.hurry()?;
         space.reclaim(Cause::Gc)?;
         if space.free_blocks() >= wanted.min(gc.reserve) {
             return Ok(());
@@ -196,8 +198,7 @@ pub(crate) trait Collect<S: Store> {
         let free = space.free_blocks();
         assert!(free >= needed, "a collection that may take {needed} blocks was begun with {free} free ones");
         let moved = if space.table.valid(victim) > 0 { self.move_live_pages(victim, cause)? } else { 0 };
-        self.forget(victim);
-        self.parts().0.release(victim);
+        self.give_up(victim);
         Ok(moved)
     }
 

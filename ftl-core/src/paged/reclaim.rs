@@ -73,10 +73,11 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
         if is_map { self.move_map_pages(cause) } else { self.move_data_pages(cause) }
     }
 
-    fn forget(&mut self, block: Pbn) {
+    fn give_up(&mut self, block: Pbn) {
         if self.pending.holds(block) {
             self.pending.retire(block);
         }
+        self.space.release(block);
     }
 
     fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {

@@ -545,8 +545,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             if self.space.table.valid(block) > 0 {
                 self.space.table.set_collectable(block);
             } else if !pinned(block) {
-                self.forget(block);
-                self.space.release(block);
+                self.give_up(block);
             }
         }
     }

@@ -6,17 +6,31 @@
 //! What a mount programmed and did not come to vouch for ([`crate::space`]) is passed over, as if it were unreadable: what it was to
 //! replace is still there. A block with nothing else is garbage. So a mount that was cut leaves no trace but the wear.
 
+mod clean_stop;
+mod newest;
 pub(crate) mod provisional;
+
+pub(crate) use clean_stop::CleanStop;
+pub(crate) use newest::{Newest, find_newest};
 
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, Oob, Role};
 use crate::hash::FastMap;
 use nand_model::canary::{Canary, sings};
-use nand_model::{Bad, Cause, Pbn, Ppn, Store};
+use nand_model::{Bad, Cause, PairTable, Pbn, Ppn, Store};
 
 /// Programs that may be under way together when power fails.
 const IN_FLIGHT: u64 = 32;
+
+/// Blocks that a mount may take for what it programs again, when `units` units have an open block each: pages of every block that the
+/// cut may have hit, while [`IN_FLIGHT`] programs were under way.
+pub(crate) fn rescue_blocks(pairs: &PairTable, pages_per_block: u32, units: u32) -> u32 {
+    let kept_back = provisional::filler_of_full_block(pairs, pages_per_block);
+    let room = if pages_per_block > 2 * kept_back { pages_per_block - kept_back } else { pages_per_block };
+    let hit = 1 + (0..pages_per_block).map(|page| pairs.victims(page).count() as u32).max().unwrap_or(0);
+    (hit * (units + 1).min(IN_FLIGHT as u32)).div_ceil(room)
+}
 
 /// What the first readable page of a block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +101,7 @@ pub(crate) fn scan_block<S: Store>(
     for (ppn, oob) in standing_pages(flash, block, scanned)? {
         let of_mount = oob.tag.flags.has(Flags::PROVISIONAL) || !is_content(&(ppn, oob));
         ends.newest = ends.newest.max(if of_mount { 0 } else { oob.pseq });
-        ends.last = (flash.geometry().offset_of(ppn) + 1 == flash.geometry().pages_per_block).then_some(oob.pseq);
+        ends.last = (flash.geometry().offset_of(ppn) + 1 == flash.chip().frontier(block)).then_some(oob.pseq);
         each(ppn, oob);
     }
     Ok(ends)
@@ -96,7 +110,7 @@ pub(crate) fn scan_block<S: Store>(
 /// What a block tells of when power failed.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ends {
-    /// Program of the block's very last page, if that can be read: the block was filled.
+    /// Program of the last page that was begun, if that can be read: no cut hit the block after it.
     last: Option<u64>,
     /// The newest program that was not a mount's.
     newest: u64,
@@ -123,7 +137,8 @@ impl Suspects {
         self.pages.contains_key(&ppn.raw())
     }
 
-    /// Whether a page that was read well has to be programmed again to stay so: the block was not filled, or only just.
+    /// Whether a page that was read well has to be programmed again to stay so: the block's last program did not end well, or only just
+    /// before the cut. (What an earlier cut hit, the mount after that programmed again, or the cut in that mount is this one.)
     pub(crate) fn is_shaky(&self, ppn: Ppn) -> bool {
         let recent = |last: u64| last + IN_FLIGHT > self.newest;
         self.pages.get(&ppn.raw()).is_some_and(|last| last.is_none_or(recent)) && !sings(Canary::SuspectsKept)

@@ -3,6 +3,7 @@
 mod dftl;
 mod dopftl;
 mod lazyftl;
+mod mnftl;
 mod pagemap;
 mod tpftl;
 
@@ -50,7 +51,8 @@ pub struct Scheme {
 }
 
 /// Every scheme, the default first.
-pub const SCHEMES: &[Scheme] = &[lazyftl::SCHEME, pagemap::SCHEME, dftl::SCHEME, tpftl::SCHEME, dopftl::SCHEME];
+pub const SCHEMES: &[Scheme] =
+    &[lazyftl::SCHEME, mnftl::SCHEME, dopftl::SCHEME, pagemap::SCHEME, dftl::SCHEME, tpftl::SCHEME];
 
 impl Scheme {
     /// The scheme of this name.

@@ -5,20 +5,54 @@ use crate::addr::{Pbn, Ppn};
 use crate::geometry::Geometry;
 use std::io;
 
-/// OOB bytes kept per page: the fixed record of every scheme fits.
+/// OOB bytes kept of every page: the fixed record of every scheme fits.
 const KEPT: usize = 32;
 
-/// A store that keeps 32 bytes per page. Data reads leave the caller's buffer as it is.
+/// A store that keeps 32 bytes per page, and the whole OOB once a program brings more. Data reads leave the caller's buffer as it is.
 #[derive(Clone, Debug)]
 pub struct OobOnlyStore {
     geometry: Geometry,
     oob: Vec<[u8; KEPT]>,
+    /// Bytes behind those, so many per page: as many as the longest program had so far.
+    tails: Vec<u8>,
+    tail: usize,
 }
 
 impl OobOnlyStore {
     /// An erased store of this shape.
     pub fn new(geometry: Geometry) -> Self {
-        OobOnlyStore { geometry, oob: vec![[0xFF; KEPT]; geometry.page_slots()] }
+        OobOnlyStore { geometry, oob: vec![[0xFF; KEPT]; geometry.page_slots()], tails: Vec::new(), tail: 0 }
+    }
+}
+
+impl OobOnlyStore {
+    /// What a page's OOB has behind the first [`KEPT`] bytes.
+    fn read_tail(&self, ppn: Ppn, oob: &mut [u8]) {
+        let Some(to) = oob.get_mut(KEPT..) else { return };
+        let from = &self.tails[ppn.index() * self.tail..][..self.tail];
+        let kept = from.len().min(to.len());
+        to[..kept].copy_from_slice(&from[..kept]);
+        to[kept..].fill(0xFF);
+    }
+
+    fn program_tail(&mut self, ppn: Ppn, oob: &[u8]) {
+        let Some(from) = oob.get(KEPT..) else { return };
+        if from.len() > self.tail {
+            self.widen(from.len());
+        }
+        let to = &mut self.tails[ppn.index() * self.tail..][..self.tail];
+        to[..from.len()].copy_from_slice(from);
+        to[from.len()..].fill(0xFF);
+    }
+
+    #[cold]
+    fn widen(&mut self, tail: usize) {
+        let mut tails = vec![0xFF; self.geometry.page_slots() * tail];
+        if self.tail > 0 {
+            let pages = self.tails.chunks_exact(self.tail).zip(tails.chunks_exact_mut(tail));
+            pages.for_each(|(from, to)| to[..from.len()].copy_from_slice(from));
+        }
+        (self.tails, self.tail) = (tails, tail);
     }
 }
 
@@ -54,6 +88,10 @@ impl Store for OobOnlyStore {
             let kept = &self.oob[first.index()..][..health.len()];
             kept.iter().zip(oobs.chunks_exact_mut(part)).for_each(|(from, to)| copy_head(from, to));
         }
+        if part > KEPT {
+            let pages = (first.raw()..).map(Ppn::new);
+            pages.zip(oobs.chunks_exact_mut(part)).for_each(|(ppn, oob)| self.read_tail(ppn, oob));
+        }
         Ok(())
     }
 
@@ -64,7 +102,10 @@ impl Store for OobOnlyStore {
         if let (KEPT, (slots, [])) = (part, oobs.as_chunks_mut::<KEPT>()) {
             pages.iter().zip(slots).for_each(|(ppn, to)| *to = self.oob[ppn.index()]);
         } else if part > 0 {
-            pages.iter().zip(oobs.chunks_exact_mut(part)).for_each(|(ppn, to)| copy_head(&self.oob[ppn.index()], to));
+            for (ppn, to) in pages.iter().zip(oobs.chunks_exact_mut(part)) {
+                copy_head(&self.oob[ppn.index()], to);
+                self.read_tail(*ppn, to);
+            }
         }
         Ok(())
     }
@@ -82,9 +123,16 @@ impl Store for OobOnlyStore {
                 }
                 slots => self.oob[first.index()..][..slots.len()].copy_from_slice(slots),
             }
+            if self.tail > 0 {
+                self.tails[first.index() * self.tail..][..count as usize * self.tail].fill(0xFF);
+            }
         } else if part > 0 {
             let kept = &mut self.oob[first.index()..][..count as usize];
             kept.iter_mut().zip(oobs.chunks_exact(part)).for_each(|(to, from)| copy_head(from, to));
+            if part > KEPT {
+                let pages = (first.raw()..).map(Ppn::new);
+                pages.zip(oobs.chunks_exact(part)).for_each(|(ppn, oob)| self.program_tail(ppn, oob));
+            }
         }
         Ok(())
     }

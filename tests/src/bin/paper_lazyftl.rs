@@ -9,6 +9,7 @@
 
 use ftl_core::schemes::Scheme;
 use ftl_core::{Ftl, FtlConfig, Lpn, Params, Start};
+use ftld_traces::workload::usr_2::{self, EXTENT, Order, READ_PERCENT, RSD, Request, TOUCHED, share};
 use nand_model::store::OobOnlyStore;
 use nand_model::{Chip, Nanos, OpCounts, Profile, SplitMix};
 use std::process::ExitCode;
@@ -17,15 +18,6 @@ type Failure = Box<dyn std::error::Error>;
 
 /// Logical pages are 1/1.07 of what is left of 8192 x 64 pages; the paper does not say.
 const OVER_PROVISIONING: f64 = 0.07;
-/// Pages with the same number of accesses lie together in extents of as many pages as the largest request has.
-const EXTENT: u32 = 256;
-const TOUCHED: f64 = 0.759;
-const RSD: f64 = 1.936;
-/// Share of the touched extents and how often each of their pages is accessed, hottest first; the rest is accessed twice.
-const CLASSES: [(f64, u32); 2] = [(0.05, 43), (0.10, 8)];
-const COLD_ACCESSES: u32 = 2;
-/// Requests of the stand-in that read, in percent: our choice.
-const READ_PERCENT: u64 = 80;
 /// (cached mapping pages, blocks of update and cold area): the paper's smallest RAM and its usual one.
 const RAM: [(&str, &str); 2] = [("1", "4"), ("14", "128")];
 
@@ -51,13 +43,6 @@ impl Load {
             Load::Runs => "STAND-IN for usr_2, runs",
         }
     }
-}
-
-#[derive(Clone, Copy)]
-struct Request {
-    first: u32,
-    pages: u32,
-    read: bool,
 }
 
 fn main() -> ExitCode {
@@ -128,20 +113,10 @@ fn one(load: Load, utilisation: f64, cache_pages: &str, buffer_blocks: &str) -> 
     report(&begun, &done)
 }
 
-fn share(part: f64, of: usize) -> usize {
-    (part * of as f64).round() as usize
-}
-
 fn shuffled_extents(logical_pages: u32, rng: &mut SplitMix) -> Vec<u32> {
     let mut extents: Vec<u32> = (0..logical_pages / EXTENT).collect();
-    shuffle(&mut extents, rng);
+    usr_2::shuffle(&mut extents, &mut |bound| rng.below(bound));
     extents
-}
-
-fn shuffle<T>(items: &mut [T], rng: &mut SplitMix) {
-    for i in (1..items.len()).rev() {
-        items.swap(i, rng.below(i as u64 + 1) as usize);
-    }
 }
 
 fn whole(extent: u32, read: bool) -> Request {
@@ -166,40 +141,11 @@ fn requests(load: Load, extents: &[u32], used: usize, rng: &mut SplitMix) -> Vec
             };
             (0..writes + 100_000).map(&mut one).collect()
         }
-        Load::Scattered | Load::Runs => stand_in(load, &extents[..share(TOUCHED, extents.len())], rng),
+        Load::Scattered | Load::Runs => {
+            let order = if load == Load::Runs { Order::Runs } else { Order::Scattered };
+            usr_2::requests(&extents[..share(TOUCHED, extents.len())], order, &mut |bound| rng.below(bound))
+        }
     }
-}
-
-/// Passes over the touched extents, as many as their class says, each cut into requests.
-fn stand_in(load: Load, touched: &[u32], rng: &mut SplitMix) -> Vec<Request> {
-    let mut passes = Vec::new();
-    let mut next = 0;
-    let sizes = CLASSES.map(|(part, accesses)| (share(part, touched.len()), accesses));
-    for (count, accesses) in sizes.into_iter().chain([(touched.len(), COLD_ACCESSES)]) {
-        let end = touched.len().min(next + count);
-        touched[next..end].iter().for_each(|&extent| passes.extend((0..accesses).map(|_| extent)));
-        next = end;
-    }
-    shuffle(&mut passes, rng);
-    let mut requests: Vec<Request> = passes.into_iter().flat_map(|extent| cut(extent, rng)).collect();
-    if load == Load::Scattered {
-        shuffle(&mut requests, rng);
-    }
-    requests
-}
-
-/// Requests of 1 to 31 pages, one in 64 of up to 256, that cover the extent in order; all read or all write.
-fn cut(extent: u32, rng: &mut SplitMix) -> Vec<Request> {
-    let mut requests = Vec::new();
-    let read = rng.below(100) < READ_PERCENT;
-    let mut done = 0;
-    while done < EXTENT {
-        let wanted = 1 + if rng.one_in(64) { rng.below(EXTENT as u64) } else { rng.below(31) };
-        let pages = (wanted as u32).min(EXTENT - done);
-        requests.push(Request { first: extent * EXTENT + done, pages, read });
-        done += pages;
-    }
-    requests
 }
 
 /// Prints what the workload is, measured from its requests; the stand-in must be what it stands for.

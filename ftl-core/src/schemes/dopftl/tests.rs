@@ -116,7 +116,7 @@ fn what_is_compressed_on_its_way_out_stays_once() {
         (None, None, Some(Some(nand_model::Ppn::new(15))))
     );
     // Rewritten in order, the other one would fit into a block: it stays when it is its turn.
-    (0..128).for_each(|i| drop(cache.moved(128 + i, Some(nand_model::Ppn::new(500 + i)))));
+    (0..128).for_each(|i| assert!(cache.moved(128 + i, Some(nand_model::Ppn::new(500 + i)))));
     cache.load(3, &page(true), 3 * 128, 0, &pending);
     assert_eq!((cache.evict(&pending), cache.peek(133)), (None, Some(Some(nand_model::Ppn::new(505)))));
 }

@@ -9,12 +9,20 @@
 //! So whatever replaced its pages cannot be lost any more. If power fails between release and erase, mount finds a block
 //! without live pages and erases it.
 //!
-//! A block that a mount finds partly filled is never continued, so its LSB pages are safe for good.
+//! Where a unit's pages are replaced by its own alone, its blocks need not wait for the others': see [`Space::release_within`].
+//!
+//! A block that a mount finds partly filled is never continued, so its LSB pages are safe for good. (After a clean stop it may be: what
+//! was at risk then was made safe.)
 //!
 //! A mount may be cut like anything else, and what it leaves must not add up. So what it programs is *provisional*, which is one
 //! more way to be unsafe: it counts from the moment that filler follows in its block. Until then nothing it replaces is
 //! erased, and the next mount passes over it ([`crate::recovery`]): it finds what this one found, and the blocks that this one
 //! took are free again.
+
+mod pool;
+mod streams;
+
+pub(crate) use streams::{StreamId, StreamSpec};
 
 use crate::block_table::{BlockTable, State};
 use crate::error::FtlError;
@@ -23,64 +31,28 @@ use crate::format::{Flags, OOB_SLOT, PageTag, Role};
 use crate::recovery::provisional;
 use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, RunError, Store};
-use std::collections::{BTreeSet, VecDeque};
-
-/// A write frontier: pages of one kind go to one open block.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StreamSpec {
-    /// Role of the stream's blocks.
-    pub(crate) role: Role,
-    /// Whether full blocks may be collected at once.
-    pub(crate) collectable: bool,
-}
-
-/// Number of a stream, as given when the space was made.
-pub(crate) type StreamId = usize;
+use pool::FreePool;
+use std::collections::VecDeque;
+use streams::{AtRisk, NEVER, OpenBlock, RECENT, Stream};
 
 /// Released blocks that may wait for their turn before filler hurries them.
 const MAX_WAITING: u32 = 2;
 
-/// At-risk marker of pages that hold nothing.
-const FILLER: u64 = u64::MAX;
+/// Where the pages lie that replaced those of a released block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heirs {
+    Anywhere,
+    /// In this stream, or in one of the fixed ones.
+    Stream(StreamId),
+}
 
-#[derive(Debug)]
-struct OpenBlock {
+/// A block that holds nothing live and waits for its erase.
+#[derive(Clone, Copy, Debug)]
+struct Released {
     block: Pbn,
-    epoch: u64,
-    /// Sequence number per programmed page, [`FILLER`] for pads; its length is the frontier.
-    seqs: Vec<u64>,
-    /// First of the provisional pages that no filler vouches for yet.
-    provisional: Option<u32>,
-}
-
-#[derive(Debug)]
-struct Stream {
-    spec: StreamSpec,
-    open: Option<OpenBlock>,
-    /// The next block is for data that is expected to stay: it shall be a worn one.
-    for_cold: bool,
-}
-
-/// Erased blocks by wear. Blocks whose erase nobody confirmed are erased again when taken.
-#[derive(Debug, Default)]
-struct FreePool {
-    by_wear: BTreeSet<(u32, Pbn)>,
-    unconfirmed: BTreeSet<Pbn>,
-}
-
-impl FreePool {
-    fn put(&mut self, block: Pbn, erase_count: u32, confirmed: bool) {
-        self.by_wear.insert((erase_count, block));
-        if !confirmed {
-            self.unconfirmed.insert(block);
-        }
-    }
-
-    /// The least worn block, or the most worn one.
-    fn take(&mut self, worn: bool) -> Option<(Pbn, bool)> {
-        let (_, block) = if worn { self.by_wear.pop_last()? } else { self.by_wear.pop_first()? };
-        Some((block, !self.unconfirmed.remove(&block)))
-    }
+    /// The last program before its release.
+    seq: u64,
+    heirs: Heirs,
 }
 
 /// Everything between a scheme's tables and the chip.
@@ -89,12 +61,19 @@ pub(crate) struct Space<S> {
     pub(crate) table: BlockTable,
     pool: FreePool,
     streams: Vec<Stream>,
-    /// Collected blocks and the last program before their release, in order.
-    released: VecDeque<(Pbn, u64)>,
+    /// How many of them there were from the beginning.
+    fixed: StreamId,
+    at_risk: AtRisk,
+    /// By block: the stream that fills it, while it is open.
+    filled_by: Vec<u32>,
+    /// In the order of their release.
+    released: VecDeque<Released>,
     /// Full blocks that went bad while they hold live pages.
     failing: Vec<Pbn>,
     next_epoch: u64,
     pair_protection: bool,
+    /// Whether what is programmed may be at risk at first: where pages are paired, and while a mount runs.
+    risky: bool,
     /// Pages at the end of a block that take nothing but filler: none, but while a mount runs.
     kept_back: u32,
 }
@@ -105,23 +84,37 @@ impl<S: Store> Space<S> {
     /// A space over an unmounted chip: good blocks are not yet in the pool.
     pub(crate) fn new(flash: Flash<S>, streams: &[StreamSpec]) -> Self {
         let geometry = *flash.geometry();
+        assert!(flash.chip().pairs().span() as usize <= RECENT, "a pairing that reaches further than is remembered");
         let mut space = Space {
             table: BlockTable::new(geometry),
             flash,
             pool: FreePool::default(),
-            streams: streams.iter().map(|spec| Stream { spec: *spec, open: None, for_cold: false }).collect(),
+            streams: streams.iter().map(|spec| Stream::new(*spec)).collect(),
+            fixed: streams.len(),
+            at_risk: AtRisk::default(),
+            filled_by: vec![0; geometry.blocks as usize],
             released: VecDeque::new(),
             failing: Vec::new(),
             next_epoch: 1,
             pair_protection: true,
+            risky: false,
             kept_back: 0,
         };
+        space.set_pair_protection(true);
         for block in geometry.all_blocks() {
             if space.flash.chip().bad(block) == Some(nand_model::Bad::Factory) {
                 space.table.set_state(block, State::Bad);
             }
         }
         space
+    }
+
+    /// Adds so many streams for units that have an open block each, and returns the first. A block whose pages are replaced only by
+    /// those of its unit goes by [`Space::release_within`].
+    pub(crate) fn add_streams(&mut self, spec: StreamSpec, count: usize) -> StreamId {
+        let first = self.streams.len();
+        self.streams.resize(first + count, Stream::new(spec));
+        first
     }
 
     /// Puts every good block into the pool: the device is new.
@@ -136,6 +129,7 @@ impl<S: Store> Space<S> {
     /// Switches the protection of paired pages off, to show what it is for (docs/DURABILITY.md). Never on a real device.
     pub(crate) fn set_pair_protection(&mut self, on: bool) {
         self.pair_protection = on;
+        self.risky = on && self.flash.chip().pairs().span() > 0;
     }
 
     /// A mount begins: what is programmed from now on is provisional. (Blocks of a few pages have no room for that; there a
@@ -145,6 +139,7 @@ impl<S: Store> Space<S> {
         let kept_back = provisional::filler_of_full_block(self.flash.chip().pairs(), pages);
         if pages > 2 * kept_back {
             self.kept_back = kept_back;
+            self.risky = true;
             self.flash.set_mark(Flags::PROVISIONAL);
         }
     }
@@ -153,6 +148,7 @@ impl<S: Store> Space<S> {
     pub(crate) fn end_mount(&mut self) -> Result<(), FtlError> {
         self.make_safe()?;
         self.kept_back = 0;
+        self.set_pair_protection(self.pair_protection);
         self.flash.set_mark(Flags::NONE);
         Ok(())
     }
@@ -165,7 +161,7 @@ impl<S: Store> Space<S> {
     /// Erased blocks that can be taken now.
     #[inline]
     pub(crate) fn free_blocks(&self) -> u32 {
-        self.pool.by_wear.len() as u32
+        self.pool.len() as u32
     }
 
     /// Collected blocks that wait for their erase.
@@ -196,8 +192,7 @@ impl<S: Store> Space<S> {
 
     /// Numbers of the free blocks whose last erase is known to have ended.
     pub(crate) fn confirmed_free(&self) -> Vec<u32> {
-        let blocks = self.pool.by_wear.iter().map(|(_, block)| *block);
-        blocks.filter(|block| !self.pool.unconfirmed.contains(block)).map(Pbn::raw).collect()
+        self.pool.confirmed().map(Pbn::raw).collect()
     }
 
     /// Mount found a block that holds pages; it takes no more programs.
@@ -209,9 +204,22 @@ impl<S: Store> Space<S> {
         }
     }
 
+    /// Mount found a full block as a clean stop left it: the stream goes on filling it. Nothing in it is at risk.
+    pub(crate) fn resume(&mut self, stream: StreamId, block: Pbn) {
+        let (role, epoch) = (self.streams[stream].spec.role, self.table.epoch(block));
+        self.table.set_open(block, role, epoch);
+        self.filled_by[block.index()] = stream as u32;
+        self.streams[stream].open = Some(OpenBlock::new(block, epoch, self.flash.chip().frontier(block)));
+    }
+
+    /// How many streams there are.
+    pub(crate) fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
     /// The block a stream is filling and how many of its pages are programmed.
     pub(crate) fn open_block(&self, stream: StreamId) -> Option<(Pbn, u32)> {
-        self.streams[stream].open.as_ref().map(|open| (open.block, open.seqs.len() as u32))
+        self.streams[stream].open.as_ref().map(|open| (open.block, open.next))
     }
 
     /// Pages that the stream can take before it needs another block.
@@ -275,6 +283,22 @@ impl<S: Store> Space<S> {
         })
     }
 
+    /// Appends one page with a scheme part in its spare bytes, which `fill` writes for the place that it is told; more than once if a
+    /// program fails.
+    pub(crate) fn append_with_spare(
+        &mut self,
+        stream: StreamId,
+        tag: PageTag,
+        data: &[u8],
+        cause: Cause,
+        mut fill: impl FnMut(Ppn, &mut [u8]),
+    ) -> Result<Ppn, FtlError> {
+        let appended = self.append_with(stream, 1, |flash, ppn, epoch, _| {
+            flash.program_with_spare(ppn, epoch, tag, |spare| fill(ppn, spare), data, cause)
+        });
+        appended.map(|(ppn, _)| ppn)
+    }
+
     /// Calls `program` with first page, epoch and count of pages until some were programmed.
     #[inline(always)]
     fn append_with(
@@ -305,26 +329,32 @@ impl<S: Store> Space<S> {
 
     #[inline(always)]
     fn note_programmed(&mut self, stream: StreamId, first: Ppn, done: u32, seq: u64) {
-        let pages = self.geometry().pages_per_block as usize;
-        let open = self.streams[stream].open.as_mut().expect("a block is open");
+        let pages = self.geometry().pages_per_block;
+        let Stream { open, listed, .. } = &mut self.streams[stream];
+        let open = open.as_mut().expect("a block is open");
         if self.kept_back > 0 && done > 0 {
-            open.provisional.get_or_insert(open.seqs.len() as u32);
+            open.note_provisional(open.next, seq + 1);
         }
         if done == 1 {
-            open.seqs.push(seq + 1);
+            open.note(1, seq + 1);
             self.table.set_live(first);
         } else {
-            open.seqs.extend(seq + 1..=seq + done as u64);
+            open.note(done, seq + done as u64);
             self.table.set_live_run(first, done);
         }
-        if open.seqs.len() == pages {
+        let filled = open.next == pages;
+        if self.risky && !*listed {
+            *listed = true;
+            self.at_risk.put(seq + 1, stream);
+        }
+        if filled {
             self.close(stream);
         }
     }
 
     /// Closes the stream's block, if one is open; its remaining pages stay unused.
     pub(crate) fn seal(&mut self, stream: StreamId) -> Result<(), FtlError> {
-        if self.streams[stream].open.as_ref().is_some_and(|open| open.provisional.is_some()) {
+        if self.streams[stream].open.as_ref().is_some_and(OpenBlock::is_provisional) {
             self.make_stream_safe(stream)?;
         }
         self.close(stream);
@@ -345,7 +375,7 @@ impl<S: Store> Space<S> {
 
     fn close(&mut self, stream: StreamId) {
         if let Some(open) = self.streams[stream].open.take() {
-            assert!(open.provisional.is_none(), "block {} is closed before its pages count", open.block);
+            assert!(!open.is_provisional(), "block {} is closed before its pages count", open.block);
             self.table.set_state(open.block, State::Full);
             if self.streams[stream].spec.collectable {
                 self.table.set_collectable(open.block);
@@ -367,7 +397,7 @@ impl<S: Store> Space<S> {
             self.open_new(stream)?;
         }
         let open = self.streams[stream].open.as_ref().expect("just opened");
-        let next = self.flash.geometry().page(open.block, open.seqs.len() as u32);
+        let next = self.flash.geometry().page(open.block, open.next);
         Ok((next, self.room(stream), open.epoch))
     }
 
@@ -380,8 +410,8 @@ impl<S: Store> Space<S> {
         let epoch = self.next_epoch;
         self.next_epoch += 1;
         self.table.set_open(block, spec.role, epoch);
-        let seqs = Vec::with_capacity(self.geometry().pages_per_block as usize);
-        self.streams[stream].open = Some(OpenBlock { block, epoch, seqs, provisional: None });
+        self.filled_by[block.index()] = stream as u32;
+        self.streams[stream].open = Some(OpenBlock::new(block, epoch, 0));
         Ok(())
     }
 
@@ -409,13 +439,22 @@ impl<S: Store> Space<S> {
 
     /// Gives up a full block without live pages. It is erased once nothing that replaced its pages can be lost.
     pub(crate) fn release(&mut self, block: Pbn) {
+        self.release_to(block, Heirs::Anywhere);
+    }
+
+    /// The same with a block whose pages were replaced by pages of this stream or of the fixed ones: no others need be safe.
+    pub(crate) fn release_within(&mut self, block: Pbn, stream: StreamId) {
+        self.release_to(block, Heirs::Stream(stream));
+    }
+
+    fn release_to(&mut self, block: Pbn, heirs: Heirs) {
         self.failing.retain(|b| *b != block);
         if self.flash.chip().bad(block).is_some() {
             self.table.set_state(block, State::Bad);
             return;
         }
         self.table.set_state(block, State::Released);
-        self.released.push_back((block, self.flash.pseq()));
+        self.released.push_back(Released { block, seq: self.flash.pseq(), heirs });
     }
 
     /// Whether released blocks are to be hurried along by filler, when a collector wants so many free blocks, keeps a reserve,
@@ -430,77 +469,90 @@ impl<S: Store> Space<S> {
         waiting > 0 && due
     }
 
+    /// Programs the filler that released blocks wait for.
+    pub(crate) fn hurry(&mut self) -> Result<(), FtlError> {
+        if self.released.iter().any(|released| released.heirs == Heirs::Anywhere) {
+            return self.make_safe();
+        }
+        for at in 0..self.released.len() {
+            if let Heirs::Stream(stream) = self.released[at].heirs {
+                self.make_stream_safe(stream)?;
+            }
+        }
+        (0..self.fixed).try_for_each(|stream| self.make_stream_safe(stream))
+    }
+
     /// Erases the released blocks that nothing depends on any more. Returns how many blocks became free.
     pub(crate) fn reclaim(&mut self, cause: Cause) -> Result<u32, FtlError> {
-        if self.released.is_empty() {
-            return Ok(0);
-        }
-        let floor = self.safe_floor();
-        let mut freed = 0;
-        while let Some(&(block, seq)) = self.released.front() {
-            if seq >= floor && !sings(Canary::ErasedBeforeCopiesAreSafe) {
-                break;
+        let (mut freed, mut at) = (0, 0);
+        while let Some(&released) = self.released.get(at) {
+            if !self.may_erase(released) && !sings(Canary::ErasedBeforeCopiesAreSafe) {
+                at += 1;
+                continue;
             }
-            match self.flash.erase(block, cause) {
+            match self.flash.erase(released.block, cause) {
                 Ok(()) => {
-                    self.add_free(block, true);
+                    self.add_free(released.block, true);
                     freed += 1;
                 }
-                Err(NandError::EraseFailed(_)) => self.table.set_state(block, State::Bad),
+                Err(NandError::EraseFailed(_)) => self.table.set_state(released.block, State::Bad),
                 Err(other) => return Err(other.into()),
             }
-            self.released.pop_front();
+            self.released.remove(at);
         }
         Ok(freed)
     }
 
+    fn may_erase(&mut self, Released { seq, heirs, .. }: Released) -> bool {
+        match heirs {
+            Heirs::Anywhere => seq < self.safe_floor(),
+            Heirs::Stream(stream) => (0..self.fixed).chain([stream]).all(|stream| seq < self.oldest_unsafe(stream)),
+        }
+    }
+
     /// Sequence number of the oldest page that the next program may destroy; all before it are safe. `u64::MAX` if none.
-    pub(crate) fn safe_floor(&self) -> u64 {
-        (0..self.streams.len()).map(|stream| self.oldest_unsafe(stream)).min().unwrap_or(u64::MAX)
+    pub(crate) fn safe_floor(&mut self) -> u64 {
+        self.oldest_at_risk().map_or(NEVER, |(seq, _)| seq)
+    }
+
+    /// The oldest page that can be lost, and its stream.
+    fn oldest_at_risk(&mut self) -> Option<(u64, StreamId)> {
+        let pairs = self.pair_protection.then(|| self.flash.chip().pairs());
+        let oldest_of = |stream: &Stream| stream.open.as_ref().map_or(NEVER, |open| open.oldest_unsafe(pairs));
+        self.at_risk.oldest(&mut self.streams, oldest_of)
     }
 
     fn oldest_unsafe(&self, stream: StreamId) -> u64 {
-        let Some(open) = &self.streams[stream].open else { return u64::MAX };
-        let provisional = open.provisional.map_or(u64::MAX, |first| open.seqs[first as usize]);
-        self.oldest_unpaired(open).min(provisional)
-    }
-
-    /// Of the block's pages whose partner is not programmed yet, the oldest.
-    fn oldest_unpaired(&self, open: &OpenBlock) -> u64 {
-        if !self.pair_protection {
-            return u64::MAX;
-        }
-        let pairs = self.flash.chip().pairs();
-        let next = open.seqs.len() as u32;
-        let surely = sings(Canary::OffByOnePage) as u32;
-        let at_risk = |offset: &u32| pairs.last_threat(*offset).is_some_and(|threat| threat >= next + surely);
-        let recent = next.saturating_sub(pairs.span())..next;
-        recent.filter(at_risk).map(|offset| open.seqs[offset as usize]).min().unwrap_or(u64::MAX)
+        let pairs = self.pair_protection.then(|| self.flash.chip().pairs());
+        self.streams[stream].open.as_ref().map_or(NEVER, |open| open.oldest_unsafe(pairs))
     }
 
     /// Whether this page can no longer be destroyed by a later program.
     pub(crate) fn is_safe(&self, ppn: Ppn) -> bool {
         let geometry = self.geometry();
         let (block, offset) = (geometry.block_of(ppn), geometry.offset_of(ppn));
-        let filling = self.streams.iter().filter_map(|s| s.open.as_ref()).find(|open| open.block == block);
-        let Some(open) = filling else { return true };
-        let at_risk = |threat: u32| self.pair_protection && threat >= open.seqs.len() as u32;
-        let provisional = open.provisional.is_some_and(|first| offset >= first);
-        !provisional && !self.flash.chip().pairs().last_threat(offset).is_some_and(at_risk)
+        if self.table.state(block) != State::Open {
+            return true;
+        }
+        let open = self.streams[self.filled_by[block.index()] as usize].open.as_ref().expect("it fills the block");
+        !open.at_risk(self.pair_protection.then(|| self.flash.chip().pairs()), offset)
     }
 
     /// Programs filler until no page of any stream can be lost.
     pub(crate) fn make_safe(&mut self) -> Result<(), FtlError> {
-        (0..self.streams.len()).try_for_each(|stream| self.make_stream_safe(stream))
+        while let Some((_, stream)) = self.oldest_at_risk() {
+            self.make_stream_safe(stream)?;
+        }
+        Ok(())
     }
 
     /// Programs filler until no page of this stream can be lost.
     pub(crate) fn make_stream_safe(&mut self, stream: StreamId) -> Result<(), FtlError> {
-        if self.oldest_unsafe(stream) == FILLER {
+        if self.oldest_unsafe(stream) == NEVER {
             return Ok(());
         }
         let blank = vec![0; self.geometry().page_bytes as usize];
-        while self.oldest_unsafe(stream) < FILLER {
+        while self.oldest_unsafe(stream) < NEVER {
             self.pad(stream, &blank)?;
         }
         Ok(())
@@ -510,7 +562,7 @@ impl<S: Store> Space<S> {
     fn pad(&mut self, stream: StreamId, blank: &[u8]) -> Result<(), FtlError> {
         let geometry = self.geometry();
         let open = self.streams[stream].open.as_mut().expect("only pages of an open block are unsafe");
-        let ppn = geometry.page(open.block, open.seqs.len() as u32);
+        let ppn = geometry.page(open.block, open.next);
         match self.flash.program_filler(ppn, open.epoch, blank) {
             Ok(()) => {}
             Err(NandError::ProgramFailed(_)) => {
@@ -519,17 +571,8 @@ impl<S: Store> Space<S> {
             }
             Err(other) => return Err(other.into()),
         }
-        open.seqs.push(FILLER);
-        let open = self.streams[stream].open.as_ref().expect("as above");
-        let filler = open.seqs.iter().rev().take_while(|seq| **seq == FILLER).count();
-        let first = (open.seqs.len() - filler) as u32;
-        let vouched = provisional::vouches(self.flash.chip().pairs(), first..open.seqs.len() as u32);
-        let counts = (vouched || sings(Canary::ProvisionalPagesCount)) && self.oldest_unpaired(open) == FILLER;
-        let full = open.seqs.len() == geometry.pages_per_block as usize;
-        if counts {
-            self.streams[stream].open.as_mut().expect("as above").provisional = None;
-        }
-        if full {
+        open.note_filler(self.flash.chip().pairs());
+        if open.next == geometry.pages_per_block {
             self.close(stream);
         }
         Ok(())
@@ -537,7 +580,7 @@ impl<S: Store> Space<S> {
 
     /// Bytes really allocated for pool and streams.
     pub(crate) fn pool_bytes(&self) -> u64 {
-        let per_stream = 8 * self.geometry().pages_per_block as u64;
-        self.pool.by_wear.len() as u64 * 16 + self.streams.len() as u64 * per_stream
+        let streams = self.streams.len() * size_of::<Stream>() + 4 * self.filled_by.len();
+        self.pool.len() as u64 * 16 + streams as u64
     }
 }

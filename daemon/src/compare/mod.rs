@@ -1,0 +1,245 @@
+//! `ftld compare`: many replays over the cores; a table, CSV, rows of JSON, one page with plots.
+//!
+//! What always holds: output is in the order of the plan, however the runs end; one that fails is named, and the others go on.
+
+mod html;
+mod plan;
+mod plot;
+mod table;
+
+pub use plan::Sweep;
+
+use crate::commands::print;
+use crate::failure::{Exit, Failure};
+use crate::replay::{self, Job, Row, SCHEMA};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc;
+
+/// Arguments of comparing.
+#[derive(Args, Clone, Debug)]
+pub struct CompareArgs {
+    /// What is compared.
+    #[command(flatten)]
+    pub sweep: Sweep,
+    /// Runs at the same time [default: one per core]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Print comma-separated values
+    #[arg(long, conflicts_with = "ndjson")]
+    pub csv: bool,
+    /// Print one row of JSON per run, as `ftld replay --json` does
+    #[arg(long, visible_alias = "json")]
+    pub ndjson: bool,
+    /// Write a page with tables and plots, which needs nothing but a browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print the jobs, one row of JSON each, and run none
+    #[arg(long, conflicts_with_all = ["html", "csv"])]
+    pub plan: bool,
+    /// Run one job as --plan prints it, from a file or - for standard input, and print its row
+    #[arg(long, value_name = "FILE|-", conflicts_with_all = ["workloads", "plan", "csv"])]
+    pub job: Option<PathBuf>,
+    /// Run nothing: read rows from files
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["workloads", "plan", "job"])]
+    pub rows: Vec<PathBuf>,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Outcome {
+    /// With a row.
+    Done(Box<Row>),
+    /// Without one.
+    Failed(Box<Failed>),
+}
+
+/// A job that gave no row.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Failed {
+    /// [`FAILURE_SCHEMA`].
+    pub schema: String,
+    /// What was asked for.
+    pub job: Job,
+    /// Why.
+    pub error: String,
+    /// The exit code that it is worth.
+    pub exit: i32,
+}
+
+/// Names the meaning of a [`Failed`].
+pub const FAILURE_SCHEMA: &str = "ftld.failure/1";
+
+impl Outcome {
+    fn line(&self) -> String {
+        serde_json::to_string(self).expect("plain data") + "\n"
+    }
+}
+
+/// `ftld compare`.
+pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
+    if let Some(file) = &args.job {
+        return one(file);
+    }
+    if !args.rows.is_empty() {
+        let outcomes = read_rows(&args.rows)?;
+        if args.csv {
+            print(&table::csv_head())?;
+        }
+        outcomes.iter().try_for_each(|outcome| stream(args, outcome))?;
+        return report(args, &outcomes);
+    }
+    let jobs = args.sweep.jobs()?;
+    if args.plan {
+        return jobs.iter().try_for_each(|job| print(&(serde_json::to_string(job).expect("plain data") + "\n")));
+    }
+    if args.csv {
+        print(&table::csv_head())?;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let outcomes = run_all(jobs, args.threads.unwrap_or(cores).max(1), &mut |outcome| stream(args, outcome))?;
+    report(args, &outcomes)
+}
+
+/// One job in, one row out.
+fn one(file: &Path) -> Result<(), Failure> {
+    let (name, text) = match file.to_str() {
+        Some("-") => {
+            let mut text = String::new();
+            let read = std::io::stdin().read_to_string(&mut text);
+            ("standard input".into(), read.map(|_| text))
+        }
+        _ => (file.display().to_string(), std::fs::read_to_string(file)),
+    };
+    let text = text.map_err(|error| Failure::io(&name, &error))?;
+    let job: Job =
+        serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{name}: not a job: {error}")))?;
+    let outcome = attempt(job);
+    print(&outcome.line())?;
+    match outcome {
+        Outcome::Done(_) => Ok(()),
+        Outcome::Failed(failed) => Err(Failure::new(Exit::from_code(failed.exit), failed.error)),
+    }
+}
+
+fn attempt(job: Job) -> Outcome {
+    match replay::run(&job, &mut |_, _| ()) {
+        Ok(row) => Outcome::Done(Box::new(row)),
+        Err(Failure { exit, message: error }) => {
+            let schema = FAILURE_SCHEMA.into();
+            Outcome::Failed(Box::new(Failed { schema, job, error, exit: exit as i32 }))
+        }
+    }
+}
+
+/// Runs all jobs, so many at a time. `each` hears of them in their order, as soon as all before are done.
+fn run_all(
+    jobs: Vec<Job>,
+    threads: usize,
+    each: &mut dyn FnMut(&Outcome) -> Result<(), Failure>,
+) -> Result<Vec<Outcome>, Failure> {
+    let bar = ProgressBar::new(jobs.len() as u64);
+    let style = ProgressStyle::with_template("{pos} of {len} runs {bar:40} {elapsed} (about {eta} left)");
+    bar.set_style(style.expect("the template is right"));
+    bar.tick();
+    let (next, total) = (AtomicUsize::new(0), jobs.len());
+    let (tell, told) = mpsc::channel();
+    let outcomes = std::thread::scope(|scope| {
+        for _ in 0..threads.min(total) {
+            let (tell, next, jobs) = (tell.clone(), &next, &jobs);
+            scope.spawn(move || {
+                while let Some((number, job)) = {
+                    let number = next.fetch_add(1, Relaxed);
+                    jobs.get(number).map(|job| (number, job))
+                } {
+                    // Nobody listens any more once the output has failed.
+                    if tell.send((number, attempt(job.clone()))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(tell);
+        let (mut early, mut outcomes) = (BTreeMap::new(), Vec::with_capacity(total));
+        for (number, outcome) in told {
+            early.insert(number, outcome);
+            while let Some(outcome) = early.remove(&outcomes.len()) {
+                bar.suspend(|| each(&outcome))?;
+                outcomes.push(outcome);
+            }
+            bar.inc(1);
+        }
+        Ok(outcomes)
+    });
+    bar.finish_and_clear();
+    outcomes
+}
+
+/// What is printed of a run as soon as it is its turn; the table for people needs all of them.
+fn stream(args: &CompareArgs, outcome: &Outcome) -> Result<(), Failure> {
+    match outcome {
+        _ if args.ndjson => print(&outcome.line()),
+        Outcome::Done(row) if args.csv => print(&table::csv_line(row)),
+        _ => Ok(()),
+    }
+}
+
+/// What is printed and written at the end.
+fn report(args: &CompareArgs, outcomes: &[Outcome]) -> Result<(), Failure> {
+    let rows: Vec<&Row> = outcomes
+        .iter()
+        .filter_map(|outcome| if let Outcome::Done(row) = outcome { Some(&**row) } else { None })
+        .collect();
+    let failed: Vec<&Failed> = outcomes
+        .iter()
+        .filter_map(|outcome| if let Outcome::Failed(failed) = outcome { Some(&**failed) } else { None })
+        .collect();
+    if !args.csv && !args.ndjson {
+        print(&table::text(&rows))?;
+    }
+    if let Some(file) = &args.html {
+        let page = html::page(&rows, &failed)?;
+        std::fs::write(file, page).map_err(|error| Failure::io(file.display(), &error))?;
+    }
+    for Failed { job, error, .. } in &failed {
+        tracing::error!("{} on {}: {error}", job.scheme.as_deref().unwrap_or("default"), job.workload);
+    }
+    match &failed[..] {
+        [] => Ok(()),
+        [only] if outcomes.len() == 1 => Err(Failure::new(Exit::from_code(only.exit), only.error.clone())),
+        [first, ..] => Err(Failure::failed(format!(
+            "{} of {} runs failed, first {} on {}: {}",
+            failed.len(),
+            outcomes.len(),
+            first.job.scheme.as_deref().unwrap_or("default"),
+            first.job.workload,
+            first.error
+        ))),
+    }
+}
+
+fn read_rows(files: &[PathBuf]) -> Result<Vec<Outcome>, Failure> {
+    let mut outcomes = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(file).map_err(|error| Failure::io(file.display(), &error))?;
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let wrong = |why: &dyn std::fmt::Display| {
+                Failure::failed(format!("{}: line {}: not a row: {why}", file.display(), number + 1))
+            };
+            // An untagged enumeration would not say what is wrong.
+            let value: serde_json::Value = serde_json::from_str(line).map_err(|error| wrong(&error))?;
+            outcomes.push(match value["schema"].as_str() {
+                Some(SCHEMA) => Outcome::Done(serde_json::from_value(value).map_err(|error| wrong(&error))?),
+                Some(FAILURE_SCHEMA) => Outcome::Failed(serde_json::from_value(value).map_err(|error| wrong(&error))?),
+                other => return Err(wrong(&format!("schema {other:?}, not {SCHEMA:?}"))),
+            });
+        }
+    }
+    Ok(outcomes)
+}

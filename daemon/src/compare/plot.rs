@@ -1,0 +1,216 @@
+//! Plots as SVG text.
+
+use crate::failure::Failure;
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::ValueFormatter;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+const WIDTH: u32 = 1000;
+/// Colours that can be told apart, also by those who see fewer (Okabe and Ito, and lighter ones of them).
+const COLOURS: [RGBColor; 12] = [
+    RGBColor(0, 114, 178),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(213, 94, 0),
+    RGBColor(120, 120, 120),
+    RGBColor(240, 228, 66),
+    RGBColor(100, 60, 140),
+    RGBColor(150, 110, 60),
+    RGBColor(150, 210, 150),
+    RGBColor(250, 170, 170),
+];
+
+/// One bar per label, made of parts.
+pub(super) struct Bars<'a> {
+    pub(super) title: &'a str,
+    pub(super) labels: &'a [String],
+    pub(super) parts: &'a [&'a str],
+    /// Of a bar, a part.
+    pub(super) value: &'a dyn Fn(usize, usize) -> f64,
+}
+
+/// A line.
+pub(super) struct Curve<'a> {
+    pub(super) label: &'a str,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+fn colour(number: usize) -> RGBColor {
+    COLOURS[number % COLOURS.len()]
+}
+
+/// Lines beyond the number of colours are thinner.
+fn stroke(number: usize) -> ShapeStyle {
+    ShapeStyle::from(colour(number)).stroke_width(if number < COLOURS.len() { 2 } else { 1 })
+}
+
+fn svg(height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String, Failure> {
+    let mut text = String::new();
+    {
+        let area = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
+        let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("drawing: {error}"));
+        draw(&area).map_err(|error| failed(&error))?;
+        area.present().map_err(|error| failed(&error))?;
+    }
+    Ok(text + "\n")
+}
+
+/// Bars from left to right, first label on top. Nothing where there is nothing to show.
+pub(super) fn bars(bars: &Bars<'_>) -> Result<String, Failure> {
+    let sum = |bar: usize| (0..bars.parts.len()).map(|part| (bars.value)(bar, part)).sum::<f64>();
+    let longest = (0..bars.labels.len()).map(sum).fold(0.0, f64::max);
+    if longest <= 0.0 {
+        return Ok(String::new());
+    }
+    let used: Vec<_> =
+        (0..bars.parts.len()).filter(|&part| (0..bars.labels.len()).any(|bar| (bars.value)(bar, part) > 0.0)).collect();
+    let count = bars.labels.len();
+    svg(110 + 30 * count as u32, |area| {
+        let mut chart = ChartBuilder::on(area)
+            .caption(bars.title, ("sans-serif", 17))
+            .margin(8)
+            .margin_right(if used.len() > 1 { 130 } else { 40 })
+            .x_label_area_size(32)
+            .y_label_area_size(label_width(bars.labels))
+            .build_cartesian_2d(0.0..longest * 1.06, 0.0..count as f64)?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .disable_y_axis()
+            .y_labels(0)
+            .x_label_formatter(&|value| short(*value))
+            .label_style(("sans-serif", 13))
+            .draw()?;
+        for bar in 0..count {
+            let (top, mut from) = ((count - bar) as f64 - 0.15, 0.0);
+            for &part in &used {
+                let to = from + (bars.value)(bar, part);
+                let body = Rectangle::new([(from, top - 0.7), (to, top)], colour(part).filled());
+                chart.draw_series(std::iter::once(body))?;
+                from = to;
+            }
+            let (x, y) = chart.backend_coord(&(0.0, top - 0.35));
+            let style = TextStyle::from(("sans-serif", 13)).pos(pos(HPos::Right));
+            area.draw(&Text::new(bars.labels[bar].clone(), (x - 6, y), style))?;
+            let (x, _) = chart.backend_coord(&(from, top));
+            area.draw(&Text::new(short(from), (x + 4, y), TextStyle::from(("sans-serif", 12)).pos(pos(HPos::Left))))?;
+        }
+        if used.len() > 1 {
+            legend(area, used.iter().map(|&part| (bars.parts[part], colour(part))))?;
+        }
+        Ok(())
+    })
+}
+
+fn pos(horizontal: HPos) -> Pos {
+    Pos::new(horizontal, VPos::Center)
+}
+
+/// Least share that a logarithmic plot shows; the longest of all requests stands there.
+const RAREST: f64 = 1e-5;
+
+/// Shares over a quantity, both logarithmic: for what is rare.
+pub(super) fn tails(title: &str, unit: &str, curves: &[Curve<'_>]) -> Result<String, Failure> {
+    // A logarithm has no 0: what takes no time stands at a tenth of a microsecond.
+    let least = 0.1;
+    let Some((low, high)) = range(curves) else { return Ok(String::new()) };
+    plotted(title, curves, |mut builder| {
+        let (x, y) = ((low.max(least) * 0.8..high.max(2.0 * least) * 1.2).log_scale(), (RAREST..1.0).log_scale());
+        let at = |&(x, y): &(f64, f64)| (x.max(least), y.max(RAREST));
+        draw(builder.build_cartesian_2d(x, y)?, unit, curves, at)
+    })
+}
+
+/// Shares over a quantity.
+pub(super) fn curves(title: &str, unit: &str, curves: &[Curve<'_>]) -> Result<String, Failure> {
+    let Some((low, high)) = range(curves) else { return Ok(String::new()) };
+    plotted(title, curves, |mut builder| {
+        draw(builder.build_cartesian_2d(low..high.max(low + 1.0), 0.0..1.02)?, unit, curves, |point| *point)
+    })
+}
+
+fn range(curves: &[Curve<'_>]) -> Option<(f64, f64)> {
+    let all = || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.0));
+    let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
+    low.is_finite().then_some((low, high))
+}
+
+fn plotted(
+    title: &str,
+    curves: &[Curve<'_>],
+    draw: impl FnOnce(ChartBuilder<'_, '_, SVGBackend<'_>>) -> Drawn,
+) -> Result<String, Failure> {
+    svg(340.max(60 + 20 * curves.len() as u32), |area| {
+        let labels: Vec<_> = curves.iter().map(|curve| curve.label.to_owned()).collect();
+        let mut builder = ChartBuilder::on(area);
+        builder.caption(title, ("sans-serif", 17)).margin(8).margin_right(label_width(&labels) + 40);
+        builder.x_label_area_size(44).y_label_area_size(64);
+        draw(builder)?;
+        legend(area, curves.iter().enumerate().map(|(number, curve)| (curve.label, colour(number))))
+    })
+}
+
+fn draw<X, Y>(
+    mut chart: ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, Y>>,
+    unit: &str,
+    curves: &[Curve<'_>],
+    at: impl Fn(&(f64, f64)) -> (f64, f64),
+) -> Drawn
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    chart
+        .configure_mesh()
+        .light_line_style(RGBColor(242, 242, 242))
+        .x_desc(unit)
+        .x_label_formatter(&|value| short(*value))
+        .y_label_formatter(&|value| format!("{} %", (value * 1e6).round() / 1e4))
+        .label_style(("sans-serif", 13))
+        .draw()?;
+    for (number, curve) in curves.iter().enumerate() {
+        chart.draw_series(LineSeries::new(curve.points.iter().map(&at), stroke(number)))?;
+    }
+    Ok(())
+}
+
+/// Names beside the plot.
+fn legend<'a>(area: &Area<'_>, entries: impl Iterator<Item = (&'a str, RGBColor)>) -> Drawn {
+    let entries: Vec<_> = entries.collect();
+    let widest = label_width(&entries.iter().map(|entry| entry.0.to_owned()).collect::<Vec<_>>()).max(110) as i32;
+    let left = WIDTH as i32 - widest - 18;
+    for (number, (name, colour)) in entries.into_iter().enumerate() {
+        let y = 46 + 20 * number as i32;
+        area.draw(&Rectangle::new([(left, y - 6), (left + 12, y + 6)], colour.filled()))?;
+        area.draw(&Text::new(
+            name.to_owned(),
+            (left + 18, y),
+            TextStyle::from(("sans-serif", 13)).pos(pos(HPos::Left)),
+        ))?;
+    }
+    Ok(())
+}
+
+/// Room for the longest label.
+fn label_width(labels: &[String]) -> u32 {
+    let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0) as u32;
+    (longest * 8 + 14).clamp(60, 420)
+}
+
+/// A number in few characters.
+fn short(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".into(),
+        size if size >= 1e6 => format!("{:.1} M", value / 1e6),
+        size if size >= 1e4 => format!("{:.0} k", value / 1e3),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}

@@ -1,0 +1,128 @@
+//! Byte extents as page verbs: whole pages go to the scheme as they are, a partial page at either end is read, changed and written.
+//!
+//! All parts of an extent start at the same emulated instant; what comes back is when the last one is done.
+
+use ftl_core::{Ftl, FtlError, Lpn, Span};
+use nand_model::{Geometry, Nanos, Store};
+
+/// Bytes handed to a scheme in one go, unless a block is larger.
+const SLICE_BYTES: u64 = 512 << 10;
+/// A block up to this size is still handed over whole, so that schemes see whole-block writes.
+const SLICE_BYTES_MAX: u64 = 1 << 20;
+
+/// Bytes handed to a scheme in one go: whole blocks where that is possible.
+pub fn slice_bytes(geometry: &Geometry) -> u64 {
+    let page = geometry.page_bytes as u64;
+    let block = geometry.pages_per_block as u64 * page;
+    if block > SLICE_BYTES_MAX { SLICE_BYTES / page * page } else { whole(SLICE_BYTES, block) }
+}
+
+/// The largest multiple of `unit` in `bytes`, but at least one.
+fn whole(bytes: u64, unit: u64) -> u64 {
+    (bytes / unit).max(1) * unit
+}
+
+/// Where the next slice of `offset..end` ends: slices are aligned, so that no page is in two.
+pub fn slice_end(offset: u64, end: u64, slice: u64) -> u64 {
+    end.min((offset / slice + 1) * slice)
+}
+
+/// A scheme, and the one page that partial pages need.
+pub struct Paged<'a, S: Store> {
+    /// The scheme.
+    pub ftl: &'a mut dyn Ftl<S>,
+    /// One page.
+    pub scratch: &'a mut [u8],
+}
+
+impl<S: Store> Paged<'_, S> {
+    fn span(&self, offset: u64, len: u64) -> Span {
+        Span::new(offset, len, self.scratch.len() as u32)
+    }
+
+    /// Reads an extent.
+    pub fn read(&mut self, at: Nanos, offset: u64, buf: &mut [u8]) -> Result<Nanos, FtlError> {
+        let span = self.span(offset, buf.len() as u64);
+        let (head, rest) = buf.split_at_mut(span.head.map_or(0, |(_, _, len)| len as usize));
+        let (body, tail) = rest.split_at_mut(span.body.1 as usize * self.scratch.len());
+        let mut done = at;
+        if let Some((lpn, from, _)) = span.head {
+            done = done.max(self.read_part(at, lpn, from, head)?);
+        }
+        if !body.is_empty() {
+            done = done.max(self.ftl.read(at, span.body.0, body)?);
+        }
+        if let Some((lpn, _)) = span.tail {
+            done = done.max(self.read_part(at, lpn, 0, tail)?);
+        }
+        Ok(done)
+    }
+
+    fn read_part(&mut self, at: Nanos, lpn: Lpn, from: u32, part: &mut [u8]) -> Result<Nanos, FtlError> {
+        let done = self.ftl.read(at, lpn, self.scratch)?;
+        part.copy_from_slice(&self.scratch[from as usize..][..part.len()]);
+        Ok(done)
+    }
+
+    /// Writes an extent.
+    pub fn write(&mut self, at: Nanos, offset: u64, data: &[u8]) -> Result<Nanos, FtlError> {
+        let span = self.span(offset, data.len() as u64);
+        let (head, rest) = data.split_at(span.head.map_or(0, |(_, _, len)| len as usize));
+        let (body, tail) = rest.split_at(span.body.1 as usize * self.scratch.len());
+        let mut done = at;
+        if let Some((lpn, from, _)) = span.head {
+            done = done.max(self.patch(at, lpn, from, head.len(), |part| part.copy_from_slice(head))?);
+        }
+        if !body.is_empty() {
+            done = done.max(self.ftl.write(at, span.body.0, body)?);
+        }
+        if let Some((lpn, _)) = span.tail {
+            done = done.max(self.patch(at, lpn, 0, tail.len(), |part| part.copy_from_slice(tail))?);
+        }
+        Ok(done)
+    }
+
+    /// Makes an extent read as zeros.
+    pub fn zero(&mut self, at: Nanos, offset: u64, len: u64) -> Result<Nanos, FtlError> {
+        let span = self.span(offset, len);
+        let mut done = at;
+        for (lpn, from, len) in span.head.into_iter().chain(span.tail.map(|(lpn, len)| (lpn, 0, len))) {
+            if self.ftl.is_mapped(lpn)? {
+                done = done.max(self.patch(at, lpn, from, len as usize, |part| part.fill(0))?);
+            }
+        }
+        if span.body.1 > 0 {
+            done = done.max(self.ftl.trim(at, span.body.0, span.body.1)?);
+        }
+        Ok(done)
+    }
+
+    /// Read, modify, write of one page.
+    fn patch(
+        &mut self,
+        at: Nanos,
+        lpn: Lpn,
+        from: u32,
+        len: usize,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<Nanos, FtlError> {
+        let read = self.ftl.read(at, lpn, self.scratch)?;
+        change(&mut self.scratch[from as usize..][..len]);
+        self.ftl.write(read, lpn, self.scratch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nand_model::Profile;
+
+    #[test]
+    fn long_requests_are_cut_at_aligned_slices_of_whole_blocks() {
+        let slice = |name| slice_bytes(&Profile::find(name).unwrap().geometry);
+        assert_eq!(slice("mlc-4k"), 128 * 4096, "one block of the default chip is one slice");
+        assert_eq!(slice("torture"), SLICE_BYTES, "many small blocks share a slice");
+        let ends = [0, 100, SLICE_BYTES - 1, SLICE_BYTES].map(|from| slice_end(from, from + SLICE_BYTES, SLICE_BYTES));
+        assert_eq!(ends, [SLICE_BYTES, SLICE_BYTES, SLICE_BYTES, 2 * SLICE_BYTES]);
+    }
+}

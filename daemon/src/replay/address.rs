@@ -1,0 +1,162 @@
+//! From the addresses of a trace to those of the device.
+
+use super::job::Address;
+use super::sim::Extent;
+use crate::size::show_size;
+use ftld_traces::{Record, TraceError};
+use std::collections::BTreeSet;
+
+/// Grain of compaction: small enough to leave little untouched space in, large enough to keep neighbours together.
+const GRAIN: u64 = 1 << 20;
+
+/// Touched extents of a trace, by disk and number.
+#[derive(Default)]
+pub(super) struct Footprint(BTreeSet<(u64, u64)>);
+
+impl Footprint {
+    /// What these records touch.
+    pub(super) fn of(records: impl Iterator<Item = Result<Record, TraceError>>) -> Result<Footprint, TraceError> {
+        let mut touched = BTreeSet::new();
+        for record in records {
+            let record = record?;
+            let last = record.offset_bytes + record.length_bytes - 1;
+            touched.extend((record.offset_bytes / GRAIN..=last / GRAIN).map(|grain| (record.device, grain)));
+        }
+        Ok(Footprint(touched))
+    }
+
+    /// How many extents.
+    pub(super) fn extents(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// Bytes of all extents.
+    pub(super) fn bytes(&self) -> u64 {
+        self.extents() * GRAIN
+    }
+}
+
+/// A rule for addresses.
+pub(super) enum Map {
+    Exact {
+        disk: Option<u64>,
+    },
+    Fold {
+        disk: Option<u64>,
+    },
+    /// Sorted; the place is the new number.
+    Compact(Vec<(u64, u64)>),
+}
+
+impl Map {
+    pub(super) fn new(address: Address, footprint: Option<Footprint>) -> Map {
+        match (address, footprint) {
+            (_, Some(footprint)) => Map::Compact(footprint.0.into_iter().collect()),
+            (Address::Fold, None) => Map::Fold { disk: None },
+            (_, None) => Map::Exact { disk: None },
+        }
+    }
+
+    /// Where a record lies on a device of `size` bytes. The error says what does not fit and what to do.
+    pub(super) fn place(&mut self, record: &Record, size: u64, to: &mut Vec<Extent>) -> Result<(), String> {
+        let Record { offset_bytes: offset, length_bytes: len, device, .. } = *record;
+        to.clear();
+        match self {
+            Map::Exact { disk } => {
+                one_disk(disk, device)?;
+                let end = offset + len;
+                if end > size {
+                    return Err(format!(
+                        "{len} bytes at {offset} reach beyond the device of {size} bytes ({}); add --address compact or fold, or a \
+                         larger --size",
+                        show_size(size)
+                    ));
+                }
+                to.push(Extent { offset, len });
+            }
+            Map::Fold { disk } => {
+                one_disk(disk, device)?;
+                if len > size {
+                    return Err(format!("{len} bytes are more than the device of {size} bytes; add a larger --size"));
+                }
+                let offset = offset % size;
+                let first = len.min(size - offset);
+                to.push(Extent { offset, len: first });
+                if len > first {
+                    to.push(Extent { offset: 0, len: len - first });
+                }
+            }
+            Map::Compact(touched) => {
+                // What one record touches is touched throughout, so its extents stay neighbours.
+                let place = touched.binary_search(&(device, offset / GRAIN)).map_err(|_| CHANGED)?;
+                to.push(Extent { offset: place as u64 * GRAIN + offset % GRAIN, len });
+            }
+        }
+        Ok(())
+    }
+}
+
+const CHANGED: &str = "was not there when the trace was read the first time; it changed meanwhile";
+
+fn one_disk(known: &mut Option<u64>, device: u64) -> Result<(), String> {
+    match *known.get_or_insert(device) {
+        first if first == device => Ok(()),
+        first => Err(format!(
+            "disk {device}, after requests to disk {first}: each has addresses of its own; choose one with --disk N, or lay them \
+             behind each other with --address compact"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftld_traces::Op;
+
+    const MIB: u64 = 1 << 20;
+
+    fn at(device: u64, offset_bytes: u64, length_bytes: u64) -> Record {
+        Record { time_ns: 0, op: Op::Write, device, offset_bytes, length_bytes }
+    }
+
+    fn place(map: &mut Map, record: Record, size: u64) -> Result<Vec<(u64, u64)>, String> {
+        let mut extents = Vec::new();
+        map.place(&record, size, &mut extents)?;
+        Ok(extents.iter().map(|extent| (extent.offset, extent.len)).collect())
+    }
+
+    #[test]
+    fn exact_addresses_fit_or_are_refused() {
+        let mut map = Map::new(Address::Exact, None);
+        assert_eq!(place(&mut map, at(3, 512, 512), 1024), Ok(vec![(512, 512)]));
+        assert!(
+            place(&mut map, at(3, 513, 512), 1024)
+                .unwrap_err()
+                .contains("512 bytes at 513 reach beyond the device of 1024")
+        );
+        assert!(place(&mut map, at(4, 0, 512), 1024).unwrap_err().contains("disk 4, after requests to disk 3"));
+    }
+
+    #[test]
+    fn folded_addresses_wrap() {
+        let mut map = Map::new(Address::Fold, None);
+        assert_eq!(place(&mut map, at(0, 10 * 4096 + 100, 50), 4096), Ok(vec![(100, 50)]));
+        assert_eq!(place(&mut map, at(0, 4000, 200), 4096), Ok(vec![(4000, 96), (0, 104)]));
+        assert_eq!(place(&mut map, at(0, 8192, 4096), 4096), Ok(vec![(0, 4096)]));
+        assert!(place(&mut map, at(0, 0, 4097), 4096).is_err());
+    }
+
+    #[test]
+    fn compaction_keeps_order_and_neighbours_and_leaves_nothing_out() {
+        let records = [at(1, 7 * MIB - 10, 20), at(0, 1000 * MIB, 5), at(1, 5, 2 * MIB), at(1, 6 * MIB, 1)];
+        let footprint = Footprint::of(records.iter().map(|record| Ok(*record))).unwrap();
+        assert_eq!(footprint.bytes(), 6 * MIB);
+        let mut map = Map::new(Address::Compact, Some(footprint));
+        // Disk 0 first, then the five extents of disk 1: 0, 1, 2, 6, 7.
+        let expected = [(5 * MIB - 10, 20), (0, 5), (MIB + 5, 2 * MIB), (4 * MIB, 1)];
+        for (record, expected) in records.iter().zip(expected) {
+            assert_eq!(place(&mut map, *record, 6 * MIB), Ok(vec![expected]));
+        }
+        assert!(place(&mut map, at(2, 0, 1), 6 * MIB).unwrap_err().contains("changed"));
+    }
+}

@@ -1,0 +1,140 @@
+//! Response times, in bounded memory: mean and maximum are exact, percentiles to three digits.
+
+use ftld_traces::Op;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// Response times of one kind of request.
+#[derive(Clone, Debug)]
+pub(super) struct Latency {
+    histogram: Histogram<u64>,
+    sum_ns: u128,
+    min_ns: u64,
+    max_ns: u64,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        let histogram = Histogram::new(3).expect("three digits are allowed");
+        Latency { histogram, sum_ns: 0, min_ns: u64::MAX, max_ns: 0 }
+    }
+}
+
+impl Latency {
+    #[inline]
+    pub(super) fn note(&mut self, ns: u64) {
+        self.histogram.record(ns).expect("grows as it needs to");
+        self.sum_ns += ns as u128;
+        self.min_ns = self.min_ns.min(ns);
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    fn add(&mut self, other: &Latency) {
+        self.histogram.add(&other.histogram).expect("grows as it needs to");
+        self.sum_ns += other.sum_ns;
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    /// The figures; `None` if there was no request.
+    pub(super) fn view(&self) -> Option<Response> {
+        let count = self.histogram.len();
+        // The histogram knows values to three digits only.
+        let at = |percent: f64| self.histogram.value_at_percentile(percent).clamp(self.min_ns, self.max_ns);
+        (count > 0).then(|| Response {
+            count,
+            mean: self.sum_ns as f64 / count as f64,
+            sum: self.sum_ns as f64,
+            p50: at(50.0),
+            p90: at(90.0),
+            p99: at(99.0),
+            p999: at(99.9),
+            max: self.max_ns,
+            quantiles: QUANTILES.iter().map(|&share| (share, at(share * 100.0))).collect(),
+        })
+    }
+}
+
+/// Points of the distribution that are reported, as shares of the requests.
+const QUANTILES: [f64; 20] = [
+    0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0,
+];
+
+/// Response times in nanoseconds of emulated time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    /// How many.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Sum; exact up to 2⁵³.
+    pub sum: f64,
+    /// Median.
+    pub p50: u64,
+    /// Longest of the best 90 %.
+    pub p90: u64,
+    /// Longest of the best 99 %.
+    pub p99: u64,
+    /// Longest of the best 99.9 %.
+    pub p999: u64,
+    /// Longest.
+    pub max: u64,
+    /// The distribution: shares of the requests, and the longest of each.
+    pub quantiles: Vec<(f64, u64)>,
+}
+
+/// Response times by what was asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sides {
+    reads: Latency,
+    writes: Latency,
+    trims: Latency,
+}
+
+/// [`Response`]s by what was asked for; `None` where nothing was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Responses {
+    /// Whatever was asked for.
+    pub all: Option<Response>,
+    /// Reads.
+    pub read: Option<Response>,
+    /// Writes.
+    pub write: Option<Response>,
+    /// Trims.
+    pub trim: Option<Response>,
+}
+
+impl Sides {
+    #[inline]
+    pub(super) fn of(&mut self, op: Op) -> &mut Latency {
+        match op {
+            Op::Read => &mut self.reads,
+            Op::Write => &mut self.writes,
+            Op::Trim => &mut self.trims,
+        }
+    }
+
+    pub(super) fn view(&self) -> Responses {
+        let mut all = self.reads.clone();
+        all.add(&self.writes);
+        all.add(&self.trims);
+        Responses { all: all.view(), read: self.reads.view(), write: self.writes.view(), trim: self.trims.view() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_and_maximum_are_exact_and_percentiles_close() {
+        let mut sides = Sides::default();
+        (1..=10_000u64).for_each(|i| sides.of(if i % 2 == 0 { Op::Read } else { Op::Write }).note(i * 1_001));
+        let view = sides.view();
+        let all = view.all.unwrap();
+        assert_eq!((all.count, all.max, all.mean), (10_000, 10_010_000, 5_005_500.5));
+        assert!((all.p99 as f64 / 9_909_900.0 - 1.0).abs() < 2e-3 && (all.p50 as f64 / 5_005_000.0 - 1.0).abs() < 2e-3);
+        assert_eq!((all.quantiles[0], all.quantiles[19]), ((0.0, 1_001), (1.0, 10_010_000)));
+        assert_eq!((view.read.unwrap().count, view.trim), (5_000, None));
+    }
+}

@@ -1,0 +1,101 @@
+//! Bringing a device to the state in which it is measured.
+
+use super::job::Precondition;
+use super::sim::{Extent, Sim};
+use ftl_core::{FtlError, Lpn};
+use ftld_traces::Op;
+use nand_model::SplitMix;
+use serde::{Deserialize, Serialize};
+
+/// The write amplification is settled when that of three windows in a row lies within this of each other.
+const SETTLED: f64 = 0.02;
+/// A window is this part of the device.
+const WINDOWS_PER_DEVICE: u32 = 4;
+/// One that does not settle is given up after as many device writes.
+const DEVICE_WRITES: f64 = 12.0;
+
+/// What was done before measuring.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Conditioned {
+    /// Pages written, as a multiple of the device's; the first is the fill in order.
+    pub device_writes: f64,
+    /// Write amplification of the last window of random overwrites, if there was one.
+    pub write_amplification: Option<f64>,
+    /// Whether it had settled; `None` where that was not asked for.
+    pub settled: Option<bool>,
+}
+
+impl Sim {
+    /// Fills and overwrites as asked. `tick` hears of the share that is done.
+    pub(super) fn precondition(
+        &mut self,
+        what: Precondition,
+        seed: u64,
+        tick: &mut dyn FnMut(f64),
+    ) -> Result<Conditioned, FtlError> {
+        let pages = self.ftl().logical_pages();
+        let limit = match what {
+            Precondition::None => {
+                return Ok(Conditioned { device_writes: 0.0, write_amplification: None, settled: None });
+            }
+            Precondition::Fill => 0.0,
+            Precondition::Steady => DEVICE_WRITES,
+            Precondition::Writes(writes) => writes,
+        };
+        let limit = (limit * pages as f64) as u64;
+        let total = (limit + pages as u64) as f64;
+        self.fill(pages, &mut |done| tick(done as f64 / total))?;
+        let mut rng = SplitMix::new(seed);
+        let window = (pages / WINDOWS_PER_DEVICE).max(1) as u64;
+        let (mut written, mut last, mut settled) = (0, Vec::new(), false);
+        while written < limit && !settled {
+            let count = window.min(limit - written);
+            let before = self.programs();
+            for _ in 0..count {
+                self.write_page(Lpn::new(rng.below(pages as u64) as u32))?;
+            }
+            written += count;
+            last.push((self.programs() - before) as f64 / count as f64);
+            settled = what == Precondition::Steady && is_settled(&last);
+            tick((pages as u64 + written) as f64 / total);
+        }
+        Ok(Conditioned {
+            device_writes: 1.0 + written as f64 / pages as f64,
+            write_amplification: last.last().copied(),
+            settled: (what == Precondition::Steady).then_some(settled),
+        })
+    }
+
+    fn fill(&mut self, pages: u32, tick: &mut dyn FnMut(u32)) -> Result<(), FtlError> {
+        let geometry = *self.ftl().chip().geometry();
+        let (block, page) = (geometry.pages_per_block, geometry.page_bytes as u64);
+        for first in (0..pages).step_by(block as usize) {
+            let len = block.min(pages - first) as u64 * page;
+            self.now = self.whole(self.now, Op::Write, Extent { offset: first as u64 * page, len })?;
+            tick(first);
+        }
+        Ok(())
+    }
+
+    fn programs(&self) -> u64 {
+        self.ftl().chip().counters().total().programs
+    }
+}
+
+fn is_settled(windows: &[f64]) -> bool {
+    let [.., a, b, c] = windows else { return false };
+    a.max(*b).max(*c) <= a.min(*b).min(*c) * (1.0 + SETTLED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_like_windows_in_a_row_are_settled() {
+        assert!(!is_settled(&[5.0, 5.0]));
+        assert!(!is_settled(&[5.0, 5.0, 5.2]));
+        assert!(!is_settled(&[1.0, 3.0, 5.0, 5.0]));
+        assert!(is_settled(&[1.0, 3.0, 5.0, 5.05, 4.99]));
+    }
+}

@@ -1,0 +1,299 @@
+//! A scheme on virtual time: requests in, emulated response times out. No data, no lock, no thread.
+//!
+//! What always holds: every error of the scheme ends the run; a page that was asked of the scheme is counted here and must be counted
+//! there ([`Sim::settle`]).
+
+use super::job::Average;
+use super::measure::Sides;
+use crate::pages::{Paged, slice_bytes, slice_end};
+use ftl_core::{Ftl, FtlError, Lpn, SchemeStats, Span};
+use ftld_traces::Op;
+use nand_model::Nanos;
+use nand_model::store::OobOnlyStore;
+
+/// Pages trimmed in one go.
+const TRIM_PAGES: u64 = 16_384;
+/// Flash operations of one slice of idle work: as few as can be, so that a request that comes meanwhile waits no longer than it must.
+const IDLE_OPS: u32 = 1;
+
+/// One extent of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+/// Pages that were asked of the scheme.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pages {
+    pub(super) read: u64,
+    /// Of these, for partial pages of writes.
+    pub(super) patched: u64,
+    pub(super) written: u64,
+    pub(super) trimmed: u64,
+    /// Partial pages of trims: written anew if they held data.
+    pub(super) cleared: u64,
+}
+
+/// A scheme, and the requests it was given.
+pub(super) struct Sim {
+    ftl: Box<dyn Ftl<OobOnlyStore>>,
+    scratch: Vec<u8>,
+    /// What is written, and where reads go: no byte of it means anything.
+    buffer: Vec<u8>,
+    average: Average,
+    pub(super) sides: Sides,
+    pub(super) pages: Pages,
+    /// When the last request was done.
+    pub(super) now: Nanos,
+    /// The scheme's counters when `pages` was empty.
+    base: SchemeStats,
+}
+
+impl Sim {
+    pub(super) fn new(ftl: Box<dyn Ftl<OobOnlyStore>>, average: Average) -> Sim {
+        let geometry = *ftl.chip().geometry();
+        let (now, base) = (ftl.chip().busy_until(), ftl.stats());
+        Sim {
+            ftl,
+            scratch: vec![0; geometry.page_bytes as usize],
+            buffer: vec![0; slice_bytes(&geometry) as usize],
+            average,
+            sides: Sides::default(),
+            pages: Pages::default(),
+            now,
+            base,
+        }
+    }
+
+    pub(super) fn ftl(&self) -> &dyn Ftl<OobOnlyStore> {
+        &*self.ftl
+    }
+
+    fn page_bytes(&self) -> u64 {
+        self.scratch.len() as u64
+    }
+
+    /// One request, which begins at `at`. Returns when it is done.
+    pub(super) fn request(&mut self, at: Nanos, op: Op, extents: &[Extent]) -> Result<Nanos, FtlError> {
+        let done = match self.average {
+            Average::PerRequest => {
+                let mut done = at;
+                for &extent in extents {
+                    done = done.max(self.whole(at, op, extent)?);
+                }
+                self.sides.of(op).note(done - at);
+                done
+            }
+            Average::PerPage => {
+                let mut now = at;
+                for extent in extents {
+                    for page in split(*extent, self.page_bytes()) {
+                        let done = self.whole(now, op, page)?;
+                        self.sides.of(op).note(done - now);
+                        now = done;
+                    }
+                }
+                now
+            }
+            Average::PerRecord => {
+                let page = self.page_bytes();
+                let first = Extent { offset: extents[0].offset / page * page, len: page };
+                let done = self.whole(at, op, first)?;
+                self.sides.of(op).note(done - at);
+                done
+            }
+        };
+        self.now = self.now.max(done);
+        Ok(done)
+    }
+
+    /// An extent, all of which begins at `at`.
+    pub(super) fn whole(&mut self, at: Nanos, op: Op, extent: Extent) -> Result<Nanos, FtlError> {
+        self.count(op, extent);
+        let slice = if op == Op::Trim { TRIM_PAGES * self.page_bytes() } else { self.buffer.len() as u64 };
+        let (mut offset, end, mut done) = (extent.offset, extent.offset + extent.len, at);
+        let mut paged = Paged { ftl: &mut *self.ftl, scratch: &mut self.scratch };
+        while offset < end {
+            let next = slice_end(offset, end, slice);
+            let len = next - offset;
+            done = done.max(match op {
+                Op::Read => paged.read(at, offset, &mut self.buffer[..len as usize])?,
+                Op::Write => paged.write(at, offset, &self.buffer[..len as usize])?,
+                Op::Trim => paged.zero(at, offset, len)?,
+            });
+            offset = next;
+        }
+        Ok(done)
+    }
+
+    fn count(&mut self, op: Op, extent: Extent) {
+        let span = Span::new(extent.offset, extent.len, self.scratch.len() as u32);
+        let (whole, parts) = (span.body.1 as u64, u64::from(span.head.is_some()) + u64::from(span.tail.is_some()));
+        match op {
+            Op::Read => self.pages.read += whole + parts,
+            Op::Write => {
+                self.pages.read += parts;
+                self.pages.patched += parts;
+                self.pages.written += whole + parts;
+            }
+            Op::Trim => {
+                self.pages.trimmed += whole;
+                self.pages.cleared += parts;
+            }
+        }
+    }
+
+    /// One page of data, not measured; begins when everything before is done.
+    pub(super) fn write_page(&mut self, lpn: Lpn) -> Result<(), FtlError> {
+        self.pages.written += 1;
+        self.now = self.ftl.write(self.now, lpn, &self.scratch)?;
+        Ok(())
+    }
+
+    /// Background work until `until` or until there is none.
+    pub(super) fn idle(&mut self, until: Nanos) -> Result<(), FtlError> {
+        loop {
+            let free = self.ftl.chip().busy_until();
+            if free >= until || !self.ftl.idle(free, IDLE_OPS)? || self.ftl.chip().busy_until() == free {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Begins anew with counting and measuring, if the scheme has counted the pages that it was given. The error says what is wrong.
+    pub(super) fn settle(&mut self) -> Result<(), String> {
+        let stats = self.ftl.stats();
+        let Pages { read, written, trimmed, cleared, .. } = self.pages;
+        let found = (
+            stats.host_pages_read - self.base.host_pages_read,
+            stats.host_pages_written - self.base.host_pages_written,
+            stats.host_pages_trimmed - self.base.host_pages_trimmed,
+        );
+        let fits = |issued: u64, completed: u64| (issued..=issued + cleared).contains(&completed);
+        if !fits(read, found.0) || !fits(written, found.1) || found.2 != trimmed {
+            let (reads, writes, trims) = found;
+            return Err(format!(
+                "issued {read} page reads, {written} page writes and {trimmed} page trims, but the scheme completed \
+                 {reads}, {writes} and {trims}"
+            ));
+        }
+        (self.base, self.pages, self.sides) = (stats, Pages::default(), Sides::default());
+        Ok(())
+    }
+}
+
+/// An extent cut at pages.
+fn split(extent: Extent, page: u64) -> impl Iterator<Item = Extent> {
+    let end = extent.offset + extent.len;
+    let mut offset = extent.offset;
+    std::iter::from_fn(move || {
+        let next = slice_end(offset, end, page);
+        let part = Extent { offset, len: next - offset };
+        offset = next;
+        (part.len > 0).then_some(part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftl_core::schemes::Scheme;
+    use ftl_core::{FtlConfig, Params, RamReport, Start};
+    use nand_model::{Chip, Profile};
+
+    /// A scheme that forgets to do, or to tell of, some of what it was asked for.
+    struct Careless {
+        inner: Box<dyn Ftl<OobOnlyStore>>,
+        /// Of each kind, operations that are missing in the counts: reads, writes, trims.
+        missing: [u64; 3],
+    }
+
+    impl Ftl<OobOnlyStore> for Careless {
+        fn scheme(&self) -> &'static str {
+            self.inner.scheme()
+        }
+        fn logical_pages(&self) -> u32 {
+            self.inner.logical_pages()
+        }
+        fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
+            self.inner.read(at, first, out)
+        }
+        fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
+            self.inner.write(at, first, data)
+        }
+        fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
+            self.inner.trim(at, first, count)
+        }
+        fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+            self.inner.flush(at)
+        }
+        fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
+            self.inner.idle(at, budget)
+        }
+        fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+            self.inner.shutdown(at)
+        }
+        fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError> {
+            self.inner.is_mapped(lpn)
+        }
+        fn stats(&self) -> SchemeStats {
+            let mut stats = self.inner.stats();
+            stats.host_pages_read = stats.host_pages_read.saturating_sub(self.missing[0]);
+            stats.host_pages_written = stats.host_pages_written.saturating_sub(self.missing[1]);
+            stats.host_pages_trimmed = stats.host_pages_trimmed.saturating_sub(self.missing[2]);
+            stats
+        }
+        fn ram_report(&self) -> RamReport {
+            self.inner.ram_report()
+        }
+        fn check(&mut self) -> Result<Vec<String>, FtlError> {
+            self.inner.check()
+        }
+        fn chip(&self) -> &Chip<OobOnlyStore> {
+            self.inner.chip()
+        }
+        fn chip_mut(&mut self) -> &mut Chip<OobOnlyStore> {
+            self.inner.chip_mut()
+        }
+        fn into_chip(self: Box<Self>) -> Chip<OobOnlyStore> {
+            self.inner.into_chip()
+        }
+    }
+
+    fn sim(missing: [u64; 3]) -> Sim {
+        let (scheme, params) = (Scheme::find("pagemap").unwrap(), Params::default());
+        let layout = scheme.layout(Profile::find("torture").unwrap(), 1 << 20, 0.3, &params).unwrap();
+        let chip = Chip::open(layout.profile, OobOnlyStore::new(layout.profile.geometry)).unwrap();
+        let config = FtlConfig { logical_pages: layout.logical_pages, params };
+        let inner = scheme.start(chip, &config, Start::Format).unwrap();
+        Sim::new(Box::new(Careless { inner, missing }), Average::PerRequest)
+    }
+
+    fn some_requests(sim: &mut Sim) {
+        for (op, offset, len) in [
+            (Op::Write, 0, 10 << 10),
+            (Op::Write, 100, 3 << 10),
+            (Op::Read, 5, 4 << 10),
+            (Op::Trim, 1 << 10, 2 << 10),
+            (Op::Trim, 5 << 10, 1 << 10),
+        ] {
+            sim.request(sim.now, op, &[Extent { offset, len }]).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_scheme_that_completes_less_than_was_issued_is_found_out() {
+        let mut honest = sim([0; 3]);
+        some_requests(&mut honest);
+        assert_eq!(honest.settle(), Ok(()));
+        assert_eq!(honest.pages, Pages::default());
+        for (kind, missing) in [[1, 0, 0], [0, 1, 0], [0, 0, 1]].into_iter().enumerate() {
+            let mut careless = sim(missing);
+            some_requests(&mut careless);
+            let why = careless.settle().unwrap_err();
+            let expected = ["issued 7 page reads, 14 page writes and 3 page trims", "but the scheme completed"];
+            assert!(expected.iter().all(|part| why.contains(part)), "{kind}: {why}");
+        }
+    }
+}

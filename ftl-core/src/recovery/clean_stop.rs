@@ -1,0 +1,173 @@
+//! What a clean stop leaves in a checkpoint: how far every block is programmed, in which of its lives, and which blocks were being
+//! filled. A mount that finds every block so knows that nothing was begun since: nothing is unstable, blocks go on being filled,
+//! and erased blocks are erased. It says nothing about the map; records do.
+//!
+//! What always holds: one program or erase more, and some block is not as described. If power fails while it is written, the set is
+//! incomplete and does not exist.
+
+use super::Head;
+use crate::block_table::State;
+use crate::checkpoint::Checkpoints;
+use crate::error::FtlError;
+use crate::format::{COUNTER_FOUND_MAX, Role};
+use crate::space::{Space, StreamId};
+use nand_model::{Geometry, Pbn, Store};
+use std::collections::HashSet;
+
+const FRONTIER_BITS: u32 = 16;
+
+/// The state of all blocks, and what else a mount could not know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CleanStop {
+    pub(crate) next_ver: u64,
+    logical_pages: u64,
+    pseq: u64,
+    next_epoch: u64,
+    /// Per block: epoch and pages programmed.
+    blocks: Vec<u64>,
+    /// Streams and the blocks they were filling.
+    open: Vec<(u64, u64)>,
+    free: Vec<u64>,
+}
+
+fn state(epoch: u64, frontier: u32) -> u64 {
+    epoch << FRONTIER_BITS | frontier as u64
+}
+
+impl CleanStop {
+    /// Chunks of the set, and so pages.
+    pub(crate) fn chunks(geometry: &Geometry) -> u32 {
+        // Beside the block's state it may be open (two words) or free (one).
+        (8 * (8 + 3 * geometry.blocks as usize)).div_ceil(Checkpoints::chunk_bytes(geometry)) as u32
+    }
+
+    /// The present state. No page may be at risk, nothing wait for its erase.
+    pub(crate) fn of<S: Store>(space: &Space<S>, next_ver: u64, logical_pages: u32) -> CleanStop {
+        let chip = space.flash.chip();
+        let is_known = |block: &Pbn| space.table.is_in_use(*block);
+        let epoch = |block: Pbn| if is_known(&block) { space.table.epoch(block) } else { 0 };
+        let open = |stream: StreamId| space.open_block(stream).map(|(block, _)| (stream as u64, block.raw() as u64));
+        CleanStop {
+            next_ver,
+            logical_pages: logical_pages as u64,
+            pseq: space.flash.pseq(),
+            next_epoch: space.next_epoch(),
+            blocks: space.geometry().all_blocks().map(|b| state(epoch(b), chip.frontier(b))).collect(),
+            open: (0..space.streams()).filter_map(open).collect(),
+            free: space.confirmed_free().into_iter().map(u64::from).collect(),
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let head = [self.next_ver, self.logical_pages, self.pseq, self.next_epoch];
+        let lengths = [self.blocks.len(), self.open.len(), self.free.len()].map(|length| length as u64);
+        let open = self.open.iter().flat_map(|(stream, block)| [*stream, *block]);
+        let words = head.into_iter().chain(lengths).chain(self.blocks.iter().copied()).chain(open);
+        words.chain(self.free.iter().copied()).flat_map(u64::to_le_bytes).collect()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<CleanStop> {
+        let words: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let (&[next_ver, logical_pages, pseq, next_epoch, blocks, open, free], mut rest) = words.split_first_chunk()?;
+        let mut take = |length: u64| {
+            let (part, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+            rest = behind;
+            Some(part)
+        };
+        let blocks = take(blocks)?.to_vec();
+        let open = take(open.checked_mul(2)?)?.as_chunks().0.iter().map(|[stream, block]| (*stream, *block)).collect();
+        let free = take(free)?.to_vec();
+        let sane = [next_ver, pseq, next_epoch].iter().all(|counter| *counter <= COUNTER_FOUND_MAX) && next_epoch > 0;
+        sane.then_some(CleanStop { next_ver, logical_pages, pseq, next_epoch, blocks, open, free })
+    }
+
+    /// Writes the set.
+    pub(crate) fn write<S: Store>(&self, space: &mut Space<S>, checkpoints: &mut Checkpoints) -> Result<(), FtlError> {
+        let bytes = self.encode();
+        let chunks = bytes.chunks(Checkpoints::chunk_bytes(&space.geometry()));
+        checkpoints.begin(space, chunks.len() as u32)?;
+        for chunk in chunks {
+            checkpoints.write(space, chunk, self.pseq)?;
+        }
+        Ok(())
+    }
+
+    /// What the last stop left, if it was a clean one and nothing happened since.
+    pub(crate) fn load<S: Store>(
+        space: &mut Space<S>,
+        checkpoints: &mut Checkpoints,
+        heads: &[Head],
+        logical_pages: u32,
+        scanned: &mut u64,
+    ) -> Result<Option<CleanStop>, FtlError> {
+        let found = checkpoints.load(space, heads, scanned)?;
+        let Some(newest) = found.last().filter(|set| set.id + 1 == checkpoints.next_id()) else { return Ok(None) };
+        let bytes: Vec<u8> = newest.chunks.iter().flat_map(|(payload, _)| payload.iter().copied()).collect();
+        let damaged = |what: &str| FtlError::Corrupt(format!("checkpoint {}: {what}", newest.id));
+        let stop = CleanStop::decode(&bytes).ok_or_else(|| damaged("unreadable"))?;
+        if stop.logical_pages != logical_pages as u64 || stop.blocks.len() != heads.len() {
+            return Err(damaged("made for another size"));
+        }
+        if !stop.still_holds(space, heads) {
+            return Ok(None);
+        }
+        space.flash.saw_pseq(stop.pseq);
+        space.saw_epoch(stop.next_epoch - 1);
+        Ok(Some(stop))
+    }
+
+    fn still_holds<S: Store>(&self, space: &Space<S>, heads: &[Head]) -> bool {
+        let chip = space.flash.chip();
+        let is_as_left = |(block, (head, was)): (Pbn, (&Head, &u64))| match *head {
+            // Bad blocks are in no use and may hold anything.
+            _ if chip.bad(block).is_some() => true,
+            Head::Factory | Head::Found { role: Role::Checkpoint, .. } => true,
+            Head::Found { epoch, .. } => state(epoch, chip.frontier(block)) == *was,
+            Head::Nothing => state(0, chip.frontier(block)) == *was,
+        };
+        (0..).map(Pbn::new).zip(heads.iter().zip(&self.blocks)).all(is_as_left)
+    }
+
+    /// Blocks whose erase is known to have ended.
+    pub(crate) fn free(&self) -> HashSet<u32> {
+        self.free.iter().map(|block| *block as u32).collect()
+    }
+
+    /// Goes on filling the blocks that were being filled.
+    pub(crate) fn resume<S: Store>(&self, space: &mut Space<S>) {
+        for (stream, block) in &self.open {
+            let (stream, block) = (*stream as StreamId, Pbn::new(*block as u32));
+            let fits = stream < space.streams() && block.raw() < space.geometry().blocks;
+            let there = fits && space.table.state(block) == State::Full && space.flash.chip().bad(block).is_none();
+            if there && space.open_block(stream).is_none() {
+                space.resume(stream, block);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_survives_the_round_trip_and_what_is_cut_off_is_refused() {
+        let stop = CleanStop {
+            next_ver: 9,
+            logical_pages: 100,
+            pseq: 77,
+            next_epoch: 12,
+            blocks: vec![state(3, 16), 0, state(11, 5)],
+            open: vec![(4, 2)],
+            free: vec![1],
+        };
+        let bytes = stop.encode();
+        assert_eq!(CleanStop::decode(&bytes), Some(stop));
+        for length in 0..bytes.len() {
+            assert_eq!(CleanStop::decode(&bytes[..length]), None, "{length} bytes");
+        }
+        let mut lie = bytes.clone();
+        lie[5 * 8..6 * 8].fill(0xFF);
+        assert_eq!(CleanStop::decode(&lie), None);
+    }
+}

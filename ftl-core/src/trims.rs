@@ -1,0 +1,225 @@
+//! Trims of schemes without mapping pages and without a page map to put into checkpoints: what they leave on flash, and how that
+//! stays little.
+//!
+//! A trim is a TRIM page with its range before it is acknowledged. When there are too many, each trim also writes one *bitmap*: of a
+//! chunk of the logical pages those that hold nothing, as of a version. Pages that lie wholly in chunks with a newer bitmap say
+//! nothing any more. So there are never more than two bitmaps per chunk and [`Trims::limit`] records, and a block of them dies as
+//! a whole sooner or later.
+//!
+//! What always holds: every TRIM page on flash is true for ever ("nothing older than this version"), so finding too many of them does no
+//! harm; and a page is given up only when a newer one, or newer data, stands for all it said. Giving up means that its block
+//! is released, and [`crate::space`] erases that only when whatever came before the release is safe. If power fails anywhere, a
+//! mount finds the newest of each and, until then, the older ones.
+
+use crate::error::FtlError;
+use crate::format::trim::{self, TrimBitmap, TrimRange};
+use crate::format::{Flags, PageTag, Role};
+use crate::space::{Space, StreamId};
+use nand_model::{Cause, Geometry, Ppn, Store};
+use std::collections::BTreeMap;
+
+/// What a live TRIM page covers, and since which version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extent {
+    lpn: u32,
+    count: u32,
+    ver: u64,
+}
+
+/// The content of a TRIM page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TrimPage {
+    Record(TrimRange),
+    Bitmap(TrimBitmap),
+}
+
+impl TrimPage {
+    pub(crate) fn decode(page: &[u8]) -> Option<TrimPage> {
+        let record = || trim::decode(page).and_then(|ranges| ranges.first().copied()).map(TrimPage::Record);
+        record().or_else(|| TrimBitmap::decode(page).map(TrimPage::Bitmap))
+    }
+
+    pub(crate) fn ver(&self) -> u64 {
+        match self {
+            TrimPage::Record(range) => range.ver,
+            TrimPage::Bitmap(bitmap) => bitmap.ver,
+        }
+    }
+
+    /// The logical pages that hold nothing older.
+    pub(crate) fn pages(&self) -> Box<dyn Iterator<Item = u32> + '_> {
+        match self {
+            TrimPage::Record(range) => Box::new(range.lpn..range.lpn + range.count),
+            TrimPage::Bitmap(bitmap) => Box::new(bitmap.pages()),
+        }
+    }
+}
+
+/// Which logical pages hold data, and the live TRIM pages that say which do not.
+pub(crate) struct Trims {
+    stream: StreamId,
+    logical_pages: u32,
+    /// One bit per logical page: it holds data.
+    mapped: Vec<u64>,
+    mapped_pages: u64,
+    live: BTreeMap<Ppn, Extent>,
+    /// Version of the newest bitmap, by chunk; 0 where there is none.
+    bitmaps: Vec<u64>,
+    next_chunk: usize,
+    limit: u32,
+    page: Vec<u8>,
+}
+
+impl Trims {
+    pub(crate) fn new(geometry: &Geometry, logical_pages: u32, stream: StreamId) -> Self {
+        Trims {
+            stream,
+            logical_pages,
+            mapped: vec![0; logical_pages.div_ceil(64) as usize],
+            mapped_pages: 0,
+            live: BTreeMap::new(),
+            bitmaps: vec![0; Self::chunks(geometry, logical_pages) as usize],
+            next_chunk: 0,
+            limit: Self::limit(geometry, logical_pages),
+            page: vec![0; geometry.page_bytes as usize],
+        }
+    }
+
+    fn chunks(geometry: &Geometry, logical_pages: u32) -> u32 {
+        logical_pages.div_ceil(TrimBitmap::capacity(geometry.page_bytes))
+    }
+
+    /// Records that may pile up before bitmaps take their place: then those cost at most as much as the records did.
+    fn limit(geometry: &Geometry, logical_pages: u32) -> u32 {
+        geometry.pages_per_block.max(Self::chunks(geometry, logical_pages))
+    }
+
+    /// Blocks that live TRIM pages take at most, however they lie: old ones while new ones are being written.
+    pub(crate) fn blocks_needed(geometry: &Geometry, logical_pages: u32) -> u32 {
+        let most = 3 * Self::chunks(geometry, logical_pages) + Self::limit(geometry, logical_pages);
+        most.div_ceil(geometry.pages_per_block) + 1
+    }
+
+    pub(crate) fn is_mapped(&self, lpn: u32) -> bool {
+        self.mapped[lpn as usize / 64] >> (lpn % 64) & 1 == 1
+    }
+
+    /// Logical pages that hold data.
+    pub(crate) fn mapped_pages(&self) -> u64 {
+        self.mapped_pages
+    }
+
+    /// Live TRIM pages.
+    pub(crate) fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    pub(crate) fn holds(&self, ppn: Ppn) -> bool {
+        self.live.contains_key(&ppn)
+    }
+
+    /// The page holds data from now on. Returns whether it did not.
+    #[inline]
+    pub(crate) fn map(&mut self, lpn: u32) -> bool {
+        let word = &mut self.mapped[lpn as usize / 64];
+        let new = *word >> (lpn % 64) & 1 == 0;
+        *word |= 1 << (lpn % 64);
+        self.mapped_pages += new as u64;
+        new
+    }
+
+    /// The page holds nothing from now on; it did before.
+    pub(crate) fn unmap(&mut self, lpn: u32) {
+        assert!(self.is_mapped(lpn), "page {lpn} is given up twice");
+        self.mapped[lpn as usize / 64] &= !(1 << (lpn % 64));
+        self.mapped_pages -= 1;
+    }
+
+    /// Programs the record of a trim; it counts from the moment it is on flash.
+    pub(crate) fn record<S: Store>(
+        &mut self,
+        space: &mut Space<S>,
+        lpn: u32,
+        count: u32,
+        ver: u64,
+    ) -> Result<(), FtlError> {
+        trim::encode(&[TrimRange { lpn, count, ver }], &mut self.page);
+        self.program(space, Extent { lpn, count, ver })
+    }
+
+    /// Whether [`Trims::write_bitmap`] should be called once with every further record.
+    pub(crate) fn bitmap_due(&self) -> bool {
+        self.live.len() > self.bitmaps.len() + self.limit as usize
+    }
+
+    /// Writes the bitmap of the next chunk, as of version `ver`, and gives up what it stands for.
+    pub(crate) fn write_bitmap<S: Store>(&mut self, space: &mut Space<S>, ver: u64) -> Result<(), FtlError> {
+        let capacity = TrimBitmap::capacity(space.geometry().page_bytes);
+        let lpn = self.next_chunk as u32 * capacity;
+        let count = capacity.min(self.logical_pages - lpn);
+        let mut bits = vec![0; count.div_ceil(8) as usize];
+        (0..count).filter(|i| !self.is_mapped(lpn + i)).for_each(|i| bits[i as usize / 8] |= 1 << (i % 8));
+        TrimBitmap { lpn, count, ver, bits }.encode(&mut self.page);
+        self.program(space, Extent { lpn, count, ver })?;
+        self.bitmaps[self.next_chunk] = ver;
+        self.next_chunk = (self.next_chunk + 1) % self.bitmaps.len();
+        self.give_up_superseded(space);
+        Ok(())
+    }
+
+    fn program<S: Store>(&mut self, space: &mut Space<S>, extent: Extent) -> Result<(), FtlError> {
+        let tag = PageTag { role: Role::Trim, flags: Flags::NONE, lpn: extent.lpn, ver: extent.ver };
+        let (ppn, _) = space.append(self.stream, &[tag], &self.page, Cause::Trim)?;
+        self.live.insert(ppn, extent);
+        Ok(())
+    }
+
+    fn give_up_superseded<S: Store>(&mut self, space: &mut Space<S>) {
+        let capacity = TrimBitmap::capacity(space.geometry().page_bytes);
+        let bitmaps = &self.bitmaps;
+        self.live.retain(|ppn, extent| {
+            let chunks = extent.lpn / capacity..=(extent.lpn + extent.count.max(1) - 1) / capacity;
+            let superseded =
+                bitmaps[*chunks.start() as usize..=*chunks.end() as usize].iter().all(|ver| *ver > extent.ver);
+            if superseded {
+                space.table.clear_live(*ppn);
+            }
+            !superseded
+        });
+    }
+
+    /// A live TRIM page was copied.
+    pub(crate) fn moved(&mut self, from: Ppn, to: Ppn) {
+        let extent = self.live.remove(&from).expect("a live trim page is known");
+        self.live.insert(to, extent);
+    }
+
+    /// A mount found this page, and no newer copy of it. It is live from now on.
+    pub(crate) fn adopt(&mut self, ppn: Ppn, content: &TrimPage) {
+        let extent = match content {
+            TrimPage::Record(TrimRange { lpn, count, ver }) => Extent { lpn: *lpn, count: *count, ver: *ver },
+            TrimPage::Bitmap(bitmap) => Extent { lpn: bitmap.lpn, count: bitmap.count, ver: bitmap.ver },
+        };
+        self.live.insert(ppn, extent);
+        if let TrimPage::Bitmap(bitmap) = content {
+            let chunk = bitmap.lpn / TrimBitmap::capacity(self.page.len() as u32);
+            if let Some(newest) = self.bitmaps.get_mut(chunk as usize) {
+                *newest = (*newest).max(bitmap.ver);
+            }
+        }
+    }
+
+    /// Whether a TRIM page of this extent can be of this device.
+    pub(crate) fn is_sane(&self, content: &TrimPage) -> bool {
+        let within = |lpn: u32, count: u32| lpn.checked_add(count).is_some_and(|end| end <= self.logical_pages);
+        match content {
+            TrimPage::Record(range) => within(range.lpn, range.count),
+            TrimPage::Bitmap(bitmap) => within(bitmap.lpn, bitmap.count),
+        }
+    }
+
+    /// Bytes really allocated.
+    pub(crate) fn bytes(&self) -> u64 {
+        (8 * (self.mapped.len() + self.bitmaps.len()) + self.page.len()) as u64 + self.live.len() as u64 * 40
+    }
+}

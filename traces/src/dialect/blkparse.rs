@@ -1,0 +1,77 @@
+//! What `blkparse` prints of a `blktrace` recording, in its default layout. Of a request's many events the one that queues it counts (`Q`):
+//! it is what the host asked for, before merging and scheduling. Flushes and empty requests hold no bytes and are passed over; what
+//! follows the events is a summary.
+
+use super::{Dialect, Parse};
+use crate::fields::{SECTOR, bytes, number, record, seconds, shown};
+use crate::record::{Op, Record};
+
+pub(super) const DIALECT: Dialect = Dialect {
+    name: "blkparse",
+    title: "blkparse text",
+    line: "major,minor cpu sequence seconds pid Q RWBS sector + sectors [process] (512-byte sectors; only events Q count)",
+    parser: || Box::new(BlkParse { summary: false }),
+};
+
+struct BlkParse {
+    summary: bool,
+}
+
+impl Parse for BlkParse {
+    fn line(&mut self, line: &str) -> Result<Option<Record>, String> {
+        self.summary |= line.starts_with("CPU") || line.starts_with("Total (");
+        if self.summary {
+            return Ok(None);
+        }
+        let mut words = line.split_ascii_whitespace();
+        let mut word = |name: &str| words.next().ok_or_else(|| format!("{name} is missing"));
+        let device = device(word("device")?)?;
+        number("CPU", word("CPU")?)?;
+        number("sequence number", word("sequence number")?)?;
+        let at = seconds("time", word("time")?)?;
+        number("process", word("process")?)?;
+        let (action, kind) = (word("action")?, word("RWBS")?);
+        let Some(op) = operation(action, kind)? else { return Ok(None) };
+        let (sector, plus) = match (words.next(), words.next()) {
+            (Some(sector), Some("+")) => (sector, words.next()),
+            // A flush that carries no data names no sector.
+            _ if kind.starts_with('F') => return Ok(None),
+            _ => return Err("no \"sector + sectors\" after the operation".into()),
+        };
+        let sectors = bytes("sectors", plus.unwrap_or(""), SECTOR)?;
+        if kind.starts_with('F') && sectors == 0 {
+            return Ok(None);
+        }
+        record(at, op, device, bytes("sector", sector, SECTOR)?, sectors).map(Some)
+    }
+
+    fn begins(&mut self, line: &str) -> bool {
+        line.trim().split_once(',').is_some_and(|(major, _)| number("major", major).is_ok())
+            && line.split_ascii_whitespace().nth(3).is_some_and(|time| time.contains('.'))
+            && self.line(line).is_ok()
+    }
+}
+
+fn device(text: &str) -> Result<u64, String> {
+    let (major, minor) = text.split_once(',').ok_or_else(|| format!("device {:?} is not MAJOR,MINOR", shown(text)))?;
+    let (major, minor) = (number("major", major)?, number("minor", minor)?);
+    major
+        .checked_mul(1 << 20)
+        .and_then(|base| base.checked_add(minor))
+        .ok_or_else(|| format!("device {} is too large", shown(text)))
+}
+
+/// What a queued request asks for; `None` for other events and for those without data.
+fn operation(action: &str, kind: &str) -> Result<Option<Op>, String> {
+    if action != "Q" {
+        return Ok(None);
+    }
+    // An F in front asks for a flush before the data, a D for a discard; a W or R may have letters behind it.
+    match kind.trim_start_matches('F').chars().next() {
+        Some('W') => Ok(Some(Op::Write)),
+        Some('R') => Ok(Some(Op::Read)),
+        Some('D') => Ok(Some(Op::Trim)),
+        Some('N') | None => Ok(None),
+        Some(_) => Err(format!("RWBS {:?} is not an operation", shown(kind))),
+    }
+}

@@ -1,0 +1,91 @@
+//! What fio writes with `--write_iolog`, version 2 and 3. Version 2 has no times but `wait` in microseconds, version 3 begins every line with
+//! microseconds since the start, as fio writes them. Each file is a device of its own, numbered as it was added.
+
+use super::{Dialect, Parse};
+use crate::fields::{number, record, shown};
+use crate::record::{Op, Record};
+
+pub(super) const DIALECT: Dialect = Dialect {
+    name: "fio",
+    title: "fio iolog, version 2 or 3",
+    line: "\"fio version 2 iolog\" or 3 in the first line, then [microseconds] FILE ACTION [OFFSET LENGTH]",
+    parser: || Box::new(Fio { version: None, now_us: 0, files: Vec::new() }),
+};
+
+struct Fio {
+    version: Option<u8>,
+    now_us: u64,
+    files: Vec<String>,
+}
+
+/// A log may name many files, but not so many that remembering them costs.
+const FILES_MAX: usize = 4096;
+
+impl Parse for Fio {
+    fn line(&mut self, line: &str) -> Result<Option<Record>, String> {
+        match (self.version, line) {
+            (Some(version), _) => self.action(version, line),
+            (None, "fio version 2 iolog") => {
+                self.version = Some(2);
+                Ok(None)
+            }
+            (None, "fio version 3 iolog") => {
+                self.version = Some(3);
+                Ok(None)
+            }
+            (None, other) => Err(format!("{:?} is not the first line of an iolog", shown(other))),
+        }
+    }
+}
+
+impl Fio {
+    fn action(&mut self, version: u8, line: &str) -> Result<Option<Record>, String> {
+        let mut words: Vec<_> = line.split_ascii_whitespace().collect();
+        if version == 3 {
+            self.now_us = number("time", words.first().copied().unwrap_or(""))?;
+            words.remove(0);
+        }
+        match words[..] {
+            [file, "add"] => self.add(file),
+            [file, "open" | "close"] => self.device(file).map(|_| None),
+            [file, action, offset, length] => self.request(file, action, offset, length),
+            [_, "read" | "write" | "trim" | "sync" | "datasync" | "wait", ..] => {
+                Err("offset and length are missing".into())
+            }
+            _ => Err("no action".into()),
+        }
+    }
+
+    fn add(&mut self, file: &str) -> Result<Option<Record>, String> {
+        if self.files.len() == FILES_MAX {
+            return Err(format!("more than {FILES_MAX} files"));
+        }
+        if !self.files.iter().any(|known| known == file) {
+            self.files.push(file.into());
+        }
+        Ok(None)
+    }
+
+    fn device(&self, file: &str) -> Result<u64, String> {
+        let known = self.files.iter().position(|known| known == file);
+        known.map(|at| at as u64).ok_or_else(|| format!("file {:?} was never added", shown(file)))
+    }
+
+    fn request(&mut self, file: &str, action: &str, offset: &str, length: &str) -> Result<Option<Record>, String> {
+        let device = self.device(file)?;
+        let offset = number(if action == "wait" { "wait" } else { "offset" }, offset)?;
+        let op = match action {
+            "read" => Op::Read,
+            "write" => Op::Write,
+            "trim" => Op::Trim,
+            "sync" | "datasync" => return Ok(None),
+            "wait" => {
+                self.now_us = self.now_us.checked_add(offset).ok_or("waits add up to more than there is time")?;
+                return Ok(None);
+            }
+            other => return Err(format!("action {:?} is not read, write, trim, sync, datasync or wait", shown(other))),
+        };
+        let at = self.now_us.checked_mul(1_000).ok_or_else(|| format!("time {} is too large", self.now_us))?;
+        record(at, op, device, offset, number("length", length)?).map(Some)
+    }
+}

@@ -1,0 +1,152 @@
+//! Columns and numbers, with errors that name them.
+
+use crate::record::{ADDRESS_MAX, LENGTH_MAX, Op, Record};
+
+/// Bytes in a sector, in every format that counts in sectors.
+pub(crate) const SECTOR: u64 = 512;
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// Exactly `N` columns between commas.
+pub(crate) fn columns<const N: usize>(line: &str) -> Result<[&str; N], String> {
+    exactly(line.split(',').map(str::trim))
+}
+
+/// Exactly `N` columns between blanks.
+pub(crate) fn words<const N: usize>(line: &str) -> Result<[&str; N], String> {
+    exactly(line.split_ascii_whitespace())
+}
+
+fn exactly<'a, const N: usize>(parts: impl Iterator<Item = &'a str>) -> Result<[&'a str; N], String> {
+    let parts: Vec<_> = parts.collect();
+    let found = parts.len();
+    parts.try_into().map_err(|_| format!("{found} column{}, not {N}", if found == 1 { "" } else { "s" }))
+}
+
+/// A whole number, not negative.
+pub(crate) fn number(name: &str, text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| wrong_number(name, text, "a whole number"))
+}
+
+fn wrong_number(name: &str, text: &str, wanted: &str) -> String {
+    let digits = text.trim_start_matches(['-', '+']);
+    let numeric = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    match text {
+        "" => format!("{name} is missing"),
+        _ if numeric && text.starts_with('-') => format!("{name} {} is negative", shown(text)),
+        _ if digits.bytes().all(|byte| byte.is_ascii_digit()) => format!("{name} {} is too large", shown(text)),
+        _ => format!("{name} {:?} is not {wanted}", shown(text)),
+    }
+}
+
+/// So much of a piece of text that a message stays one line.
+pub(crate) fn shown(text: &str) -> String {
+    const LONGEST: usize = 48;
+    let mut short: String = text.chars().take(LONGEST).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+/// A count of units of `unit_bytes`, in bytes.
+pub(crate) fn bytes(name: &str, text: &str, unit_bytes: u64) -> Result<u64, String> {
+    number(name, text)?.checked_mul(unit_bytes).ok_or_else(|| format!("{name} {} is too large", shown(text)))
+}
+
+/// A decimal number of units of `unit_ns`, in whole nanoseconds; what is below one is dropped.
+pub(crate) fn time(name: &str, text: &str, unit_ns: u64) -> Result<u64, String> {
+    let wrong = || wrong_number(name, text, "a decimal number");
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(fraction) {
+        return Err(wrong());
+    }
+    let fraction = &fraction[..fraction.len().min(18)];
+    let scale = 10u128.pow(fraction.len() as u32);
+    let value: u128 = format!("{whole}{fraction}").parse().map_err(|_| wrong())?;
+    let ns = value.checked_mul(unit_ns as u128).ok_or_else(wrong)? / scale;
+    u64::try_from(ns).map_err(|_| format!("{name} {} is too large", shown(text)))
+}
+
+/// Decimal seconds.
+pub(crate) fn seconds(name: &str, text: &str) -> Result<u64, String> {
+    time(name, text, NS_PER_S)
+}
+
+/// `R` or `W`, the word in full, or a trim.
+pub(crate) fn letter(text: &str) -> Result<Op, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "r" | "read" => Ok(Op::Read),
+        "w" | "write" => Ok(Op::Write),
+        "t" | "d" | "trim" | "discard" => Ok(Op::Trim),
+        _ => Err(format!("operation {:?} is neither a read nor a write", shown(text))),
+    }
+}
+
+/// A digit, where reads and writes have one each.
+pub(crate) fn digit(text: &str, read: &str, write: &str) -> Result<Op, String> {
+    match text {
+        _ if text == read => Ok(Op::Read),
+        _ if text == write => Ok(Op::Write),
+        _ => Err(format!("operation {:?} is neither {read} (read) nor {write} (write)", shown(text))),
+    }
+}
+
+/// A record whose extent makes sense.
+pub(crate) fn record(
+    time_ns: u64,
+    op: Op,
+    device: u64,
+    offset_bytes: u64,
+    length_bytes: u64,
+) -> Result<Record, String> {
+    if length_bytes == 0 {
+        return Err("length is 0".into());
+    }
+    if op != Op::Trim && length_bytes > LENGTH_MAX {
+        return Err(format!("length of {length_bytes} bytes is more than 1 GiB"));
+    }
+    match offset_bytes.checked_add(length_bytes) {
+        Some(end) if end <= ADDRESS_MAX => Ok(Record { time_ns, op, device, offset_bytes, length_bytes }),
+        _ => Err(format!("{length_bytes} bytes at {offset_bytes} reach beyond 1 PiB")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_exact_to_the_nanosecond() {
+        assert_eq!(seconds("t", "1455592983.507722001"), Ok(1_455_592_983_507_722_001));
+        assert_eq!(seconds("t", "0.0000000019"), Ok(1));
+        assert_eq!(seconds("t", "7."), Ok(7_000_000_000));
+        assert_eq!(time("t", "2.5", 1_000_000), Ok(2_500_000));
+        for wrong in ["", ".", "-1", "1e3", "nan", "1.2.3", "99999999999999999999"] {
+            assert!(seconds("t", wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn numbers_say_what_is_wrong_with_them() {
+        assert_eq!(number("offset", "-4096").unwrap_err(), "offset -4096 is negative");
+        assert_eq!(number("offset", "99999999999999999999").unwrap_err(), "offset 99999999999999999999 is too large");
+        assert_eq!(number("offset", "0x10").unwrap_err(), "offset \"0x10\" is not a whole number");
+        assert_eq!(number("offset", "").unwrap_err(), "offset is missing");
+        assert_eq!(bytes("sector", "36028797018963968", 512).unwrap_err(), "sector 36028797018963968 is too large");
+        assert!(number("offset", &"x".repeat(5000)).unwrap_err().len() < 120);
+    }
+
+    #[test]
+    fn extents_end_somewhere() {
+        assert!(record(0, Op::Write, 0, ADDRESS_MAX - 512, 512).is_ok());
+        assert_eq!(
+            record(0, Op::Write, 0, ADDRESS_MAX - 511, 512).unwrap_err(),
+            format!("512 bytes at {} reach beyond 1 PiB", ADDRESS_MAX - 511)
+        );
+        assert!(record(0, Op::Write, 0, u64::MAX, 1).is_err());
+        assert!(record(0, Op::Read, 0, 0, LENGTH_MAX + 1).unwrap_err().contains("more than 1 GiB"));
+        assert!(record(0, Op::Trim, 0, 0, LENGTH_MAX + 1).is_ok());
+        assert_eq!(record(0, Op::Trim, 0, 0, 0).unwrap_err(), "length is 0");
+    }
+}

@@ -1,0 +1,177 @@
+//! A trace file as a stream of records.
+
+use crate::dialect::{DIALECTS, Dialect, Parse};
+use crate::error::TraceError;
+use crate::fields::shown;
+use crate::lines::Lines;
+use crate::record::Record;
+use std::path::Path;
+
+/// A trace being read. Ends after the first error.
+pub struct Trace {
+    lines: Lines,
+    dialect: &'static Dialect,
+    parser: Box<dyn Parse>,
+    /// When the first record came, on the trace's own clock.
+    begin_ns: Option<u64>,
+    ended: bool,
+}
+
+impl Trace {
+    /// Opens a trace; without a dialect, the first line decides which it is.
+    pub fn open(path: &Path, dialect: Option<&'static Dialect>) -> Result<Trace, TraceError> {
+        let mut lines = Lines::open(path)?;
+        let empty = || TraceError::content(path, "nothing in it; expected a block trace");
+        let first = lines.peek()?.ok_or_else(empty)?;
+        let dialect = dialect.map_or_else(|| detect(path, first), Ok)?;
+        Ok(Trace { lines, dialect, parser: (dialect.parser)(), begin_ns: None, ended: false })
+    }
+
+    /// The format it is in.
+    pub fn dialect(&self) -> &'static Dialect {
+        self.dialect
+    }
+
+    /// Share of the file that was read, 0 to 1.
+    pub fn progress(&self) -> f64 {
+        self.lines.progress()
+    }
+
+    /// Number of the line that was read last.
+    pub fn line(&self) -> u64 {
+        self.lines.number()
+    }
+
+    fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
+        while let Some(line) = self.lines.next()? {
+            match self.parser.line(line) {
+                Ok(None) => {}
+                Ok(Some(record)) => {
+                    let begin_ns = *self.begin_ns.get_or_insert(record.time_ns);
+                    return Ok(Some(Record { time_ns: record.time_ns.saturating_sub(begin_ns), ..record }));
+                }
+                Err(what) => {
+                    let Dialect { name: dialect, line: expected, .. } = *self.dialect;
+                    let (file, line) = (self.lines.file().into(), self.lines.number());
+                    return Err(TraceError::Line { file, line, what, dialect, expected });
+                }
+            }
+        }
+        if self.begin_ns.is_none() {
+            let none = format!("no request in {} lines; expected {}", self.lines.number(), self.dialect.line);
+            return Err(TraceError::content(self.lines.file(), none));
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for Trace {
+    type Item = Result<Record, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let next = self.next_record().transpose();
+        self.ended = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+fn detect(file: &Path, first: &str) -> Result<&'static Dialect, TraceError> {
+    DIALECTS.iter().find(|dialect| dialect.begins(first)).ok_or_else(|| {
+        let names: Vec<_> = DIALECTS.iter().map(|dialect| dialect.name).collect();
+        let what = format!(
+            "line {:?} is of no format known here: {}; --format says what is wrong",
+            shown(first),
+            names.join(", ")
+        );
+        TraceError::content(file, what)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Op;
+    use std::io::Write;
+
+    fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<Record>, String> {
+        let file = file(bytes);
+        let text = |error: TraceError| error.to_string().replace(&file.path().display().to_string(), "FILE");
+        Trace::open(file.path(), None).map_err(text)?.collect::<Result<_, _>>().map_err(text)
+    }
+
+    const PLAIN: &str = "time_us,op,offset_bytes,length_bytes\n5,W,4096,512\n\n# half way\n7,r,0,4096\n6,T,8192,8192\n";
+
+    #[test]
+    fn plain_gzip_and_zstd_read_alike() {
+        let at =
+            |time_ns, op, offset_bytes, length_bytes| Record { time_ns, op, device: 0, offset_bytes, length_bytes };
+        let expected = vec![at(0, Op::Write, 4096, 512), at(2000, Op::Read, 0, 4096), at(1000, Op::Trim, 8192, 8192)];
+        assert_eq!(read(PLAIN.as_bytes()).unwrap(), expected);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(PLAIN.as_bytes()).unwrap();
+        let gzip = gzip.finish().unwrap();
+        assert_eq!(read(&gzip).unwrap(), expected);
+        // Two members behind each other are one file, as with the tools.
+        let error = read(&[&gzip[..], &gzip[..]].concat()).unwrap_err();
+        assert!(
+            error.starts_with("FILE: line 7: time \"time_us\" is not a decimal number; expected plain: "),
+            "{error}"
+        );
+        let zstd = zstd::encode_all(PLAIN.as_bytes(), 3).unwrap();
+        assert_eq!(read(&zstd).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_no_trace_is_one_clear_error() {
+        let big: Vec<u8> = (0..60_000u32).map(|i| (i * 7 + 130) as u8 | 0x80).collect();
+        for (bytes, part) in [
+            (&b""[..], "FILE: nothing in it"),
+            (b"\n \n# a comment\n", "FILE: nothing in it"),
+            (b"hello, world\n", "FILE: line \"hello, world\" is of no format known here: plain, msr"),
+            (b"\x7fELF\x02\x01\x01\0\0", "FILE: line 1: not text"),
+            (&big, "not text"),
+            (b"time_us,op,offset_bytes,length_bytes\n", "FILE: no request in 1 lines"),
+            (b"time_us,op,offset_bytes,length_bytes\n1,W,0,512\n1,W,0,\xff\xff\n", "FILE: line 3: not text"),
+        ] {
+            let error = read(bytes).unwrap_err();
+            assert!(error.contains(part) && error.lines().count() == 1, "{error}");
+        }
+    }
+
+    #[test]
+    fn compressed_data_that_was_cut_off_says_so() {
+        let long: String = (0..20_000).map(|i| format!("{i},W,{},4096\n", i * 37 % 1000 * 4096)).collect();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(long.as_bytes()).unwrap();
+        for whole in [gzip.finish().unwrap(), zstd::encode_all(long.as_bytes(), 3).unwrap()] {
+            let error = read(&whole[..whole.len() / 2]).unwrap_err();
+            assert!(error.contains("the file is damaged or cut off"), "{error}");
+            assert_eq!(read(&whole).unwrap().len(), 20_000);
+        }
+    }
+
+    #[test]
+    fn nothing_is_read_after_an_error() {
+        let file = file(b"1,W,0,512\n2,W,0,0\n3,W,0,512\n");
+        let mut trace = Trace::open(file.path(), None).unwrap();
+        assert!(trace.next().unwrap().is_ok());
+        assert_eq!(trace.line(), 1);
+        assert!(trace.next().unwrap().unwrap_err().to_string().contains("line 2: length is 0"));
+        assert!(trace.next().is_none());
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let Err(error) = Trace::open(Path::new("/nonexistent/trace.csv"), None) else { panic!("opened") };
+        assert_eq!(error.to_string(), "/nonexistent/trace.csv: No such file or directory (os error 2)");
+    }
+}

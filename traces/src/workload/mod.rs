@@ -1,0 +1,124 @@
+//! Synthetic workloads, named like traces: `GENERATOR` or `GENERATOR:key=value,…`.
+//!
+//! A seed decides everything: equal text, device size and seed give equal requests.
+
+mod addresses;
+mod sizes;
+mod spec;
+mod stand_in;
+#[cfg(test)]
+mod tests;
+pub mod usr_2;
+
+pub use spec::{COMMON, GENERATORS, Generator, Key};
+
+use crate::record::{Op, Record};
+use addresses::Addresses;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Exp};
+use rand_pcg::Pcg64;
+use sizes::{Size, Sizes};
+
+/// A workload that was asked for, not yet begun.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// Name of its generator.
+    pub generator: &'static str,
+    shape: Shape,
+    requests: u64,
+    read: f64,
+    sizes: Sizes,
+    align: Option<u64>,
+    span: Option<u64>,
+    rate: f64,
+}
+
+/// Where requests go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Shape {
+    Uniform,
+    HotCold { hot: f64, access: f64 },
+    Zipf { theta: f64 },
+    Sequential,
+    Mixed { sequential: f64 },
+    Usr2(usr_2::Order),
+}
+
+/// The requests of a workload, one by one.
+pub struct Requests {
+    total: u64,
+    done: u64,
+    time_ns: f64,
+    gap_ns: Exp<f64>,
+    rng: Pcg64,
+    kind: Kind,
+}
+
+enum Kind {
+    Drawn { read: f64, sizes: Sizes, addresses: Addresses },
+    Listed(std::vec::IntoIter<usr_2::Request>),
+}
+
+impl Workload {
+    /// The workload of this name; `None` if the text does not begin with the name of a generator, so that it must be something else.
+    pub fn parse(text: &str) -> Option<Result<Workload, String>> {
+        spec::parse(text)
+    }
+
+    /// Its requests on a device of so many bytes.
+    pub fn begin(&self, device_bytes: u64, seed: u64) -> Result<Requests, String> {
+        let span = self.span.unwrap_or(device_bytes);
+        if span > device_bytes {
+            return Err(format!("span of {span} bytes is more than the device of {device_bytes} bytes has"));
+        }
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let (kind, total) = match self.shape {
+            Shape::Usr2(order) => {
+                let mut below = |bound| rng.random_range(0..bound);
+                let list = usr_2::on_device(span, order, &mut below)?;
+                let total = list.len() as u64;
+                (Kind::Listed(list.into_iter()), total)
+            }
+            shape => {
+                let addresses = Addresses::new(shape, span, self.align, self.sizes.largest())?;
+                (Kind::Drawn { read: self.read, sizes: self.sizes.clone(), addresses }, self.requests)
+            }
+        };
+        let gap_ns = Exp::new(self.rate / 1e9).map_err(|error| format!("rate {}: {error}", self.rate))?;
+        Ok(Requests { total, done: 0, time_ns: 0.0, gap_ns, rng, kind })
+    }
+}
+
+impl Requests {
+    /// Share of the requests that were made, 0 to 1.
+    pub fn progress(&self) -> f64 {
+        self.done as f64 / self.total.max(1) as f64
+    }
+
+    /// How many were made.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+}
+
+impl Iterator for Requests {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        if self.done == self.total {
+            return None;
+        }
+        let (op, offset_bytes, length_bytes) = match &mut self.kind {
+            Kind::Listed(list) => list.next().map(|request| request.extent())?,
+            Kind::Drawn { read, sizes, addresses } => {
+                let op = if self.rng.random_bool(*read) { Op::Read } else { Op::Write };
+                let Size { bytes, grain } = sizes.draw(&mut self.rng);
+                (op, addresses.draw(bytes, grain, &mut self.rng), bytes)
+            }
+        };
+        let time_ns = self.time_ns as u64;
+        self.time_ns += self.gap_ns.sample(&mut self.rng);
+        self.done += 1;
+        Some(Record { time_ns, op, device: 0, offset_bytes, length_bytes })
+    }
+}

@@ -1,0 +1,106 @@
+//! How long requests are.
+
+use crate::fields::SECTOR;
+use crate::record::LENGTH_MAX;
+use crate::size::{parse_size, show_size};
+use rand::RngExt;
+use rand_distr::{Distribution, Geometric};
+use rand_pcg::Pcg64;
+
+/// A mixture of lengths.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Sizes {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Part {
+    length: Length,
+    /// Share of the requests, cumulative.
+    below: f64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Length {
+    Fixed(u64),
+    /// Sectors, geometrically distributed, one at least: one parameter, so it is the mean that is published which decides.
+    Mean(Geometric),
+}
+
+/// The length of one request, and what its address is a multiple of unless told otherwise.
+pub(super) struct Size {
+    pub(super) bytes: u64,
+    pub(super) grain: u64,
+}
+
+/// Requests of a mean length are cut here: sixteen times the largest mean, so nothing is lost of it.
+const CUT: u64 = 16 << 20;
+
+impl Sizes {
+    /// `4KiB`, `mean:3.17KiB`, or several with their shares: `4KiB/70+64KiB/30`.
+    pub(super) fn parse(text: &str) -> Result<Sizes, String> {
+        let mut parts = Vec::new();
+        let mut sum = 0.0;
+        for part in text.split('+') {
+            let (length, share) = part.split_once('/').unwrap_or((part, "1"));
+            let wrong = || format!("{share:?} is not a share of the requests");
+            let share: f64 = share.parse().map_err(|_| wrong())?;
+            if !(share > 0.0 && share.is_finite()) {
+                return Err(wrong());
+            }
+            sum += share;
+            parts.push(Part { length: Length::parse(length)?, below: sum });
+        }
+        parts.iter_mut().for_each(|part| part.below /= sum);
+        Ok(Sizes { parts })
+    }
+
+    pub(super) fn largest(&self) -> u64 {
+        let of = |part: &Part| if let Length::Fixed(bytes) = part.length { bytes } else { CUT };
+        self.parts.iter().map(of).max().unwrap_or(0)
+    }
+
+    pub(super) fn draw(&self, rng: &mut Pcg64) -> Size {
+        let part = match &self.parts[..] {
+            [one] => one,
+            parts => {
+                let at: f64 = rng.random();
+                parts.iter().find(|part| at < part.below).unwrap_or(&parts[parts.len() - 1])
+            }
+        };
+        match &part.length {
+            Length::Fixed(bytes) => Size { bytes: *bytes, grain: natural(*bytes) },
+            Length::Mean(sectors) => Size { bytes: (SECTOR * (1 + sectors.sample(rng))).min(CUT), grain: SECTOR },
+        }
+    }
+}
+
+/// The largest power of two that divides a length, 1 MiB at most.
+fn natural(bytes: u64) -> u64 {
+    1 << bytes.trailing_zeros().min(20)
+}
+
+impl Length {
+    fn parse(text: &str) -> Result<Length, String> {
+        let Some(mean) = text.strip_prefix("mean:") else {
+            let bytes = parse_size(text)?;
+            return match bytes {
+                1..=LENGTH_MAX => Ok(Length::Fixed(bytes)),
+                _ => Err(format!("{} is not a length from 1 byte to 1 GiB", show_size(bytes))),
+            };
+        };
+        let wrong = || {
+            format!(
+                "{mean:?} is not a mean length from 512 bytes to 1 MiB; write for example mean:12.5KiB or mean:6490"
+            )
+        };
+        // A mean need not be a whole number of bytes.
+        let (number, unit) = mean.split_at(mean.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(mean.len()));
+        let unit = parse_size(&format!("1{unit}")).map_err(|_| wrong())?;
+        let sectors = number.parse::<f64>().map_err(|_| wrong())? * unit as f64 / SECTOR as f64;
+        if !(1.0..=(1 << 20) as f64 / SECTOR as f64).contains(&sectors) {
+            return Err(wrong());
+        }
+        Geometric::new(1.0 / sectors).map(Length::Mean).map_err(|_| wrong())
+    }
+}

@@ -1,0 +1,121 @@
+//! A stand-in for MSR `usr_2` as LazyFTL's authors (Ma, Feng, Li, SIGMOD 2011) used it: scaled onto a device of pages of 2 KiB, of which it
+//! touches 75.9 %, with a relative standard deviation of 193.6 % in how often a touched page is accessed; no request longer than 256 pages,
+//! most below 32.
+//!
+//! Pages with the same number of accesses lie together in extents of as many pages as the largest request has. What was not published is
+//! our choice: the classes of popularity, and that 80 % of the requests read.
+
+use crate::record::Op;
+use std::str::FromStr;
+
+/// Name on the command line.
+pub const NAME: &str = "stand-in-usr_2";
+/// Bytes of a page of LazyFTL's device.
+pub const PAGE_BYTES: u64 = 2048;
+/// Pages of the largest request, and of an extent that is accessed alike.
+pub const EXTENT: u32 = 256;
+/// Published share of the pages that are touched.
+pub const TOUCHED: f64 = 0.759;
+/// Published relative standard deviation of the accesses to a touched page.
+pub const RSD: f64 = 1.936;
+/// Requests that read, in percent.
+pub const READ_PERCENT: u64 = 80;
+/// Share of the touched extents and how often each of their pages is accessed, hottest first; the rest is accessed twice.
+const CLASSES: [(f64, u32); 2] = [(0.05, 43), (0.10, 8)];
+const COLD_ACCESSES: u32 = 2;
+
+/// How requests follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// All in random order.
+    Scattered,
+    /// Those of a pass over an extent behind each other, passes in random order: whole blocks, the best case.
+    Runs,
+}
+
+impl FromStr for Order {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Order, String> {
+        match text {
+            "scattered" => Ok(Order::Scattered),
+            "runs" => Ok(Order::Runs),
+            other => Err(format!("order: {other:?} is neither scattered nor runs")),
+        }
+    }
+}
+
+/// One request, in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// First page.
+    pub first: u32,
+    /// Pages.
+    pub pages: u32,
+    /// Whether it reads.
+    pub read: bool,
+}
+
+impl Request {
+    pub(super) fn extent(&self) -> (Op, u64, u64) {
+        let op = if self.read { Op::Read } else { Op::Write };
+        (op, self.first as u64 * PAGE_BYTES, self.pages as u64 * PAGE_BYTES)
+    }
+}
+
+/// A number below the bound, at random.
+pub type Below<'a> = &'a mut dyn FnMut(u64) -> u64;
+
+/// How many of so many the published share touches.
+pub fn share(part: f64, of: usize) -> usize {
+    (part * of as f64).round() as usize
+}
+
+/// The requests on a device of so many bytes.
+pub(super) fn on_device(bytes: u64, order: Order, below: Below<'_>) -> Result<Vec<Request>, String> {
+    let extents = u32::try_from(bytes / PAGE_BYTES).map_err(|_| format!("{bytes} bytes are more than 8 TiB"))? / EXTENT;
+    if extents < 100 {
+        return Err(format!("{bytes} bytes are too few for its classes of popularity: need 50 MiB"));
+    }
+    let mut extents: Vec<u32> = (0..extents).collect();
+    shuffle(&mut extents, below);
+    Ok(requests(&extents[..share(TOUCHED, extents.len())], order, below))
+}
+
+/// Passes over the touched extents (by number, hottest first), as many as their class says, each cut into requests.
+pub fn requests(touched: &[u32], order: Order, below: Below<'_>) -> Vec<Request> {
+    let mut passes = Vec::new();
+    let mut next = 0;
+    let sizes = CLASSES.map(|(part, accesses)| (share(part, touched.len()), accesses));
+    for (count, accesses) in sizes.into_iter().chain([(touched.len(), COLD_ACCESSES)]) {
+        let end = touched.len().min(next + count);
+        touched[next..end].iter().for_each(|&extent| passes.extend((0..accesses).map(|_| extent)));
+        next = end;
+    }
+    shuffle(&mut passes, below);
+    let mut requests: Vec<Request> = passes.into_iter().flat_map(|extent| cut(extent, below)).collect();
+    if order == Order::Scattered {
+        shuffle(&mut requests, below);
+    }
+    requests
+}
+
+/// Requests of 1 to 31 pages, one in 64 of up to 256, that cover the extent in order; all read or all write.
+fn cut(extent: u32, below: Below<'_>) -> Vec<Request> {
+    let mut requests = Vec::new();
+    let read = below(100) < READ_PERCENT;
+    let mut done = 0;
+    while done < EXTENT {
+        let wanted = 1 + if below(64) == 0 { below(EXTENT as u64) } else { below(31) };
+        let pages = (wanted as u32).min(EXTENT - done);
+        requests.push(Request { first: extent * EXTENT + done, pages, read });
+        done += pages;
+    }
+    requests
+}
+
+/// Puts them into random order.
+pub fn shuffle<T>(items: &mut [T], below: Below<'_>) {
+    for i in (1..items.len()).rev() {
+        items.swap(i, below(i as u64 + 1) as usize);
+    }
+}
