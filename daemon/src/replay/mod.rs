@@ -22,6 +22,7 @@ pub use row::{
 
 use crate::commands::print;
 use crate::failure::{Failure, panic_text};
+use crate::size::show_size;
 use crate::stack::{OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
 use address::{Footprint, Map};
 use ftl_core::schemes::{Layout, SCHEMES};
@@ -155,6 +156,16 @@ fn footprint(source: &Source, tick: Tick<'_>) -> Result<Footprint, Failure> {
     Footprint::of(records).map_err(|error| source::failure(&error))
 }
 
+/// What a simulated page takes of memory at least: what is kept of its spare bytes, and its place in the map.
+const BYTES_PER_PAGE: u64 = 32 + 4;
+
+/// Bytes that programs can get without pushing others out; `None` if the kernel does not say.
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
 /// A scheme and a device to run it on.
 struct Bench {
     scheme: &'static ftl_core::schemes::Scheme,
@@ -190,11 +201,26 @@ impl Bench {
             ftl_core::FtlError::Config(why) => Failure::usage(why),
             other => Failure::failed(format!("{}: formatting: {other}", self.scheme.name)),
         };
+        self.fits_memory(available_memory())?;
         let mut chip = Chip::open(self.layout.profile, OobOnlyStore::new(self.layout.profile.geometry))
             .map_err(|error| failed(error.into()))?;
         chip.mark_factory_bad(job.seed).map_err(|error| failed(error.into()))?;
         let config = FtlConfig { logical_pages: self.layout.logical_pages, params: self.params.clone() };
         Ok(Sim::new(self.scheme.start(chip, &config, Start::Format).map_err(failed)?, job.average))
+    }
+
+    /// A device that the machine has no room for would end this program, or another's, without a word.
+    fn fits_memory(&self, available: Option<u64>) -> Result<(), Failure> {
+        let needed = self.layout.profile.geometry.page_slots() as u64 * BYTES_PER_PAGE;
+        match available.filter(|available| *available < needed) {
+            None => Ok(()),
+            Some(available) => Err(Failure::failed(format!(
+                "a device of {} of flash takes at least {} of memory, {} are available; choose a smaller --size",
+                show_size(self.layout.profile.geometry.data_bytes()),
+                show_size(needed),
+                show_size(available)
+            ))),
+        }
     }
 
     #[allow(clippy::too_many_arguments, reason = "a row is made of everything")]
@@ -416,5 +442,20 @@ impl Feed<'_> {
             (Some(disk), 0) => Err(Failure::failed(format!("{}: no request to disk {disk}", self.job.workload))),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_room_in_memory_is_refused() {
+        let job = Job { size: Some("1TiB".into()), ..Job::default() };
+        let bench = Bench::new(&job, &job.wish().unwrap(), None).unwrap();
+        let failure = bench.fits_memory(Some(1 << 30)).unwrap_err();
+        assert!(failure.message.contains("of memory, 1 GiB are available; choose a smaller --size"), "{failure}");
+        assert_eq!((bench.fits_memory(Some(1 << 40)), bench.fits_memory(None)), (Ok(()), Ok(())));
+        assert!(available_memory().unwrap() > 1 << 20);
     }
 }
