@@ -12,7 +12,7 @@ use std::str::FromStr;
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Job {
-    /// Trace file
+    /// Trace file, or a synthetic workload such as zipf:read=30%; see `ftld workloads`
     pub workload: String,
     /// Flash translation layer; see `ftld schemes`
     #[arg(long, value_name = "NAME")]
