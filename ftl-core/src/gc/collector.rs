@@ -263,9 +263,15 @@ pub(crate) trait Collect<S: Store> {
         }
         gc.erases_seen = erases;
         let mut levelled = false;
-        for _ in 0..due.min(MAX_WEAR_MOVES) {
+        for earlier in 0..due.min(MAX_WEAR_MOVES) {
             let (space, gc) = self.parts();
-            if space.free_blocks() + space.released_blocks() < gc.reserve {
+            let free = space.free_blocks();
+            // A device near its end goes on with what the last moves gave up.
+            let enough = match earlier {
+                0 => free > 2 && free + space.released_blocks() >= gc.reserve,
+                _ => free > gc.reserve,
+            };
+            if !enough {
                 break;
             }
             let Some(block) = policy.candidate(space) else { break };
