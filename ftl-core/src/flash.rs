@@ -19,6 +19,12 @@ impl Kept {
         pages[geometry.offset_of(ppn) as usize] = data.into();
     }
 
+    fn remove(&mut self, geometry: &Geometry, ppn: Ppn) {
+        if let Some(pages) = self.0.get_mut(&geometry.block_of(ppn).raw()) {
+            pages[geometry.offset_of(ppn) as usize] = Box::default();
+        }
+    }
+
     fn get(&self, geometry: &Geometry, ppn: Ppn) -> Option<&[u8]> {
         let page = &self.0.get(&geometry.block_of(ppn).raw())?[geometry.offset_of(ppn) as usize];
         (!page.is_empty()).then_some(page)
@@ -291,6 +297,14 @@ impl<S: Store> Flash<S> {
         let pages = data.chunks(page).zip((first.raw()..).map(Ppn::new));
         for (_, (page, ppn)) in roles.zip(pages).filter(|(role, _)| own(role)) {
             kept.put(self.chip.geometry(), ppn, page);
+        }
+    }
+
+    /// Nobody will read this page again: where the store keeps no data, neither does the controller.
+    #[inline]
+    pub(crate) fn forget(&mut self, ppn: Ppn) {
+        if let Some(kept) = &mut self.kept {
+            kept.remove(self.chip.geometry(), ppn);
         }
     }
 

@@ -148,6 +148,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let old = std::mem::replace(&mut self.directory[vtpn as usize], to.map_or(UNMAPPED, Ppn::raw));
         if old != UNMAPPED {
             self.space.table.clear_live(Ppn::new(old));
+            self.space.flash.forget(Ppn::new(old));
         }
     }
 
