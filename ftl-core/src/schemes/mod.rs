@@ -3,6 +3,7 @@
 mod lazyftl;
 mod mnftl;
 mod pagemap;
+mod superblock;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
@@ -48,7 +49,7 @@ pub struct Scheme {
 }
 
 /// Every scheme, the default first.
-pub const SCHEMES: &[Scheme] = &[lazyftl::SCHEME, mnftl::SCHEME, pagemap::SCHEME];
+pub const SCHEMES: &[Scheme] = &[lazyftl::SCHEME, mnftl::SCHEME, pagemap::SCHEME, superblock::SCHEME];
 
 impl Scheme {
     /// The scheme of this name.
