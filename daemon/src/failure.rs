@@ -1,5 +1,6 @@
 //! How a command ends when it does not end well: an exit code for programs, one message for people.
 
+use std::any::Any;
 use std::fmt;
 
 /// Exit codes other than 0.
@@ -78,3 +79,9 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}

@@ -19,7 +19,7 @@ pub use request::{Completion, Hold};
 pub use snapshot::{FlashSnapshot, WEAR_BOUNDS, Wear};
 
 use crate::device::{BlockDevice, Extent, Flush};
-use crate::failure::Failure;
+use crate::failure::{Failure, panic_text};
 use crate::inject::{Injected, Injection, Kind};
 use crate::pages::{Paged, slice_bytes, slice_end};
 use clock::Clock;
@@ -27,7 +27,6 @@ use ftl_core::{Ftl, FtlError, Lpn};
 use nand_model::{Nanos, Store};
 use request::{Facts, FlushWait, Request};
 use snapshot::WearScan;
-use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -483,11 +482,6 @@ impl<S: Store + 'static> Volume<S> {
         }
         Ok(())
     }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// The only table from a scheme's errors to errnos.

@@ -204,6 +204,45 @@ fn by_timestamps_requests_wait_for_each_other_and_the_scheme_works_between_them(
     assert_eq!((row["requests"]["out_of_order"].clone(), row["requests"]["completed"].clone()), (1.into(), 3.into()));
 }
 
+/// Thirty-two channels: reads of different pages overlap, as far as they lie on different dies.
+#[test]
+fn requests_under_way_together_keep_more_dies_busy() {
+    let host = Host::new();
+    let with = |depth: &str| {
+        let load = "uniform:requests=4K,read=100%,span=64MiB";
+        let args =
+            ["--scheme", "pagemap", "--profile", "mlam", "--size", "64MiB", "--precondition", "fill", "--depth", depth];
+        replay(&host, &[&[load], &args[..]].concat())
+    };
+    let (one, many) = (with("1"), with("32"));
+    // A read takes 60 us and 100 us of transfer, whoever asks.
+    assert_eq!(number(&one, "/emulated_ns"), 4_000.0 * 160_000.0);
+    assert_eq!(number(&one, "/response_ns/read/max"), 160_000.0);
+    assert_eq!(
+        (number(&one, "/flash_busy_ns/read"), one["flash"].clone()),
+        (number(&many, "/flash_busy_ns/read"), many["flash"].clone())
+    );
+    assert!(number(&many, "/emulated_ns") < number(&one, "/emulated_ns") / 2.0, "{}", number(&many, "/emulated_ns"));
+    assert!(number(&many, "/response_ns/read/mean") > 160_000.0);
+}
+
+#[test]
+fn what_warms_up_is_not_measured() {
+    let host = Host::new();
+    let with = |args: &[&str]| {
+        replay(
+            &host,
+            &[&["sequential:requests=4096", "--scheme", "pagemap", "--size", "16MiB", "--precondition", "none"], args]
+                .concat(),
+        )
+    };
+    let (cold, warm) = (with(&[]), with(&["--warm-up", "3"]));
+    // The fourth pass over the device needs as many erases as blocks, but for some that were free; the first none.
+    assert_eq!((number(&cold, "/flash_total/erases"), number(&cold, "/requests/pages_written")), (0.0, 4096.0));
+    assert_eq!((number(&warm, "/requests/pages_written"), number(&warm, "/response_ns/write/count")), (4096.0, 4096.0));
+    assert!((30.0..=34.0).contains(&number(&warm, "/flash_total/erases")), "{warm}");
+}
+
 #[test]
 fn bad_traces_are_one_error_that_names_file_and_line() {
     let host = Host::new();

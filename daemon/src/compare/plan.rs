@@ -52,6 +52,12 @@ pub struct Sweep {
     pub idle: bool,
     /// As of `ftld replay`
     #[arg(long, value_name = "N", default_value_t = 1)]
+    pub depth: u32,
+    /// As of `ftld replay`
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub warm_up: u32,
+    /// As of `ftld replay`
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub loops: u32,
 }
 
@@ -111,6 +117,8 @@ impl Sweep {
                             arrival: self.arrival,
                             average: self.average,
                             idle: self.idle,
+                            depth: self.depth,
+                            warm_up: self.warm_up,
                             loops: self.loops,
                             ..Job::default()
                         });

@@ -70,12 +70,13 @@ pub(super) fn bars(bars: &Bars<'_>) -> Result<String, Failure> {
     }
     let used: Vec<_> =
         (0..bars.parts.len()).filter(|&part| (0..bars.labels.len()).any(|bar| (bars.value)(bar, part) > 0.0)).collect();
+    let parts: Vec<_> = used.iter().map(|&part| bars.parts[part].to_owned()).collect();
     let count = bars.labels.len();
     svg(110 + 30 * count as u32, |area| {
         let mut chart = ChartBuilder::on(area)
             .caption(bars.title, ("sans-serif", 17))
             .margin(8)
-            .margin_right(if used.len() > 1 { 130 } else { 40 })
+            .margin_right(if used.len() > 1 { legend_width(&parts) } else { 40 })
             .x_label_area_size(32)
             .y_label_area_size(label_width(bars.labels))
             .build_cartesian_2d(0.0..longest * 1.06, 0.0..count as f64)?;
@@ -149,7 +150,7 @@ fn plotted(
     svg(340.max(60 + 20 * curves.len() as u32), |area| {
         let labels: Vec<_> = curves.iter().map(|curve| curve.label.to_owned()).collect();
         let mut builder = ChartBuilder::on(area);
-        builder.caption(title, ("sans-serif", 17)).margin(8).margin_right(label_width(&labels) + 40);
+        builder.caption(title, ("sans-serif", 17)).margin(8).margin_right(legend_width(&labels));
         builder.x_label_area_size(44).y_label_area_size(64);
         draw(builder)?;
         legend(area, curves.iter().enumerate().map(|(number, curve)| (curve.label, colour(number))))
@@ -170,6 +171,7 @@ where
         .configure_mesh()
         .light_line_style(RGBColor(242, 242, 242))
         .x_desc(unit)
+        .x_labels(7)
         .x_label_formatter(&|value| short(*value))
         .y_label_formatter(&|value| format!("{} %", (value * 1e6).round() / 1e4))
         .label_style(("sans-serif", 13))
@@ -183,8 +185,8 @@ where
 /// Names beside the plot.
 fn legend<'a>(area: &Area<'_>, entries: impl Iterator<Item = (&'a str, RGBColor)>) -> Drawn {
     let entries: Vec<_> = entries.collect();
-    let widest = label_width(&entries.iter().map(|entry| entry.0.to_owned()).collect::<Vec<_>>()).max(110) as i32;
-    let left = WIDTH as i32 - widest - 18;
+    let names: Vec<_> = entries.iter().map(|entry| entry.0.to_owned()).collect();
+    let left = (WIDTH - legend_width(&names)) as i32 + 16;
     for (number, (name, colour)) in entries.into_iter().enumerate() {
         let y = 46 + 20 * number as i32;
         area.draw(&Rectangle::new([(left, y - 6), (left + 12, y + 6)], colour.filled()))?;
@@ -201,6 +203,11 @@ fn legend<'a>(area: &Area<'_>, entries: impl Iterator<Item = (&'a str, RGBColor)
 fn label_width(labels: &[String]) -> u32 {
     let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0) as u32;
     (longest * 8 + 14).clamp(60, 420)
+}
+
+/// Room for a legend beside a plot: a square and a name.
+fn legend_width(names: &[String]) -> u32 {
+    label_width(names) + 30
 }
 
 /// A number in few characters.

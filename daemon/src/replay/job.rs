@@ -53,7 +53,13 @@ pub struct Job {
     /// Let the scheme work while nothing is asked of it; needs --arrival trace
     #[arg(long)]
     pub idle: bool,
-    /// How often the trace is done
+    /// Requests under way at the same time in a closed loop
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub depth: u32,
+    /// How often the trace is done before it is measured
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub warm_up: u32,
+    /// How often the trace is done and measured
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub loops: u32,
 }
@@ -78,10 +84,15 @@ impl Default for Job {
             arrival: Arrival::Closed,
             average: Average::PerRequest,
             idle: false,
+            depth: 1,
+            warm_up: 0,
             loops: 1,
         }
     }
 }
+
+/// Most requests under way at the same time.
+const DEPTH_MAX: u32 = 65_536;
 
 /// How addresses of a trace become addresses of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -99,7 +110,7 @@ pub enum Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrival {
-    /// When the one before is done
+    /// When another is done: as many are under way as --depth says
     Closed,
     /// When the trace says so
     Trace,
@@ -180,6 +191,14 @@ impl Job {
         if self.loops == 0 {
             return Err(Failure::usage("--loops 0: a trace is done at least once"));
         }
+        if self.depth == 0 || self.depth > DEPTH_MAX {
+            return Err(Failure::usage(format!("--depth {}: need 1 to {DEPTH_MAX}", self.depth)));
+        }
+        if self.depth > 1 && self.arrival == Arrival::Trace {
+            return Err(Failure::usage(
+                "--depth: by timestamps as many requests are under way as have come; leave it out",
+            ));
+        }
         if self.idle && self.arrival == Arrival::Closed {
             return Err(Failure::usage("--idle: a closed loop leaves no time between requests; add --arrival trace"));
         }
@@ -222,6 +241,8 @@ mod tests {
     fn what_makes_no_sense_names_its_option() {
         for (job, part) in [
             (Job { loops: 0, ..Job::default() }, "--loops 0"),
+            (Job { depth: 0, ..Job::default() }, "--depth 0: need 1 to"),
+            (Job { depth: 2, arrival: Arrival::Trace, ..Job::default() }, "--depth: by timestamps"),
             (Job { idle: true, ..Job::default() }, "add --arrival trace"),
             (Job { size: Some("big".into()), ..Job::default() }, "--size \"big\""),
             (Job { op: Some(-1.0), ..Job::default() }, "--op -1"),

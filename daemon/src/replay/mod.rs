@@ -21,7 +21,8 @@ pub use row::{
 };
 
 use crate::commands::print;
-use crate::failure::Failure;
+use crate::failure::{Failure, panic_text};
+use crate::size::show_size;
 use crate::stack::{OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
 use address::{Footprint, Map};
 use ftl_core::schemes::{Layout, SCHEMES};
@@ -33,6 +34,10 @@ use nand_model::{Capacity, Chip, Counters, Nanos, Profile};
 use nix::time::{ClockId, clock_gettime};
 use sim::Sim;
 use source::Source;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// `ftld replay`.
@@ -81,8 +86,15 @@ pub type Tick<'a> = &'a mut dyn FnMut(f64, &'static str);
 /// Requests between two ticks.
 const TICK: u64 = 4096;
 
-/// Does one job.
+/// Does one job. A scheme that breaks a law of the chip, or a promise of its own, fails the job and nothing else.
 pub fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
+    catch_unwind(AssertUnwindSafe(|| run_unguarded(job, tick))).unwrap_or_else(|panic| {
+        let scheme = job.scheme.as_deref().unwrap_or(SCHEMES[0].name);
+        Err(Failure::failed(format!("{}: internal error in scheme {scheme}: {}", job.workload, panic_text(&*panic))))
+    })
+}
+
+fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     let (began, cpu_began) = (Instant::now(), cpu());
     let wish = job.wish()?;
     let source = Source::new(job)?;
@@ -102,11 +114,14 @@ pub fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
         .map_err(|error| failed("preconditioning", &error))?;
     sim.settle().map_err(|why| failed("preconditioning", &why))?;
 
+    let mut feed = Feed { job, source: &source, map, size: bench.size, requests: Requests::default() };
+    feed.rounds(&mut sim, 0..job.warm_up, "warming up", tick)?;
+    sim.settle().map_err(|why| failed("warming up", &why))?;
+
+    feed.requests = Requests { touched_extents: touched, ..Requests::default() };
     let begun = Begun::of(&sim);
     let cpu_measured = cpu();
-    let mut feed = Feed { job, source: &source, map, size: bench.size, requests: Requests::default() };
-    feed.requests.touched_extents = touched;
-    feed.all(&mut sim, tick)?;
+    feed.rounds(&mut sim, job.warm_up..job.warm_up.saturating_add(job.loops), "replaying", tick)?;
     let cpu_seconds = (cpu() - cpu_measured).as_secs_f64();
     let run = Run {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -139,6 +154,16 @@ fn footprint(source: &Source, tick: Tick<'_>) -> Result<Footprint, Failure> {
         stream.next()
     });
     Footprint::of(records).map_err(|error| source::failure(&error))
+}
+
+/// What a simulated page takes of memory at least: what is kept of its spare bytes, and its place in the map.
+const BYTES_PER_PAGE: u64 = 32 + 4;
+
+/// Bytes that programs can get without pushing others out; `None` if the kernel does not say.
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
 /// A scheme and a device to run it on.
@@ -176,11 +201,26 @@ impl Bench {
             ftl_core::FtlError::Config(why) => Failure::usage(why),
             other => Failure::failed(format!("{}: formatting: {other}", self.scheme.name)),
         };
+        self.fits_memory(available_memory())?;
         let mut chip = Chip::open(self.layout.profile, OobOnlyStore::new(self.layout.profile.geometry))
             .map_err(|error| failed(error.into()))?;
         chip.mark_factory_bad(job.seed).map_err(|error| failed(error.into()))?;
         let config = FtlConfig { logical_pages: self.layout.logical_pages, params: self.params.clone() };
         Ok(Sim::new(self.scheme.start(chip, &config, Start::Format).map_err(failed)?, job.average))
+    }
+
+    /// A device that the machine has no room for would end this program, or another's, without a word.
+    fn fits_memory(&self, available: Option<u64>) -> Result<(), Failure> {
+        let needed = self.layout.profile.geometry.page_slots() as u64 * BYTES_PER_PAGE;
+        match available.filter(|available| *available < needed) {
+            None => Ok(()),
+            Some(available) => Err(Failure::failed(format!(
+                "a device of {} of flash takes at least {} of memory, {} are available; choose a smaller --size",
+                show_size(self.layout.profile.geometry.data_bytes()),
+                show_size(needed),
+                show_size(available)
+            ))),
+        }
     }
 
     #[allow(clippy::too_many_arguments, reason = "a row is made of everything")]
@@ -335,28 +375,34 @@ struct Feed<'a> {
 }
 
 impl Feed<'_> {
-    /// Every loop of the trace.
-    fn all(&mut self, sim: &mut Sim, tick: Tick<'_>) -> Result<(), Failure> {
-        let origin = sim.now;
-        // By timestamps a loop begins where the last request of the one before came.
-        let (mut begin, mut latest) = (origin, origin);
+    /// Some rounds of the trace; all their requests are done at the end.
+    fn rounds(
+        &mut self,
+        sim: &mut Sim,
+        rounds: Range<u32>,
+        doing: &'static str,
+        tick: Tick<'_>,
+    ) -> Result<(), Failure> {
+        let (first, count) = (rounds.start, f64::from(rounds.end - rounds.start));
+        // By timestamps a round begins where the last request of the one before came.
+        let (mut begin, mut latest) = (sim.now, sim.now);
+        let mut under_way = BinaryHeap::from([Reverse(sim.now)].repeat(self.job.depth as usize));
         let mut extents = Vec::new();
-        for round in 0..self.job.loops {
-            // Another pass of what is made up is made up anew.
+        for round in rounds {
+            // Another round of what is made up is made up anew.
             let mut stream = self.source.begin(self.size, self.job.seed.wrapping_add(u64::from(round)))?;
             self.requests.format = stream.format().map(str::to_owned);
             while let Some(record) = stream.next() {
                 let record = record.map_err(|error| source::failure(&error))?;
                 if self.requests.issued.is_multiple_of(TICK) {
-                    let loops = f64::from(self.job.loops);
-                    tick((f64::from(round) + stream.progress()) / loops, "replaying");
+                    tick((f64::from(round - first) + stream.progress()) / count, doing);
                 }
                 let failed = |why: &dyn std::fmt::Display| {
                     Failure::failed(format!("{}: {}: {why}", self.job.workload, stream.place()))
                 };
                 self.map.place(&record, self.size, &mut extents).map_err(|why| failed(&why))?;
                 let at = match self.job.arrival {
-                    Arrival::Closed => sim.now,
+                    Arrival::Closed => under_way.pop().map_or(latest, |Reverse(done)| done),
                     Arrival::Trace => begin.saturating_add(record.time_ns),
                 };
                 self.requests.out_of_order += u64::from(at < latest);
@@ -365,7 +411,10 @@ impl Feed<'_> {
                     sim.idle(latest).map_err(|error| failed(&error))?;
                 }
                 self.note(&record);
-                sim.request(latest, record.op, &extents).map_err(|error| failed(&error))?;
+                let done = sim.request(latest, record.op, &extents).map_err(|error| failed(&error))?;
+                if self.job.arrival == Arrival::Closed {
+                    under_way.push(Reverse(done));
+                }
                 self.requests.completed += 1;
             }
             begin = latest;
@@ -393,5 +442,20 @@ impl Feed<'_> {
             (Some(disk), 0) => Err(Failure::failed(format!("{}: no request to disk {disk}", self.job.workload))),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_room_in_memory_is_refused() {
+        let job = Job { size: Some("1TiB".into()), ..Job::default() };
+        let bench = Bench::new(&job, &job.wish().unwrap(), None).unwrap();
+        let failure = bench.fits_memory(Some(1 << 30)).unwrap_err();
+        assert!(failure.message.contains("of memory, 1 GiB are available; choose a smaller --size"), "{failure}");
+        assert_eq!((bench.fits_memory(Some(1 << 40)), bench.fits_memory(None)), (Ok(()), Ok(())));
+        assert!(available_memory().unwrap() > 1 << 20);
     }
 }

@@ -80,9 +80,10 @@ fn head(row: &Row) -> String {
         }
     };
     let how = match row.job.arrival {
-        Arrival::Closed => "one after the other",
-        Arrival::Trace if row.job.idle => "by timestamps, idle work between them",
-        Arrival::Trace => "by timestamps",
+        Arrival::Closed if row.job.depth == 1 => "one after the other".into(),
+        Arrival::Closed => format!("{} at a time", row.job.depth),
+        Arrival::Trace if row.job.idle => "by timestamps, idle work between them".into(),
+        Arrival::Trace => "by timestamps".to_owned(),
     };
     text += &format!(
         "requests: {} {how}; read {}, written {}, trimmed {}; format {}\n\n",

@@ -74,8 +74,8 @@ impl Sim {
         self.scratch.len() as u64
     }
 
-    /// One request, which begins at `at`.
-    pub(super) fn request(&mut self, at: Nanos, op: Op, extents: &[Extent]) -> Result<(), FtlError> {
+    /// One request, which begins at `at`. Returns when it is done.
+    pub(super) fn request(&mut self, at: Nanos, op: Op, extents: &[Extent]) -> Result<Nanos, FtlError> {
         let done = match self.average {
             Average::PerRequest => {
                 let mut done = at;
@@ -105,7 +105,7 @@ impl Sim {
             }
         };
         self.now = self.now.max(done);
-        Ok(())
+        Ok(done)
     }
 
     /// An extent, all of which begins at `at`.
@@ -193,4 +193,107 @@ fn split(extent: Extent, page: u64) -> impl Iterator<Item = Extent> {
         offset = next;
         (part.len > 0).then_some(part)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftl_core::schemes::Scheme;
+    use ftl_core::{FtlConfig, Params, RamReport, Start};
+    use nand_model::{Chip, Profile};
+
+    /// A scheme that forgets to do, or to tell of, some of what it was asked for.
+    struct Careless {
+        inner: Box<dyn Ftl<OobOnlyStore>>,
+        /// Of each kind, operations that are missing in the counts: reads, writes, trims.
+        missing: [u64; 3],
+    }
+
+    impl Ftl<OobOnlyStore> for Careless {
+        fn scheme(&self) -> &'static str {
+            self.inner.scheme()
+        }
+        fn logical_pages(&self) -> u32 {
+            self.inner.logical_pages()
+        }
+        fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
+            self.inner.read(at, first, out)
+        }
+        fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
+            self.inner.write(at, first, data)
+        }
+        fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
+            self.inner.trim(at, first, count)
+        }
+        fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+            self.inner.flush(at)
+        }
+        fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
+            self.inner.idle(at, budget)
+        }
+        fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+            self.inner.shutdown(at)
+        }
+        fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError> {
+            self.inner.is_mapped(lpn)
+        }
+        fn stats(&self) -> SchemeStats {
+            let mut stats = self.inner.stats();
+            stats.host_pages_read = stats.host_pages_read.saturating_sub(self.missing[0]);
+            stats.host_pages_written = stats.host_pages_written.saturating_sub(self.missing[1]);
+            stats.host_pages_trimmed = stats.host_pages_trimmed.saturating_sub(self.missing[2]);
+            stats
+        }
+        fn ram_report(&self) -> RamReport {
+            self.inner.ram_report()
+        }
+        fn check(&mut self) -> Result<Vec<String>, FtlError> {
+            self.inner.check()
+        }
+        fn chip(&self) -> &Chip<OobOnlyStore> {
+            self.inner.chip()
+        }
+        fn chip_mut(&mut self) -> &mut Chip<OobOnlyStore> {
+            self.inner.chip_mut()
+        }
+        fn into_chip(self: Box<Self>) -> Chip<OobOnlyStore> {
+            self.inner.into_chip()
+        }
+    }
+
+    fn sim(missing: [u64; 3]) -> Sim {
+        let (scheme, params) = (Scheme::find("pagemap").unwrap(), Params::default());
+        let layout = scheme.layout(Profile::find("torture").unwrap(), 1 << 20, 0.3, &params).unwrap();
+        let chip = Chip::open(layout.profile, OobOnlyStore::new(layout.profile.geometry)).unwrap();
+        let config = FtlConfig { logical_pages: layout.logical_pages, params };
+        let inner = scheme.start(chip, &config, Start::Format).unwrap();
+        Sim::new(Box::new(Careless { inner, missing }), Average::PerRequest)
+    }
+
+    fn some_requests(sim: &mut Sim) {
+        for (op, offset, len) in [
+            (Op::Write, 0, 10 << 10),
+            (Op::Write, 100, 3 << 10),
+            (Op::Read, 5, 4 << 10),
+            (Op::Trim, 1 << 10, 2 << 10),
+            (Op::Trim, 5 << 10, 1 << 10),
+        ] {
+            sim.request(sim.now, op, &[Extent { offset, len }]).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_scheme_that_completes_less_than_was_issued_is_found_out() {
+        let mut honest = sim([0; 3]);
+        some_requests(&mut honest);
+        assert_eq!(honest.settle(), Ok(()));
+        assert_eq!(honest.pages, Pages::default());
+        for (kind, missing) in [[1, 0, 0], [0, 1, 0], [0, 0, 1]].into_iter().enumerate() {
+            let mut careless = sim(missing);
+            some_requests(&mut careless);
+            let why = careless.settle().unwrap_err();
+            let expected = ["issued 7 page reads, 14 page writes and 3 page trims", "but the scheme completed"];
+            assert!(expected.iter().all(|part| why.contains(part)), "{kind}: {why}");
+        }
+    }
 }

@@ -254,6 +254,30 @@ fn every_kind_of_bad_line_says_what_is_wrong() {
     }
 }
 
+proptest::proptest! {
+    /// Whatever a line holds, it is a record, nothing, or an error of one line.
+    #[test]
+    fn no_line_panics(
+        sample in 0..10usize,
+        cut in 0..200usize,
+        noise in "[-0-9a-zA-Z,+./ \\t]{0,24}",
+        version in proptest::sample::select(vec!["2", "3"]),
+    ) {
+        let Sample { name, lines, .. } = samples().swap_remove(sample);
+        let mut parser = (Dialect::find(name).unwrap().parser)();
+        let begin = if name == "fio" { format!("fio version {version} iolog") } else { lines[0].to_owned() };
+        let _ = parser.line(&begin);
+        for line in lines {
+            let at = (0..=cut.min(line.len())).rev().find(|at| line.is_char_boundary(*at)).unwrap();
+            for text in [format!("{}{noise}{}", &line[..at], &line[at..]), format!("{}{noise}", &line[..at]), noise.clone()] {
+                if let Err(why) = parser.line(&text) {
+                    proptest::prop_assert!(!why.is_empty() && why.len() < 300 && !why.contains('\n'), "{}", why);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn version_3_of_fio_has_a_time_on_every_line() {
     let log = [
