@@ -25,7 +25,7 @@ impl ColdToWorn {
             }
             let count = erases(block);
             in_use = (in_use.0 + 1, in_use.1 + count as u64, in_use.2.max(count));
-            if state == State::Full {
+            if state == State::Full || space.is_open_for_unit(block) {
                 let key = (count, space.table.epoch(block), block);
                 coldest = Some(coldest.map_or(key, |best| best.min(key)));
             }

@@ -361,6 +361,16 @@ impl<S: Store> Space<S> {
         Ok(())
     }
 
+    /// Whether a unit's stream fills this block. It may stay as it is for as long as any full one.
+    pub(crate) fn is_open_for_unit(&self, block: Pbn) -> bool {
+        self.table.state(block) == State::Open && self.filled_by[block.index()] as usize >= self.fixed
+    }
+
+    /// Closes an open block.
+    pub(crate) fn seal_block(&mut self, block: Pbn) -> Result<(), FtlError> {
+        self.seal(self.filled_by[block.index()] as usize)
+    }
+
     /// Cold data is about to come: it gets a worn block of its own.
     pub(crate) fn set_cold_apart(&mut self, stream: StreamId) -> Result<(), FtlError> {
         self.streams[stream].for_cold = true;

@@ -474,6 +474,11 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         if shape.decode_table(&geometry, &self.lists, unit, spare, slots).is_none() {
             return Ok(false);
         }
+        // What a part tells that lies may be of another life.
+        let is_live = |page: &u32| *page == UNMAPPED || self.space.table.is_live(Ppn::new(*page));
+        if !slots.iter().all(is_live) || !self.at_hand.group_carriers(group, &shape).iter().all(is_live) {
+            return Ok(false);
+        }
         self.at_hand.note_table(k);
         Ok(true)
     }
@@ -500,7 +505,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             }
         }
         // One of the missing is the page that carried the table: it stays the place of an error.
-        let mut places = Some(lost.raw()).filter(|lost| !slots.contains(lost)).into_iter();
+        let is_free = |ppn: &u32| self.space.table.is_live(lost) && !slots.contains(ppn);
+        let mut places = Some(lost.raw()).filter(is_free).into_iter();
         for (lpn, slot) in (first..self.logical_pages).zip(&mut slots) {
             if *slot == UNMAPPED && self.trims.is_mapped(lpn) {
                 *slot = places.next().unwrap_or(LOST);
@@ -566,6 +572,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 return Err(error);
             }
         };
+        // Before anything else is read: should a table have to be rebuilt, one live page of each must be left.
+        self.give_up_place(old);
         if !said {
             self.at_hand.carriers[k as usize] = UNMAPPED;
         }
@@ -576,7 +584,6 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             self.take_group(unit, group, cause)?;
             self.keep_group(unit, group);
         }
-        self.give_up_place(old);
         Ok(())
     }
 

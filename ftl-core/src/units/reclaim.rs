@@ -57,7 +57,13 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
 
     fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError> {
         // What a clean stop left says nothing any more when the device is in use again.
-        Ok(self.space.table.role(block) != Role::Checkpoint)
+        if self.space.table.role(block) == Role::Checkpoint {
+            return Ok(false);
+        }
+        if self.space.is_open_for_unit(block) {
+            self.space.seal_block(block)?;
+        }
+        Ok(true)
     }
 
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
