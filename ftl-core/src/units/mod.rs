@@ -455,7 +455,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Reads what a page of this group has in its spare bytes: its table, and the directory if that is wanted. False if it says nothing.
     fn read_spare(&mut self, unit: u32, group: u32, ppn: Ppn, directory: bool, cause: Cause) -> Result<bool, FtlError> {
         self.stats.map_cache_misses += 1;
-        let (shape, geometry) = (self.shape, *self.space.flash.geometry());
+        let shape = self.shape;
         let Some((oob, spare)) = self.space.flash.read_spare(ppn, cause)? else { return Ok(false) };
         let k = oob.tag.lpn % shape.pages / shape.slots;
         if oob.tag.lpn / shape.pages != unit || k / shape.fan != group {
@@ -463,7 +463,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         }
         if directory {
             let carriers = self.at_hand.group_carriers(group, &shape);
-            if shape.decode_directory(&geometry, &self.lists, unit, spare, carriers).is_none() {
+            if shape.decode_directory(&self.lists, unit, spare, carriers).is_none() {
                 return Ok(false);
             }
             if self.at_hand.carriers[k as usize] != ppn.raw() {
@@ -471,7 +471,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             }
         }
         let slots = self.at_hand.table(k, &shape);
-        if shape.decode_table(&geometry, &self.lists, unit, spare, slots).is_none() {
+        if shape.decode_table(&self.lists, unit, spare, slots).is_none() {
             return Ok(false);
         }
         // What a part tells that lies may be of another life.
@@ -563,7 +563,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             let tables = shape.tables_of(group);
             let carriers = &at_hand.carriers[tables.start as usize..tables.end as usize];
             let slots = &at_hand.slots[(k * shape.slots) as usize..][..shape.slots as usize];
-            said = shape.encode(&geometry, lists, unit, block, slots, carriers, spare);
+            said = shape.encode(lists, unit, block, slots, carriers, spare);
         });
         let ppn = match programmed {
             Ok(ppn) => ppn,

@@ -133,24 +133,22 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     /// Whether the page's spare bytes have the table as it is at hand.
     fn says_table(&mut self, unit: u32, k: u32, ppn: Ppn) -> Result<bool, FtlError> {
-        let geometry = self.space.geometry();
         let Some((_, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else { return Ok(false) };
         let mut said = vec![UNMAPPED; self.shape.slots as usize];
         let decoded = self.shape.own_node(spare);
-        let decoded = decoded.and_then(|_| self.shape.decode_table(&geometry, &self.lists, unit, spare, &mut said));
+        let decoded = decoded.and_then(|_| self.shape.decode_table(&self.lists, unit, spare, &mut said));
         Ok(decoded.is_some() && said == self.at_hand.table(k, &self.shape))
     }
 
     /// Whether the page's spare bytes have the directory of the carriers at hand.
     fn says_directory(&mut self, unit: u32, group: u32, ppn: Ppn) -> Result<bool, FtlError> {
-        let geometry = self.space.geometry();
         if self.shape.fan == 1 {
             return Ok(true);
         }
         let Some((_, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else { return Ok(false) };
         let carriers = self.at_hand.group_carriers(group, &self.shape);
         let mut said = vec![UNMAPPED; carriers.len()];
-        let decoded = self.shape.decode_directory(&geometry, &self.lists, unit, spare, &mut said);
+        let decoded = self.shape.decode_directory(&self.lists, unit, spare, &mut said);
         Ok(decoded.is_some() && said == carriers)
     }
 }

@@ -28,14 +28,14 @@ pub(crate) struct Shape {
     pub(crate) slots: u32,
     /// Tables of a group.
     pub(crate) fan: u32,
-    page_shift: u32,
+    geometry: Geometry,
     bits: u32,
 }
 
 impl Shape {
     pub(crate) fn new(geometry: &Geometry, pages: u32, slots: u32, fan: u32, bits: u32) -> Self {
         let fan = fan.min(pages.div_ceil(slots));
-        Shape { pages, slots, fan, page_shift: geometry.page_shift(), bits }
+        Shape { pages, slots, fan, geometry: *geometry, bits }
     }
 
     /// Tables of a unit.
@@ -61,7 +61,7 @@ impl Shape {
 
     /// Blocks of a list that entries can tell apart.
     pub(crate) fn max_nodes(&self) -> u32 {
-        self.unsaid() >> self.page_shift
+        self.unsaid() >> self.geometry.page_shift()
     }
 
     fn none(&self) -> u32 {
@@ -88,26 +88,25 @@ impl Shape {
         (word >> (at % 8)) as u32 & self.none()
     }
 
-    fn say(&self, geometry: &Geometry, lists: &Lists, unit: u32, ppn: u32) -> u32 {
+    fn say(&self, lists: &Lists, unit: u32, ppn: u32) -> u32 {
         match ppn {
             UNMAPPED => self.none(),
             LOST => self.unsaid(),
             ppn => {
-                let (block, offset) = (geometry.block_of(Ppn::new(ppn)), geometry.offset_of(Ppn::new(ppn)));
-                lists.node(unit, block).map_or(self.unsaid(), |node| node << self.page_shift | offset)
+                let (block, offset) = (self.geometry.block_of(Ppn::new(ppn)), self.geometry.offset_of(Ppn::new(ppn)));
+                lists.node(unit, block).map_or(self.unsaid(), |node| node << self.geometry.page_shift() | offset)
             }
         }
     }
 
     /// The block's own number in its list, as a page of it says.
     pub(super) fn own_node(&self, spare: &[u8]) -> Option<u32> {
-        Some(self.get(spare, 0)).filter(|own| *own < self.unsaid()).map(|own| own >> self.page_shift)
+        Some(self.get(spare, 0)).filter(|own| *own < self.unsaid()).map(|own| own >> self.geometry.page_shift())
     }
 
     /// Writes the part of a page in block `own` with this table and directory. Returns whether all of the table can be said.
     pub(super) fn encode(
         &self,
-        geometry: &Geometry,
         lists: &Lists,
         unit: u32,
         own: Pbn,
@@ -115,40 +114,33 @@ impl Shape {
         carriers: &[u32],
         spare: &mut [u8],
     ) -> bool {
-        let own = lists.node(unit, own).map(|node| node << self.page_shift);
+        let own = lists.node(unit, own).map(|node| node << self.geometry.page_shift());
         let mut all = own.is_some();
         self.put(spare, 0, own.unwrap_or(self.none()));
         for (entry, slot) in (1..).zip(slots) {
-            let said = self.say(geometry, lists, unit, *slot);
+            let said = self.say(lists, unit, *slot);
             all &= said != self.unsaid();
             self.put(spare, entry, said);
         }
         if self.fan > 1 {
             for (entry, carrier) in (1 + self.slots..).zip(carriers) {
-                self.put(spare, entry, self.say(geometry, lists, unit, *carrier));
+                self.put(spare, entry, self.say(lists, unit, *carrier));
             }
         }
         all
     }
 
     /// The pages that entries say, from the `first` on, or `None` where one says what cannot be, or nothing.
-    fn decode(
-        &self,
-        geometry: &Geometry,
-        lists: &Lists,
-        unit: u32,
-        spare: &[u8],
-        first: u32,
-        pages: &mut [u32],
-    ) -> Option<()> {
+    fn decode(&self, lists: &Lists, unit: u32, spare: &[u8], first: u32, pages: &mut [u32]) -> Option<()> {
         for (entry, page) in (first..).zip(pages) {
             *page = match self.get(spare, entry) {
                 none if none == self.none() => UNMAPPED,
                 unsaid if unsaid == self.unsaid() => return None,
                 said => {
-                    let (node, offset) = (said >> self.page_shift, said & ((1 << self.page_shift) - 1));
-                    let block = lists.block(unit, node).filter(|_| offset < geometry.pages_per_block)?;
-                    geometry.page(block, offset).raw()
+                    let (node, offset) =
+                        (said >> self.geometry.page_shift(), said & ((1 << self.geometry.page_shift()) - 1));
+                    let block = lists.block(unit, node).filter(|_| offset < self.geometry.pages_per_block)?;
+                    self.geometry.page(block, offset).raw()
                 }
             };
         }
@@ -156,27 +148,13 @@ impl Shape {
     }
 
     /// The table of a page's spare bytes.
-    pub(super) fn decode_table(
-        &self,
-        geometry: &Geometry,
-        lists: &Lists,
-        unit: u32,
-        spare: &[u8],
-        slots: &mut [u32],
-    ) -> Option<()> {
-        self.decode(geometry, lists, unit, spare, 1, slots)
+    pub(super) fn decode_table(&self, lists: &Lists, unit: u32, spare: &[u8], slots: &mut [u32]) -> Option<()> {
+        self.decode(lists, unit, spare, 1, slots)
     }
 
     /// The directory in a page's spare bytes.
-    pub(super) fn decode_directory(
-        &self,
-        geometry: &Geometry,
-        lists: &Lists,
-        unit: u32,
-        spare: &[u8],
-        carriers: &mut [u32],
-    ) -> Option<()> {
-        self.decode(geometry, lists, unit, spare, 1 + self.slots, carriers)
+    pub(super) fn decode_directory(&self, lists: &Lists, unit: u32, spare: &[u8], carriers: &mut [u32]) -> Option<()> {
+        self.decode(lists, unit, spare, 1 + self.slots, carriers)
     }
 }
 
