@@ -2,7 +2,7 @@
 # turns the steps into the exit code.
 SUITE=$(basename "$0" .sh)
 FAILED=0
-: "${SCRATCH:=/tmp}" "${FIO_SECONDS:=5}" "${FIO_MIB:=32}" "${KILLS:=3}" "${SCHEMES:=all}"
+: "${SCRATCH:=/tmp}" "${FIO_SECONDS:=5}" "${FIO_MIB:=32}" "${KILLS:=3}" "${SCHEMES:=lazyftl pagemap}"
 
 now() { cut -d. -f1 /proc/uptime; }
 

@@ -17,6 +17,7 @@ mod ftl;
 mod gc;
 mod hash;
 mod mapping;
+mod paged;
 mod recovery;
 pub mod schemes;
 mod space;

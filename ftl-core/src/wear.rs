@@ -1,11 +1,13 @@
 //! Static wear levelling: data that never changes keeps its block young while the others age.
 
 use crate::block_table::State;
+use crate::format::Role;
 use crate::space::Space;
 use nand_model::{Pbn, Store};
 
-/// Moves cold data into worn blocks: when the gap between the most and the least erased block exceeds `max(floor, 5 % of the
-/// mean)`, the least erased full block is to be relocated into the most worn free one. Half the cost of a swap.
+/// Moves cold data into worn blocks: when the gap between the most and the least erased block exceeds `max(floor, 5 % of the mean)`, the
+/// floor being at most a quarter of the rated cycles, the least erased block in use is to be relocated into the most worn free one.
+/// Half the cost of a swap. A block that is filled so slowly that the others age meanwhile is one, too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ColdToWorn {
     /// Smallest gap that triggers.
@@ -25,14 +27,17 @@ impl ColdToWorn {
             }
             let count = erases(block);
             in_use = (in_use.0 + 1, in_use.1 + count as u64, in_use.2.max(count));
-            if state == State::Full || space.is_open_for_unit(block) {
+            let open = state == State::Open && space.table.role(block) != Role::Checkpoint;
+            if state == State::Full || open {
                 let key = (count, space.table.epoch(block), block);
                 coldest = Some(coldest.map_or(key, |best| best.min(key)));
             }
         }
         let (blocks, sum, max) = in_use;
         let mean = sum / u64::max(blocks, 1);
-        let gap = u64::max(self.floor as u64, mean / 20);
+        // What lasts for few erases cannot wait for many.
+        let floor = self.floor.min(space.flash.chip().profile().endurance / 4);
+        let gap = u64::max(floor as u64, mean / 20);
         coldest.filter(|(count, ..)| (max - count) as u64 > gap).map(|(.., block)| block)
     }
 }

@@ -2,7 +2,7 @@
 # Boots the just-built binary in virtual machines and runs guest scripts there, each script in a machine of its own; the host
 # needs neither ublk nor KVM.
 # usage: run.sh all | SCRIPT...      names of guest scripts, without .sh
-#   FIO_SECONDS (5)  KILLS (3)  SCHEMES (all)  what the scripts do
+#   FIO_SECONDS (5)  KILLS (3)  SCHEMES (lazyftl pagemap; or all)  what the scripts do
 #   CRASHES (1)       how often host_crash_ext4 has its machine killed
 #   SIZE              of the device; without it each script's own, small one
 #   FIO_MIB (32)      how much fio writes before it reads it back
@@ -60,7 +60,7 @@ boot() {
   mkdir -p "$run/$script/bin"
   cat > "$run/$script/bin/suite" <<X
 SCRIPT=$script
-export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-all}" CRASHES=${CRASHES:-1} SIZE=${SIZE:-} FIO_MIB=${FIO_MIB:-32}
+export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-lazyftl pagemap}" CRASHES=${CRASHES:-1} SIZE=${SIZE:-} FIO_MIB=${FIO_MIB:-32}
 X
   (cd "$run/$script" && echo bin/suite | cpio_here) | cat "$base" "$run/own.cpio.gz" "$run/top.cpio.gz" - > "$run/$script.initrd"
   truncate -s 8G "$disk"

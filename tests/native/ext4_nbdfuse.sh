@@ -3,7 +3,8 @@ SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/nbdfuse.sh"
 
-for scheme in $(schemes); do
+# All of them also in the short form: that is where people will use them.
+for scheme in $(SCHEMES=all schemes); do
   image=$SCRATCH/$scheme.ftld
   serve --scheme "$scheme" --size 256MiB --image "$image" "$uri" || continue
   if attach; then

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs the native scripts against the just-built binary: no kernel module, but root, /dev/fuse and loop devices.
 # usage: run.sh [SCRIPT...]     names without .sh; all if none is given
-#   FIO_SECONDS (5)  SCHEMES (all)  SESSIONS (10000)  CUTS (12)  CANARY (no)  FSX_OPS (5000)
+#   FIO_SECONDS (5)  SCHEMES (lazyftl pagemap; or all)  SESSIONS (10000)  CUTS (12)  CANARY (no)  FSX_OPS (5000)
 # Prints the scripts' own lines and a summary; fails unless every step succeeded.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

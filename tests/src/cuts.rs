@@ -84,7 +84,9 @@ impl Recording {
         }
         host.compare_all().unwrap_or_else(|trouble| panic!("uncut run: {}", String::from(trouble)));
         host.check().unwrap_or_else(|why| panic!("uncut run: {why}"));
-        let changes = host.cut_power().0.into_store().take_record();
+        let mut changes = host.cut_power().0.into_store().take_record();
+        // Reading may have programmed, too.
+        changes.truncate(steps.last().map_or(0, |(_, end)| *end));
         Recording { start, model, first_step, changes, steps, coverage }
     }
 

@@ -63,6 +63,18 @@ impl Model {
         self.floor[lpn as usize] == value || self.since.get(&lpn).is_some_and(|values| values.contains(&value))
     }
 
+    /// What a page may read as after a recovery.
+    pub fn candidates(&self, lpn: u32) -> Vec<u64> {
+        let since = self.since.get(&lpn).into_iter().flatten().copied();
+        std::iter::once(self.floor[lpn as usize]).chain(since).collect()
+    }
+
+    /// From now on a page has this value alone.
+    pub fn assume(&mut self, lpn: u32, value: u64) {
+        self.since.remove(&lpn);
+        self.floor[lpn as usize] = value;
+    }
+
     /// Judges what was read while nothing has failed: the newest value.
     pub fn judge(&self, lpn: u32, seen: Seen) -> Result<(), String> {
         let value = self.value(lpn, seen)?;
@@ -84,7 +96,8 @@ impl Model {
         Ok(())
     }
 
-    fn value(&self, lpn: u32, seen: Seen) -> Result<u64, String> {
+    /// The value that a page of this run shows; an error if it is none.
+    pub fn value(&self, lpn: u32, seen: Seen) -> Result<u64, String> {
         match seen {
             Seen::Zeros => Ok(ZEROS),
             Seen::Page { lpn: named, version, seed } if named == lpn && seed == self.seed => Ok(version),

@@ -5,6 +5,7 @@ use ftld_tests::host::{Host, Trouble, values};
 use ftld_tests::rig::{self, Rig, Verdicts};
 use ftld_tests::workload::{HostOp, Kind, Workload};
 use nand_model::{DieFailure, Fault, FaultPlan, Geometry, Profile};
+use std::collections::BTreeMap;
 
 const PAGES: u32 = 256;
 
@@ -20,25 +21,26 @@ struct Tally {
 /// Runs requests among faults until there were enough, or the device gives up; reads everything at the end.
 fn endure(host: &mut Host, kind: Kind, seed: u64, requests: usize) -> Result<Tally, String> {
     let mut tally = Tally::default();
+    let mut unsure = Unsure::default();
     for op in Workload::new(kind, host.model.pages(), seed).take(requests) {
         tally.requests += 1;
+        settle(host, &mut unsure)?;
+        let before: Vec<(u32, Vec<u64>)> = values(&op, 0).map(|(lpn, _)| (lpn, host.model.candidates(lpn))).collect();
         match host.run(&op) {
-            Ok(()) => {}
-            Err(Trouble::Refused(FtlError::MediaLost(_))) => tally.failed += 1,
+            Ok(()) => before.iter().for_each(|(lpn, _)| drop(unsure.remove(lpn))),
+            Err(Trouble::Refused(FtlError::MediaLost(_))) => {
+                tally.failed += 1;
+                doubt(host, &mut unsure, before);
+            }
             Err(Trouble::Refused(error @ (FtlError::ReadOnly(_) | FtlError::Corrupt(_)))) => {
                 tally.gave_up = Some(error.to_string());
-                // A part of the request may have been done.
-                let touched: Vec<u32> = values(&op, 0).map(|(lpn, _)| lpn).collect();
-                for lpn in touched {
-                    if let Ok(seen) = host.read(lpn, 1) {
-                        host.model.settle(lpn, seen[0])?;
-                    }
-                }
+                doubt(host, &mut unsure, before);
                 break;
             }
             Err(other) => return Err(format!("{op:?}: {}", String::from(other))),
         }
     }
+    settle(host, &mut unsure)?;
     for lpn in 0..host.model.pages() {
         match host.read(lpn, 1) {
             Ok(seen) => host.model.judge(lpn, seen[0])?,
@@ -47,6 +49,35 @@ fn endure(host: &mut Host, kind: Kind, seed: u64, requests: usize) -> Result<Tal
         }
     }
     Ok(tally)
+}
+
+/// Pages of requests that failed, and what each may hold, until something can be read there or is written anew.
+type Unsure = BTreeMap<u32, Vec<u64>>;
+
+/// A part of a request that failed may have been done; `before` is what its pages could hold until then.
+fn doubt(host: &Host, unsure: &mut Unsure, before: Vec<(u32, Vec<u64>)>) {
+    for (lpn, values) in before {
+        let known = unsure.entry(lpn).or_default();
+        known.extend(values);
+        known.push(host.model.newest(lpn));
+    }
+}
+
+/// What is read of such a page first stays.
+fn settle(host: &mut Host, unsure: &mut Unsure) -> Result<(), String> {
+    for (lpn, values) in std::mem::take(unsure) {
+        match host.read(lpn, 1) {
+            Ok(seen) => {
+                let value = host.model.value(lpn, seen[0])?;
+                if !values.contains(&value) {
+                    return Err(format!("page {lpn} of a failed request reads as version {value}, not of {values:?}"));
+                }
+                host.model.assume(lpn, value);
+            }
+            Err(_) => drop(unsure.insert(lpn, values)),
+        }
+    }
+    Ok(())
 }
 
 /// The next start mounts or says why not.

@@ -147,7 +147,6 @@ fn run_all(
     let bar = ProgressBar::new(jobs.len() as u64);
     let style = ProgressStyle::with_template("{pos} of {len} runs {bar:40} {elapsed} (about {eta} left)");
     bar.set_style(style.expect("the template is right"));
-    bar.tick();
     let (next, total) = (AtomicUsize::new(0), jobs.len());
     let (tell, told) = mpsc::channel();
     let outcomes = std::thread::scope(|scope| {

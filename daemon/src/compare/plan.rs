@@ -30,7 +30,7 @@ pub struct Sweep {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
     pub seed: Vec<u64>,
     /// As of `ftld replay`
-    #[arg(long, value_name = "none|fill|steady|WRITES", default_value_t = Precondition::Steady)]
+    #[arg(long, value_name = "none|touched|fill|steady|WRITES", default_value_t = Precondition::Steady)]
     pub precondition: Precondition,
     /// As of `ftld replay`
     #[arg(long, value_name = "NAME")]

@@ -3,7 +3,7 @@
 use super::job::Address;
 use super::sim::Extent;
 use crate::size::show_size;
-use ftld_traces::{Record, TraceError};
+use ftld_traces::Record;
 use std::collections::BTreeSet;
 
 /// Grain of compaction: small enough to leave little untouched space in, large enough to keep neighbours together.
@@ -13,16 +13,19 @@ const GRAIN: u64 = 1 << 20;
 #[derive(Default)]
 pub(super) struct Footprint(BTreeSet<(u64, u64)>);
 
+/// Most extents of a footprint, 16 TiB: no device here is larger.
+const GRAINS_MAX: u64 = 1 << 24;
+
 impl Footprint {
-    /// What these records touch.
-    pub(super) fn of(records: impl Iterator<Item = Result<Record, TraceError>>) -> Result<Footprint, TraceError> {
-        let mut touched = BTreeSet::new();
-        for record in records {
-            let record = record?;
-            let last = record.offset_bytes + record.length_bytes - 1;
-            touched.extend((record.offset_bytes / GRAIN..=last / GRAIN).map(|grain| (record.device, grain)));
+    /// Adds what a record touches.
+    pub(super) fn add(&mut self, record: &Record) -> Result<(), String> {
+        let (first, last) = (record.offset_bytes, record.offset_bytes + record.length_bytes - 1);
+        let grains = first / GRAIN..=last / GRAIN;
+        if grains.end() - grains.start() + self.extents() >= GRAINS_MAX {
+            return Err("with this the trace touches more than 16 TiB; add --address fold".into());
         }
-        Ok(Footprint(touched))
+        self.0.extend(grains.map(|grain| (record.device, grain)));
+        Ok(())
     }
 
     /// How many extents.
@@ -149,7 +152,9 @@ mod tests {
     #[test]
     fn compaction_keeps_order_and_neighbours_and_leaves_nothing_out() {
         let records = [at(1, 7 * MIB - 10, 20), at(0, 1000 * MIB, 5), at(1, 5, 2 * MIB), at(1, 6 * MIB, 1)];
-        let footprint = Footprint::of(records.iter().map(|record| Ok(*record))).unwrap();
+        let mut footprint = Footprint::default();
+        records.iter().for_each(|record| footprint.add(record).unwrap());
+        assert!(footprint.add(&at(0, 0, 16 << 40)).unwrap_err().contains("more than 16 TiB"));
         assert_eq!(footprint.bytes(), 6 * MIB);
         let mut map = Map::new(Address::Compact, Some(footprint));
         // Disk 0 first, then the five extents of disk 1: 0, 1, 2, 6, 7.

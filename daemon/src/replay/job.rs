@@ -12,7 +12,7 @@ use std::str::FromStr;
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Job {
-    /// Trace file
+    /// Trace file, or a synthetic workload such as zipf:read=30%; see `ftld workloads`
     pub workload: String,
     /// Flash translation layer; see `ftld schemes`
     #[arg(long, value_name = "NAME")]
@@ -33,7 +33,7 @@ pub struct Job {
     #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT)]
     pub seed: u64,
     /// What was written before the trace begins
-    #[arg(long, value_name = "none|fill|steady|WRITES", default_value_t = Precondition::Steady)]
+    #[arg(long, value_name = "none|touched|fill|steady|WRITES", default_value_t = Precondition::Steady)]
     pub precondition: Precondition,
     /// Format of the trace [default: found out from its first line]
     #[arg(long, value_name = "NAME")]
@@ -134,6 +134,8 @@ pub enum Average {
 pub enum Precondition {
     /// Nothing: the device is new.
     None,
+    /// Every page that the first round of the trace touches, once, in order.
+    Touched,
     /// Every page once, in order.
     Fill,
     /// Every page once, then random pages until the write amplification no longer changes.
@@ -150,12 +152,13 @@ impl FromStr for Precondition {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "none" => Ok(Precondition::None),
+            "touched" => Ok(Precondition::Touched),
             "fill" => Ok(Precondition::Fill),
             "steady" => Ok(Precondition::Steady),
             _ => match text.parse() {
                 Ok(writes) if (0.0..=DEVICE_WRITES_MAX).contains(&writes) => Ok(Precondition::Writes(writes)),
                 _ => Err(format!(
-                    "{text:?} is none of none, fill, steady, or how many times the device is overwritten, up to {DEVICE_WRITES_MAX}"
+                    "{text:?} is none of none, touched, fill, steady, or how many times the device is overwritten, up to {DEVICE_WRITES_MAX}"
                 )),
             },
         }
@@ -166,6 +169,7 @@ impl fmt::Display for Precondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Precondition::None => f.write_str("none"),
+            Precondition::Touched => f.write_str("touched"),
             Precondition::Fill => f.write_str("fill"),
             Precondition::Steady => f.write_str("steady"),
             Precondition::Writes(writes) => write!(f, "{writes}"),
@@ -229,8 +233,8 @@ mod tests {
         for (wrong, part) in [
             (r#"{"workloda": "x"}"#, "unknown field `workloda`, expected one of `workload`"),
             (r#"{"address": "fodl"}"#, "unknown variant `fodl`, expected one of `exact`, `fold`, `compact`"),
-            (r#"{"precondition": "stedy"}"#, "is none of none, fill, steady"),
-            (r#"{"precondition": "-1"}"#, "is none of none, fill, steady"),
+            (r#"{"precondition": "stedy"}"#, "is none of none, touched, fill, steady"),
+            (r#"{"precondition": "-1"}"#, "is none of none, touched, fill, steady"),
         ] {
             let error = serde_json::from_str::<Job>(wrong).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

@@ -42,8 +42,12 @@ use std::time::{Duration, Instant};
 
 /// `ftld replay`.
 pub fn replay(job: &Job, as_json: bool) -> Result<(), Failure> {
-    let bar = bar();
-    let row = run(job, &mut |share, doing| show(&bar, share, doing));
+    let (bar, began) = (bar(), Instant::now());
+    let row = run(job, &mut |share, doing| {
+        if began.elapsed() > SOON {
+            show(&bar, share, doing);
+        }
+    });
     bar.finish_and_clear();
     let row = row?;
     if row.precondition.settled == Some(false) {
@@ -62,6 +66,8 @@ impl Row {
     }
 }
 
+/// What is done by then needs no bar.
+const SOON: Duration = Duration::from_secs(1);
 const STEPS: u64 = 1000;
 
 /// Draws on standard error, and only if that is a terminal.
@@ -99,7 +105,7 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     let wish = job.wish()?;
     let source = Source::new(job)?;
     let footprint = match job.address {
-        Address::Compact => Some(footprint(&source, tick)?),
+        Address::Compact => Some(footprint(&source, job, tick)?),
         Address::Exact | Address::Fold => None,
     };
     let bench = Bench::new(job, &wish, footprint.as_ref().map(Footprint::bytes))?;
@@ -109,12 +115,16 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     let failed = |what: &str, why: &dyn std::fmt::Display| {
         Failure::failed(format!("{} on {}: {what}: {why}", job.workload, bench.scheme.name))
     };
+    let mut feed = Feed { job, source: &source, map, size: bench.size, requests: Requests::default() };
+    let pages = match job.precondition {
+        Precondition::Touched => feed.touched(&bench, tick)?,
+        _ => Vec::new(),
+    };
     let conditioned = sim
-        .precondition(job.precondition, job.seed, &mut |share| tick(share, "preconditioning"))
+        .precondition(job.precondition, &pages, job.seed, &mut |share| tick(share, "preconditioning"))
         .map_err(|error| failed("preconditioning", &error))?;
     sim.settle().map_err(|why| failed("preconditioning", &why))?;
 
-    let mut feed = Feed { job, source: &source, map, size: bench.size, requests: Requests::default() };
     feed.rounds(&mut sim, 0..job.warm_up, "warming up", tick)?;
     sim.settle().map_err(|why| failed("warming up", &why))?;
 
@@ -143,17 +153,18 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec() as u64, time.tv_nsec() as u32)
 }
 
-fn footprint(source: &Source, tick: Tick<'_>) -> Result<Footprint, Failure> {
-    let mut stream = source.begin(0, 0)?;
-    let mut count = 0u64;
-    let records = std::iter::from_fn(|| {
+fn footprint(source: &Source, job: &Job, tick: Tick<'_>) -> Result<Footprint, Failure> {
+    let (mut stream, mut footprint, mut count) = (source.begin(0, 0)?, Footprint::default(), 0u64);
+    while let Some(record) = stream.next() {
+        let record = record.map_err(|error| source::failure(&error))?;
         count += 1;
         if count.is_multiple_of(TICK) {
             tick(stream.progress(), "looking through");
         }
-        stream.next()
-    });
-    Footprint::of(records).map_err(|error| source::failure(&error))
+        let failed = |why| Failure::failed(format!("{}: {}: {why}", job.workload, stream.place()));
+        footprint.add(&record).map_err(failed)?;
+    }
+    Ok(footprint)
 }
 
 /// What a simulated page takes of memory at least: what is kept of its spare bytes, and its place in the map.
@@ -421,6 +432,36 @@ impl Feed<'_> {
             self.finished()?;
         }
         Ok(())
+    }
+
+    /// Pages that the first round touches, in runs.
+    fn touched(&mut self, bench: &Bench, tick: Tick<'_>) -> Result<Vec<Range<u32>>, Failure> {
+        let page = bench.layout.profile.geometry.page_bytes as u64;
+        let mut marks = vec![false; bench.layout.logical_pages as usize];
+        let mut stream = self.source.begin(self.size, self.job.seed)?;
+        let (mut extents, mut count) = (Vec::new(), 0u64);
+        while let Some(record) = stream.next() {
+            let record = record.map_err(|error| source::failure(&error))?;
+            count += 1;
+            if count.is_multiple_of(TICK) {
+                tick(stream.progress(), "looking through");
+            }
+            let failed = |why| Failure::failed(format!("{}: {}: {why}", self.job.workload, stream.place()));
+            self.map.place(&record, self.size, &mut extents).map_err(failed)?;
+            if self.job.average == Average::PerRecord {
+                extents.truncate(1);
+                extents[0].len = 1;
+            }
+            for extent in &extents {
+                let (first, last) = (extent.offset / page, (extent.offset + extent.len - 1) / page);
+                marks[first as usize..=last as usize].fill(true);
+            }
+        }
+        let runs = marks.chunk_by(|a, b| a == b).scan(0u32, |at, run| {
+            let first = std::mem::replace(at, *at + run.len() as u32);
+            Some((run[0], first..*at))
+        });
+        Ok(runs.filter(|(touched, _)| *touched).map(|(_, run)| run).collect())
     }
 
     fn note(&mut self, record: &Record) {

@@ -6,6 +6,7 @@ use ftl_core::{FtlError, Lpn};
 use ftld_traces::Op;
 use nand_model::SplitMix;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// The write amplification is settled when that of three windows in a row lies within this of each other.
 const SETTLED: f64 = 0.02;
@@ -17,7 +18,7 @@ const DEVICE_WRITES: f64 = 12.0;
 /// What was done before measuring.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conditioned {
-    /// Pages written, as a multiple of the device's; the first is the fill in order.
+    /// Pages written, as a multiple of the device's; what was filled in order counts.
     pub device_writes: f64,
     /// Write amplification of the last window of random overwrites, if there was one.
     pub write_amplification: Option<f64>,
@@ -26,17 +27,24 @@ pub struct Conditioned {
 }
 
 impl Sim {
-    /// Fills and overwrites as asked. `tick` hears of the share that is done.
+    /// Fills and overwrites as asked; `touched` are the pages of [`Precondition::Touched`], ascending. `tick` hears of the share that is
+    /// done.
     pub(super) fn precondition(
         &mut self,
         what: Precondition,
+        touched: &[Range<u32>],
         seed: u64,
         tick: &mut dyn FnMut(f64),
     ) -> Result<Conditioned, FtlError> {
         let pages = self.ftl().logical_pages();
         let limit = match what {
-            Precondition::None => {
-                return Ok(Conditioned { device_writes: 0.0, write_amplification: None, settled: None });
+            Precondition::None | Precondition::Touched => {
+                for run in touched {
+                    self.fill(run.clone(), &mut |_| ())?;
+                }
+                let written: u32 = touched.iter().map(|run| run.end - run.start).sum();
+                let device_writes = f64::from(written) / f64::from(pages);
+                return Ok(Conditioned { device_writes, write_amplification: None, settled: None });
             }
             Precondition::Fill => 0.0,
             Precondition::Steady => DEVICE_WRITES,
@@ -44,7 +52,7 @@ impl Sim {
         };
         let limit = (limit * pages as f64) as u64;
         let total = (limit + pages as u64) as f64;
-        self.fill(pages, &mut |done| tick(done as f64 / total))?;
+        self.fill(0..pages, &mut |done| tick(done as f64 / total))?;
         let mut rng = SplitMix::new(seed);
         let window = (pages / WINDOWS_PER_DEVICE).max(1) as u64;
         let (mut written, mut last, mut settled) = (0, Vec::new(), false);
@@ -66,13 +74,17 @@ impl Sim {
         })
     }
 
-    fn fill(&mut self, pages: u32, tick: &mut dyn FnMut(u32)) -> Result<(), FtlError> {
+    /// Writes these pages in order, a block's worth at a time.
+    fn fill(&mut self, pages: Range<u32>, tick: &mut dyn FnMut(u32)) -> Result<(), FtlError> {
         let geometry = *self.ftl().chip().geometry();
         let (block, page) = (geometry.pages_per_block, geometry.page_bytes as u64);
-        for first in (0..pages).step_by(block as usize) {
-            let len = block.min(pages - first) as u64 * page;
-            self.now = self.whole(self.now, Op::Write, Extent { offset: first as u64 * page, len })?;
-            tick(first);
+        let mut first = pages.start;
+        while first < pages.end {
+            let next = ((first / block + 1) * block).min(pages.end);
+            let extent = Extent { offset: first as u64 * page, len: (next - first) as u64 * page };
+            self.now = self.whole(self.now, Op::Write, extent)?;
+            tick(next);
+            first = next;
         }
         Ok(())
     }

@@ -66,7 +66,7 @@ fn head(row: &Row) -> String {
     let before = &row.precondition;
     text += &match (before.write_amplification, before.settled) {
         (None, _) if before.device_writes == 0.0 => "before: nothing was written\n".into(),
-        (None, _) => "before: every page written once\n".to_owned(),
+        (None, _) => format!("before: {:.2} % of the pages written once, in order\n", before.device_writes * 100.0),
         (Some(waf), settled) => {
             let settled = match settled {
                 Some(true) => ", settled",

@@ -13,6 +13,9 @@ use crate::stats::SchemeStats;
 use crate::wear::ColdToWorn;
 use nand_model::{Cause, Geometry, Pbn, Store};
 
+/// Cold blocks that may be moved at a time, after a burst of erases.
+const MAX_WEAR_MOVES: u64 = 4;
+
 /// Thresholds, progress and counters of a collector.
 pub(crate) struct Gc {
     /// Free blocks that collection keeps.
@@ -249,23 +252,38 @@ pub(crate) trait Collect<S: Store> {
         Ok(())
     }
 
-    /// Looks at wear once per so many erases that the search costs nothing, and moves one cold block if the gap is too wide.
-    /// Returns whether it did.
+    /// Looks at wear once per so many erases that the search costs nothing, and moves one cold block each time if the gap is too
+    /// wide. Returns whether it did.
     fn level_wear(&mut self) -> Result<bool, FtlError> {
         let (space, gc) = self.parts();
         let Some(policy) = gc.wear else { return Ok(false) };
         let erases = space.flash.chip().counters().total().erases;
-        if erases - gc.erases_seen < (space.geometry().blocks as u64 / 16).max(4) {
+        let due = (erases - gc.erases_seen) / (space.geometry().blocks as u64 / 16).max(4);
+        if due == 0 {
             return Ok(false);
         }
         gc.erases_seen = erases;
-        if space.free_blocks() < gc.reserve {
-            return Ok(false);
+        let mut levelled = false;
+        for earlier in 0..due.min(MAX_WEAR_MOVES) {
+            let (space, gc) = self.parts();
+            let free = space.free_blocks();
+            // A device near its end goes on with what the last moves gave up.
+            let enough = match earlier {
+                0 => free > 2 && free + space.released_blocks() >= gc.reserve,
+                _ => free > gc.reserve,
+            };
+            if !enough {
+                break;
+            }
+            let Some(block) = policy.candidate(space) else { break };
+            space.seal_block(block)?;
+            if self.renew(block, Cause::Wear)?.is_none() {
+                break;
+            }
+            self.parts().1.wear_moves += 1;
+            levelled = true;
         }
-        let Some(block) = policy.candidate(space) else { return Ok(false) };
-        let moved = self.renew(block, Cause::Wear)?;
-        self.parts().1.wear_moves += moved.is_some() as u64;
-        Ok(moved.is_some())
+        Ok(levelled)
     }
 
     /// Moves the content of a full block to another one, whatever it is for, if there is room. Returns how many pages were moved.

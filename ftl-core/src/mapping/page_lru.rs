@@ -1,13 +1,10 @@
 //! A cache of whole, clean mapping pages; the least recently used one makes room.
 
+use super::Lists;
 use crate::hash::FastMap;
-
-const NONE: u32 = u32::MAX;
 
 struct Slot {
     vtpn: u32,
-    newer: u32,
-    older: u32,
     page: Box<[u8]>,
 }
 
@@ -15,8 +12,8 @@ struct Slot {
 pub(crate) struct PageLru {
     slots: Vec<Slot>,
     index: FastMap<u32, u32>,
-    newest: u32,
-    oldest: u32,
+    /// Slots in order of use.
+    used: Lists,
     capacity: u32,
     page_bytes: usize,
 }
@@ -25,22 +22,21 @@ impl PageLru {
     /// Room for `capacity` > 0 pages.
     pub(crate) fn new(capacity: u32, page_bytes: u32) -> Self {
         assert!(capacity > 0);
-        PageLru {
-            slots: Vec::new(),
-            index: FastMap::default(),
-            newest: NONE,
-            oldest: NONE,
-            capacity,
-            page_bytes: page_bytes as usize,
-        }
+        let page_bytes = page_bytes as usize;
+        PageLru { slots: Vec::new(), index: FastMap::default(), used: Lists::new(1), capacity, page_bytes }
     }
 
     /// The page, if it is here; it becomes the most recently used.
     #[inline]
     pub(crate) fn get(&mut self, vtpn: u32) -> Option<&[u8]> {
         let slot = *self.index.get(&vtpn)?;
-        self.touch(slot);
+        self.used.touch(0, slot);
         Some(&self.slots[slot as usize].page)
+    }
+
+    /// The page, if it is here, without a use of it.
+    pub(crate) fn peek(&self, vtpn: u32) -> Option<&[u8]> {
+        self.index.get(&vtpn).map(|slot| &*self.slots[*slot as usize].page)
     }
 
     /// Takes a page in, or its new content.
@@ -50,76 +46,43 @@ impl PageLru {
             None => self.slot_for(vtpn),
         };
         self.slots[slot as usize].page.copy_from_slice(page);
-        self.touch(slot);
+        self.used.touch(0, slot);
     }
 
     /// Forgets a page.
     pub(crate) fn remove(&mut self, vtpn: u32) {
         let Some(slot) = self.index.remove(&vtpn) else { return };
-        self.unlink(slot);
+        self.used.remove(slot);
         let last = self.slots.len() as u32 - 1;
         self.slots.swap_remove(slot as usize);
         if slot != last {
-            // The last slot moved here: everything that names it follows.
-            let moved = &self.slots[slot as usize];
-            let (vtpn, newer, older) = (moved.vtpn, moved.newer, moved.older);
-            self.index.insert(vtpn, slot);
-            *self.link(newer, false) = slot;
-            *self.link(older, true) = slot;
+            // The last slot moved here, with its place in the order.
+            self.index.insert(self.slots[slot as usize].vtpn, slot);
+            self.used.rename(last, slot);
         }
     }
 
     /// Pages held, and bytes really allocated.
     pub(crate) fn size(&self) -> (u64, u64) {
         let per_page = self.page_bytes + std::mem::size_of::<Slot>() + 8;
-        (self.slots.len() as u64, self.slots.len() as u64 * per_page as u64)
+        (self.slots.len() as u64, self.slots.len() as u64 * per_page as u64 + self.used.bytes())
     }
 
     fn slot_for(&mut self, vtpn: u32) -> u32 {
         let slot = if self.slots.len() < self.capacity as usize {
             let page = vec![0; self.page_bytes].into();
-            self.slots.push(Slot { vtpn, newer: NONE, older: NONE, page });
+            self.slots.push(Slot { vtpn, page });
             self.slots.len() as u32 - 1
         } else {
-            let slot = self.oldest;
-            self.unlink(slot);
+            let slot = self.used.oldest(0).expect("a full cache has an oldest page");
+            self.used.remove(slot);
             self.index.remove(&self.slots[slot as usize].vtpn);
             self.slots[slot as usize].vtpn = vtpn;
             slot
         };
         self.index.insert(vtpn, slot);
-        self.link_newest(slot);
+        self.used.push(0, slot);
         slot
-    }
-
-    #[inline]
-    fn touch(&mut self, slot: u32) {
-        if self.newest != slot {
-            self.unlink(slot);
-            self.link_newest(slot);
-        }
-    }
-
-    /// What points to a neighbour: `slot`'s link, or the end of the list where there is no such slot.
-    fn link(&mut self, slot: u32, to_newer: bool) -> &mut u32 {
-        match (slot, to_newer) {
-            (NONE, false) => &mut self.newest,
-            (NONE, true) => &mut self.oldest,
-            (slot, false) => &mut self.slots[slot as usize].older,
-            (slot, true) => &mut self.slots[slot as usize].newer,
-        }
-    }
-
-    fn unlink(&mut self, slot: u32) {
-        let Slot { newer, older, .. } = self.slots[slot as usize];
-        *self.link(newer, false) = older;
-        *self.link(older, true) = newer;
-    }
-
-    fn link_newest(&mut self, slot: u32) {
-        let before = std::mem::replace(&mut self.newest, slot);
-        (self.slots[slot as usize].newer, self.slots[slot as usize].older) = (NONE, before);
-        *self.link(before, true) = slot;
     }
 }
 

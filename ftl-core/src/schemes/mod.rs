@@ -1,9 +1,12 @@
 //! The table of schemes. Command line, tests, metrics and documents iterate over it; nothing else names a scheme.
 
+mod dftl;
+mod dopftl;
 mod lazyftl;
 mod mnftl;
 mod pagemap;
 mod superblock;
+mod tpftl;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
@@ -49,7 +52,8 @@ pub struct Scheme {
 }
 
 /// Every scheme, the default first.
-pub const SCHEMES: &[Scheme] = &[lazyftl::SCHEME, mnftl::SCHEME, pagemap::SCHEME, superblock::SCHEME];
+pub const SCHEMES: &[Scheme] =
+    &[lazyftl::SCHEME, mnftl::SCHEME, dopftl::SCHEME, pagemap::SCHEME, dftl::SCHEME, tpftl::SCHEME, superblock::SCHEME];
 
 impl Scheme {
     /// The scheme of this name.

@@ -366,9 +366,12 @@ impl<S: Store> Space<S> {
         self.table.state(block) == State::Open && self.filled_by[block.index()] as usize >= self.fixed
     }
 
-    /// Closes an open block.
+    /// Closes this block, if a stream is filling it.
     pub(crate) fn seal_block(&mut self, block: Pbn) -> Result<(), FtlError> {
-        self.seal(self.filled_by[block.index()] as usize)
+        match self.table.state(block) {
+            State::Open => self.seal(self.filled_by[block.index()] as usize),
+            _ => Ok(()),
+        }
     }
 
     /// Cold data is about to come: it gets a worn block of its own.

@@ -6,6 +6,8 @@
 //! our choice: the classes of popularity, and that 80 % of the requests read.
 
 use crate::record::Op;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
 use std::str::FromStr;
 
 /// Name on the command line.
@@ -23,6 +25,8 @@ pub const READ_PERCENT: u64 = 80;
 /// Share of the touched extents and how often each of their pages is accessed, hottest first; the rest is accessed twice.
 const CLASSES: [(f64, u32); 2] = [(0.05, 43), (0.10, 8)];
 const COLD_ACCESSES: u32 = 2;
+/// Seed of which extents are touched.
+const LAYOUT: u64 = 2011;
 
 /// How requests follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,14 +74,14 @@ pub fn share(part: f64, of: usize) -> usize {
     (part * of as f64).round() as usize
 }
 
-/// The requests on a device of so many bytes.
+/// The requests on a device of so many bytes. Which extents are touched, and how often, is the same for every seed: it belongs to the device.
 pub(super) fn on_device(bytes: u64, order: Order, below: Below<'_>) -> Result<Vec<Request>, String> {
     let extents = u32::try_from(bytes / PAGE_BYTES).map_err(|_| format!("{bytes} bytes are more than 8 TiB"))? / EXTENT;
     if extents < 100 {
         return Err(format!("{bytes} bytes are too few for its classes of popularity: need 50 MiB"));
     }
-    let mut extents: Vec<u32> = (0..extents).collect();
-    shuffle(&mut extents, below);
+    let (mut extents, mut layout) = ((0..extents).collect::<Vec<_>>(), Pcg64::seed_from_u64(LAYOUT));
+    shuffle(&mut extents, &mut |bound| layout.random_range(0..bound));
     Ok(requests(&extents[..share(TOUCHED, extents.len())], order, below))
 }
 

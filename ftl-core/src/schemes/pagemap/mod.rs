@@ -55,7 +55,7 @@ pub(super) const SCHEME: Scheme = Scheme {
             help: "programs between checkpoints, 0 = only when trims need one (default max(65536, 100 x pages))",
         },
         ParamDoc { key: "wear.policy", help: "none, or cold_to_worn (default)" },
-        ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 8)" },
+        ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 6)" },
         SCRUB_PARAM,
         ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" },
     ],
@@ -95,7 +95,7 @@ impl Settings {
             free_threshold,
             gc_stream: if separate { GC } else { HOST },
             checkpoint_interval: params.get("ckpt.interval", u64::max(65_536, 100 * checkpoint_pages as u64))?,
-            wear: if level { Some(ColdToWorn { floor: params.get("wear.gap", 8)? }) } else { None },
+            wear: if level { Some(ColdToWorn { floor: params.get("wear.gap", 6)? }) } else { None },
             scrub: Scrub::new(params)?,
             pair_protection: params.choice("nand.pair_policy", "defer_erase", "none")?,
         })

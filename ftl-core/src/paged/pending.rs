@@ -1,57 +1,56 @@
-//! The two maps: the UMT in RAM over the update and cold blocks, the GMT on flash behind its directory and cache.
+//! Changes of the map that its pages on flash do not contain yet.
 //!
-//! An entry is *dirty* while its update flag is set: the GMT does not contain it yet. Dirty entries are also kept per mapping page, so
-//! that a conversion finds what it can write in passing without a search; and counted per block and mapping page, so that
-//! every block knows its convert cost.
+//! An entry is *dirty* while its update flag is set: the flash does not know it. Dirty entries are also kept per mapping page, so
+//! that a write-back finds what it can write in passing without a search; and counted per block and mapping page, so that
+//! every block knows what converting it costs.
 
-use super::Lazy;
-use crate::addr::Lpn;
-use crate::error::FtlError;
-use crate::format::{Role, UNMAPPED};
+use crate::format::UNMAPPED;
 use crate::hash::FastMap;
-use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
+use nand_model::{Geometry, Pbn, Ppn};
 
-/// What the UMT says of a logical page.
+/// What is pending for a logical page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     ppn: u32,
-    /// The GMT has still to be told.
-    pub(super) update: bool,
-    /// The page that the GMT names is still counted as live.
-    pub(super) invalidate: bool,
+    /// The flash has still to be told.
+    pub(crate) update: bool,
+    /// The page that the map on flash names is still counted as live.
+    pub(crate) invalidate: bool,
 }
 
 impl Entry {
     /// Where the page is; `None` for a tombstone.
     #[inline]
-    pub(super) fn ppn(&self) -> Option<Ppn> {
+    pub(crate) fn ppn(&self) -> Option<Ppn> {
         (self.ppn != UNMAPPED).then(|| Ppn::new(self.ppn))
     }
 }
 
-/// An update or cold block, open or filled, that is not converted yet.
+/// A block, open or filled, that may hold pages which the flash does not know.
 #[derive(Clone, Debug)]
-pub(super) struct BufferBlock {
-    pub(super) epoch: u64,
+pub(crate) struct BufferBlock {
+    pub(crate) epoch: u64,
     /// Logical page per programmed page.
     lpns: Vec<u32>,
     /// Distinct mapping pages of its dirty entries: what converting it would write.
-    pub(super) cost: u32,
+    pub(crate) cost: u32,
 }
 
 /// The dirty entries of one mapping page.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Dirty {
-    pub(super) lpns: Vec<u32>,
+pub(crate) struct Dirty {
+    pub(crate) lpns: Vec<u32>,
     /// No change before this program is missing from the mapping page on flash.
-    pub(super) since: u64,
+    pub(crate) since: u64,
 }
 
-/// The update mapping table with its reverse indexes.
-pub(super) struct Umt {
+/// Pending entries with their reverse indexes.
+pub(crate) struct Pending {
     geometry: Geometry,
     /// Entries per mapping page.
     per_page: u32,
+    /// Whether an entry stays after the flash was told, until its block is converted.
+    keeps_clean: bool,
     entries: FastMap<u32, Entry>,
     dirty: FastMap<u32, Dirty>,
     /// Dirty entries by block and mapping page.
@@ -60,10 +59,11 @@ pub(super) struct Umt {
     tombstones: u32,
 }
 
-impl Umt {
-    pub(super) fn new(geometry: Geometry) -> Self {
-        Umt {
+impl Pending {
+    pub(crate) fn new(geometry: Geometry, keeps_clean: bool) -> Self {
+        Pending {
             geometry,
+            keeps_clean,
             per_page: geometry.page_bytes / 4,
             entries: FastMap::default(),
             dirty: FastMap::default(),
@@ -74,48 +74,52 @@ impl Umt {
     }
 
     #[inline]
-    pub(super) fn get(&self, lpn: u32) -> Option<Entry> {
+    pub(crate) fn get(&self, lpn: u32) -> Option<Entry> {
         self.entries.get(&lpn).copied()
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = (u32, Entry)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, Entry)> {
         self.entries.iter().map(|(lpn, entry)| (*lpn, *entry))
     }
 
-    pub(super) fn tombstones(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    pub(crate) fn tombstones(&self) -> u32 {
         self.tombstones
     }
 
-    pub(super) fn dirty(&self, vtpn: u32) -> Option<&Dirty> {
+    pub(crate) fn dirty(&self, vtpn: u32) -> Option<&Dirty> {
         self.dirty.get(&vtpn)
     }
 
     /// Mapping pages with dirty entries, ascending.
-    pub(super) fn dirty_pages(&self) -> Vec<u32> {
+    pub(crate) fn dirty_pages(&self) -> Vec<u32> {
         let mut pages: Vec<u32> = self.dirty.keys().copied().collect();
         pages.sort_unstable();
         pages
     }
 
     /// The mapping page with the most dirty entries.
-    pub(super) fn dirtiest(&self) -> Option<u32> {
+    pub(crate) fn dirtiest(&self) -> Option<u32> {
         self.dirty.iter().max_by_key(|(vtpn, dirty)| (dirty.lpns.len(), **vtpn)).map(|(vtpn, _)| *vtpn)
     }
 
-    pub(super) fn blocks(&self) -> impl Iterator<Item = (Pbn, &BufferBlock)> {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (Pbn, &BufferBlock)> {
         self.blocks.iter().map(|(block, buffer)| (Pbn::new(*block), buffer))
     }
 
-    pub(super) fn holds(&self, block: Pbn) -> bool {
+    pub(crate) fn holds(&self, block: Pbn) -> bool {
         self.blocks.contains_key(&block.raw())
     }
 
-    pub(super) fn block_count(&self) -> u32 {
+    pub(crate) fn block_count(&self) -> u32 {
         self.blocks.len() as u32
     }
 
-    /// A block joins the update or cold area.
-    pub(super) fn enlist(&mut self, block: Pbn, epoch: u64) {
+    /// A block gets pages that the flash does not know.
+    pub(crate) fn enlist(&mut self, block: Pbn, epoch: u64) {
         let lpns = Vec::with_capacity(self.geometry.pages_per_block as usize);
         let known = self.blocks.insert(block.raw(), BufferBlock { epoch, lpns, cost: 0 });
         assert!(known.is_none(), "block {block} is enlisted twice");
@@ -123,7 +127,7 @@ impl Umt {
 
     /// Points a logical page at its new place, or nowhere, and returns what was said before. The update flag is set; the
     /// invalidate flag is inherited, or else `fresh`. `seq` is not larger than the number of the program behind the change.
-    pub(super) fn point(&mut self, lpn: u32, to: Option<Ppn>, fresh: bool, seq: u64) -> Option<Entry> {
+    pub(crate) fn point(&mut self, lpn: u32, to: Option<Ppn>, fresh: bool, seq: u64) -> Option<Entry> {
         let vtpn = lpn / self.per_page;
         let old = self.get(lpn);
         let entry = Entry {
@@ -175,19 +179,21 @@ impl Umt {
         }
     }
 
-    /// The page that the GMT names for this logical page is gone: do not invalidate it again.
-    pub(super) fn clear_invalidate(&mut self, lpn: u32) {
-        self.entries.get_mut(&lpn).expect("an overwritten page is in the UMT").invalidate = false;
+    /// The page that the map on flash names for this logical page is gone: do not invalidate it again.
+    pub(crate) fn clear_invalidate(&mut self, lpn: u32) {
+        self.entries.get_mut(&lpn).expect("an overwritten page is pending").invalidate = false;
     }
 
-    /// The GMT contains these changes now; `left` are still missing.
-    pub(super) fn clean(&mut self, vtpn: u32, written: &[u32], left: Vec<u32>) {
+    /// The flash knows these changes now; `left` are still missing.
+    pub(crate) fn clean(&mut self, vtpn: u32, written: &[u32], left: Vec<u32>) {
         for &lpn in written {
-            let old = self.get(lpn).expect("dirty entries are in the UMT");
+            let old = self.get(lpn).expect("dirty entries are pending");
             self.uncount(old, vtpn);
             match old.ppn() {
-                Some(_) => self.entries.insert(lpn, Entry { update: false, invalidate: false, ..old }),
-                None => self.entries.remove(&lpn),
+                Some(_) if self.keeps_clean => {
+                    self.entries.insert(lpn, Entry { update: false, invalidate: false, ..old })
+                }
+                _ => self.entries.remove(&lpn),
             };
         }
         if left.is_empty() {
@@ -198,19 +204,19 @@ impl Umt {
     }
 
     /// A whole mapping page was trimmed: nothing in it is dirty any more. The entries follow one by one.
-    pub(super) fn forget(&mut self, lpn: u32) -> Option<Entry> {
+    pub(crate) fn forget(&mut self, lpn: u32) -> Option<Entry> {
         let old = self.entries.remove(&lpn)?;
         self.uncount(old, lpn / self.per_page);
         Some(old)
     }
 
-    /// See [`Umt::forget`].
-    pub(super) fn forget_dirty(&mut self, vtpn: u32) {
+    /// See [`Pending::forget`].
+    pub(crate) fn forget_dirty(&mut self, vtpn: u32) {
         self.dirty.remove(&vtpn);
     }
 
     /// Mapping pages to be written before this block can be converted, ascending.
-    pub(super) fn pages_to_write(&self, block: Pbn) -> Vec<u32> {
+    pub(crate) fn pages_to_write(&self, block: Pbn) -> Vec<u32> {
         let mut pages: Vec<u32> =
             self.tracked(block).filter(|(_, entry)| entry.update).map(|(lpn, _)| lpn / self.per_page).collect();
         pages.sort_unstable();
@@ -227,8 +233,8 @@ impl Umt {
         })
     }
 
-    /// The block leaves the update and cold area; every entry of it is in the GMT.
-    pub(super) fn retire(&mut self, block: Pbn) {
+    /// The flash knows every entry of the block.
+    pub(crate) fn retire(&mut self, block: Pbn) {
         let gone: Vec<(u32, Entry)> = self.tracked(block).collect();
         for (lpn, entry) in gone {
             assert!(!entry.update, "logical page {lpn} would be lost");
@@ -239,13 +245,13 @@ impl Umt {
     }
 
     /// The logical page that was written here, if the block is not converted yet.
-    pub(super) fn lpn_at(&self, ppn: Ppn) -> Option<u32> {
+    pub(crate) fn lpn_at(&self, ppn: Ppn) -> Option<u32> {
         let buffer = self.blocks.get(&self.geometry.block_of(ppn).raw())?;
         buffer.lpns.get(self.geometry.offset_of(ppn) as usize).copied().filter(|lpn| *lpn != UNMAPPED)
     }
 
     /// Compares the indexes with the entries; one line per difference.
-    pub(super) fn audit(&self) -> Vec<String> {
+    pub(crate) fn audit(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut counts: FastMap<(u32, u32), u32> = FastMap::default();
         let mut dirty: FastMap<u32, Vec<u32>> = FastMap::default();
@@ -287,7 +293,7 @@ impl Umt {
     }
 
     /// Entries, and bytes really allocated: table, and the indexes beside it.
-    pub(super) fn bytes(&self) -> (u64, u64, u64) {
+    pub(crate) fn bytes(&self) -> (u64, u64, u64) {
         let map = |capacity: usize, entry: usize| (capacity * 8 / 7 * (entry + 1)) as u64;
         let lists: usize = self.dirty.values().map(|dirty| 4 * dirty.lpns.capacity()).sum();
         let reverse: usize = self.blocks.values().map(|buffer| 4 * buffer.lpns.capacity()).sum();
@@ -296,138 +302,5 @@ impl Umt {
             + map(self.blocks.capacity(), 4 + std::mem::size_of::<BufferBlock>());
         let table = map(self.entries.capacity(), 4 + std::mem::size_of::<Entry>());
         (self.entries.len() as u64, table, indexes + (lists + reverse) as u64)
-    }
-}
-
-/// One bit per logical page: whether it holds data.
-pub(super) struct Mapped {
-    bits: Vec<u64>,
-    count: u64,
-}
-
-impl Mapped {
-    pub(super) fn new(logical_pages: u32) -> Self {
-        Mapped { bits: vec![0; (logical_pages as usize).div_ceil(64)], count: 0 }
-    }
-
-    #[inline]
-    pub(super) fn has(&self, lpn: u32) -> bool {
-        self.bits[lpn as usize / 64] >> (lpn % 64) & 1 == 1
-    }
-
-    #[inline]
-    pub(super) fn set(&mut self, lpn: u32, mapped: bool) {
-        if self.has(lpn) != mapped {
-            self.bits[lpn as usize / 64] ^= 1 << (lpn % 64);
-            self.count = if mapped { self.count + 1 } else { self.count - 1 };
-        }
-    }
-
-    /// Whether any of the pages holds data.
-    pub(super) fn any(&self, mut pages: std::ops::Range<u32>) -> bool {
-        pages.any(|lpn| self.has(lpn))
-    }
-
-    pub(super) fn count(&self) -> u64 {
-        self.count
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        8 * self.bits.len() as u64
-    }
-}
-
-/// The entry at `index` of a mapping page.
-#[inline]
-pub(super) fn entry_at(page: &[u8], index: u32) -> Option<Ppn> {
-    let bytes = page[4 * index as usize..][..4].try_into().expect("four bytes");
-    Some(u32::from_le_bytes(bytes)).filter(|raw| *raw != UNMAPPED).map(Ppn::new)
-}
-
-pub(super) fn set_entry(page: &mut [u8], index: u32, to: Option<Ppn>) {
-    page[4 * index as usize..][..4].copy_from_slice(&to.map_or(UNMAPPED, Ppn::raw).to_le_bytes());
-}
-
-impl<S: Store> Lazy<S> {
-    /// Entries per mapping page.
-    #[inline]
-    pub(super) fn per_page(&self) -> u32 {
-        self.space.flash.geometry().page_bytes / 4
-    }
-
-    /// Logical pages of one mapping page.
-    pub(super) fn pages_of(&self, vtpn: u32) -> std::ops::Range<u32> {
-        let first = vtpn * self.per_page();
-        first..(first + self.per_page()).min(self.logical_pages)
-    }
-
-    /// Where a logical page is, by UMT, cache, or a mapping page read for it.
-    #[inline]
-    pub(super) fn locate(&mut self, lpn: Lpn) -> Result<Option<Ppn>, FtlError> {
-        if let Some(entry) = self.umt.get(lpn.raw()) {
-            self.stats.map_cache_hits += 1;
-            return Ok(entry.ppn());
-        }
-        let (vtpn, index) = (lpn.raw() / self.per_page(), lpn.raw() % self.per_page());
-        if self.gmd[vtpn as usize] == UNMAPPED {
-            self.stats.map_cache_hits += 1;
-            return Ok(None);
-        }
-        if let Some(page) = self.cache.get(vtpn) {
-            self.stats.map_cache_hits += 1;
-            return Ok(entry_at(page, index));
-        }
-        self.stats.map_cache_misses += 1;
-        self.read_map_page(vtpn, Cause::Translation)?;
-        self.cache.put(vtpn, &self.map_page);
-        Ok(entry_at(&self.map_page, index))
-    }
-
-    /// Leaves the mapping page's content in `map_page`: from the cache, else from flash and into the cache; all unmapped if
-    /// there is none.
-    pub(super) fn load_map_page(&mut self, vtpn: u32, cause: Cause) -> Result<(), FtlError> {
-        if self.gmd[vtpn as usize] == UNMAPPED {
-            self.map_page.fill(0xFF);
-            return Ok(());
-        }
-        if let Some(page) = self.cache.get(vtpn) {
-            self.map_page.copy_from_slice(page);
-            return Ok(());
-        }
-        self.read_map_page(vtpn, cause)?;
-        self.cache.put(vtpn, &self.map_page);
-        Ok(())
-    }
-
-    fn read_map_page(&mut self, vtpn: u32, cause: Cause) -> Result<(), FtlError> {
-        let ppn = Ppn::new(self.gmd[vtpn as usize]);
-        let oob = self.space.flash.read(ppn, &mut self.map_page, cause)?;
-        match oob {
-            Some(oob) if oob.tag.role == Role::Map && oob.tag.lpn == vtpn => Ok(()),
-            Some(oob) => Err(FtlError::Corrupt(format!("page {ppn} is not mapping page {vtpn} but {:?}", oob.tag))),
-            None => Err(FtlError::MediaLost(vtpn * self.per_page())),
-        }
-    }
-
-    /// A new mapping page was programmed: the directory follows, the old one dies.
-    pub(super) fn set_gmd(&mut self, vtpn: u32, to: Option<Ppn>) {
-        let old = std::mem::replace(&mut self.gmd[vtpn as usize], to.map_or(UNMAPPED, Ppn::raw));
-        if old != UNMAPPED {
-            self.space.table.clear_live(Ppn::new(old));
-        }
-    }
-
-    /// A page was superseded. On parts that can, its spare area is marked too, as the paper does; nothing relies on the mark.
-    #[inline]
-    pub(super) fn invalidate(&mut self, ppn: Ppn, cause: Cause) -> Result<(), FtlError> {
-        self.space.table.clear_live(ppn);
-        if self.settings.oob_mark {
-            use nand_model::NandError::{Host, HostFull, ProgramFailed};
-            match self.space.flash.mark(ppn, &crate::format::Oob::invalid_mark(), cause) {
-                Ok(()) | Err(ProgramFailed(_) | HostFull | Host(_)) => {}
-                Err(other) => return Err(other.into()),
-            }
-        }
-        Ok(())
     }
 }

@@ -1,11 +1,13 @@
-//! Conversion (the paper's Algorithm 1): the GMT learns of a block's pages, and the block becomes plain data.
+//! Writing mapping pages, and conversion (LazyFTL's Algorithm 1): the flash learns of a block's pages, and the block becomes plain
+//! data.
 //!
 //! A conversion writes at most one mapping page per page of the block, so at most one mapping block beyond the open one; the
 //! reserve holds it. If power fails within, some mapping pages are new and the rest of the entries is found again in the
 //! recovery window: a block leaves it only after the mapping pages that replaced its entries are safe.
 
-use super::mapping::set_entry;
-use super::{COLD, Lazy, MAP, UPDATE};
+use super::map::{entry_at, set_entry};
+use super::pending::Pending;
+use super::{COLD, HOST, MAP, Paged, Policy};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
@@ -14,7 +16,7 @@ use nand_model::{Cause, Pbn, Ppn, Store};
 
 /// Blocks that may be opened between two looks at the window: replacements of failing blocks, mapping blocks of one conversion.
 /// Mount looks so much further back.
-pub(super) const WINDOW_SLACK: u64 = 16;
+pub(crate) const WINDOW_SLACK: u64 = 16;
 
 /// One entry on its way into its mapping page.
 struct Written {
@@ -23,17 +25,19 @@ struct Written {
     superseded: Option<Ppn>,
 }
 
-impl<S: Store> Lazy<S> {
+impl<S: Store, P: Policy> Paged<S, P> {
     /// Converts one block if the update and cold area has no room for `more` blocks, or if one would get too old for the recovery
     /// window when another block is opened; the open blocks count. Returns whether it did.
-    pub(super) fn convert_one(&mut self, more: u32) -> Result<bool, FtlError> {
+    pub(crate) fn convert_one(&mut self, more: u32) -> Result<bool, FtlError> {
         let victim = match self.oldest_buffer().filter(|(_, epoch)| self.is_overdue(*epoch)) {
             Some((block, _)) => Some(block),
-            None if self.umt.block_count() + more > self.settings.buffer_blocks => self.cheapest(),
+            None if self.settings.buffer_blocks.is_some_and(|limit| self.pending.block_count() + more > limit) => {
+                self.cheapest()
+            }
             None => None,
         };
         let Some(block) = victim else { return Ok(false) };
-        for stream in [UPDATE, COLD] {
+        for stream in [HOST, COLD] {
             if self.space.open_block(stream).is_some_and(|(open, _)| open == block) {
                 self.space.seal(stream)?;
             }
@@ -44,19 +48,19 @@ impl<S: Store> Lazy<S> {
 
     /// The filled block whose conversion writes the fewest mapping pages; of several, the oldest.
     fn cheapest(&self) -> Option<Pbn> {
-        let filled = self.umt.blocks().filter(|(block, _)| self.space.table.state(*block) == State::Full);
+        let filled = self.pending.blocks().filter(|(block, _)| self.space.table.state(*block) == State::Full);
         filled.min_by_key(|(_, buffer)| (buffer.cost, buffer.epoch)).map(|(block, _)| block)
     }
 
     /// Before a mapping block is opened in the midst of other work: nobody gets too old for the window.
-    pub(super) fn keep_window(&mut self) -> Result<(), FtlError> {
+    pub(crate) fn keep_window(&mut self) -> Result<(), FtlError> {
         while self.convert_one(0)? {}
         self.settle_window()
     }
 
     /// Before another block is opened: a converted block leaves the recovery window only when whatever superseded its pages, and
     /// every mapping page that names them, is safe.
-    pub(super) fn settle_window(&mut self) -> Result<(), FtlError> {
+    pub(crate) fn settle_window(&mut self) -> Result<(), FtlError> {
         let floor = self.space.safe_floor();
         self.converted.retain(|(_, seq)| *seq >= floor);
         if self.converted.iter().any(|(epoch, _)| self.is_overdue(*epoch)) {
@@ -71,17 +75,18 @@ impl<S: Store> Lazy<S> {
     }
 
     fn oldest_buffer(&self) -> Option<(Pbn, u64)> {
-        self.umt.blocks().map(|(block, buffer)| (block, buffer.epoch)).min_by_key(|(_, epoch)| *epoch)
+        self.pending.blocks().map(|(block, buffer)| (block, buffer.epoch)).min_by_key(|(_, epoch)| *epoch)
     }
 
     /// Makes plain data of a filled block of the update or cold area.
-    pub(super) fn convert(&mut self, block: Pbn) -> Result<(), FtlError> {
+    pub(crate) fn convert(&mut self, block: Pbn) -> Result<(), FtlError> {
         assert_eq!(self.space.table.state(block), State::Full, "only filled blocks are converted");
         let nested = std::mem::replace(&mut self.converting, true);
-        let outcome = self.umt.pages_to_write(block).into_iter().try_for_each(|vtpn| self.write_back(vtpn));
+        let outcome =
+            self.pending.pages_to_write(block).into_iter().try_for_each(|vtpn| self.write_back(vtpn, Cause::Convert));
         self.converting = nested;
         outcome?;
-        self.umt.retire(block);
+        self.pending.retire(block);
         self.converted.push_back((self.space.table.epoch(block), self.space.flash.pseq()));
         self.space.table.set_role(block, Role::Data);
         self.space.table.set_collectable(block);
@@ -90,22 +95,28 @@ impl<S: Store> Lazy<S> {
     }
 
     /// Writes a mapping page with all its dirty entries, but those whose page can still be lost.
-    pub(super) fn write_back(&mut self, vtpn: u32) -> Result<(), FtlError> {
+    pub(crate) fn write_back(&mut self, vtpn: u32, cause: Cause) -> Result<(), FtlError> {
         if self.space.room(MAP) == 0 && !self.converting {
             self.keep_window()?;
         }
-        self.load_map_page(vtpn, Cause::Convert)?;
+        let Some(dirty) = self.pending.dirty(vtpn) else { return Ok(()) };
+        let plain = |lpn: &u32| {
+            let entry = self.pending.get(*lpn).expect("dirty entries are pending");
+            !entry.invalidate && entry.ppn().is_none_or(|ppn| self.space.is_safe(ppn))
+        };
+        let plain = P::LOOKS_UP_WRITES && dirty.lpns.iter().all(plain);
+        self.load_map_page(vtpn, plain, cause)?;
         let Some((written, left)) = self.compose(vtpn) else { return Ok(()) };
-        let reached = match self.umt.dirty(vtpn) {
+        let reached = match self.pending.dirty(vtpn) {
             Some(dirty) if !left.is_empty() => dirty.since - 1,
             _ => self.space.flash.pseq(),
         };
-        self.program_map_page(vtpn, reached, Cause::Convert)?;
+        self.program_map_page(vtpn, reached, cause)?;
         self.stats.convert_map_pages += 1;
         let lpns: Vec<u32> = written.iter().map(|w| w.lpn).collect();
-        self.umt.clean(vtpn, &lpns, left);
+        self.pending.clean(vtpn, &lpns, left);
         for old in written.into_iter().filter_map(|w| w.superseded) {
-            self.invalidate(old, Cause::Convert)?;
+            self.invalidate(old, cause)?;
         }
         Ok(())
     }
@@ -115,13 +126,13 @@ impl<S: Store> Lazy<S> {
         let first = self.pages_of(vtpn).start;
         let mut written = Vec::new();
         let mut left = Vec::new();
-        for &lpn in &self.umt.dirty(vtpn)?.lpns {
-            let entry = self.umt.get(lpn).expect("dirty entries are in the UMT");
+        for &lpn in &self.pending.dirty(vtpn)?.lpns {
+            let entry = self.pending.get(lpn).expect("dirty entries are pending");
             if entry.ppn().is_some_and(|ppn| !self.space.is_safe(ppn)) && !sings(Canary::UnsafePageNamed) {
                 left.push(lpn);
                 continue;
             }
-            let old = super::mapping::entry_at(&self.map_page, lpn - first);
+            let old = entry_at(&self.map_page, lpn - first);
             set_entry(&mut self.map_page, lpn - first, entry.ppn());
             written.push(Written { lpn, superseded: old.filter(|_| entry.invalidate) });
         }
@@ -129,29 +140,38 @@ impl<S: Store> Lazy<S> {
     }
 
     /// Programs `map_page` as the newest version of a mapping page.
-    pub(super) fn program_map_page(&mut self, vtpn: u32, upto: u64, cause: Cause) -> Result<(), FtlError> {
+    pub(crate) fn program_map_page(&mut self, vtpn: u32, upto: u64, cause: Cause) -> Result<(), FtlError> {
         assert!(upto >= self.upto[vtpn as usize], "mapping page {vtpn} would forget changes");
         let tag = PageTag { role: Role::Map, flags: Flags::NONE, lpn: vtpn, ver: upto };
         let ppn = self.space.append(MAP, &[tag], &self.map_page, cause)?.0;
-        self.set_gmd(vtpn, Some(ppn));
+        self.set_directory(vtpn, Some(ppn));
         self.upto[vtpn as usize] = upto;
-        self.cache.put(vtpn, &self.map_page);
+        self.policy.written(vtpn, &self.map_page);
         Ok(())
     }
 
-    /// Writes mapping pages until the map lags behind by few enough trims.
-    pub(super) fn limit_tombstones(&mut self) -> Result<(), FtlError> {
-        while self.umt.tombstones() > self.settings.max_tombstones {
+    /// Writes mapping pages until the map on flash lags behind by few enough changes.
+    pub(crate) fn limit_pending(&mut self) -> Result<(), FtlError> {
+        let settings = self.settings;
+        let too_many = |pending: &Pending| {
+            pending.tombstones() > settings.max_tombstones
+                || settings.max_pending.is_some_and(|max| pending.len() > max)
+        };
+        while too_many(&self.pending) {
             self.make_room(MAP)?;
-            let Some(vtpn) = self.umt.dirtiest() else { return Ok(()) };
-            self.write_back(vtpn)?;
+            let (Some(vtpn), before) = (self.pending.dirtiest(), self.pending.len()) else { return Ok(()) };
+            self.write_back(vtpn, Cause::Translation)?;
+            if self.pending.len() == before {
+                // All of them lie in pages that can still be lost.
+                return Ok(());
+            }
         }
         Ok(())
     }
 
-    /// Leaves nothing in the UMT; every page is safe before.
-    pub(super) fn convert_everything(&mut self) -> Result<(), FtlError> {
-        self.space.seal(UPDATE)?;
+    /// Leaves nothing pending; every page is safe before.
+    pub(crate) fn convert_everything(&mut self) -> Result<(), FtlError> {
+        self.space.seal(HOST)?;
         self.space.seal(COLD)?;
         loop {
             self.make_room(MAP)?;
@@ -159,10 +179,10 @@ impl<S: Store> Lazy<S> {
             let Some((block, _)) = self.oldest_buffer() else { break };
             self.convert(block)?;
         }
-        for vtpn in self.umt.dirty_pages() {
+        for vtpn in self.pending.dirty_pages() {
             self.make_room(MAP)?;
-            if self.umt.dirty(vtpn).is_some() {
-                self.write_back(vtpn)?;
+            if self.pending.dirty(vtpn).is_some() {
+                self.write_back(vtpn, Cause::Translation)?;
             }
         }
         Ok(())

@@ -1,15 +1,15 @@
 //! Mount.
 //!
 //! Steps: read the head of every block; load the newest checkpoint; read every record of the blocks that may hold what the
-//! GMT does not know; read the newest version of every mapping page, and give each of its logical pages the newest readable
+//! map on flash does not know; read the newest version of every mapping page, and give each of its logical pages the newest readable
 //! version; rebuild counts; make safe again what the cut may have left unstable.
 //!
 //! Blocks looked into: with a checkpoint, those it names and those opened since; without, every mapping block, and the youngest
-//! `lazy.age_window` blocks (the paper's second and third method). And every block whose first page is lost.
+//! `age_window` blocks (LazyFTL's second and third method). And every block whose first page is lost.
 //!
 //! Of one mapping page the last program rules. A data page in the window competes if its mapping page does not contain it (`pseq >
-//! upto`); it is compared with the page that the GMT names by version. That page's record is read for it, because the
-//! entry may point into a block that was erased and used again (the paper's state F). Newest `ver` wins; of equal ones the later
+//! upto`); it is compared with the page that the map names by version. That page's record is read for it, because the
+//! entry may point into a block that was erased and used again (LazyFTL's state F). Newest `ver` wins; of equal ones the later
 //! copy. A trim wins over older versions unless its mapping page contains it.
 //!
 //! A version is never larger than the number of the program that wrote it, so new versions continue above the last program.
@@ -19,13 +19,14 @@
 
 use super::checkpoint::Content;
 use super::convert::WINDOW_SLACK;
-use super::mapping::entry_at;
+use super::map::entry_at;
 use super::trims::{Record, covers};
-use super::{COLD, Lazy, MAP, UNMAPPED};
+use super::{COLD, MAP, Paged, Policy, UNMAPPED};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, Oob, PageTag, Role};
+use crate::gc::Collect;
 use crate::hash::FastMap;
 use crate::recovery::{Head, Suspects, scan_block, scan_heads};
 use nand_model::{Cause, Pbn, Ppn, Store};
@@ -108,9 +109,9 @@ impl Window {
     }
 }
 
-impl<S: Store> Lazy<S> {
+impl<S: Store, P: Policy> Paged<S, P> {
     /// Finds what an earlier run left.
-    pub(super) fn mount(&mut self) -> Result<(), FtlError> {
+    pub(crate) fn mount(&mut self) -> Result<(), FtlError> {
         self.space.flash.begin(0);
         let mut scanned = 0;
         let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
@@ -128,7 +129,7 @@ impl<S: Store> Lazy<S> {
         self.adopt_blocks(&heads, base.as_ref(), &window);
         let mut rescues = Rescues::default();
         let trims = self.read_trims(&window, &mut rescues)?;
-        for vtpn in 0..self.gmd.len() as u32 {
+        for vtpn in 0..self.directory.len() as u32 {
             self.resolve(vtpn, &window, &trims, &mut rescues)?;
         }
         self.adopt_trims(trims);
@@ -154,7 +155,7 @@ impl<S: Store> Lazy<S> {
         if self.stats.mount.clean || self.gc.is_read_only() {
             return Ok(());
         }
-        match self.make_blocks(0) {
+        match self.make_blocks(0).and_then(|()| self.limit_pending()) {
             // Reading goes on.
             Err(FtlError::ReadOnly(_)) => Ok(()),
             other => other,
@@ -167,7 +168,7 @@ impl<S: Store> Lazy<S> {
         self.stats.mount.steps.push((name, now - before));
     }
 
-    /// Reads every record of the blocks that may hold what a checkpoint, or else the GMT, does not know.
+    /// Reads every record of the blocks that may hold what a checkpoint, or else the map, does not know.
     fn scan_window(&mut self, heads: &[Head], base: Option<&Content>, scanned: &mut u64) -> Result<Window, FtlError> {
         for head in heads {
             if let Head::Found { epoch, pseq, .. } = *head {
@@ -205,7 +206,7 @@ impl<S: Store> Lazy<S> {
     }
 
     fn scan_into(&mut self, block: Pbn, window: &mut Window, scanned: &mut u64) -> Result<(), FtlError> {
-        let (logical_pages, mapping_pages) = (self.logical_pages, self.gmd.len() as u32);
+        let (logical_pages, mapping_pages) = (self.logical_pages, self.directory.len() as u32);
         let mut role = None;
         let ends = scan_block(&mut self.space.flash, block, scanned, |ppn, oob| {
             let version = Version { oob, ppn };
@@ -246,7 +247,7 @@ impl<S: Store> Lazy<S> {
         scanned: &mut u64,
     ) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
-        let pages = (0..).zip(&base.gmd).map(|(vtpn, ppn)| (Some(vtpn), *ppn));
+        let pages = (0..).zip(&base.directory).map(|(vtpn, ppn)| (Some(vtpn), *ppn));
         let pages = pages.chain(base.trims.iter().map(|ppn| (None, *ppn))).filter(|(_, ppn)| *ppn != UNMAPPED);
         for (vtpn, ppn) in pages {
             let ppn = Ppn::new(ppn);
@@ -270,7 +271,7 @@ impl<S: Store> Lazy<S> {
 
     /// Whether every mapping page of the checkpoint was found, or a newer one.
     fn agrees(&self, base: &Content, window: &Window) -> bool {
-        (0..).zip(&base.gmd).all(|(vtpn, ppn)| *ppn == UNMAPPED || window.maps.contains_key(&vtpn))
+        (0..).zip(&base.directory).all(|(vtpn, ppn)| *ppn == UNMAPPED || window.maps.contains_key(&vtpn))
     }
 
     /// Gives every block its state and role; live pages come later.
@@ -367,7 +368,7 @@ impl<S: Store> Lazy<S> {
         match newest {
             Some((version, data)) => {
                 self.map_page.copy_from_slice(&data);
-                self.gmd[vtpn as usize] = version.ppn.raw();
+                self.directory[vtpn as usize] = version.ppn.raw();
                 self.adopt_live(version.ppn)?;
                 if window.suspects.is_shaky(version.ppn) {
                     rescues.add(&version, data);
@@ -418,7 +419,7 @@ impl<S: Store> Lazy<S> {
             let trim = trim.max_by_key(|t| t.range.ver);
             let news = group.iter().any(|v| v.oob.pseq > upto);
             if !news && trim.is_none() && !group.iter().any(|v| window.suspects.contains(v.ppn)) {
-                // The common case: the GMT knows, and nothing speaks against it.
+                // The common case: the map knows, and nothing speaks against it.
                 if let Some(named) = named {
                     self.adopt_live(named)?;
                     self.mapped.set(lpn, true);
@@ -443,7 +444,7 @@ impl<S: Store> Lazy<S> {
         Ok(())
     }
 
-    /// The record of the page that the GMT names, if it still is what the GMT says.
+    /// The record of the page that the map names, if it still is what the map says.
     fn read_named(&mut self, lpn: u32, named: Ppn) -> Result<Option<Version>, FtlError> {
         if !self.space.geometry().contains(named) {
             return Err(FtlError::Corrupt(format!("logical page {lpn} is mapped to {named}, which does not exist")));
@@ -479,12 +480,12 @@ impl<S: Store> Lazy<S> {
             self.mapped.set(lpn, true);
             if Some(version.ppn) != named {
                 self.enlist_found(version.ppn);
-                self.umt.point(lpn, Some(version.ppn), false, self.first_missing(lpn));
+                self.pending.point(lpn, Some(version.ppn), false, self.first_missing(lpn));
             }
             return Ok(());
         }
         if named.is_some() {
-            self.umt.point(lpn, None, false, self.first_missing(lpn));
+            self.pending.point(lpn, None, false, self.first_missing(lpn));
         }
         Ok(())
     }
@@ -505,12 +506,12 @@ impl<S: Store> Lazy<S> {
         Err(FtlError::Corrupt(format!("page {ppn} is in use, but its block is erased")))
     }
 
-    /// A block with pages that the GMT does not know is of the update and cold area again.
+    /// A block with pages that the map does not know is a buffer block again.
     fn enlist_found(&mut self, ppn: Ppn) {
         let block = self.space.geometry().block_of(ppn);
-        if !self.umt.holds(block) {
-            self.umt.enlist(block, self.space.table.epoch(block));
-            self.space.table.set_role(block, Role::Update);
+        if !self.pending.holds(block) {
+            self.pending.enlist(block, self.space.table.epoch(block));
+            self.space.table.set_role(block, self.settings.host_role);
         }
     }
 
@@ -528,11 +529,14 @@ impl<S: Store> Lazy<S> {
         self.expire_records();
     }
 
-    /// Full blocks become collectable, or are released if nothing in them lives and they are not pinned; the update and cold
-    /// area stays.
+    /// Full blocks become collectable, or are released if nothing in them lives and they are not pinned; blocks that have to be
+    /// converted first stay.
     fn settle_blocks(&mut self, pinned: impl Fn(Pbn) -> bool) {
         for block in self.space.geometry().all_blocks() {
-            if self.space.table.state(block) != State::Full || self.umt.holds(block) {
+            if self.space.table.state(block) != State::Full {
+                continue;
+            }
+            if self.pending.holds(block) && self.settings.buffer_blocks.is_some() {
                 continue;
             }
             if self.space.table.role(block) == Role::Checkpoint && self.checkpoints.owns(block) {
@@ -541,7 +545,7 @@ impl<S: Store> Lazy<S> {
             if self.space.table.valid(block) > 0 {
                 self.space.table.set_collectable(block);
             } else if !pinned(block) {
-                self.space.release(block);
+                self.give_up(block);
             }
         }
     }
@@ -574,7 +578,7 @@ impl<S: Store> Lazy<S> {
         match tag.role {
             Role::Map => {
                 let (to, _) = self.space.append(MAP, &[tag], &rescue.data, Cause::Recovery)?;
-                self.set_gmd(tag.lpn, Some(to));
+                self.set_directory(tag.lpn, Some(to));
             }
             Role::Trim => {
                 let (to, _) = self.space.append(MAP, &[tag], &rescue.data, Cause::Recovery)?;
@@ -582,10 +586,10 @@ impl<S: Store> Lazy<S> {
                 self.space.table.clear_live(rescue.from);
             }
             _ => {
-                let tag = PageTag { role: Role::Cold, ..tag };
+                let tag = PageTag { role: self.settings.copy_role, ..tag };
                 let (to, _) = self.space.append(COLD, &[tag], &rescue.data, Cause::Recovery)?;
                 self.enlist_block_of(to);
-                self.umt.point(tag.lpn, Some(to), false, seq);
+                self.pending.point(tag.lpn, Some(to), false, seq);
                 self.space.table.clear_live(rescue.from);
             }
         }

@@ -1,12 +1,14 @@
-//! Garbage collection (the paper's Algorithm 2).
+//! Garbage collection (LazyFTL's Algorithm 2; DFTL's lazy copying and batched updates).
 //!
-//! Victims are data and mapping blocks. A live page whose logical page is in the UMT was superseded without the GMT knowing it:
-//! it is skipped, and its invalidate flag cleared. The others move to the cold area, so a collection may open a cold block, which may
-//! convert a block, which may open a mapping block: the reserve, looked at before a victim is touched.
+//! Victims are data and mapping blocks. A live page that was superseded without the flash knowing it is skipped, and its invalidate
+//! flag cleared. The others move to a cold block, so a collection may open one, which may convert a block, which may open a mapping
+//! block; and where moved pages are not cached, their mapping pages are written at once, which may open another: the reserve,
+//! looked at before a victim is touched.
 //!
 //! If power fails, the victim is still there: it is erased only when no copy can be lost.
 
-use super::{COLD, Lazy, MAP, UNMAPPED, UPDATE};
+use super::map::entry_at;
+use super::{COLD, HOST, MAP, Paged, Policy, UNMAPPED};
 use crate::block_table::State;
 use crate::copy::misplaced;
 use crate::error::FtlError;
@@ -15,16 +17,18 @@ use crate::gc::{Collect, Gc};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-impl<S: Store> Collect<S> for Lazy<S> {
+impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
     fn parts(&mut self) -> (&mut Space<S>, &mut Gc) {
         (&mut self.space, &mut self.gc)
     }
 
-    /// None if they fit into the open blocks; else a cold block, and a mapping block for the conversion that makes room for it.
+    /// None if they fit into the open blocks; else a cold block, and a mapping block for the conversion that makes room for it; and what
+    /// the mapping pages of the moved pages take.
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
         let live = self.space.table.valid(victim);
         match self.space.table.role(victim) {
             Role::Map => self.space.blocks_for(MAP, live),
+            _ if P::LOOKS_UP_WRITES => 2 * self.space.blocks_for(COLD, live) + self.space.blocks_for(MAP, live),
             _ => 2 * self.space.blocks_for(COLD, live),
         }
     }
@@ -35,11 +39,11 @@ impl<S: Store> Collect<S> for Lazy<S> {
         let pages = self.space.pages_per_block();
         let best = self.space.table.greedy_victim();
         let live = best.map_or(pages, |block| self.space.table.valid(block));
-        if live < pages - pages / 16 {
+        if live < pages - pages / 16 || self.settings.buffer_blocks.is_none() {
             return Ok(best);
         }
         let table = &self.space.table;
-        let filled = self.umt.blocks().filter(|(block, _)| table.state(*block) == State::Full);
+        let filled = self.pending.blocks().filter(|(block, _)| table.state(*block) == State::Full);
         let emptier = filled.map(|(block, buffer)| (table.valid(block), buffer.cost, buffer.epoch, block)).min();
         match emptier.filter(|(valid, ..)| *valid < live) {
             Some((.., block)) => {
@@ -50,11 +54,11 @@ impl<S: Store> Collect<S> for Lazy<S> {
         }
     }
 
-    /// Blocks of the update and cold area are converted.
+    /// Blocks that are not collected as they are get converted.
     fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError> {
         let is_checkpoint = self.space.table.role(block) == Role::Checkpoint;
         self.gc.wants_checkpoint |= is_checkpoint;
-        if self.umt.holds(block) {
+        if self.pending.holds(block) && self.settings.buffer_blocks.is_some() {
             self.convert(block)?;
         }
         Ok(!is_checkpoint)
@@ -69,24 +73,31 @@ impl<S: Store> Collect<S> for Lazy<S> {
         if is_map { self.move_map_pages(cause) } else { self.move_data_pages(cause) }
     }
 
+    fn give_up(&mut self, block: Pbn) {
+        if self.pending.holds(block) {
+            self.pending.retire(block);
+        }
+        self.space.release(block);
+    }
+
     fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
         self.space.set_cold_apart(if self.space.table.role(block) == Role::Map { MAP } else { COLD })
     }
 }
 
-impl<S: Store> Lazy<S> {
+impl<S: Store, P: Policy> Paged<S, P> {
     /// Makes sure that the stream can take a page, that the areas keep their size and age, and that the reserve is left.
     #[inline]
-    pub(super) fn make_room(&mut self, stream: StreamId) -> Result<(), FtlError> {
+    pub(crate) fn make_room(&mut self, stream: StreamId) -> Result<(), FtlError> {
         if self.space.room(stream) > 0 && self.space.failing_block().is_none() {
             return Ok(());
         }
         self.upkeep()?;
-        self.make_blocks((stream == UPDATE && self.space.room(stream) == 0) as u32)
+        self.make_blocks((stream == HOST && self.space.room(stream) == 0) as u32)
     }
 
     /// Makes sure that the pool is full, and that the areas have their size and age if `more` blocks join them.
-    pub(super) fn make_blocks(&mut self, more: u32) -> Result<(), FtlError> {
+    pub(crate) fn make_blocks(&mut self, more: u32) -> Result<(), FtlError> {
         loop {
             self.collect_until(self.gc.threshold + 1)?;
             // One conversion at a time: each may need a block of the reserve.
@@ -108,7 +119,7 @@ impl<S: Store> Lazy<S> {
                 continue;
             }
             let owned = match tag.role {
-                Role::Map => self.gmd.get(tag.lpn as usize) == Some(&from.raw()),
+                Role::Map => self.directory.get(tag.lpn as usize) == Some(&from.raw()),
                 Role::Trim => self.trims.get(tag.ver).is_some_and(|record| record.ppn == from),
                 _ => false,
             };
@@ -119,7 +130,7 @@ impl<S: Store> Lazy<S> {
             let (record, data) = (&mut pages.records[i..=i], &pages.data[i * page..][..page]);
             let (to, _) = self.space.append_copies(MAP, record, data, cause)?;
             if tag.role == Role::Map {
-                self.set_gmd(tag.lpn, Some(to));
+                self.set_directory(tag.lpn, Some(to));
             } else {
                 self.trims.moved(tag.ver, to);
                 self.space.table.clear_live(from);
@@ -133,7 +144,8 @@ impl<S: Store> Lazy<S> {
         let page = self.space.geometry().page_bytes as usize;
         let (mut next, mut moved) = (0, 0);
         let total = self.gc.pages.from.len();
-        // Decided before anything moves: nothing below brings another page of these into the UMT.
+        let mut uncached: Vec<u32> = Vec::new();
+        // Decided before anything moves: nothing below makes another of these pages pending.
         let stays = (0..total).map(|i| self.skip_superseded(i)).collect::<Result<Vec<bool>, _>>()?;
         while next < total {
             let run = stays[next..].iter().take_while(|stays| !**stays).count();
@@ -147,37 +159,55 @@ impl<S: Store> Lazy<S> {
             }
             let pages = &mut self.gc.pages;
             let (records, data) = (&mut pages.records[next..next + run], &pages.data[next * page..][..run * page]);
-            records.iter_mut().for_each(|record| Oob::assume(record, Role::Cold));
+            records.iter_mut().for_each(|record| Oob::assume(record, self.settings.copy_role));
             let seq = self.space.flash.pseq() + 1;
             let (first, taken) = self.space.append_copies(COLD, records, data, cause)?;
             self.enlist_block_of(first);
             for i in 0..taken {
                 let ((_, lpn), from) = (self.gc.pages.owner(next), self.gc.pages.from[next]);
-                let old = self.umt.point(lpn, Some(Ppn::new(first.raw() + i)), false, seq);
-                if old.is_some() {
+                let to = Some(Ppn::new(first.raw() + i));
+                if self.pending.point(lpn, to, false, seq).is_some_and(|old| old.ppn() != Some(from)) {
                     return Err(misplaced(from, lpn));
                 }
                 self.space.table.clear_live(from);
+                if !self.policy.moved(lpn, to) {
+                    uncached.push(lpn / self.per_page());
+                }
                 next += 1;
             }
             moved += taken;
         }
+        self.write_uncached(uncached, cause)?;
         Ok(moved)
     }
 
-    /// Whether a newer version of this live page is in the UMT; if so, the page dies here instead of in a conversion.
+    /// Tells the flash of moved pages whose entries are not cached: each mapping page once.
+    fn write_uncached(&mut self, mut vtpns: Vec<u32>, cause: Cause) -> Result<(), FtlError> {
+        vtpns.sort_unstable();
+        vtpns.dedup();
+        let nested = std::mem::replace(&mut self.converting, true);
+        let outcome = vtpns.into_iter().try_for_each(|vtpn| self.write_back(vtpn, cause));
+        self.converting = nested;
+        outcome
+    }
+
+    /// Whether a newer version of this live page is pending; if so, the page dies here instead of when its mapping page is written.
     fn skip_superseded(&mut self, i: usize) -> Result<bool, FtlError> {
         let ((_, lpn), from) = (self.gc.pages.owner(i), self.gc.pages.from[i]);
         if lpn >= self.logical_pages {
             return Err(misplaced(from, lpn));
         }
-        let Some(entry) = self.umt.get(lpn) else { return Ok(false) };
+        let Some(entry) = self.pending.get(lpn).filter(|entry| entry.ppn() != Some(from)) else { return Ok(false) };
         if !entry.invalidate {
             return Err(misplaced(from, lpn));
         }
-        self.umt.clear_invalidate(lpn);
+        self.pending.clear_invalidate(lpn);
         self.space.table.clear_live(from);
         Ok(true)
+    }
+
+    fn is_pending_at(&self, lpn: u32, ppn: Ppn) -> bool {
+        self.pending.get(lpn).is_some_and(|entry| entry.ppn() == Some(ppn))
     }
 
     /// Finds the owners of live pages whose record is lost: a search through the whole map, because it happens next to never.
@@ -186,22 +216,27 @@ impl<S: Store> Lazy<S> {
         if unknown.is_empty() {
             return Ok(());
         }
-        let mut owners = vec![None; unknown.len()];
-        for vtpn in 0..self.gmd.len() as u32 {
-            if self.gmd[vtpn as usize] == UNMAPPED {
+        let mut owners: Vec<Option<u32>> = unknown
+            .iter()
+            .map(|(_, ppn)| self.pending.lpn_at(*ppn).filter(|lpn| self.is_pending_at(*lpn, *ppn)))
+            .collect();
+        for vtpn in 0..self.directory.len() as u32 {
+            if self.directory[vtpn as usize] == UNMAPPED {
                 continue;
             }
-            self.load_map_page(vtpn, Cause::Gc)?;
+            self.load_map_page(vtpn, false, Cause::Gc)?;
             for lpn in self.pages_of(vtpn) {
-                let here = super::mapping::entry_at(&self.map_page, lpn % self.per_page());
-                if let Some(i) = unknown.iter().position(|(_, ppn)| here == Some(*ppn)) {
+                let here = entry_at(&self.map_page, lpn % self.per_page());
+                // Where something newer is pending, the map's word counts only if its page is still to be given up.
+                let counts = self.pending.get(lpn).is_none_or(|entry| entry.invalidate);
+                if let Some(i) = unknown.iter().position(|(_, ppn)| here == Some(*ppn)).filter(|_| counts) {
                     owners[i] = Some(lpn);
                 }
             }
         }
         for ((i, ppn), owner) in unknown.into_iter().zip(owners) {
             let lpn = owner.ok_or_else(|| FtlError::Corrupt(format!("nobody owns the live page {ppn}")))?;
-            self.gc.pages.name(i, Role::Cold, lpn, self.next_ver);
+            self.gc.pages.name(i, self.settings.copy_role, lpn, self.next_ver);
             self.next_ver += 1;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! The full check: every table against the chip.
 
-use super::mapping::entry_at;
-use super::{Lazy, UNMAPPED};
+use super::map::entry_at;
+use super::{Paged, Policy, UNMAPPED};
 use crate::error::FtlError;
 use crate::format::{Oob, Role};
 use crate::hash::FastMap;
@@ -17,14 +17,14 @@ struct Expected {
     live: BTreeSet<Ppn>,
 }
 
-impl<S: Store> Lazy<S> {
+impl<S: Store, P: Policy> Paged<S, P> {
     /// Compares every table with the chip. One line per difference.
-    pub(super) fn audit(&mut self) -> Result<Vec<String>, FtlError> {
+    pub(crate) fn audit(&mut self) -> Result<Vec<String>, FtlError> {
         let mut wrong = self.space.table.audit();
-        wrong.extend(self.umt.audit());
+        wrong.extend(self.pending.audit());
         let mut expected = Expected::default();
         self.audit_directory(&mut expected, &mut wrong)?;
-        self.audit_umt(&mut expected, &mut wrong);
+        self.audit_pending(&mut expected, &mut wrong);
         self.audit_trims(&mut expected, &mut wrong)?;
         self.audit_counts(&expected, &mut wrong);
         self.audit_pages(&expected, &mut wrong)?;
@@ -35,8 +35,8 @@ impl<S: Store> Lazy<S> {
     /// The directory against the mapping pages, and what those say.
     fn audit_directory(&mut self, expected: &mut Expected, wrong: &mut Vec<String>) -> Result<(), FtlError> {
         let mut page = vec![0; self.space.geometry().page_bytes as usize];
-        for vtpn in 0..self.gmd.len() as u32 {
-            let ppn = Ppn::new(self.gmd[vtpn as usize]);
+        for vtpn in 0..self.directory.len() as u32 {
+            let ppn = Ppn::new(self.directory[vtpn as usize]);
             if ppn.raw() == UNMAPPED {
                 continue;
             }
@@ -46,15 +46,20 @@ impl<S: Store> Lazy<S> {
                 wrong.push(format!("mapping page {vtpn} (upto {upto}) should be at {ppn}, which says {oob:?}"));
                 continue;
             }
-            if self.cache.get(vtpn).is_some_and(|cached| cached != page) {
-                wrong.push(format!("the cache has another mapping page {vtpn} than the flash"));
-            }
             if !expected.live.insert(ppn) {
                 wrong.push(format!("mapping page {vtpn} shares page {ppn}"));
             }
             for lpn in self.pages_of(vtpn) {
-                let Some(named) = entry_at(&page, lpn % self.per_page()) else { continue };
-                let entry = self.umt.get(lpn);
+                let named = entry_at(&page, lpn % self.per_page());
+                let entry = self.pending.get(lpn);
+                let newest = entry.filter(|_| P::LOOKS_UP_WRITES).map_or(named, |entry| entry.ppn());
+                if self.policy.peek(lpn).is_some_and(|cached| cached != newest) {
+                    wrong.push(format!(
+                        "the cache says {:?} of logical page {lpn}, not {newest:?}",
+                        self.policy.peek(lpn)
+                    ));
+                }
+                let Some(named) = named else { continue };
                 if entry.is_none() {
                     expected.current.insert(lpn, named);
                 }
@@ -63,22 +68,22 @@ impl<S: Store> Lazy<S> {
                     wrong.push(format!("logical page {lpn} shares page {named}"));
                 }
                 if entry.is_some_and(|entry| !entry.update && entry.ppn() != Some(named)) {
-                    wrong.push(format!("logical page {lpn}: the GMT says {named}, not what the UMT calls updated"));
+                    wrong.push(format!("logical page {lpn}: the flash says {named}, not what is called written"));
                 }
             }
         }
         Ok(())
     }
 
-    fn audit_umt(&self, expected: &mut Expected, wrong: &mut Vec<String>) {
-        for (lpn, entry) in self.umt.entries() {
+    fn audit_pending(&self, expected: &mut Expected, wrong: &mut Vec<String>) {
+        for (lpn, entry) in self.pending.entries() {
             let Some(ppn) = entry.ppn() else { continue };
             expected.current.insert(lpn, ppn);
-            if !self.umt.holds(self.space.geometry().block_of(ppn)) {
-                wrong.push(format!("logical page {lpn} is in the UMT, but page {ppn} is in no update or cold block"));
+            if !self.pending.holds(self.space.geometry().block_of(ppn)) {
+                wrong.push(format!("logical page {lpn} is pending, but page {ppn} is in no block of the window"));
             }
-            if self.umt.lpn_at(ppn) != Some(lpn) {
-                wrong.push(format!("page {ppn} of logical page {lpn} is listed as {:?}", self.umt.lpn_at(ppn)));
+            if self.pending.lpn_at(ppn) != Some(lpn) {
+                wrong.push(format!("page {ppn} of logical page {lpn} is listed as {:?}", self.pending.lpn_at(ppn)));
             }
             if !expected.live.insert(ppn) {
                 wrong.push(format!("logical page {lpn} shares page {ppn}"));
@@ -115,9 +120,9 @@ impl<S: Store> Lazy<S> {
         if mapped != expected.current.len() as u64 || differs.is_some() {
             wrong.push(format!("{} pages are mapped, {mapped} counted; {differs:?} is not", expected.current.len()));
         }
-        let limit = self.settings.buffer_blocks;
-        if self.umt.block_count() > limit + super::convert::WINDOW_SLACK as u32 {
-            wrong.push(format!("{} update and cold blocks, limit {limit}", self.umt.block_count()));
+        let limit = self.settings.buffer_blocks.map_or(self.settings.age_window, u64::from);
+        if self.pending.block_count() as u64 > limit + super::convert::WINDOW_SLACK {
+            wrong.push(format!("{} blocks with pending pages, limit {limit}", self.pending.block_count()));
         }
         let counts = self.space.table.counts();
         let sum = counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
@@ -141,7 +146,7 @@ impl<S: Store> Lazy<S> {
         let geometry = self.space.geometry();
         let mut newest: FastMap<u32, u64> = FastMap::default();
         let mut data = vec![0; geometry.page_bytes as usize];
-        let blocks: Vec<_> = self.umt.blocks().map(|(block, _)| block).collect();
+        let blocks: Vec<_> = self.pending.blocks().map(|(block, _)| block).collect();
         for block in blocks {
             for offset in 0..self.space.flash.chip().frontier(block) {
                 let ppn = geometry.page(block, offset);

@@ -1,15 +1,15 @@
-//! Trims, which the paper does not have.
+//! Trims, which the papers do not have.
 //!
 //! A trim is on flash before it is acknowledged: a record (role TRIM, one range) in the mapping area. In RAM it becomes a
-//! *tombstone* in the UMT per mapped page, written into the GMT like any dirty entry; a mapping page that is covered as a whole
+//! pending *tombstone* per mapped page, written into the map like any dirty entry; a mapping page that is covered as a whole
 //! is dropped from the directory instead, without a program.
 //!
 //! A record counts until every mapping page it touches has a version on flash that contains it, or a newer record covers that
 //! mapping page as a whole. There are never more than a block's worth of records: then the ones with the least work left are
 //! made superfluous. If power fails, mount replays the records that a mapping page does not contain.
 
-use super::mapping::entry_at;
-use super::{Lazy, MAP};
+use super::map::entry_at;
+use super::{MAP, Paged, Policy};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
 use crate::format::{Flags, PageTag, Role};
@@ -18,59 +18,59 @@ use std::collections::BTreeMap;
 
 /// A record that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record {
-    pub(super) ppn: Ppn,
-    pub(super) range: TrimRange,
+pub(crate) struct Record {
+    pub(crate) ppn: Ppn,
+    pub(crate) range: TrimRange,
     /// Mapping pages of which it trimmed something.
-    pub(super) touched: Vec<u32>,
+    pub(crate) touched: Vec<u32>,
 }
 
 /// The records that count, by the program number of their trim.
 #[derive(Debug, Default)]
-pub(super) struct Trims {
+pub(crate) struct Trims {
     live: BTreeMap<u64, Record>,
 }
 
 impl Trims {
     /// Records that may count at a time.
-    pub(super) fn limit(geometry: &Geometry) -> u32 {
+    pub(crate) fn limit(geometry: &Geometry) -> u32 {
         geometry.pages_per_block
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.live.len()
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.live.values().map(|record| 80 + 4 * record.touched.len() as u64).sum()
     }
 
-    pub(super) fn add(&mut self, seq: u64, record: Record) {
+    pub(crate) fn add(&mut self, seq: u64, record: Record) {
         let known = self.live.insert(seq, record);
         assert!(known.is_none(), "two trims have the number {seq}");
     }
 
-    pub(super) fn moved(&mut self, seq: u64, to: Ppn) {
+    pub(crate) fn moved(&mut self, seq: u64, to: Ppn) {
         self.live.get_mut(&seq).expect("a live trim record is known").ppn = to;
     }
 
-    pub(super) fn get(&self, seq: u64) -> Option<&Record> {
+    pub(crate) fn get(&self, seq: u64) -> Option<&Record> {
         self.live.get(&seq)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Record)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Record)> {
         self.live.iter().map(|(seq, record)| (*seq, record))
     }
 }
 
 /// Whether the range covers all of these pages.
-pub(super) fn covers(range: &TrimRange, pages: &std::ops::Range<u32>) -> bool {
+pub(crate) fn covers(range: &TrimRange, pages: &std::ops::Range<u32>) -> bool {
     range.lpn <= pages.start && pages.end <= range.lpn + range.count
 }
 
-impl<S: Store> Lazy<S> {
+impl<S: Store, P: Policy> Paged<S, P> {
     /// Makes a range read as zeros.
-    pub(super) fn trim_range(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
+    pub(crate) fn trim_range(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
         if self.trims.len() as u32 >= Trims::limit(&self.space.geometry()) {
             self.retire_records()?;
         }
@@ -87,7 +87,7 @@ impl<S: Store> Lazy<S> {
                 self.entomb(first.max(pages.start)..(first + count).min(pages.end), seq)?;
             }
         }
-        self.limit_tombstones()
+        self.limit_pending()
     }
 
     /// Programs a record; it counts from the moment it is on flash.
@@ -112,10 +112,8 @@ impl<S: Store> Lazy<S> {
             if !self.mapped.has(lpn) {
                 continue;
             }
-            self.mapped.set(lpn, false);
-            if let Some(old) = self.umt.point(lpn, None, true, seq).and_then(|old| old.ppn()) {
-                self.invalidate(old, Cause::Trim)?;
-            }
+            self.repoint(lpn, None, seq, Cause::Trim)?;
+            self.policy.moved(lpn, None);
         }
         Ok(())
     }
@@ -123,9 +121,9 @@ impl<S: Store> Lazy<S> {
     /// Every page of this mapping page was trimmed: nothing in it lives, and neither does it.
     fn drop_map_page(&mut self, vtpn: u32) -> Result<(), FtlError> {
         let pages = self.pages_of(vtpn);
-        self.load_map_page(vtpn, Cause::Trim)?;
+        self.load_map_page(vtpn, false, Cause::Trim)?;
         for lpn in pages.clone() {
-            let entry = self.umt.forget(lpn);
+            let entry = self.pending.forget(lpn);
             let superseded = entry_at(&self.map_page, lpn - pages.start);
             if entry.is_none_or(|entry| entry.invalidate) {
                 superseded.map_or(Ok(()), |old| self.invalidate(old, Cause::Trim))?;
@@ -135,14 +133,14 @@ impl<S: Store> Lazy<S> {
             }
             self.mapped.set(lpn, false);
         }
-        self.umt.forget_dirty(vtpn);
-        self.set_gmd(vtpn, None);
-        self.cache.remove(vtpn);
+        self.pending.forget_dirty(vtpn);
+        self.set_directory(vtpn, None);
+        self.policy.dropped(vtpn);
         Ok(())
     }
 
     /// Mapping pages without which this record has to stay.
-    fn pending(&self, seq: u64, record: &Record) -> Vec<u32> {
+    fn unwritten(&self, seq: u64, record: &Record) -> Vec<u32> {
         let newer: Vec<TrimRange> = self.trims.live.range(seq + 1..).map(|(_, record)| record.range).collect();
         let open = |vtpn: &u32| {
             let pages = self.pages_of(*vtpn);
@@ -152,9 +150,9 @@ impl<S: Store> Lazy<S> {
     }
 
     /// Gives up the records that nothing needs any more. Their blocks are erased when what replaced them is safe.
-    pub(super) fn expire_records(&mut self) {
+    pub(crate) fn expire_records(&mut self) {
         let dead: Vec<u64> =
-            self.trims.iter().filter(|(seq, r)| self.pending(*seq, r).is_empty()).map(|(seq, _)| seq).collect();
+            self.trims.iter().filter(|(seq, r)| self.unwritten(*seq, r).is_empty()).map(|(seq, _)| seq).collect();
         for seq in dead {
             let record = self.trims.live.remove(&seq).expect("just listed");
             self.space.table.clear_live(record.ppn);
@@ -166,7 +164,7 @@ impl<S: Store> Lazy<S> {
         self.expire_records();
         let keep = (Trims::limit(&self.space.geometry()) * 3 / 4) as usize;
         while self.trims.len() > keep {
-            let cheapest = self.trims.iter().map(|(seq, record)| (self.pending(seq, record), seq));
+            let cheapest = self.trims.iter().map(|(seq, record)| (self.unwritten(seq, record), seq));
             let Some((pages, _)) = cheapest.min_by_key(|(pages, seq)| (pages.len(), *seq)) else { break };
             // A page left out because it can still be lost would keep the record.
             self.space.make_safe()?;
@@ -181,18 +179,18 @@ impl<S: Store> Lazy<S> {
 
     /// Writes a mapping page that contains everything so far.
     fn write_contained(&mut self, vtpn: u32) -> Result<(), FtlError> {
-        if let Some(dirty) = self.umt.dirty(vtpn) {
+        if let Some(dirty) = self.pending.dirty(vtpn) {
             let unsafe_page =
-                |lpn: &u32| self.umt.get(*lpn).and_then(|e| e.ppn()).is_some_and(|p| !self.space.is_safe(p));
+                |lpn: &u32| self.pending.get(*lpn).and_then(|e| e.ppn()).is_some_and(|p| !self.space.is_safe(p));
             if dirty.lpns.iter().any(unsafe_page) {
                 self.space.make_safe()?;
             }
-            return self.write_back(vtpn);
+            return self.write_back(vtpn, Cause::Trim);
         }
         if self.space.room(MAP) == 0 {
             self.keep_window()?;
         }
-        self.load_map_page(vtpn, Cause::Trim)?;
+        self.load_map_page(vtpn, false, Cause::Trim)?;
         self.program_map_page(vtpn, self.space.flash.pseq(), Cause::Trim)
     }
 }

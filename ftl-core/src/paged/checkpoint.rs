@@ -1,10 +1,10 @@
-//! Checkpoints: the directory, the blocks of the update and cold area, and where the trim records are (the paper's second
-//! recovery method). They bound what a mount has to scan; without one, the age window does.
+//! Checkpoints: the directory, the blocks whose pages the map may not know, and where the trim records are (LazyFTL's
+//! second recovery method). They bound what a mount has to scan; without one, the age window does.
 //!
 //! The content is that of the moment the checkpoint begins. Whatever was programmed later lies in the named blocks or in
 //! blocks opened later, and a mount looks into those.
 
-use super::{CHECKPOINT, Lazy, STREAMS, UNMAPPED};
+use super::{CHECKPOINT, Paged, Policy, STREAMS, UNMAPPED};
 use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
@@ -12,21 +12,21 @@ use nand_model::{Geometry, Store};
 
 /// What a checkpoint says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Content {
+pub(crate) struct Content {
     /// Written at shutdown: nothing is in the update and cold area, nothing was programmed after it by that run.
-    pub(super) clean: bool,
-    pub(super) begin_pseq: u64,
+    pub(crate) clean: bool,
+    pub(crate) begin_pseq: u64,
     /// Blocks opened from this number on may hold anything newer.
-    pub(super) begin_epoch: u64,
-    pub(super) logical_pages: u64,
+    pub(crate) begin_epoch: u64,
+    pub(crate) logical_pages: u64,
     /// Unconverted and open blocks.
-    pub(super) scan: Vec<u32>,
+    pub(crate) scan: Vec<u32>,
     /// Blocks known to be erased.
-    pub(super) free: Vec<u32>,
+    pub(crate) free: Vec<u32>,
     /// Pages of live trim records.
-    pub(super) trims: Vec<u32>,
+    pub(crate) trims: Vec<u32>,
     /// The directory.
-    pub(super) gmd: Vec<u32>,
+    pub(crate) directory: Vec<u32>,
 }
 
 impl Content {
@@ -34,14 +34,14 @@ impl Content {
         let mut out = Vec::new();
         let head = [self.clean as u64, self.begin_pseq, self.begin_epoch, self.logical_pages];
         head.into_iter().for_each(|n| out.extend(n.to_le_bytes()));
-        for list in [&self.scan, &self.free, &self.trims, &self.gmd] {
+        for list in [&self.scan, &self.free, &self.trims, &self.directory] {
             out.extend((list.len() as u32).to_le_bytes());
             list.iter().for_each(|n| out.extend(n.to_le_bytes()));
         }
         out
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Option<Content> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Content> {
         let mut rest = bytes;
         let mut take = |n: usize| -> Option<&[u8]> {
             let (taken, left) = rest.split_at_checked(n)?;
@@ -55,29 +55,29 @@ impl Content {
             let bytes = take(len.checked_mul(4)?)?;
             Some(bytes.chunks_exact(4).map(|n| u32::from_le_bytes(n.try_into().expect("four bytes"))).collect())
         };
-        let (scan, free, trims, gmd) = (list()?, list()?, list()?, list()?);
-        Some(Content { clean, begin_pseq, begin_epoch, logical_pages, scan, free, trims, gmd })
+        let (scan, free, trims, directory) = (list()?, list()?, list()?, list()?);
+        Some(Content { clean, begin_pseq, begin_epoch, logical_pages, scan, free, trims, directory })
     }
 
     /// The content of a complete set, if it was made for a device of this size.
-    pub(super) fn of(set: &Found, logical_pages: u32, mapping_pages: usize) -> Option<Content> {
+    pub(crate) fn of(set: &Found, logical_pages: u32, mapping_pages: usize) -> Option<Content> {
         let bytes: Vec<u8> = set.chunks.iter().flat_map(|(payload, _)| payload.iter().copied()).collect();
         let content = Content::decode(&bytes)?;
-        let fits = content.logical_pages == logical_pages as u64 && content.gmd.len() == mapping_pages;
+        let fits = content.logical_pages == logical_pages as u64 && content.directory.len() == mapping_pages;
         let counts = content.begin_pseq.max(content.begin_epoch) <= COUNTER_FOUND_MAX;
         (fits && counts && content.begin_epoch > 0).then_some(content)
     }
 }
 
 /// A checkpoint being written.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     bytes: Vec<u8>,
     clean: bool,
 }
 
 impl Writer {
     /// Pages of a checkpoint at most.
-    pub(super) fn pages(geometry: &Geometry, logical_pages: u32, blocks: u32) -> u32 {
+    pub(crate) fn pages(geometry: &Geometry, logical_pages: u32, blocks: u32) -> u32 {
         // Free, named and open blocks are different ones; there are never more records than pages in a block.
         let numbers = super::map_pages(geometry, logical_pages) + blocks + geometry.pages_per_block;
         (48 + 4 * numbers as u64).div_ceil(Checkpoints::chunk_bytes(geometry) as u64) as u32
@@ -87,9 +87,9 @@ impl Writer {
 /// Chunks written per host program while a checkpoint is under way.
 const CHUNKS_PER_PROGRAM: u32 = 1;
 
-impl<S: Store> Lazy<S> {
+impl<S: Store, P: Policy> Paged<S, P> {
     /// Called after `programs` host programs: begins a checkpoint when one is due, and writes its chunks a few at a time.
-    pub(super) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {
+    pub(crate) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {
         if self.settings.checkpoint_interval == 0 {
             return Ok(());
         }
@@ -109,7 +109,7 @@ impl<S: Store> Lazy<S> {
     }
 
     /// Writes a checkpoint at once; the device is idle and stays so.
-    pub(super) fn write_whole_checkpoint(&mut self) -> Result<(), FtlError> {
+    pub(crate) fn write_whole_checkpoint(&mut self) -> Result<(), FtlError> {
         if self.settings.checkpoint_interval == 0 {
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl<S: Store> Lazy<S> {
             self.make_room(CHECKPOINT)?;
         }
         let open = STREAMS.filter_map(|stream| self.space.open_block(stream)).map(|(block, _)| block.raw());
-        let mut scan: Vec<u32> = self.umt.blocks().map(|(block, _)| block.raw()).chain(open).collect();
+        let mut scan: Vec<u32> = self.pending.blocks().map(|(block, _)| block.raw()).chain(open).collect();
         scan.sort_unstable();
         scan.dedup();
         let content = Content {
@@ -150,7 +150,7 @@ impl<S: Store> Lazy<S> {
             scan,
             free: if clean { self.space.confirmed_free() } else { Vec::new() },
             trims: self.trims.iter().map(|(_, record)| record.ppn.raw()).collect(),
-            gmd: self.gmd.clone(),
+            directory: self.directory.clone(),
         };
         let bytes = content.encode();
         let total = bytes.len().div_ceil(Checkpoints::chunk_bytes(&self.space.geometry())) as u32;
@@ -178,15 +178,15 @@ impl<S: Store> Lazy<S> {
     }
 
     /// The newest complete checkpoint that can be used.
-    pub(super) fn newest_checkpoint(&self, sets: &[Found]) -> Option<Content> {
+    pub(crate) fn newest_checkpoint(&self, sets: &[Found]) -> Option<Content> {
         let mut content = sets.iter().rev().find_map(|set| {
-            let content = Content::of(set, self.logical_pages, self.gmd.len())?;
+            let content = Content::of(set, self.logical_pages, self.directory.len())?;
             Some((content, set.id))
         })?;
         content.0.clean &= self.checkpoints.next_id() == content.1 + 1;
         let geometry = self.space.geometry();
         let sound = |ppn: &u32| *ppn == UNMAPPED || geometry.contains(nand_model::Ppn::new(*ppn));
-        (content.0.gmd.iter().all(sound) && content.0.trims.iter().all(sound)).then_some(content.0)
+        (content.0.directory.iter().all(sound) && content.0.trims.iter().all(sound)).then_some(content.0)
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
             scan: vec![1, 2],
             free: vec![],
             trims: vec![77],
-            gmd: vec![UNMAPPED, 5, 6],
+            directory: vec![UNMAPPED, 5, 6],
         };
         let bytes = content.encode();
         assert_eq!(Content::decode(&bytes), Some(content));

@@ -1,0 +1,119 @@
+//! Doubly linked lists of small numbers, threaded through one array: the order of use of whatever the numbers stand for. Every
+//! change is O(1) and allocates only when a larger number than ever joins.
+
+/// Neighbours on a circular list. Alone on it, a link is its own neighbour.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    newer: u32,
+    older: u32,
+}
+
+/// A fixed number of lists; a node is on one of them at most.
+#[derive(Clone, Debug)]
+pub(crate) struct Lists {
+    /// One link per list, its end and its beginning; then one per node.
+    links: Vec<Link>,
+    lists: u32,
+}
+
+impl Lists {
+    /// So many empty lists.
+    pub(crate) fn new(lists: u32) -> Self {
+        Lists { links: (0..lists).map(|i| Link { newer: i, older: i }).collect(), lists }
+    }
+
+    /// Puts a node that is on no list at the new end of one.
+    #[inline]
+    pub(crate) fn push(&mut self, list: u32, node: u32) {
+        let at = self.lists + node;
+        while self.links.len() as u32 <= at {
+            let own = self.links.len() as u32;
+            self.links.push(Link { newer: own, older: own });
+        }
+        debug_assert_eq!(self.links[at as usize].newer, at, "node {node} is on a list");
+        let newest = self.links[list as usize].older;
+        self.links[at as usize] = Link { newer: list, older: newest };
+        self.links[newest as usize].newer = at;
+        self.links[list as usize].older = at;
+    }
+
+    /// Takes a node off its list.
+    #[inline]
+    pub(crate) fn remove(&mut self, node: u32) {
+        let at = self.lists + node;
+        let Link { newer, older } = self.links[at as usize];
+        self.links[older as usize].newer = newer;
+        self.links[newer as usize].older = older;
+        self.links[at as usize] = Link { newer: at, older: at };
+    }
+
+    /// Moves a node to the new end of a list.
+    #[inline]
+    pub(crate) fn touch(&mut self, list: u32, node: u32) {
+        if self.links[list as usize].older != self.lists + node {
+            self.remove(node);
+            self.push(list, node);
+        }
+    }
+
+    /// A node gets another number, which is on no list, and keeps its place.
+    pub(crate) fn rename(&mut self, node: u32, other: u32) {
+        let (from, to) = (self.lists + node, self.lists + other);
+        let Link { newer, older } = self.links[from as usize];
+        self.links[to as usize] = Link { newer, older };
+        self.links[older as usize].newer = to;
+        self.links[newer as usize].older = to;
+        self.links[from as usize] = Link { newer: from, older: from };
+    }
+
+    /// The node that has been on the list for longest.
+    #[inline]
+    pub(crate) fn oldest(&self, list: u32) -> Option<u32> {
+        self.links[list as usize].newer.checked_sub(self.lists)
+    }
+
+    /// Bytes really allocated.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.links.capacity() * size_of::<Link>()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nand_model::SplitMix;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn lists_agree_with_queues_under_random_changes() {
+        let mut lists = Lists::new(2);
+        let mut model = [VecDeque::new(), VecDeque::new()];
+        let mut rng = SplitMix::new(4);
+        for _ in 0..20_000 {
+            let (list, node) = (rng.below(2) as usize, rng.below(30) as u32);
+            let home = model.iter().position(|queue| queue.contains(&node));
+            match home {
+                None => {
+                    lists.push(list as u32, node);
+                    model[list].push_back(node);
+                }
+                Some(home) => {
+                    model[home].retain(|other| *other != node);
+                    if rng.one_in(3) {
+                        lists.remove(node);
+                    } else if home == list {
+                        lists.touch(list as u32, node);
+                        model[list].push_back(node);
+                    } else {
+                        lists.remove(node);
+                        lists.push(list as u32, node);
+                        model[list].push_back(node);
+                    }
+                }
+            }
+            for (list, queue) in (0..).zip(&model) {
+                assert_eq!(lists.oldest(list), queue.front().copied());
+            }
+        }
+    }
+}

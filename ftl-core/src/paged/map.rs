@@ -1,0 +1,167 @@
+//! The map on flash: its directory, its pages, and how they are looked up and changed.
+
+use super::{MAP, Paged, Policy};
+use crate::addr::Lpn;
+use crate::error::FtlError;
+use crate::format::{Role, UNMAPPED};
+use nand_model::{Cause, Ppn, Store};
+
+/// One bit per logical page: whether it holds data.
+pub(crate) struct Mapped {
+    bits: Vec<u64>,
+    count: u64,
+}
+
+impl Mapped {
+    pub(crate) fn new(logical_pages: u32) -> Self {
+        Mapped { bits: vec![0; (logical_pages as usize).div_ceil(64)], count: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, lpn: u32) -> bool {
+        self.bits[lpn as usize / 64] >> (lpn % 64) & 1 == 1
+    }
+
+    #[inline]
+    pub(crate) fn set(&mut self, lpn: u32, mapped: bool) {
+        if self.has(lpn) != mapped {
+            self.bits[lpn as usize / 64] ^= 1 << (lpn % 64);
+            self.count = if mapped { self.count + 1 } else { self.count - 1 };
+        }
+    }
+
+    /// Whether any of the pages holds data.
+    pub(crate) fn any(&self, mut pages: std::ops::Range<u32>) -> bool {
+        pages.any(|lpn| self.has(lpn))
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        8 * self.bits.len() as u64
+    }
+}
+
+/// The entry at `index` of a mapping page.
+#[inline]
+pub(crate) fn entry_at(page: &[u8], index: u32) -> Option<Ppn> {
+    let bytes = page[4 * index as usize..][..4].try_into().expect("four bytes");
+    Some(u32::from_le_bytes(bytes)).filter(|raw| *raw != UNMAPPED).map(Ppn::new)
+}
+
+pub(crate) fn set_entry(page: &mut [u8], index: u32, to: Option<Ppn>) {
+    page[4 * index as usize..][..4].copy_from_slice(&to.map_or(UNMAPPED, Ppn::raw).to_le_bytes());
+}
+
+impl<S: Store, P: Policy> Paged<S, P> {
+    /// Entries per mapping page.
+    #[inline]
+    pub(crate) fn per_page(&self) -> u32 {
+        self.space.flash.geometry().page_bytes / 4
+    }
+
+    /// Logical pages of one mapping page.
+    pub(crate) fn pages_of(&self, vtpn: u32) -> std::ops::Range<u32> {
+        let first = vtpn * self.per_page();
+        first..(first + self.per_page()).min(self.logical_pages)
+    }
+
+    /// Where a logical page is: by what is pending, by the cache, or by a mapping page read for it. The request goes on for `more`
+    /// pages behind it.
+    #[inline]
+    pub(crate) fn locate(&mut self, lpn: Lpn, more: u32) -> Result<Option<Ppn>, FtlError> {
+        let pending = self.pending.get(lpn.raw());
+        let cached = self.policy.get(lpn.raw(), pending.is_some());
+        if let Some(entry) = pending {
+            self.stats.map_cache_hits += 1;
+            return Ok(entry.ppn());
+        }
+        if let Some(found) = cached {
+            self.stats.map_cache_hits += 1;
+            return Ok(found);
+        }
+        let (vtpn, index) = (lpn.raw() / self.per_page(), lpn.raw() % self.per_page());
+        if self.directory[vtpn as usize] == UNMAPPED {
+            self.stats.map_cache_hits += 1;
+            return Ok(None);
+        }
+        self.stats.map_cache_misses += 1;
+        self.read_map_page(vtpn, Cause::Translation)?;
+        self.policy.load(vtpn, &self.map_page, lpn.raw(), more, &self.pending);
+        Ok(entry_at(&self.map_page, index))
+    }
+
+    /// Points a page at its new place, or nowhere. The old one dies now if it is known, else when its mapping page is written.
+    /// `seq` is not larger than the number of the program behind the change.
+    #[inline]
+    pub(crate) fn repoint(&mut self, lpn: u32, to: Option<Ppn>, seq: u64, cause: Cause) -> Result<(), FtlError> {
+        let known = match self.pending.get(lpn) {
+            Some(entry) => Some(entry.ppn()),
+            None if P::LOOKS_UP_WRITES => self.policy.peek(lpn),
+            None => None,
+        };
+        self.pending.point(lpn, to, known.is_none(), seq);
+        self.mapped.set(lpn, to.is_some());
+        known.flatten().map_or(Ok(()), |old| self.invalidate(old, cause))
+    }
+
+    /// Brings the cache back to its size. Where nothing may be written any more, what leaves it stays pending.
+    #[inline]
+    pub(crate) fn settle_cache(&mut self) -> Result<(), FtlError> {
+        while let Some(vtpn) = self.policy.evict(&self.pending) {
+            if self.gc.is_read_only() {
+                continue;
+            }
+            self.make_room(MAP)?;
+            self.write_back(vtpn, Cause::Translation)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the mapping page's content in `map_page`: from the cache, else from flash; all unmapped if there is none. `plain` as
+    /// in [`Policy::copy_page`].
+    pub(crate) fn load_map_page(&mut self, vtpn: u32, plain: bool, cause: Cause) -> Result<(), FtlError> {
+        if self.directory[vtpn as usize] == UNMAPPED {
+            self.map_page.fill(0xFF);
+            return Ok(());
+        }
+        if self.policy.copy_page(vtpn, plain, &mut self.map_page) {
+            return Ok(());
+        }
+        self.read_map_page(vtpn, cause)
+    }
+
+    fn read_map_page(&mut self, vtpn: u32, cause: Cause) -> Result<(), FtlError> {
+        let ppn = Ppn::new(self.directory[vtpn as usize]);
+        let oob = self.space.flash.read(ppn, &mut self.map_page, cause)?;
+        match oob {
+            Some(oob) if oob.tag.role == Role::Map && oob.tag.lpn == vtpn => Ok(()),
+            Some(oob) => Err(FtlError::Corrupt(format!("page {ppn} is not mapping page {vtpn} but {:?}", oob.tag))),
+            None => Err(FtlError::MediaLost(vtpn * self.per_page())),
+        }
+    }
+
+    /// A new mapping page was programmed: the directory follows, the old one dies.
+    pub(crate) fn set_directory(&mut self, vtpn: u32, to: Option<Ppn>) {
+        let old = std::mem::replace(&mut self.directory[vtpn as usize], to.map_or(UNMAPPED, Ppn::raw));
+        if old != UNMAPPED {
+            self.space.table.clear_live(Ppn::new(old));
+        }
+    }
+
+    /// A page was superseded. On parts that can, its spare area is marked too, as the paper does; nothing relies on the mark.
+    #[inline]
+    pub(crate) fn invalidate(&mut self, ppn: Ppn, cause: Cause) -> Result<(), FtlError> {
+        self.space.table.clear_live(ppn);
+        if self.settings.oob_mark {
+            use nand_model::NandError::{Host, HostFull, ProgramFailed};
+            match self.space.flash.mark(ppn, &crate::format::Oob::invalid_mark(), cause) {
+                Ok(()) | Err(ProgramFailed(_) | HostFull | Host(_)) => {}
+                Err(other) => return Err(other.into()),
+            }
+        }
+        Ok(())
+    }
+}

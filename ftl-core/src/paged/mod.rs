@@ -1,0 +1,408 @@
+//! Page-level maps that lie on flash: what every scheme of this family shares. The scheme itself is a [`Policy`], which says what part of
+//! the map is in RAM and when the rest is written.
+//!
+//! The map is an array of mapping pages, one entry per logical page; a directory in RAM tells where they are. Host writes and pages
+//! moved by collection go to streams of their own. Of those the map on flash learns later: until then they are *pending* in RAM, and
+//! only as long as their blocks are among the youngest `age_window` ones. Then, or when the policy says so, the mapping page is
+//! written with all that is pending for it (LazyFTL's conversion; the batched updates of DFTL and TPFTL).
+//!
+//! - A mapping page never names a page that can still be lost. Such an entry stays pending when its mapping page is written;
+//! - blocks are converted when they get old, the open ones included, so that the youngest `age_window` blocks always contain every
+//!   page that the flash does not know; checkpoints name them as well (`checkpoint.rs`);
+//! - recovery compares versions, not only page states (`recovery.rs`); trims leave records (`trims.rs`).
+//!
+//! On flash (beside docs/FORMAT.md's common record): a mapping page (role MAP, `lpn` = its number) is `page_bytes / 4` entries, 4 bytes
+//! each, little endian, all ones = unmapped; its `ver` is `upto`: the page contains every change of its entries whose program number
+//! is not larger. The newest readable program of a mapping page rules. A trim record (role TRIM, in mapping blocks) carries in
+//! `ver` the program number of the trim itself, which copies of the record keep; the data is one range with its version.
+//!
+//! What always holds: every live page that is newer than the map on flash is pending; every other mapped page is where the map
+//! on flash says. If power fails, mount finds the first kind in the window of young blocks.
+
+mod audit;
+mod checkpoint;
+mod convert;
+pub(crate) mod map;
+pub(crate) mod pending;
+mod policy;
+mod reclaim;
+mod recovery;
+mod settings;
+#[cfg(test)]
+pub(crate) mod tests;
+mod trims;
+
+use crate::addr::Lpn;
+use crate::checkpoint::Checkpoints;
+use crate::config::{FtlConfig, Params};
+use crate::error::FtlError;
+use crate::flash::Flash;
+use crate::format::{Flags, PageTag, Role, UNMAPPED};
+use crate::ftl::{Ftl, Start};
+use crate::gc::{Collect, Gc};
+use crate::space::{Space, StreamId, StreamSpec};
+use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
+use checkpoint::Writer;
+use map::Mapped;
+use nand_model::canary::{Canary, sings};
+use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Ppn, Profile, Store};
+use pending::Pending;
+pub(crate) use policy::Policy;
+pub(crate) use settings::{Settings, docs};
+use std::collections::VecDeque;
+pub(crate) use trims::Trims;
+
+pub(crate) const HOST: StreamId = 0;
+pub(crate) const COLD: StreamId = 1;
+pub(crate) const MAP: StreamId = 2;
+const CHECKPOINT: StreamId = 3;
+/// Streams that hold pages of the host or the map.
+const STREAMS: std::ops::Range<StreamId> = HOST..CHECKPOINT;
+
+/// Mapping pages of a device.
+pub(crate) fn map_pages(geometry: &Geometry, logical_pages: u32) -> u32 {
+    logical_pages.div_ceil(geometry.page_bytes / 4)
+}
+
+/// Pages of a checkpoint at most.
+pub(crate) fn checkpoint_pages(geometry: &Geometry, logical_pages: u32, blocks: u32) -> u32 {
+    Writer::pages(geometry, logical_pages, blocks)
+}
+
+/// Blocks that a device will have, roughly, before it is known.
+pub(crate) fn estimate_blocks(geometry: &Geometry, logical_pages: u32) -> u32 {
+    logical_pages.div_ceil(geometry.pages_per_block) / 16 * 18 + 32
+}
+
+/// Blocks beyond data and over-provisioning: the map twice (its garbage must be cheap to collect), trim records, checkpoints, open
+/// blocks, blocks that wait for their erase, the threshold, and what is not collected while it is what it is.
+pub(crate) fn overhead_blocks(geometry: &Geometry, logical_pages: u32, blocks: u32, settings: &Settings) -> u32 {
+    let map = (2 * map_pages(geometry, logical_pages)).div_ceil(geometry.pages_per_block) + 1;
+    let trims = Trims::limit(geometry).div_ceil(geometry.pages_per_block) + 1;
+    let checkpoints = Checkpoints::blocks_needed(geometry, checkpoint_pages(geometry, logical_pages, blocks));
+    settings.buffer_blocks.unwrap_or(0) + map + trims + checkpoints + 4 + 3 + settings.free_threshold
+}
+
+/// Bytes of a cache of single entries, where nothing else is asked for: a 16th of the table, which is what 64 KiB are of a GiB in
+/// pages of 4 KiB.
+pub(crate) fn default_cache(logical_pages: u32) -> u32 {
+    (logical_pages / 4).max(256)
+}
+
+/// Free blocks that one collection may need where moved pages may be uncached: a cold block; a mapping block each for a conversion and
+/// for the moved pages; a failing program; on MLC a pair backup.
+fn reserve(profile: &Profile) -> u32 {
+    if profile.is_mlc() { 6 } else { 4 }
+}
+
+/// The common parameters of a scheme that looks up writes, on this chip.
+pub(crate) fn settings_of<S: Store>(chip: &Chip<S>, config: &FtlConfig) -> Result<Settings, FtlError> {
+    let geometry = chip.geometry();
+    let checkpoint = checkpoint_pages(geometry, config.logical_pages, geometry.blocks);
+    Settings::new(&config.params, geometry.blocks, checkpoint, reserve(chip.profile()))
+}
+
+/// [`overhead_blocks`] of a scheme that looks up writes.
+pub(crate) fn overhead_of_params(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
+    let geometry = &profile.geometry;
+    let blocks = estimate_blocks(geometry, logical_pages);
+    let checkpoint = checkpoint_pages(geometry, logical_pages, blocks);
+    let settings = Settings::new(params, blocks, checkpoint, reserve(profile))?;
+    Ok(overhead_blocks(geometry, logical_pages, blocks, &settings))
+}
+
+/// A scheme over a chip.
+pub(crate) struct Paged<S: Store, P> {
+    scheme: &'static str,
+    pub(crate) space: Space<S>,
+    pub(crate) settings: Settings,
+    pub(crate) logical_pages: u32,
+    pub(crate) policy: P,
+    pub(crate) pending: Pending,
+    /// Mapping page -> where it is; [`UNMAPPED`] if all its entries are unmapped.
+    pub(crate) directory: Vec<u32>,
+    /// Mapping page -> the `upto` of its newest version on flash, also where that version was trimmed as a whole.
+    upto: Vec<u64>,
+    mapped: Mapped,
+    /// A mapping page being looked at or composed.
+    pub(crate) map_page: Vec<u8>,
+    /// Converted blocks, by epoch, and the last program before: whoever leaves the recovery window must be safe.
+    converted: VecDeque<(u64, u64)>,
+    /// Mapping pages are written in the midst of other work; what they need comes from the reserve.
+    converting: bool,
+    next_ver: u64,
+    pub(crate) trims: Trims,
+    checkpoints: Checkpoints,
+    writer: Option<Writer>,
+    /// `pseq` at which the last checkpoint began.
+    last_checkpoint: u64,
+    gc: Gc,
+    stats: SchemeStats,
+    tags: Vec<PageTag>,
+}
+
+impl<S: Store, P: Policy> Ftl<S> for Paged<S, P> {
+    fn scheme(&self) -> &'static str {
+        self.scheme
+    }
+
+    fn logical_pages(&self) -> u32 {
+        self.logical_pages
+    }
+
+    fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        let page = self.space.geometry().page_bytes as usize;
+        let count = (out.len() / page) as u32;
+        self.stats.host_pages_read += count as u64;
+        let mut done = 0;
+        let mut next = None;
+        while done < count {
+            let from = match next.take() {
+                Some(known) => known,
+                None => self.locate(first.plus(done), count - done - 1)?,
+            };
+            let start = done;
+            done += 1;
+            while done < count {
+                let found = self.locate(first.plus(done), count - done - 1)?;
+                if !self.follows(from, found, done - start) {
+                    next = Some(found);
+                    break;
+                }
+                done += 1;
+            }
+            let bytes = &mut out[start as usize * page..done as usize * page];
+            match from {
+                None => bytes.fill(0),
+                Some(ppn) => self.space.flash.read_host(first.raw() + start, ppn, bytes)?,
+            }
+        }
+        match self.settle_cache() {
+            // What leaves the cache is pending as well: the read succeeded.
+            Err(FtlError::HostFull | FtlError::ReadOnly(_) | FtlError::MediaLost(_)) => {}
+            other => other?,
+        }
+        Ok(self.space.flash.now())
+    }
+
+    fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        self.gc.refuse_if_read_only()?;
+        let page = self.space.geometry().page_bytes as usize;
+        let count = (data.len() / page) as u32;
+        let mut done = 0;
+        while done < count {
+            self.make_room(HOST)?;
+            let room = match self.space.room(HOST) {
+                0 => self.space.geometry().pages_per_block,
+                room => room,
+            };
+            let wanted = (count - done).min(room);
+            if P::LOOKS_UP_WRITES {
+                for i in 0..wanted {
+                    self.locate(first.plus(done + i), wanted - i - 1)?;
+                }
+            }
+            self.tags.clear();
+            self.tags.extend((0..wanted).map(|i| PageTag {
+                role: self.settings.host_role,
+                flags: Flags::NONE,
+                lpn: first.raw() + done + i,
+                ver: self.next_ver + i as u64,
+            }));
+            let bytes = &data[done as usize * page..][..wanted as usize * page];
+            let seq = self.space.flash.pseq() + 1;
+            let (ppn, taken) = self.space.append(HOST, &self.tags, bytes, Cause::Host)?;
+            self.next_ver += taken as u64;
+            self.enlist_block_of(ppn);
+            for i in 0..taken {
+                let (lpn, to) = (first.raw() + done + i, Ppn::new(ppn.raw() + i));
+                self.repoint(lpn, Some(to), seq, Cause::Host)?;
+                let is_new = self.directory[(lpn / self.per_page()) as usize] == UNMAPPED;
+                self.policy.wrote(lpn, to, is_new, &self.pending);
+            }
+            self.stats.host_pages_written += taken as u64;
+            done += taken;
+            self.settle_cache()?;
+            if self.settings.max_pending.is_some() {
+                self.limit_pending()?;
+            }
+            self.advance_checkpoint(taken)?;
+        }
+        Ok(self.space.flash.now())
+    }
+
+    fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        self.gc.refuse_if_read_only()?;
+        self.stats.host_pages_trimmed += count as u64;
+        if !self.mapped.any(first.raw()..first.raw() + count) {
+            return Ok(at);
+        }
+        self.trim_range(first.raw(), count)?;
+        self.advance_checkpoint(1)?;
+        Ok(self.space.flash.now())
+    }
+
+    fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        // What replaces something else needs no hurry: moved pages and mapping pages have their source until they are safe.
+        if !sings(Canary::UnpaddedFlush) {
+            self.space.make_stream_safe(HOST)?;
+        }
+        let trims_wait = !sings(Canary::TrimsLeftOutOfFlush);
+        if trims_wait && self.trims.iter().any(|(_, record)| !self.space.is_safe(record.ppn)) {
+            self.space.make_stream_safe(MAP)?;
+        }
+        Ok(self.space.flash.now())
+    }
+
+    fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
+        self.space.flash.begin(at);
+        self.work_ahead(budget)
+    }
+
+    fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        self.space.make_safe()?;
+        if !self.gc.is_read_only() {
+            self.convert_everything()?;
+            self.write_whole_checkpoint()?;
+        }
+        Ok(self.space.flash.now())
+    }
+
+    fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError> {
+        Ok(self.mapped.has(lpn.raw()))
+    }
+
+    fn stats(&self) -> SchemeStats {
+        self.gc.stats(SchemeStats {
+            mapped_pages: self.mapped.count(),
+            valid_pages: self.space.table.valid_pages(),
+            blocks: self.space.table.counts(),
+            ..self.stats.clone()
+        })
+    }
+
+    fn ram_report(&self) -> RamReport {
+        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry { part, entries, paper_bytes, real_bytes };
+        let geometry = self.space.geometry();
+        let (bitmap, victims, blocks) = self.space.table.bytes();
+        let (entries, table, indexes) = self.pending.bytes();
+        // A scheme that collects blocks only when they are converted accounts for all their pages.
+        let buffered = self.settings.buffer_blocks.unwrap_or(0) as u64 * geometry.pages_per_block as u64;
+        let directory = 4 * self.directory.len() as u64;
+        let mut report = vec![
+            entry("pending", entries, 4 * buffered, table),
+            entry("pending indexes", entries, 0, indexes),
+            entry("flags", buffered, (2 * buffered).div_ceil(8), 0),
+            entry("directory", self.directory.len() as u64, directory, 3 * directory),
+        ];
+        report.extend(self.policy.ram());
+        report.extend([
+            entry("bitmaps", geometry.pages(), 0, bitmap + self.mapped.bytes()),
+            entry("gc", geometry.blocks as u64, 0, victims + blocks),
+            entry("other", self.trims.len() as u64, 0, self.trims.bytes() + self.space.pool_bytes()),
+            entry("buffers", 1, 0, self.gc.pages.bytes() + self.map_page.len() as u64),
+        ]);
+        report
+    }
+
+    fn check(&mut self) -> Result<Vec<String>, FtlError> {
+        self.audit()
+    }
+
+    fn chip(&self) -> &Chip<S> {
+        self.space.flash.chip()
+    }
+
+    fn chip_mut(&mut self) -> &mut Chip<S> {
+        self.space.flash.chip_mut()
+    }
+
+    fn into_chip(self: Box<Self>) -> Chip<S> {
+        self.space.flash.into_chip()
+    }
+}
+
+impl<S: Store, P: Policy> Paged<S, P> {
+    /// Starts a scheme of this family.
+    pub(crate) fn start(
+        scheme: &'static str,
+        chip: Chip<S>,
+        logical_pages: u32,
+        settings: Settings,
+        policy: P,
+        start: Start,
+    ) -> Result<Self, FtlError> {
+        let geometry = *chip.geometry();
+        if logical_pages as u64 >= geometry.pages() {
+            return Err(FtlError::Config("more logical pages than the flash has".into()));
+        }
+        let at_once = settings.buffer_blocks.is_none();
+        let stream = |role, collectable| StreamSpec { role, collectable };
+        let streams = [
+            stream(settings.host_role, at_once),
+            stream(settings.copy_role, at_once),
+            stream(Role::Map, true),
+            stream(Role::Checkpoint, false),
+        ];
+        let mut space = Space::new(Flash::new(chip), &streams);
+        space.set_pair_protection(settings.pair_protection);
+        let vtpns = map_pages(&geometry, logical_pages) as usize;
+        let mut ftl = Paged {
+            scheme,
+            gc: Gc::new(&geometry, settings.free_threshold, settings.reserve, settings.wear, settings.scrub),
+            pending: Pending::new(geometry, !at_once),
+            map_page: vec![0; geometry.page_bytes as usize],
+            space,
+            settings,
+            logical_pages,
+            policy,
+            directory: vec![UNMAPPED; vtpns],
+            upto: vec![0; vtpns],
+            mapped: Mapped::new(logical_pages),
+            converted: VecDeque::new(),
+            converting: false,
+            next_ver: 1,
+            trims: Trims::default(),
+            checkpoints: Checkpoints::new(CHECKPOINT),
+            writer: None,
+            last_checkpoint: 0,
+            stats: SchemeStats::default(),
+            tags: Vec::new(),
+        };
+        match start {
+            Start::Format => {
+                ftl.space.format();
+                ftl.stats.mount = MountReport { clean: true, ..MountReport::default() };
+            }
+            Start::Mount => ftl.mount()?,
+        }
+        Ok(ftl)
+    }
+
+    /// Whether `found` continues a run that began `distance` pages before at `from`.
+    #[inline]
+    fn follows(&self, from: Option<Ppn>, found: Option<Ppn>, distance: u32) -> bool {
+        match (from, found) {
+            (None, None) => true,
+            (Some(from), Some(found)) => {
+                let geometry = self.space.flash.geometry();
+                found.raw() == from.raw().wrapping_add(distance) && geometry.block_of(found) == geometry.block_of(from)
+            }
+            _ => false,
+        }
+    }
+
+    /// Pages of this block, just programmed, are not known to the flash.
+    #[inline]
+    fn enlist_block_of(&mut self, ppn: Ppn) {
+        let block: Pbn = self.space.flash.geometry().block_of(ppn);
+        if !self.pending.holds(block) {
+            self.pending.enlist(block, self.space.table.epoch(block));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Parameters that all schemes with their map on flash have.
+
+use crate::config::{ParamDoc, Params};
+use crate::error::FtlError;
+use crate::format::Role;
+use crate::gc::Scrub;
+use crate::wear::ColdToWorn;
+
+/// Documentation of the common parameters, for the tables of schemes.
+pub(crate) mod docs {
+    use super::ParamDoc;
+
+    pub(crate) const TOMBSTONES: ParamDoc =
+        ParamDoc { key: "map.max_tombstones", help: "trimmed pages that the map may lag behind (default 1024)" };
+    pub(crate) const AGE_WINDOW: ParamDoc = ParamDoc {
+        key: "map.age_window",
+        help: "block allocations after which the map on flash has to know a block's pages (default 512)",
+    };
+    pub(crate) const FREE_THRESHOLD: ParamDoc = ParamDoc {
+        key: "gc.free_threshold",
+        help: "free blocks that collection keeps (default: the reserve and 3, and max(1, 0.5 % of blocks))",
+    };
+    pub(crate) const CHECKPOINT_INTERVAL: ParamDoc = ParamDoc {
+        key: "ckpt.interval",
+        help: "programs between checkpoints, 0 = none (default max(65536, 100 x pages))",
+    };
+    pub(crate) const WEAR_POLICY: ParamDoc = ParamDoc { key: "wear.policy", help: "none, or cold_to_worn (default)" };
+    pub(crate) const WEAR_GAP: ParamDoc =
+        ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 6)" };
+    pub(crate) const PAIR_POLICY: ParamDoc =
+        ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" };
+}
+
+/// The parameters, validated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// Blocks that are not collected before they are converted: at most so many. `None`: every full block may be collected.
+    pub(crate) buffer_blocks: Option<u32>,
+    /// Block allocations after which the flash has to know a block's pages.
+    pub(crate) age_window: u64,
+    pub(crate) max_tombstones: u32,
+    /// Changes that may be pending.
+    pub(crate) max_pending: Option<u32>,
+    /// Superseded pages are marked in their spare bytes.
+    pub(crate) oob_mark: bool,
+    /// Roles of blocks that hold what the host wrote, and what was moved.
+    pub(crate) host_role: Role,
+    pub(crate) copy_role: Role,
+    /// Free blocks that one collection may need.
+    pub(crate) reserve: u32,
+    pub(crate) free_threshold: u32,
+    pub(crate) checkpoint_interval: u64,
+    pub(crate) wear: Option<ColdToWorn>,
+    pub(crate) scrub: Scrub,
+    pub(crate) pair_protection: bool,
+}
+
+impl Settings {
+    /// Reads the common parameters; for a scheme whose full blocks may all be collected. `reserve`: free blocks that one
+    /// collection may need.
+    ///
+    /// # Errors
+    /// [`FtlError::Config`] where a value is not one or cannot work.
+    pub(crate) fn new(params: &Params, blocks: u32, checkpoint_pages: u32, reserve: u32) -> Result<Settings, FtlError> {
+        // Above the reserve, a mount after a cut may need a block per stream.
+        let free_threshold = params.get(docs::FREE_THRESHOLD.key, reserve + 3 + 1.max(blocks / 200))?;
+        if free_threshold < reserve {
+            return Err(FtlError::Config(format!(
+                "parameter {}: collection needs a reserve of {reserve} blocks",
+                docs::FREE_THRESHOLD.key
+            )));
+        }
+        let settings = Settings {
+            buffer_blocks: None,
+            age_window: params.get(docs::AGE_WINDOW.key, 512)?,
+            max_tombstones: params.get(docs::TOMBSTONES.key, 1024)?,
+            max_pending: None,
+            oob_mark: false,
+            host_role: Role::Data,
+            copy_role: Role::Data,
+            reserve,
+            free_threshold,
+            checkpoint_interval: params
+                .get(docs::CHECKPOINT_INTERVAL.key, u64::max(65_536, 100 * checkpoint_pages as u64))?,
+            wear: if params.choice(docs::WEAR_POLICY.key, "cold_to_worn", "none")? {
+                Some(ColdToWorn { floor: params.get(docs::WEAR_GAP.key, 6)? })
+            } else {
+                None
+            },
+            scrub: Scrub::new(params)?,
+            pair_protection: params.choice(docs::PAIR_POLICY.key, "defer_erase", "none")?,
+        };
+        if settings.age_window < 8 {
+            return Err(FtlError::Config(format!("parameter {}: need at least 8", docs::AGE_WINDOW.key)));
+        }
+        Ok(settings)
+    }
+}

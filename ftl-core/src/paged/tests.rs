@@ -1,0 +1,281 @@
+//! What every scheme of the family has to stand, with its tables compared after every step: random work against a plain table, and
+//! cuts in the work and in the mounts after them. The schemes' own tests call these.
+
+use super::*;
+use crate::config::{FtlConfig, Params};
+use nand_model::store::MemStore;
+use nand_model::{BlockFacts, Cut, FaultPlan, Health, Profile, SplitMix};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+/// A scheme under test.
+pub(crate) trait Subject {
+    type Policy: Policy;
+    fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, how: Start) -> Result<Paged<S, Self::Policy>, FtlError>;
+}
+
+/// The device of a test.
+pub(crate) type Device<T, S = MemStore> = Paged<S, <T as Subject>::Policy>;
+
+pub(crate) fn profile(name: &str, blocks: u32) -> Profile {
+    Profile::find(name).unwrap().with_blocks(blocks)
+}
+
+pub(crate) fn config(logical_pages: u32, params: &[(&str, &str)]) -> FtlConfig {
+    let mut config = FtlConfig { logical_pages, params: Params::default() };
+    params.iter().for_each(|(key, value)| config.params.set(key, value));
+    config
+}
+
+pub(crate) fn format<T: Subject>(profile: Profile, config: &FtlConfig) -> Device<T> {
+    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    T::start(chip, config, Start::Format).unwrap()
+}
+
+pub(crate) fn remount<T: Subject>(ftl: Device<T>, config: &FtlConfig) -> Device<T> {
+    let mut chip = Box::new(ftl).into_chip();
+    chip.power_on();
+    T::start(chip, config, Start::Mount).unwrap()
+}
+
+pub(crate) fn content(page_bytes: u32, n: u64) -> Vec<u8> {
+    n.to_le_bytes().repeat(page_bytes as usize / 8)
+}
+
+pub(crate) fn write<S: Store, P: Policy>(ftl: &mut Paged<S, P>, lpn: u32, n: u64) {
+    let page = content(ftl.space.geometry().page_bytes, n);
+    ftl.write(0, Lpn::new(lpn), &page).unwrap();
+}
+
+pub(crate) fn read<S: Store, P: Policy>(ftl: &mut Paged<S, P>, lpn: u32) -> u64 {
+    let mut page = vec![1; ftl.space.geometry().page_bytes as usize];
+    ftl.read(0, Lpn::new(lpn), &mut page).unwrap();
+    let n = u64::from_le_bytes(page[..8].try_into().unwrap());
+    assert!(page.chunks_exact(8).all(|word| word == n.to_le_bytes()), "page {lpn} is mixed");
+    n
+}
+
+pub(crate) fn assert_sound<S: Store, P: Policy>(ftl: &mut Paged<S, P>) {
+    assert_eq!(ftl.audit().unwrap(), Vec::<String>::new());
+}
+
+/// Random writes, trims, flushes, checks and mounts against a plain table.
+pub(crate) fn agrees_with_a_model<T: Subject>(
+    profile: Profile,
+    logical_pages: u32,
+    steps: u64,
+    seed: u64,
+    params: &[(&str, &str)],
+) -> u64 {
+    let config = config(logical_pages, params);
+    let mut ftl = format::<T>(profile, &config);
+    let mut rng = SplitMix::new(seed);
+    let mut model = vec![0; logical_pages as usize];
+    let (mut converts, mut collections) = (0, 0);
+    for step in 1..=steps {
+        let lpn = rng.below(logical_pages as u64) as u32;
+        let extent = |rng: &mut SplitMix, max: u64| (1 + rng.below(max) as u32).min(logical_pages - lpn);
+        match rng.below(40) {
+            0 => {
+                let count = extent(&mut rng, if step % 7 == 0 { logical_pages as u64 } else { 20 });
+                ftl.trim(0, Lpn::new(lpn), count).unwrap();
+                model[lpn as usize..][..count as usize].fill(0);
+            }
+            1 => drop(ftl.flush(0).unwrap()),
+            2 => {
+                let count = extent(&mut rng, 40);
+                let page_bytes = profile.geometry.page_bytes;
+                let pages: Vec<u8> = (0..count).flat_map(|_| content(page_bytes, step)).collect();
+                ftl.write(0, Lpn::new(lpn), &pages).unwrap();
+                model[lpn as usize..][..count as usize].fill(step);
+            }
+            3 => drop(ftl.idle(0, 50).unwrap()),
+            4..25 => {
+                write(&mut ftl, lpn, step);
+                model[lpn as usize] = step;
+            }
+            _ => assert_eq!(read(&mut ftl, lpn), model[lpn as usize], "page {lpn} at step {step}"),
+        }
+        if step % 997 == 0 {
+            assert_sound(&mut ftl);
+            let clean = step % 1994 == 0;
+            if clean {
+                ftl.shutdown(0).unwrap();
+            }
+            converts += ftl.stats().converts;
+            collections += ftl.stats().gc_runs;
+            ftl = remount::<T>(ftl, &config);
+            assert_eq!(ftl.stats().mount.clean, clean, "at step {step}");
+            assert_sound(&mut ftl);
+        }
+    }
+    for lpn in 0..logical_pages {
+        assert_eq!(read(&mut ftl, lpn), model[lpn as usize], "page {lpn} at the end");
+    }
+    assert!(collections > 100, "{collections} collections");
+    converts
+}
+
+/// Flash that outlives the scheme on it, also when a mount fails.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Mutex<MemStore>>);
+
+impl Shared {
+    fn new(profile: &Profile) -> Self {
+        Shared(Arc::new(Mutex::new(MemStore::new(profile.geometry))))
+    }
+    /// A copy with a fate of its own.
+    fn branch(&self) -> Self {
+        Shared(Arc::new(Mutex::new(self.0.lock().unwrap().clone())))
+    }
+    fn start<T: Subject>(
+        &self,
+        profile: Profile,
+        config: &FtlConfig,
+        how: Start,
+        cut: Option<Cut>,
+    ) -> Result<Device<T, Shared>, FtlError> {
+        let mut chip = Chip::open(profile, self.clone()).unwrap();
+        chip.set_faults(FaultPlan { cut, ..FaultPlan::default() });
+        T::start(chip, config, how)
+    }
+}
+
+impl Store for Shared {
+    fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()> {
+        self.0.lock().unwrap().load(each)
+    }
+    fn read(&mut self, first: Ppn, data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
+        self.0.lock().unwrap().read(first, data, oobs, health)
+    }
+    fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()> {
+        self.0.lock().unwrap().program(first, count, data, oobs)
+    }
+    fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()> {
+        self.0.lock().unwrap().and_oob(ppn, oob)
+    }
+    fn set_health(&mut self, ppn: Ppn, health: Health) -> io::Result<()> {
+        self.0.lock().unwrap().set_health(ppn, health)
+    }
+    fn erase(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
+        self.0.lock().unwrap().erase(block, facts)
+    }
+    fn set_facts(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
+        self.0.lock().unwrap().set_facts(block, facts)
+    }
+}
+
+/// Contents a logical page may have after a cut: the durable one first, then whatever was asked for since.
+pub(crate) struct Oracle(Vec<Vec<u64>>);
+
+impl Oracle {
+    fn new(pages: u32) -> Self {
+        Oracle(vec![vec![0]; pages as usize])
+    }
+    fn ask(&mut self, lpns: std::ops::Range<u32>, n: u64) {
+        lpns.for_each(|lpn| self.0[lpn as usize].push(n));
+    }
+    fn flushed(&mut self) {
+        self.0.iter_mut().for_each(|values| drop(values.drain(..values.len() - 1)));
+    }
+    /// What is read now stays.
+    fn compare<S: Store, P: Policy>(&mut self, ftl: &mut Paged<S, P>, story: &str) {
+        for (lpn, values) in (0..).zip(&mut self.0) {
+            let got = read(ftl, lpn);
+            assert!(values.contains(&got), "{story}: page {lpn} reads {got}, allowed {values:?}");
+            *values = vec![got];
+        }
+    }
+}
+
+/// Random work until power fails or `steps` are done.
+pub(crate) fn work<P: Policy>(
+    ftl: &mut Paged<Shared, P>,
+    oracle: &mut Oracle,
+    rng: &mut SplitMix,
+    steps: u64,
+    stamp: u64,
+) -> bool {
+    let logical_pages = ftl.logical_pages;
+    let page_bytes = ftl.space.geometry().page_bytes;
+    for step in stamp..stamp + steps {
+        let lpn = rng.below(logical_pages as u64) as u32;
+        let max = if rng.one_in(4) { logical_pages } else { 6 };
+        let count = (1 + rng.below(max as u64) as u32).min(logical_pages - lpn);
+        let outcome = match rng.below(24) {
+            0 => {
+                oracle.ask(lpn..lpn + count, 0);
+                ftl.trim(0, Lpn::new(lpn), count)
+            }
+            1 | 2 => ftl.flush(0).inspect(|_| oracle.flushed()),
+            _ => {
+                let count = count.min(24);
+                oracle.ask(lpn..lpn + count, step);
+                let pages: Vec<u8> = (0..count).flat_map(|_| content(page_bytes, step)).collect();
+                ftl.write(0, Lpn::new(lpn), &pages)
+            }
+        };
+        match outcome {
+            Ok(_) => {}
+            Err(FtlError::PowerLost) => return false,
+            Err(other) => panic!("step {step}: {other}, {:?}", ftl.stats()),
+        }
+    }
+    true
+}
+
+pub(crate) fn survives_cuts<T: Subject>(
+    profile: Profile,
+    logical_pages: u32,
+    seed: u64,
+    cuts: u64,
+    params: &[(&str, &str)],
+) -> u64 {
+    let config = config(logical_pages, params);
+    let mut rng = SplitMix::new(seed);
+    let flash = Shared::new(&profile);
+    let mut oracle = Oracle::new(logical_pages);
+    let mut ftl = flash.start::<T>(profile, &config, Start::Format, None).unwrap();
+    assert!(work(&mut ftl, &mut oracle, &mut rng, 500, 1));
+    drop(ftl);
+    let mut checkpoints = 0;
+    for round in 0..cuts {
+        let at_op = rng.below(if round % 3 == 0 { 40 } else { 500 });
+        let workload = rng.next_u64();
+        for (number, cut) in Cut::menu(at_op, rng.next_u64()).into_iter().enumerate() {
+            let story = format!("seed {seed}, round {round}, outcome {number}, {cut:?}");
+            let flash = flash.branch();
+            let mut oracle = Oracle(oracle.0.clone());
+            let mut rng = SplitMix::new(workload);
+            // Cuts: in the work, or in the mount before it; then twice in the mount after, or soon after that.
+            let second = Cut { at_op: rng.below(6), ..cut };
+            let third = Cut { at_op: rng.below(12), ..cut };
+            for (steps, cut) in [(150, cut), (5, second), (5, third)] {
+                match flash.start::<T>(profile, &config, Start::Mount, Some(cut)) {
+                    Ok(mut ftl) => {
+                        oracle.compare(&mut ftl, &story);
+                        let stamp = 1_000_000 + rng.below(1_000_000);
+                        work(&mut ftl, &mut oracle, &mut rng, steps, stamp);
+                        checkpoints += ftl.stats().checkpoints;
+                    }
+                    Err(FtlError::PowerLost) => {}
+                    Err(other) => panic!("{story}: {other}"),
+                }
+            }
+            let ftl = flash.start::<T>(profile, &config, Start::Mount, None);
+            let mut ftl = ftl.unwrap_or_else(|e| panic!("{story}: {e}"));
+            assert_eq!(ftl.audit().unwrap(), Vec::<String>::new(), "{story}");
+            oracle.compare(&mut ftl, &story);
+            assert!(work(&mut ftl, &mut oracle, &mut rng, 60, 3_000_000));
+            assert_eq!(ftl.audit().unwrap(), Vec::<String>::new(), "{story}, later");
+            drop(ftl);
+            // The end of a process is no cut: nothing acknowledged is lost.
+            oracle.flushed();
+            let mut ftl = flash
+                .start::<T>(profile, &config, Start::Mount, None)
+                .unwrap_or_else(|e| panic!("{story}, after the end of a process: {e}"));
+            oracle.compare(&mut ftl, &story);
+        }
+    }
+    checkpoints
+}

@@ -1,0 +1,160 @@
+//! The cached mapping table: entries in two LRU segments. A new entry is on probation; used again, it is protected. What the
+//! protected half cannot hold goes back on probation; what leaves is the least recently used one on probation.
+
+use super::ENTRY_BYTES;
+use crate::hash::FastMap;
+use crate::mapping::Lists;
+use crate::paged::Policy;
+use crate::paged::map::entry_at;
+use crate::paged::pending::Pending;
+use crate::stats::RamEntry;
+use nand_model::Ppn;
+
+const PROBATION: u32 = 0;
+const PROTECTED: u32 = 1;
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    lpn: u32,
+    to: Option<Ppn>,
+    protected: bool,
+}
+
+/// See the module.
+pub(super) struct Cmt {
+    slots: Vec<Slot>,
+    index: FastMap<u32, u32>,
+    unused: Vec<u32>,
+    used: Lists,
+    protected: u32,
+    capacity: u32,
+    per_page: u32,
+}
+
+impl Cmt {
+    /// Room for `capacity` entries; mapping pages have `per_page`.
+    pub(super) fn new(capacity: u32, per_page: u32) -> Self {
+        Cmt {
+            slots: Vec::new(),
+            index: FastMap::default(),
+            unused: Vec::new(),
+            used: Lists::new(2),
+            protected: 0,
+            capacity,
+            per_page,
+        }
+    }
+
+    fn insert(&mut self, lpn: u32, to: Option<Ppn>) {
+        let entry = Slot { lpn, to, protected: false };
+        let slot = match self.unused.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = entry;
+                slot
+            }
+            None => {
+                self.slots.push(entry);
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.index.insert(lpn, slot);
+        self.used.push(PROBATION, slot);
+    }
+
+    #[inline]
+    fn touch(&mut self, slot: u32) {
+        let entry = &mut self.slots[slot as usize];
+        if entry.protected {
+            return self.used.touch(PROTECTED, slot);
+        }
+        entry.protected = true;
+        self.used.remove(slot);
+        self.used.push(PROTECTED, slot);
+        self.protected += 1;
+        if self.protected > self.capacity / 2 {
+            let demoted = self.used.oldest(PROTECTED).expect("it was just filled");
+            self.used.remove(demoted);
+            self.used.push(PROBATION, demoted);
+            self.slots[demoted as usize].protected = false;
+            self.protected -= 1;
+        }
+    }
+
+    fn set(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
+        match self.index.get(&lpn) {
+            Some(slot) => {
+                self.slots[*slot as usize].to = to;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Policy for Cmt {
+    const LOOKS_UP_WRITES: bool = true;
+
+    #[inline]
+    fn get(&mut self, lpn: u32, _: bool) -> Option<Option<Ppn>> {
+        let slot = *self.index.get(&lpn)?;
+        self.touch(slot);
+        Some(self.slots[slot as usize].to)
+    }
+
+    fn peek(&self, lpn: u32) -> Option<Option<Ppn>> {
+        self.index.get(&lpn).map(|slot| self.slots[*slot as usize].to)
+    }
+
+    fn load(&mut self, _: u32, page: &[u8], lpn: u32, _: u32, _: &Pending) {
+        self.insert(lpn, entry_at(page, lpn % self.per_page));
+    }
+
+    fn moved(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
+        self.set(lpn, to)
+    }
+
+    fn wrote(&mut self, lpn: u32, to: Ppn, _: bool, _: &Pending) {
+        if !self.set(lpn, Some(to)) {
+            self.insert(lpn, Some(to));
+        }
+    }
+
+    #[inline]
+    fn evict(&mut self, pending: &Pending) -> Option<u32> {
+        while self.index.len() as u32 > self.capacity {
+            let slot = self.used.oldest(PROBATION).or_else(|| self.used.oldest(PROTECTED))?;
+            let Slot { lpn, protected, .. } = self.slots[slot as usize];
+            self.used.remove(slot);
+            self.protected -= protected as u32;
+            self.index.remove(&lpn);
+            self.unused.push(slot);
+            if pending.get(lpn).is_some() {
+                return Some(lpn / self.per_page);
+            }
+        }
+        None
+    }
+
+    fn written(&mut self, _: u32, _: &[u8]) {}
+
+    fn dropped(&mut self, vtpn: u32) {
+        for lpn in vtpn * self.per_page..(vtpn + 1) * self.per_page {
+            self.set(lpn, None);
+        }
+    }
+
+    fn copy_page(&mut self, _: u32, _: bool, _: &mut [u8]) -> bool {
+        false
+    }
+
+    fn ram(&self) -> Vec<RamEntry> {
+        let slots = self.slots.capacity() * size_of::<Slot>() + 4 * self.unused.capacity();
+        let index = self.index.capacity() * 8 / 7 * 9;
+        vec![RamEntry {
+            part: "map cache",
+            entries: self.index.len() as u64,
+            paper_bytes: self.capacity as u64 * ENTRY_BYTES as u64,
+            real_bytes: (slots + index) as u64 + self.used.bytes(),
+        }]
+    }
+}

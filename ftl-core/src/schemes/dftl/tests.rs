@@ -1,0 +1,97 @@
+use super::*;
+use crate::paged::tests::{Subject, agrees_with_a_model, profile, survives_cuts};
+use nand_model::Geometry;
+
+struct Dftl;
+
+impl Subject for Dftl {
+    type Policy = Cmt;
+    fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, how: Start) -> Result<Paged<S, Cmt>, FtlError> {
+        new(chip, config, how)
+    }
+}
+
+fn small_slc() -> Profile {
+    let slc = profile("slc-2k", 72);
+    Profile { geometry: Geometry { pages_per_block: 16, page_bytes: 512, ..slc.geometry }, ..slc }
+}
+
+#[test]
+fn what_was_written_is_read_back() {
+    let small = [("ckpt.interval", "500"), ("dftl.cache", "256"), ("map.age_window", "24")];
+    agrees_with_a_model::<Dftl>(profile("torture", 64), 560, 40_000, 1, &small);
+    agrees_with_a_model::<Dftl>(small_slc(), 600, 40_000, 2, &small[..2]);
+    agrees_with_a_model::<Dftl>(small_slc(), 600, 20_000, 3, &[]);
+}
+
+#[test]
+fn it_survives_cuts_anywhere() {
+    let small = ("dftl.cache", "256");
+    let checkpoints = survives_cuts::<Dftl>(profile("torture", 64), 400, 3, 20, &[("ckpt.interval", "120"), small]);
+    assert!(checkpoints > 40, "{checkpoints}");
+    let window = [("ckpt.interval", "0"), ("map.age_window", "12"), small];
+    survives_cuts::<Dftl>(profile("torture", 64), 400, 4, 20, &window);
+    survives_cuts::<Dftl>(small_slc(), 400, 5, 20, &[("ckpt.interval", "120"), small]);
+}
+
+/// A device without background work, its cache of `entries`, and all pages written once.
+fn filled(entries: u32) -> (Paged<nand_model::store::MemStore, Cmt>, u64) {
+    use crate::Lpn;
+    let profile = profile("lazyftl", 200);
+    let mut params = Params::default();
+    let cache = (8 * entries).to_string();
+    for (key, value) in [("dftl.cache", cache.as_str()), ("ckpt.interval", "0"), ("wear.policy", "none")] {
+        params.set(key, value);
+    }
+    let config = FtlConfig { logical_pages: 4096, params };
+    let chip = Chip::open(profile, nand_model::store::MemStore::new(profile.geometry)).unwrap();
+    let mut ftl = new(chip, &config, Start::Format).unwrap();
+    let page = vec![7; 2048];
+    let mut at = 0;
+    for lpn in 0..4096 {
+        at = ftl.write(at, Lpn::new(lpn), &page).unwrap();
+    }
+    (ftl, at)
+}
+
+#[test]
+fn a_read_costs_what_the_cache_makes_of_it() {
+    use crate::Lpn;
+    let (mut ftl, mut at) = filled(16);
+    // Two changed entries of each of eight mapping pages fill the cache.
+    for lpn in (0..8).flat_map(|vtpn| [vtpn * 512, vtpn * 512 + 100]) {
+        at = ftl.write(at, Lpn::new(lpn), &[9; 2048]).unwrap();
+    }
+    let mut read = |lpn| {
+        let began = at;
+        at = ftl.read(at, Lpn::new(lpn), &mut [0; 2048]).unwrap();
+        at - began
+    };
+    let (read_ns, write_ns) = (80_000, 200_000);
+    // A miss reads the mapping page; what leaves for it is changed, so its mapping page is read and written.
+    assert_eq!(read(5), 2 * read_ns + read_ns + write_ns);
+    // The next to leave was written with it (batch update).
+    assert_eq!(read(600), 2 * read_ns);
+    assert_eq!(read(600), read_ns);
+    assert_eq!(read(601), 2 * read_ns + read_ns + write_ns);
+}
+
+#[test]
+fn an_entry_that_was_used_again_outlives_those_that_were_not() {
+    use crate::paged::Policy;
+    use crate::paged::pending::Pending;
+    let (mut cmt, pending) = (Cmt::new(8, 512), Pending::new(profile("lazyftl", 200).geometry, false));
+    let page = vec![0; 2048];
+    let load = |cmt: &mut Cmt, lpn| {
+        cmt.load(0, &page, lpn, 0, &pending);
+        cmt.evict(&pending)
+    };
+    (0..8).for_each(|lpn| assert_eq!(load(&mut cmt, lpn), None));
+    (0..3).for_each(|lpn| assert!(cmt.get(lpn, false).is_some()));
+    (100..108).for_each(|lpn| assert_eq!(load(&mut cmt, lpn), None));
+    assert!((0..3).all(|lpn| cmt.peek(lpn).is_some()) && (3..8).all(|lpn| cmt.peek(lpn).is_none()));
+    // Half the cache is protected: using five more sends the longest unused of them back.
+    (103..108).for_each(|lpn| assert!(cmt.get(lpn, false).is_some()));
+    (200..204).for_each(|lpn| assert_eq!(load(&mut cmt, lpn), None));
+    assert!((0..3).all(|lpn| cmt.peek(lpn).is_none()) && (104..108).all(|lpn| cmt.peek(lpn).is_some()));
+}

@@ -1,0 +1,236 @@
+//! The cache: mapping pages in both forms share one stock of equal blocks, an original page takes `ratio` of them. The least recently
+//! used one leaves; an original one is compressed instead, if that is possible and was not tried since its last use.
+
+use super::node::{Form, compress};
+use super::{EXTENT_BYTES, HEAD_BYTES};
+use crate::format::UNMAPPED;
+use crate::mapping::Lists;
+use crate::paged::Policy;
+use crate::paged::map::{entry_at, set_entry};
+use crate::paged::pending::Pending;
+use crate::stats::RamEntry;
+use nand_model::Ppn;
+
+/// Sizes, all of them fixed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    /// Cache blocks.
+    pub(super) blocks: u32,
+    pub(super) block_bytes: u32,
+    /// Cache blocks of an original page.
+    pub(super) ratio: u32,
+    /// Extents that a compressed page may have.
+    pub(super) extents: u32,
+    pub(super) per_page: u32,
+    pub(super) logical_pages: u32,
+}
+
+struct Node {
+    vtpn: u32,
+    form: Form,
+    /// It could not be compressed when it was last tried, and was not used since.
+    tried: bool,
+}
+
+/// No place in the cache: the CTPA of a page that is not there.
+const ABSENT: u32 = u32::MAX;
+
+/// See the module.
+pub(super) struct Cache {
+    shape: Shape,
+    /// The place of each mapping page: the directory's field CTPA.
+    places: Vec<u32>,
+    nodes: Vec<Option<Node>>,
+    unused: Vec<u32>,
+    used: Lists,
+    blocks: u32,
+    /// A page that has just left, for whoever has to write it.
+    leaving: Option<(u32, Form)>,
+}
+
+impl Cache {
+    pub(super) fn new(shape: Shape) -> Self {
+        Cache {
+            shape,
+            places: vec![ABSENT; shape.logical_pages.div_ceil(shape.per_page) as usize],
+            nodes: Vec::new(),
+            unused: Vec::new(),
+            used: Lists::new(1),
+            blocks: 0,
+            leaving: None,
+        }
+    }
+
+    fn size(&self, form: &Form) -> u32 {
+        match form {
+            Form::Original(_) => self.shape.ratio,
+            Form::Compressed(_) => 1,
+        }
+    }
+
+    fn node(&self, lpn: u32) -> Option<&Node> {
+        self.nodes.get(self.places[(lpn / self.shape.per_page) as usize] as usize)?.as_ref()
+    }
+
+    fn insert(&mut self, vtpn: u32, form: Form) {
+        self.blocks += self.size(&form);
+        let node = Some(Node { vtpn, form, tried: false });
+        let place = match self.unused.pop() {
+            Some(place) => {
+                self.nodes[place as usize] = node;
+                place
+            }
+            None => {
+                self.nodes.push(node);
+                self.nodes.len() as u32 - 1
+            }
+        };
+        self.places[vtpn as usize] = place;
+        self.used.push(0, place);
+    }
+
+    fn remove(&mut self, vtpn: u32) -> Option<Form> {
+        let place = std::mem::replace(&mut self.places[vtpn as usize], ABSENT);
+        let node = self.nodes.get_mut(place as usize)?.take()?;
+        self.used.remove(place);
+        self.unused.push(place);
+        self.blocks -= self.size(&node.form);
+        Some(node.form)
+    }
+
+    /// Changes an entry of a cached page. False if the page is not cached.
+    fn set(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
+        let (vtpn, offset) = (lpn / self.shape.per_page, lpn % self.shape.per_page);
+        let shape = self.shape;
+        let Some(Some(node)) = self.nodes.get_mut(self.places[vtpn as usize] as usize) else { return false };
+        let was_original = matches!(node.form, Form::Original(_));
+        node.form.set(offset, to.map_or(UNMAPPED, Ppn::raw), shape.per_page, shape.extents);
+        if !was_original && matches!(node.form, Form::Original(_)) {
+            self.blocks += shape.ratio - 1;
+        }
+        true
+    }
+
+    /// Puts what is pending over what was read.
+    fn with_pending(&self, vtpn: u32, mut entries: Vec<u32>, pending: &Pending) -> Form {
+        for lpn in pending.dirty(vtpn).map_or(&[][..], |dirty| &dirty.lpns) {
+            let entry = pending.get(*lpn).expect("dirty entries are pending");
+            entries[(lpn % self.shape.per_page) as usize] = entry.ppn().map_or(UNMAPPED, Ppn::raw);
+        }
+        Form::new(&entries, self.shape.extents)
+    }
+
+    /// Compresses an original page that is about to leave. False if it has to leave.
+    fn shrink(&mut self, place: u32) -> bool {
+        let node = self.nodes[place as usize].as_mut().expect("a listed place is taken");
+        if std::mem::replace(&mut node.tried, true) {
+            return false;
+        }
+        let Form::Original(entries) = &node.form else { return false };
+        let Some(extents) = compress(entries.iter().copied(), self.shape.extents) else { return false };
+        node.form = Form::Compressed(extents);
+        self.blocks -= self.shape.ratio - 1;
+        true
+    }
+}
+
+impl Policy for Cache {
+    const LOOKS_UP_WRITES: bool = true;
+
+    #[inline]
+    fn get(&mut self, lpn: u32, _: bool) -> Option<Option<Ppn>> {
+        let place = self.places[(lpn / self.shape.per_page) as usize];
+        let node = self.nodes.get_mut(place as usize)?.as_mut()?;
+        node.tried = false;
+        self.used.touch(0, place);
+        Some(mapped(node.form.get(lpn % self.shape.per_page)))
+    }
+
+    fn peek(&self, lpn: u32) -> Option<Option<Ppn>> {
+        Some(mapped(self.node(lpn)?.form.get(lpn % self.shape.per_page)))
+    }
+
+    fn load(&mut self, vtpn: u32, page: &[u8], _: u32, _: u32, pending: &Pending) {
+        let raw = |offset| entry_at(page, offset).map_or(UNMAPPED, Ppn::raw);
+        let form = self.with_pending(vtpn, (0..self.shape.per_page).map(raw).collect(), pending);
+        self.insert(vtpn, form);
+    }
+
+    fn moved(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
+        self.set(lpn, to)
+    }
+
+    fn wrote(&mut self, lpn: u32, to: Ppn, is_new: bool, pending: &Pending) {
+        if !self.set(lpn, Some(to)) && is_new {
+            let vtpn = lpn / self.shape.per_page;
+            let form = self.with_pending(vtpn, vec![UNMAPPED; self.shape.per_page as usize], pending);
+            self.insert(vtpn, form);
+        }
+    }
+
+    #[inline]
+    fn evict(&mut self, pending: &Pending) -> Option<u32> {
+        while self.blocks > self.shape.blocks {
+            let place = self.used.oldest(0)?;
+            if self.shrink(place) {
+                continue;
+            }
+            let vtpn = self.nodes[place as usize].as_ref().expect("a listed place is taken").vtpn;
+            let form = self.remove(vtpn)?;
+            if pending.dirty(vtpn).is_some() {
+                self.leaving = Some((vtpn, form));
+                return Some(vtpn);
+            }
+        }
+        None
+    }
+
+    fn written(&mut self, vtpn: u32, _: &[u8]) {
+        if self.leaving.as_ref().is_some_and(|(leaving, _)| *leaving == vtpn) {
+            self.leaving = None;
+        }
+    }
+
+    fn dropped(&mut self, vtpn: u32) {
+        self.remove(vtpn);
+        self.written(vtpn, &[]);
+    }
+
+    fn copy_page(&mut self, vtpn: u32, plain: bool, out: &mut [u8]) -> bool {
+        let leaving = self.leaving.as_ref().filter(|(leaving, _)| *leaving == vtpn).map(|(_, form)| form);
+        let place = self.places[vtpn as usize] as usize;
+        let cached = self.nodes.get(place).and_then(Option::as_ref).map(|node| &node.form);
+        let Some(form) = cached.or(leaving).filter(|_| plain) else { return false };
+        for (index, raw) in (0..).zip(form.entries(self.shape.per_page)) {
+            set_entry(out, index, mapped(raw));
+        }
+        true
+    }
+
+    fn ram(&self) -> Vec<RamEntry> {
+        let forms = self.nodes.iter().flatten().map(|node| match &node.form {
+            Form::Original(entries) => 4 * entries.len(),
+            Form::Compressed(extents) => EXTENT_BYTES as usize * extents.capacity(),
+        });
+        let held = self.nodes.capacity() * size_of::<Option<Node>>() + forms.sum::<usize>();
+        let heads = HEAD_BYTES as u64 * self.nodes.iter().flatten().count() as u64;
+        vec![
+            RamEntry {
+                part: "map cache",
+                entries: self.nodes.iter().flatten().count() as u64,
+                paper_bytes: self.shape.blocks as u64 * self.shape.block_bytes as u64,
+                real_bytes: held as u64 + heads + self.used.bytes(),
+            },
+            RamEntry {
+                part: "ctpa",
+                entries: self.places.len() as u64,
+                paper_bytes: 2 * self.places.len() as u64,
+                real_bytes: 4 * self.places.len() as u64,
+            },
+        ]
+    }
+}
+
+fn mapped(raw: u32) -> Option<Ppn> {
+    Some(raw).filter(|raw| *raw != UNMAPPED).map(Ppn::new)
+}

@@ -1,0 +1,112 @@
+//! DOPFTL: a page-level map on flash, whole mapping pages cached in one of two forms.
+//! Chen, Lin, Cao, Cheng: "A dual-mode on-demand page-level flash translation layer for large scale NAND flash memory".
+//! Fidelity A for cache and directory; collection, writes and recovery are not described there and follow DFTL and TPFTL.
+//!
+//! A mapping page that is missed is cached whole: *compressed*, as extents (logical offset, length, physical page), if it has few enough
+//! runs, else *original*, as an array four times as large. Updates of a compressed page are appended as extents of their own; lookups
+//! go from the last to the first, so the newest wins and nothing is split. An original page is compressed only when it would leave.
+//! The directory tells for every mapping page where it is in the cache (CTPA), so finding it takes one step.
+//!
+//! RAM by the paper: the cache; 4 bytes per mapping page and 2 for its CTPA.
+//!
+//! The mechanism is that of all schemes whose map lies on flash ([`crate::paged`], with what always holds and what happens if power
+//! fails). Ours, where the paper is silent: an update that continues the last extent makes it longer; a full compressed page is built
+//! anew, and becomes original only if that does not help; the cache is a 64th of the table; and what DFTL's header here says of
+//! age window, safe pages and validity.
+
+mod cache;
+mod node;
+#[cfg(test)]
+mod tests;
+
+use crate::config::{FtlConfig, ParamDoc, Params};
+use crate::error::FtlError;
+use crate::ftl::{Ftl, Start};
+use crate::gc::SCRUB_PARAM;
+use crate::paged::{self, Paged, Settings, docs};
+use crate::schemes::{MlcUse, Scheme};
+use cache::{Cache, Shape};
+use nand_model::{Chip, Geometry, Profile, Store};
+
+/// The table's line.
+pub(super) const SCHEME: Scheme = Scheme {
+    name: "dopftl",
+    title: "DOPFTL: page-level map on flash, whole mapping pages cached in two forms",
+    paper: "Chen, Lin, Cao, Cheng: A dual-mode on-demand page-level FTL",
+    mapping: "page, on flash; mapping pages cached as extents or arrays",
+    ram: "cache + 6 B per mapping page",
+    fidelity: 'A',
+    mlc: MlcUse::AsPublished,
+    params: &[
+        ParamDoc {
+            key: "dop.cache",
+            help: "bytes of cached mapping pages (default a 64th of the table, at least 2 pages)",
+        },
+        ParamDoc {
+            key: "dop.max_ext",
+            help: "extents of a compressed mapping page (default as many as fit into its share: 125 for pages of 4 KiB)",
+        },
+        ParamDoc { key: "dop.ratio", help: "how much smaller a compressed mapping page is (default 4)" },
+        ParamDoc { key: "dop.max_pending", help: "changed entries that the flash may not know (default 16384)" },
+        docs::AGE_WINDOW,
+        docs::TOMBSTONES,
+        docs::FREE_THRESHOLD,
+        docs::CHECKPOINT_INTERVAL,
+        docs::WEAR_POLICY,
+        docs::WEAR_GAP,
+        SCRUB_PARAM,
+        docs::PAIR_POLICY,
+    ],
+    overhead_blocks,
+    mem: start,
+    file: start,
+    oob_only: start,
+};
+
+/// Bytes of an extent, and of a cached page's head, by the paper.
+const EXTENT_BYTES: u32 = 8;
+const HEAD_BYTES: u32 = 24;
+
+/// The cache's shape, and how many changes may be pending.
+fn own_params(params: &Params, geometry: &Geometry, logical_pages: u32) -> Result<(Shape, u32), FtlError> {
+    let refuse = |text: String| Err(FtlError::Config(text));
+    let page = geometry.page_bytes;
+    let ratio = params.get("dop.ratio", 4)?;
+    if !(2..=64).contains(&ratio) {
+        return refuse(format!("parameter dop.ratio: {ratio} is not between 2 and 64"));
+    }
+    let block = page / ratio;
+    let most = block.saturating_sub(HEAD_BYTES) / EXTENT_BYTES;
+    let extents = params.get("dop.max_ext", most)?;
+    if extents == 0 || extents > most {
+        return refuse(format!(
+            "parameter dop.max_ext: {extents} is not between 1 and {most}, what {block} bytes hold"
+        ));
+    }
+    let table = 4 * logical_pages as u64;
+    let bytes = params.get("dop.cache", (table / 64).max(2 * page as u64))?;
+    if bytes < 2 * page as u64 {
+        return refuse(format!("parameter dop.cache: {bytes} bytes are too few, need two mapping pages of {page}"));
+    }
+    let max_pending = params.get("dop.max_pending", 16_384)?;
+    if max_pending < 64 {
+        return refuse(format!("parameter dop.max_pending: {max_pending} is too few, need at least 64"));
+    }
+    let blocks = u32::try_from(bytes / block as u64).unwrap_or(u32::MAX);
+    Ok((Shape { blocks, block_bytes: block, ratio, extents, per_page: page / 4, logical_pages }, max_pending))
+}
+
+fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
+    own_params(params, &profile.geometry, logical_pages)?;
+    paged::overhead_of_params(profile, logical_pages, params)
+}
+
+fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+    Ok(Box::new(new(chip, config, start)?))
+}
+
+fn new<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Paged<S, Cache>, FtlError> {
+    let (shape, max_pending) = own_params(&config.params, chip.geometry(), config.logical_pages)?;
+    let settings = Settings { max_pending: Some(max_pending), ..paged::settings_of(&chip, config)? };
+    Paged::start(SCHEME.name, chip, config.logical_pages, settings, Cache::new(shape), start)
+}

@@ -1,0 +1,108 @@
+//! A cached mapping page in one of its two forms.
+
+use crate::format::UNMAPPED;
+
+/// `len` entries from `offset` on: physical pages from `ppn` on, or none at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) offset: u16,
+    pub(super) len: u16,
+    pub(super) ppn: u32,
+}
+
+impl Extent {
+    #[inline]
+    fn at(&self, offset: u32) -> Option<u32> {
+        let distance = offset.wrapping_sub(self.offset as u32);
+        let inside = distance < self.len as u32;
+        inside.then(|| if self.ppn == UNMAPPED { UNMAPPED } else { self.ppn + distance })
+    }
+
+    /// Whether an entry continues the extent.
+    fn is_followed_by(&self, offset: u32, ppn: u32) -> bool {
+        let ends_at = |first: u32| first + self.len as u32;
+        let next = if self.ppn == UNMAPPED { UNMAPPED } else { ends_at(self.ppn) };
+        ends_at(self.offset as u32) == offset && next == ppn
+    }
+}
+
+/// The content of a mapping page.
+#[derive(Clone, Debug)]
+pub(super) enum Form {
+    /// An entry per logical page.
+    Original(Box<[u32]>),
+    /// Extents, the newest last; every entry is in at least one.
+    Compressed(Vec<Extent>),
+}
+
+/// The runs of a mapping page, unmapped ones too; none if there are more than `max`.
+pub(super) fn compress(entries: impl Iterator<Item = u32>, max: u32) -> Option<Vec<Extent>> {
+    let mut extents: Vec<Extent> = Vec::new();
+    for (offset, ppn) in (0..).zip(entries) {
+        if let Some(last) = extents.last_mut().filter(|last| last.is_followed_by(offset, ppn)) {
+            last.len += 1;
+            continue;
+        }
+        if extents.len() as u32 == max {
+            return None;
+        }
+        extents.push(Extent { offset: offset as u16, len: 1, ppn });
+    }
+    Some(extents)
+}
+
+impl Form {
+    /// The smaller form that holds these entries.
+    pub(super) fn new(entries: &[u32], max: u32) -> Form {
+        match compress(entries.iter().copied(), max) {
+            Some(extents) => Form::Compressed(extents),
+            None => Form::Original(entries.into()),
+        }
+    }
+
+    /// The entry, raw.
+    #[inline]
+    pub(super) fn get(&self, offset: u32) -> u32 {
+        match self {
+            Form::Original(entries) => entries[offset as usize],
+            Form::Compressed(extents) => {
+                extents.iter().rev().find_map(|extent| extent.at(offset)).expect("extents cover the page")
+            }
+        }
+    }
+
+    /// All entries, in order.
+    pub(super) fn entries(&self, per_page: u32) -> Vec<u32> {
+        match self {
+            Form::Original(entries) => entries.to_vec(),
+            Form::Compressed(extents) => {
+                let mut entries = vec![UNMAPPED; per_page as usize];
+                for extent in extents {
+                    for offset in extent.offset as u32..extent.offset as u32 + extent.len as u32 {
+                        entries[offset as usize] = extent.at(offset).expect("inside");
+                    }
+                }
+                entries
+            }
+        }
+    }
+
+    /// Changes an entry. A compressed page gets an extent more; if it is full it is built anew, and becomes original if that
+    /// does not help.
+    pub(super) fn set(&mut self, offset: u32, ppn: u32, per_page: u32, max: u32) {
+        match self {
+            Form::Original(entries) => entries[offset as usize] = ppn,
+            Form::Compressed(extents) => {
+                if let Some(last) = extents.last_mut().filter(|last| last.is_followed_by(offset, ppn)) {
+                    last.len += 1;
+                } else if (extents.len() as u32) < max {
+                    extents.push(Extent { offset: offset as u16, len: 1, ppn });
+                } else {
+                    let mut entries = self.entries(per_page);
+                    entries[offset as usize] = ppn;
+                    *self = Form::new(&entries, max);
+                }
+            }
+        }
+    }
+}

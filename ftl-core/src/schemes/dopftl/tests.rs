@@ -1,0 +1,122 @@
+use super::*;
+use crate::paged::tests::{Subject, agrees_with_a_model, profile, survives_cuts};
+use nand_model::Geometry;
+
+struct Dopftl;
+
+impl Subject for Dopftl {
+    type Policy = Cache;
+    fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, how: Start) -> Result<Paged<S, Cache>, FtlError> {
+        new(chip, config, how)
+    }
+}
+
+fn small_slc() -> Profile {
+    let slc = profile("slc-2k", 72);
+    Profile { geometry: Geometry { pages_per_block: 16, page_bytes: 512, ..slc.geometry }, ..slc }
+}
+
+#[test]
+fn what_was_written_is_read_back() {
+    let small = [("ckpt.interval", "500"), ("dop.cache", "2048"), ("map.age_window", "24")];
+    agrees_with_a_model::<Dopftl>(profile("torture", 64), 560, 40_000, 1, &small);
+    agrees_with_a_model::<Dopftl>(small_slc(), 600, 40_000, 2, &small[..2]);
+    agrees_with_a_model::<Dopftl>(small_slc(), 600, 20_000, 3, &[]);
+}
+
+#[test]
+fn it_survives_cuts_anywhere() {
+    let small = ("dop.cache", "2048");
+    let checkpoints = survives_cuts::<Dopftl>(profile("torture", 64), 400, 3, 20, &[("ckpt.interval", "120"), small]);
+    assert!(checkpoints > 40, "{checkpoints}");
+    let window = [("ckpt.interval", "0"), ("map.age_window", "12"), small];
+    survives_cuts::<Dopftl>(profile("torture", 64), 400, 4, 20, &window);
+    survives_cuts::<Dopftl>(small_slc(), 400, 5, 20, &[("ckpt.interval", "120"), small]);
+}
+
+#[test]
+fn the_papers_example_is_looked_up_from_the_last_extent_to_the_first() {
+    use node::{Extent, Form};
+    let base = Extent { offset: 20, len: 7, ppn: 215 };
+    let mut page = Form::Compressed(vec![Extent { offset: 0, len: 1024, ppn: crate::format::UNMAPPED }, base]);
+    assert_eq!(page.get(26), 215 + (26 - 20));
+    page.set(26, 400, 1024, 125);
+    assert_eq!((page.get(26), page.get(25)), (400, 220));
+    assert!(matches!(&page, Form::Compressed(extents) if extents.len() == 3), "nothing is split");
+    // What continues the last extent makes it longer.
+    page.set(27, 401, 1024, 125);
+    assert!(matches!(&page, Form::Compressed(extents) if extents.len() == 3 && extents[2].len == 2));
+    assert_eq!(page.get(27), 401);
+}
+
+#[test]
+fn forms_agree_with_a_plain_array_under_random_changes() {
+    use crate::format::UNMAPPED;
+    let (per_page, max) = (256, 13);
+    let mut rng = nand_model::SplitMix::new(6);
+    let mut model = vec![UNMAPPED; per_page as usize];
+    let mut form = node::Form::new(&model, max);
+    let mut forms = [0, 0];
+    for step in 0..20_000 {
+        // Long runs and single entries in turn, so that both forms come and go.
+        let first = rng.below(per_page as u64) as u32;
+        let run = if step % 400 < 200 { 1 } else { 1 + rng.below(100) as u32 };
+        for offset in first..(first + run).min(per_page) {
+            let ppn = if rng.one_in(200) { UNMAPPED } else { 1000 * (step % 50) + offset };
+            form.set(offset, ppn, per_page, max);
+            model[offset as usize] = ppn;
+        }
+        let original = matches!(form, node::Form::Original(_));
+        forms[original as usize] += 1;
+        assert_eq!(form.entries(per_page), model);
+        assert!((0..per_page).all(|offset| form.get(offset) == model[offset as usize]));
+        if original {
+            form = node::Form::new(&model, max);
+        }
+    }
+    assert!(forms.iter().all(|steps| *steps > 1000), "{forms:?}");
+}
+
+#[test]
+fn the_directory_of_two_terabytes_has_a_megabyte_of_places() {
+    // 4 KiB pages: 2^29 pages, 1024 to a mapping page, 2 bytes each.
+    let vtpns = (2u64 << 40) / 4096 / 1024;
+    assert_eq!(2 * vtpns, 1 << 20);
+    let geometry = Profile::find("mlam").unwrap().geometry;
+    let (shape, _) = own_params(&Params::default(), &geometry, 1 << 22).unwrap();
+    assert_eq!((shape.per_page, shape.extents, shape.block_bytes, shape.ratio), (1024, 125, 1024, 4));
+    let places = Cache::new(shape).ram_of("ctpa");
+    assert_eq!(places, 2 * (1 << 22) / 1024);
+}
+
+impl Cache {
+    fn ram_of(&self, part: &str) -> u64 {
+        use crate::paged::Policy;
+        self.ram().iter().find(|entry| entry.part == part).expect("a part of the report").paper_bytes
+    }
+}
+
+#[test]
+fn what_is_compressed_on_its_way_out_stays_once() {
+    use crate::paged::Policy;
+    use crate::paged::pending::Pending;
+    let geometry = Geometry { pages_per_block: 16, page_bytes: 512, ..profile("slc-2k", 64).geometry };
+    let shape = Shape { blocks: 8, block_bytes: 128, ratio: 4, extents: 13, per_page: 128, logical_pages: 1280 };
+    let mut cache = Cache::new(shape);
+    let pending = Pending::new(geometry, false);
+    let page = |scattered: bool| -> Vec<u8> {
+        (0..128u32).flat_map(|i| (if scattered { 3 * i } else { i }).to_le_bytes()).collect()
+    };
+    for (vtpn, scattered) in [(0, true), (1, true), (2, false)] {
+        cache.load(vtpn, &page(scattered), vtpn * 128, 0, &pending);
+    }
+    // Nine blocks: an original page does not compress and leaves.
+    assert_eq!(
+        (cache.evict(&pending), cache.peek(5), cache.peek(133)),
+        (None, None, Some(Some(nand_model::Ppn::new(15))))
+    );
+    // Rewritten in order, the other one would fit into a block: it stays when it is its turn.
+    (0..128).for_each(|i| assert!(cache.moved(128 + i, Some(nand_model::Ppn::new(500 + i)))));
+    cache.load(3, &page(true), 3 * 128, 0, &pending);
+    assert_eq!((cache.evict(&pending), cache.peek(133)), (None, Some(Some(nand_model::Ppn::new(505)))));
+}

@@ -1,0 +1,220 @@
+//! The two-level cache: a node per mapping page, entries inside. Nodes are ordered by the mean of their entries' last uses, entries by
+//! their own.
+
+use super::{ENTRY_BYTES, NODE_BYTES};
+use crate::hash::FastMap;
+use crate::paged::Policy;
+use crate::paged::map::entry_at;
+use crate::paged::pending::Pending;
+use crate::stats::RamEntry;
+use nand_model::Ppn;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    to: Option<Ppn>,
+    used: u64,
+}
+
+/// The cached entries of one mapping page.
+#[derive(Clone, Debug, Default)]
+struct Node {
+    entries: BTreeMap<u32, Entry>,
+    /// Logical pages by last use.
+    by_use: BTreeMap<u64, u32>,
+    /// Sum of the last uses.
+    heat: u64,
+}
+
+impl Node {
+    fn mean(&self) -> u64 {
+        self.heat / self.entries.len().max(1) as u64
+    }
+
+    fn put(&mut self, lpn: u32, entry: Entry) {
+        if let Some(old) = self.entries.insert(lpn, entry) {
+            self.by_use.remove(&old.used);
+            self.heat -= old.used;
+        }
+        self.by_use.insert(entry.used, lpn);
+        self.heat += entry.used;
+    }
+
+    fn remove(&mut self, lpn: u32) {
+        let old = self.entries.remove(&lpn).expect("a cached entry");
+        self.by_use.remove(&old.used);
+        self.heat -= old.used;
+    }
+}
+
+/// Sequential phases, told by whether the cache holds fewer and fewer nodes, or more and more.
+#[derive(Clone, Copy, Debug)]
+struct Phase {
+    threshold: u32,
+    balance: i64,
+    sequential: bool,
+}
+
+impl Phase {
+    fn count(&mut self, change: i64) {
+        self.balance += change;
+        if self.threshold > 0 && self.balance.unsigned_abs() >= self.threshold as u64 {
+            self.sequential = self.balance < 0;
+            self.balance = 0;
+        }
+    }
+}
+
+/// See the module.
+pub(super) struct Nodes {
+    nodes: FastMap<u32, Node>,
+    /// Mapping pages by the mean last use of their entries.
+    by_heat: BTreeSet<(u64, u32)>,
+    entries: u32,
+    clock: u64,
+    phase: Phase,
+    bytes: u32,
+    per_page: u32,
+    logical_pages: u32,
+}
+
+impl Nodes {
+    /// Room for `bytes` by the paper's count; mapping pages have `per_page` entries.
+    pub(super) fn new(bytes: u32, threshold: u32, per_page: u32, logical_pages: u32) -> Self {
+        Nodes {
+            nodes: FastMap::default(),
+            by_heat: BTreeSet::new(),
+            entries: 0,
+            clock: 0,
+            phase: Phase { threshold, balance: 0, sequential: false },
+            bytes,
+            per_page,
+            logical_pages,
+        }
+    }
+
+    fn size(&self) -> u32 {
+        self.entries * ENTRY_BYTES + self.nodes.len() as u32 * NODE_BYTES
+    }
+
+    /// Changes a node and keeps the order of nodes; a node without entries goes.
+    fn with_node<R>(&mut self, vtpn: u32, change: impl FnOnce(&mut Node) -> R) -> R {
+        let node = self.nodes.entry(vtpn).or_default();
+        let (before, count) = (node.mean(), node.entries.len());
+        let result = change(node);
+        let (after, left) = (node.mean(), node.entries.len());
+        self.entries = self.entries + left as u32 - count as u32;
+        if before != after || (count == 0) != (left == 0) {
+            self.by_heat.remove(&(before, vtpn));
+            if left > 0 {
+                self.by_heat.insert((after, vtpn));
+            }
+        }
+        if left == 0 {
+            self.nodes.remove(&vtpn);
+        }
+        self.phase.count((left > 0) as i64 - (count > 0) as i64);
+        result
+    }
+
+    fn insert(&mut self, lpn: u32, to: Option<Ppn>) {
+        self.clock += 1;
+        let used = self.clock;
+        self.with_node(lpn / self.per_page, |node| node.put(lpn, Entry { to, used }));
+    }
+
+    fn set(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
+        let entry = self.nodes.get_mut(&(lpn / self.per_page)).and_then(|node| node.entries.get_mut(&lpn));
+        entry.map(|entry| entry.to = to).is_some()
+    }
+
+    /// Entries to load beyond the request: as many as are cached right before the one that was missed, if the phase is
+    /// sequential; no more than there is room for, or than the coldest node can give.
+    fn prefetch(&self, lpn: u32) -> u32 {
+        let Some(node) = self.nodes.get(&(lpn / self.per_page)).filter(|_| self.phase.sequential) else { return 0 };
+        let before = (1..=lpn % self.per_page).take_while(|back| node.entries.contains_key(&(lpn - back))).count();
+        let room = self.bytes.saturating_sub(self.size()) / ENTRY_BYTES;
+        let coldest = self.by_heat.first().map_or(0, |(_, vtpn)| self.nodes[vtpn].entries.len());
+        (before as u32).min(room.max(coldest as u32))
+    }
+}
+
+impl Policy for Nodes {
+    const LOOKS_UP_WRITES: bool = true;
+
+    fn get(&mut self, lpn: u32, _: bool) -> Option<Option<Ppn>> {
+        let to = self.peek(lpn)?;
+        self.insert(lpn, to);
+        Some(to)
+    }
+
+    fn peek(&self, lpn: u32) -> Option<Option<Ppn>> {
+        self.nodes.get(&(lpn / self.per_page))?.entries.get(&lpn).map(|entry| entry.to)
+    }
+
+    fn load(&mut self, vtpn: u32, page: &[u8], lpn: u32, more: u32, pending: &Pending) {
+        let end = ((vtpn + 1) * self.per_page).min(self.logical_pages);
+        let ahead = more.max(self.prefetch(lpn));
+        // The missed one last: it is the most recently used.
+        for wanted in (lpn..end.min(lpn + 1 + ahead)).rev() {
+            if self.peek(wanted).is_none() {
+                let to = match pending.get(wanted) {
+                    Some(entry) => entry.ppn(),
+                    None => entry_at(page, wanted % self.per_page),
+                };
+                self.insert(wanted, to);
+            }
+        }
+    }
+
+    fn moved(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
+        self.set(lpn, to)
+    }
+
+    fn wrote(&mut self, lpn: u32, to: Ppn, _: bool, _: &Pending) {
+        if !self.set(lpn, Some(to)) {
+            self.insert(lpn, Some(to));
+        }
+    }
+
+    fn evict(&mut self, pending: &Pending) -> Option<u32> {
+        while self.size() > self.bytes {
+            let &(_, vtpn) = self.by_heat.first()?;
+            let node = &self.nodes[&vtpn];
+            let known = node.by_use.values().find(|lpn| pending.get(**lpn).is_none()).copied();
+            let (leaving, written) = match known {
+                Some(lpn) => (lpn, false),
+                None => (*node.by_use.values().next().expect("nodes have entries"), true),
+            };
+            self.with_node(vtpn, |node| node.remove(leaving));
+            if written {
+                return Some(vtpn);
+            }
+        }
+        None
+    }
+
+    fn written(&mut self, _: u32, _: &[u8]) {}
+
+    fn dropped(&mut self, vtpn: u32) {
+        if let Some(node) = self.nodes.get_mut(&vtpn) {
+            node.entries.values_mut().for_each(|entry| entry.to = None);
+        }
+    }
+
+    fn copy_page(&mut self, _: u32, _: bool, _: &mut [u8]) -> bool {
+        false
+    }
+
+    fn ram(&self) -> Vec<RamEntry> {
+        // Nodes of a B-tree are two thirds full on average.
+        let per_entry = 3 * (4 + size_of::<Entry>() + 12) / 2;
+        let per_node = 4 + size_of::<Node>() + 24;
+        vec![RamEntry {
+            part: "map cache",
+            entries: self.entries as u64,
+            paper_bytes: self.bytes as u64,
+            real_bytes: self.entries as u64 * per_entry as u64 + self.nodes.len() as u64 * per_node as u64,
+        }]
+    }
+}
