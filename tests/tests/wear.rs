@@ -138,8 +138,7 @@ fn a_worn_out_device_is_read_only_with_everything_readable_also_after_a_restart(
                 load.run(&mut host, writes)?;
                 let without = load.worn;
                 println!("{}: without levelling spread {} at {:.0} erases", rig.path(), without.spread, without.mean);
-                // The hottest block of a chip that lasts twenty cycles cannot be much further ahead.
-                if 2 * without.spread < 5 * worn.spread {
+                if without.spread < 3 * worn.spread {
                     return Err(format!("levelling wins little: {} instead of {}", worn.spread, without.spread));
                 }
                 Ok(())
