@@ -23,6 +23,7 @@ pub mod schemes;
 mod space;
 mod stats;
 mod trims;
+mod units;
 mod wear;
 
 pub use addr::{Lpn, Span};

@@ -102,7 +102,8 @@ pub(crate) trait Collect<S: Store> {
     /// The block whose collection pays best, if any is worth it.
     fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError>;
 
-    /// Makes sure that the live pages of a full block can be moved, whatever it is for. False if they cannot.
+    /// Makes sure that the live pages of a full block can be moved, whatever it is for; a unit's open block takes no more pages from
+    /// now on. False if they cannot.
     fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError>;
 
     /// Moves every live page of a full block elsewhere. Returns how many were moved.
@@ -310,7 +311,8 @@ pub(crate) trait Collect<S: Store> {
             return Ok(None);
         }
         for block in super::scrub::due(space) {
-            if self.parts().0.table.state(block) != State::Full {
+            let space = self.parts().0;
+            if space.table.state(block) != State::Full && !space.is_open_for_unit(block) {
                 continue;
             }
             if let Some(moved) = self.renew(block, Cause::Refresh)? {

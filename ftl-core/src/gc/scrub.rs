@@ -50,7 +50,7 @@ impl Scrub {
         while (self.done as u64) < due.min(blocks as u64) {
             let block = Pbn::new((first + self.done) % blocks);
             self.done += 1;
-            if space.table.state(block) == State::Full {
+            if space.table.state(block) == State::Full || space.is_open_for_unit(block) {
                 return Some(block);
             }
         }

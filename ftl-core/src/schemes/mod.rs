@@ -5,6 +5,7 @@ mod dopftl;
 mod lazyftl;
 mod mnftl;
 mod pagemap;
+mod superblock;
 mod tpftl;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
@@ -52,7 +53,7 @@ pub struct Scheme {
 
 /// Every scheme, the default first.
 pub const SCHEMES: &[Scheme] =
-    &[lazyftl::SCHEME, mnftl::SCHEME, dopftl::SCHEME, pagemap::SCHEME, dftl::SCHEME, tpftl::SCHEME];
+    &[lazyftl::SCHEME, mnftl::SCHEME, dopftl::SCHEME, pagemap::SCHEME, dftl::SCHEME, tpftl::SCHEME, superblock::SCHEME];
 
 impl Scheme {
     /// The scheme of this name.

@@ -361,10 +361,17 @@ impl<S: Store> Space<S> {
         Ok(())
     }
 
+    /// Whether a unit's stream fills this block. It may stay as it is for as long as any full one.
+    pub(crate) fn is_open_for_unit(&self, block: Pbn) -> bool {
+        self.table.state(block) == State::Open && self.filled_by[block.index()] as usize >= self.fixed
+    }
+
     /// Closes this block, if a stream is filling it.
     pub(crate) fn seal_block(&mut self, block: Pbn) -> Result<(), FtlError> {
-        let filling = |stream: &Stream| stream.open.as_ref().is_some_and(|open| open.block == block);
-        self.streams.iter().position(filling).map_or(Ok(()), |stream| self.seal(stream))
+        match self.table.state(block) {
+            State::Open => self.seal(self.filled_by[block.index()] as usize),
+            _ => Ok(()),
+        }
     }
 
     /// Cold data is about to come: it gets a worn block of its own.

@@ -1,8 +1,9 @@
 //! The paper's numbers and its worked example, and what is ours.
 
 use super::*;
+use crate::addr::Lpn;
 use nand_model::store::MemStore;
-use nand_model::{Geometry, SplitMix};
+use nand_model::{Cause, Geometry, Pbn, Ppn, SplitMix};
 
 const US: u64 = 1_000;
 
@@ -25,7 +26,7 @@ fn blank(profile: Profile) -> Chip<MemStore> {
     Chip::open(profile, MemStore::new(profile.geometry)).unwrap()
 }
 
-fn made(chip: Chip<MemStore>, config: &FtlConfig, how: Start) -> Mnftl<MemStore> {
+fn made(chip: Chip<MemStore>, config: &FtlConfig, how: Start) -> UnitFtl<MemStore, Mnftl> {
     create(chip, config, how).unwrap()
 }
 
@@ -34,12 +35,12 @@ fn page(n: u64) -> Vec<u8> {
 }
 
 /// Emulated time of one write.
-fn write(ftl: &mut Mnftl<MemStore>, lpn: u32, n: u64) -> u64 {
+fn write(ftl: &mut UnitFtl<MemStore, Mnftl>, lpn: u32, n: u64) -> u64 {
     let at = ftl.space.flash.chip().busy_until();
     ftl.write(at, Lpn::new(lpn), &page(n)).unwrap() - at
 }
 
-fn read(ftl: &mut Mnftl<MemStore>, lpn: u32) -> (u64, u64) {
+fn read(ftl: &mut UnitFtl<MemStore, Mnftl>, lpn: u32) -> (u64, u64) {
     let at = ftl.space.flash.chip().busy_until();
     let mut out = vec![1; 2048];
     let done = ftl.read(at, Lpn::new(lpn), &mut out).unwrap();
@@ -59,8 +60,8 @@ fn the_papers_example() {
     for (n, lpn) in (1..).zip([35, 36, 33, 34, 37, 35, 38, 39, 33, 37, 38]) {
         write(&mut ftl, lpn, n);
     }
-    assert_eq!(ftl.tables.place(8), Place::Flash(Ppn::new(136)));
-    assert_eq!(ftl.tables.place(9), Place::Flash(Ppn::new(138)));
+    assert_eq!(ftl.head_of(4, 0), Some(Ppn::new(136)));
+    assert_eq!(ftl.head_of(4, 1), Some(Ppn::new(138)));
     ftl.begin(0);
     let before = ftl.space.flash.chip().counters().total();
     assert_eq!(ftl.look_up(36, Cause::Host).unwrap(), 89);
@@ -128,7 +129,7 @@ fn the_papers_example_of_a_collection() {
 fn of_more_full_blocks_than_pages_one_has_no_valid_page() {
     let mut ftl = made(blank(paper(60, 8)), &paper_mode(16, &[]), Start::Format);
     let mut rng = SplitMix::new(2);
-    while ftl.units.length(0) < 8 + 2 {
+    while ftl.lists.length(0) < 8 + 2 {
         write(&mut ftl, rng.below(8) as u32, 1);
     }
     let emptiest = ftl.emptiest_of(0).unwrap();
@@ -163,14 +164,15 @@ fn trims_leave_little_behind() {
     for lpn in (0..logical).step_by(5) {
         ftl.trim(0, Lpn::new(lpn), 1).unwrap();
     }
-    assert!(ftl.tables.in_ram() <= 66, "{} subtables in RAM", ftl.tables.in_ram());
-    assert!(ftl.trims.len() < 2 * 128, "{} trim pages", ftl.trims.len());
+    let (in_ram, trims) = ftl.left_behind();
+    assert!(in_ram <= 66, "{in_ram} subtables in RAM");
+    assert!(trims < 2 * 128, "{trims} trim pages");
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
     let before = ftl.space.flash.chip().counters().total();
     ftl.trim(0, Lpn::new(0), logical).unwrap();
     let after = ftl.space.flash.chip().counters().total();
     assert_eq!((after.reads, after.partial_reads), (before.reads, before.partial_reads));
-    assert_eq!((ftl.stats().mapped_pages, ftl.tables.in_ram(), ftl.units.total()), (0, 0, 0));
+    assert_eq!((ftl.stats().mapped_pages, ftl.left_behind().0, ftl.lists.total()), (0, 0, 0));
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
 }
 
@@ -182,14 +184,14 @@ fn open_blocks_outlast_a_clean_stop_alone() {
     (0..10).for_each(|lbn| _ = write(&mut ftl, lbn * 128, lbn as u64));
     ftl.shutdown(0).unwrap();
     let mut ftl = made(ftl.space.flash.into_chip(), &config, Start::Mount);
-    assert!(ftl.stats.mount.clean && ftl.tables.in_ram() == 0);
+    assert!(ftl.stats().mount.clean && ftl.left_behind().0 == 0);
     let open = ftl.space.open_block(ftl.stream_of(3)).unwrap();
     assert_eq!(write(&mut ftl, 3 * 128 + 1, 77), 820 * US);
     assert_eq!(ftl.space.open_block(ftl.stream_of(3)), Some((open.0, open.1 + 1)));
     let mut chip = ftl.space.flash.into_chip();
     chip.power_on();
     let mut ftl = made(chip, &config, Start::Mount);
-    assert!(!ftl.stats.mount.clean && ftl.space.open_block(ftl.stream_of(3)).is_none());
+    assert!(!ftl.stats().mount.clean && ftl.space.open_block(ftl.stream_of(3)).is_none());
     assert_eq!((read(&mut ftl, 3 * 128 + 1).1, read(&mut ftl, 4 * 128).1), (77, 4));
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
 }
@@ -199,7 +201,7 @@ fn open_blocks_outlast_a_clean_stop_alone() {
 fn a_lost_subtable_costs_the_page_that_carried_it() {
     let mut ftl = made(blank(paper(40, 128)), &paper_mode(1280, &[]), Start::Format);
     (0..128).for_each(|lpn| _ = write(&mut ftl, lpn, lpn as u64));
-    let Place::Flash(carrier) = ftl.tables.place(2) else { panic!("it is on flash") };
+    let carrier = ftl.head_of(0, 2).unwrap();
     ftl.space.flash.chip_mut().store_mut().set_health(carrier, nand_model::Health::Lost).unwrap();
     for lpn in 32..47 {
         assert_eq!(read(&mut ftl, lpn).1, lpn as u64);

@@ -1,10 +1,9 @@
-//! Garbage collection: which block, and where its pages go. Valid pages stay inside their logical block; the victim is a block of the
-//! logical block with the most (the paper's search), because there the fewest pages are valid.
+//! Garbage collection: which block, and where its pages go. Valid pages stay inside their unit; the policy says which unit.
 //!
-//! A logical block with two blocks or more can always do with one less: its valid pages fit into one. The first collection may have
-//! to open a block for that; so the same logical block is collected on until it gave one back.
+//! A unit that has more blocks than its valid pages fill can do with one less. The first collection may have to open a block for
+//! that; so the same unit is collected on until it gave one back.
 
-use super::{COMMON, Mnftl};
+use super::{COMMON, FIRST_UNIT, Policy, UnitFtl};
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
@@ -13,7 +12,7 @@ use crate::recovery::CleanStop;
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-impl<S: Store> Collect<S> for Mnftl<S> {
+impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
     #[inline]
     fn parts(&mut self) -> (&mut Space<S>, &mut Gc) {
         (&mut self.space, &mut self.gc)
@@ -22,11 +21,11 @@ impl<S: Store> Collect<S> for Mnftl<S> {
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
         let valid = self.space.table.valid(victim);
         let abroad = self.space.blocks_for(COMMON, valid);
-        match self.units.owner(victim).filter(|_| !self.mounting) {
+        match self.lists.owner(victim).filter(|_| !self.mounting) {
             None => abroad,
-            Some(lbn) => {
-                let home = self.space.blocks_for(self.stream_of(lbn), valid);
-                if self.units.length(lbn) > 1 { home } else { home.max(abroad) }
+            Some(unit) => {
+                let home = self.space.blocks_for(self.stream_of(unit), valid);
+                if self.can_shrink(unit) && self.lists.takes_another(unit) { home } else { home.max(abroad) }
             }
         }
     }
@@ -34,26 +33,37 @@ impl<S: Store> Collect<S> for Mnftl<S> {
     fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let emptiest = self.space.table.greedy_victim();
         let valid = |block: Pbn| self.space.table.valid(block);
-        if self.mounting || !self.settings.by_chain || emptiest.is_some_and(|block| valid(block) == 0) {
+        if self.mounting || self.policy.takes_emptiest() || emptiest.is_some_and(|block| valid(block) == 0) {
             return Ok(emptiest);
         }
-        let on = self.collecting.filter(|(lbn, length)| self.units.length(*lbn) >= *length);
-        let on = on.and_then(|(lbn, _)| Some((lbn, self.emptiest_of(lbn)?)));
-        let longest = || self.units.longest_first().find_map(|lbn| Some((lbn, self.emptiest_of(lbn)?)));
-        let Some((lbn, victim)) = on.or_else(longest) else { return Ok(emptiest) };
-        let is_cheaper = |block: &Pbn| self.units.owner(*block).is_none() && valid(*block) <= valid(victim);
-        if let Some(common) = emptiest.filter(is_cheaper) {
-            return Ok(Some(common));
+        // Filler may take what a collection gives back; then the emptiest block helps more than the same unit again.
+        let goes_on =
+            |(unit, length, _): &(u32, u32, u32)| self.lists.length(*unit) >= *length && self.can_shrink(*unit);
+        let (unit, length, tries) = match self.collecting.filter(goes_on) {
+            Some(collecting) => collecting,
+            None => match self.policy.choose(&self.lists, &|unit| self.can_shrink(unit)) {
+                Some(unit) => (unit, self.lists.length(unit), 0),
+                None => return Ok(emptiest),
+            },
+        };
+        let Some(victim) = self.emptiest_of(unit) else { return Ok(emptiest) };
+        let is_cheaper = |block: &Pbn| self.lists.owner(*block).is_none() && valid(*block) <= valid(victim);
+        if tries > 2 * length || emptiest.as_ref().is_some_and(is_cheaper) {
+            return Ok(emptiest);
         }
-        if on.is_none() {
-            self.collecting = Some((lbn, self.units.length(lbn)));
-        }
+        self.collecting = Some((unit, length, tries + 1));
         Ok(Some(victim))
     }
 
     fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError> {
         // What a clean stop left says nothing any more when the device is in use again.
-        Ok(self.space.table.role(block) != Role::Checkpoint)
+        if self.space.table.role(block) == Role::Checkpoint {
+            return Ok(false);
+        }
+        if self.space.is_open_for_unit(block) {
+            self.space.seal_block(block)?;
+        }
+        Ok(true)
     }
 
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
@@ -70,16 +80,16 @@ impl<S: Store> Collect<S> for Mnftl<S> {
     }
 
     fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
-        let stream = self.units.owner(block).map_or(COMMON, |lbn| self.stream_of(lbn));
+        let stream = self.lists.owner(block).map_or(COMMON, |unit| self.stream_of(unit));
         self.space.set_cold_apart(stream)
     }
 
     fn give_up(&mut self, block: Pbn) {
-        match self.units.owner(block) {
+        match self.lists.owner(block) {
             None => self.space.release(block),
-            Some(lbn) => {
-                self.units.remove(block);
-                self.space.release_within(block, self.stream_of(lbn));
+            Some(unit) => {
+                self.lists.remove(block);
+                self.space.release_within(block, self.stream_of(unit));
             }
         }
     }
@@ -88,17 +98,15 @@ impl<S: Store> Collect<S> for Mnftl<S> {
         if self.space.free_blocks() >= 2 * self.gc.threshold || self.space.free_blocks() < self.gc.reserve {
             return Ok(None);
         }
-        let min = self.settings.idle_min_chain;
-        let longest = self.units.longest_first().next().filter(|lbn| min > 0 && self.units.length(*lbn) >= min);
         let dead = self.space.table.greedy_victim().filter(|block| self.space.table.valid(*block) == 0);
-        match dead.or_else(|| longest.and_then(|lbn| self.emptiest_of(lbn))) {
+        match dead.or_else(|| self.emptiest_of(self.policy.choose_idle(&self.lists)?)) {
             Some(victim) => Ok(Some(self.collect(victim)?)),
             None => Ok(None),
         }
     }
 }
 
-impl<S: Store> Mnftl<S> {
+impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Makes sure that the stream can take a page without touching the reserve.
     #[inline]
     pub(super) fn make_room(&mut self, stream: StreamId) -> Result<(), FtlError> {
@@ -111,19 +119,27 @@ impl<S: Store> Mnftl<S> {
     #[cold]
     fn make_blocks(&mut self, stream: StreamId) -> Result<(), FtlError> {
         self.at_hand.forget();
-        if stream >= super::FIRST_UNIT {
-            self.shorten((stream - super::FIRST_UNIT) as u32)?;
+        if stream >= FIRST_UNIT {
+            self.shorten((stream - FIRST_UNIT) as u32)?;
+            self.limit_all()?;
         }
+        self.collecting = None;
         self.collect_until(self.gc.threshold + 1)?;
         self.upkeep()?;
         self.at_hand.forget();
         Ok(())
     }
 
-    /// A list with no number left for another block gives one up first.
-    fn shorten(&mut self, lbn: u32) -> Result<(), FtlError> {
-        while self.units.is_full(lbn) {
-            let Some(victim) = self.emptiest_of(lbn) else { break };
+    /// Whether the unit has more blocks than its valid pages fill.
+    pub(super) fn can_shrink(&self, unit: u32) -> bool {
+        let valid: u32 = self.lists.blocks(unit).map(|block| self.space.table.valid(block)).sum();
+        self.lists.length(unit) > valid.div_ceil(self.space.geometry().pages_per_block).max(1)
+    }
+
+    /// A unit with as many blocks as it may have gives one up before it takes another.
+    fn shorten(&mut self, unit: u32) -> Result<(), FtlError> {
+        while self.lists.is_full(unit) && self.space.room(self.stream_of(unit)) == 0 {
+            let Some(victim) = self.emptiest_of(unit) else { break };
             if self.blocks_to_move(victim) > self.space.free_blocks() {
                 break;
             }
@@ -132,29 +148,42 @@ impl<S: Store> Mnftl<S> {
         Ok(())
     }
 
-    /// The full block of a logical block with the fewest valid pages, if it has an invalid one.
-    pub(super) fn emptiest_of(&self, lbn: u32) -> Option<Pbn> {
+    /// Collects the unit of the policy's choice while all together have too many blocks.
+    fn limit_all(&mut self) -> Result<(), FtlError> {
+        while self.policy.has_too_many(&self.lists) {
+            let chosen = self.policy.choose(&self.lists, &|unit| self.can_shrink(unit));
+            let Some(victim) = chosen.and_then(|unit| self.emptiest_of(unit)) else { break };
+            if self.blocks_to_move(victim) > self.space.free_blocks() {
+                break;
+            }
+            self.collect(victim)?;
+        }
+        Ok(())
+    }
+
+    /// The full block of a unit with the fewest valid pages, if it has an invalid one.
+    pub(crate) fn emptiest_of(&self, unit: u32) -> Option<Pbn> {
         let table = &self.space.table;
-        let full = self.units.blocks(lbn).filter(|block| table.is_collectable(*block));
+        let full = self.lists.blocks(unit).filter(|block| table.is_collectable(*block));
         let emptiest = full.min_by_key(|block| (table.valid(*block), table.epoch(*block)))?;
-        (table.valid(emptiest) < self.shape.pages).then_some(emptiest)
+        (table.valid(emptiest) < self.space.geometry().pages_per_block).then_some(emptiest)
     }
 
     /// Where a page of the victim goes.
-    fn destination(&self, victim: Pbn, lbn: u32, cause: Cause) -> StreamId {
-        let home = self.stream_of(lbn);
-        let at_home = match self.units.owner(victim) {
+    fn destination(&self, victim: Pbn, unit: u32, cause: Cause) -> StreamId {
+        let home = self.stream_of(unit);
+        let at_home = match self.lists.owner(victim) {
             _ if self.mounting => false,
-            Some(_) => cause != Cause::Gc || self.units.length(lbn) > 1,
+            Some(_) if !self.lists.takes_another(unit) && self.space.room(home) == 0 => false,
+            Some(_) => cause != Cause::Gc || self.can_shrink(unit),
             None => self.space.room(home) > 0,
         };
         if at_home { home } else { COMMON }
     }
 
     fn copy_live_pages(&mut self, victim: Pbn, pages: &mut CopyBuffer, cause: Cause) -> Result<u32, FtlError> {
-        // The paper finds the valid pages by these reads; here they are known, and the subtables are needed for the copies.
-        if let Some(lbn) = self.units.owner(victim) {
-            (0..self.shape.subtables()).try_for_each(|k| self.take_in_hand(lbn, k, cause))?;
+        if let Some(unit) = self.lists.owner(victim).filter(|_| self.policy.reads_all_tables()) {
+            (0..self.shape.tables()).try_for_each(|k| self.take_table(unit, k, cause))?;
         }
         pages.load(&mut self.space, victim, cause)?;
         self.name_unknown_pages(victim, pages)?;
@@ -204,8 +233,8 @@ impl<S: Store> Mnftl<S> {
     }
 
     fn owner_of_page(&mut self, victim: Pbn, ppn: Ppn) -> Result<Option<u32>, FtlError> {
-        let pages = match self.units.owner(victim) {
-            Some(lbn) => lbn * self.shape.pages..((lbn + 1) * self.shape.pages).min(self.logical_pages),
+        let pages = match self.lists.owner(victim) {
+            Some(unit) => unit * self.shape.pages..((unit + 1) * self.shape.pages).min(self.logical_pages),
             None => 0..self.logical_pages,
         };
         for lpn in pages {

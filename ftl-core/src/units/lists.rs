@@ -1,0 +1,166 @@
+//! The block lists of units: which physical blocks each has, and which unit has the most.
+//!
+//! A physical block has a *node* number in its list, which it keeps as long as it is there; entries of tables name pages by it.
+
+use nand_model::Pbn;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+const NONE: u32 = u32::MAX;
+
+pub(crate) struct Lists {
+    /// By unit, then by node.
+    nodes: Vec<Vec<u32>>,
+    /// By unit: blocks on the list, and the epoch of the newest.
+    lengths: Vec<(u32, u64)>,
+    /// By physical block: unit and node.
+    owners: Vec<(u32, u32)>,
+    /// The lists of two blocks and more.
+    long: BTreeSet<(u32, Reverse<u64>, u32)>,
+    max_nodes: u32,
+    max_length: u32,
+}
+
+impl Lists {
+    /// Lists of at most `max_length` blocks; a collection may add more for a while, up to `max_nodes`.
+    pub(crate) fn new(units: u32, blocks: u32, max_nodes: u32, max_length: u32) -> Self {
+        Lists {
+            nodes: vec![Vec::new(); units as usize],
+            lengths: vec![(0, 0); units as usize],
+            owners: vec![(NONE, NONE); blocks as usize],
+            long: BTreeSet::new(),
+            max_nodes,
+            max_length,
+        }
+    }
+
+    /// The unit that has this block on its list.
+    pub(crate) fn owner(&self, block: Pbn) -> Option<u32> {
+        Some(self.owners[block.index()].0).filter(|unit| *unit != NONE)
+    }
+
+    /// The block's number on the list of `unit`, if it is there.
+    pub(crate) fn node(&self, unit: u32, block: Pbn) -> Option<u32> {
+        let (owner, node) = self.owners[block.index()];
+        (owner == unit).then_some(node)
+    }
+
+    /// The block of this number.
+    pub(crate) fn block(&self, unit: u32, node: u32) -> Option<Pbn> {
+        let block = self.nodes[unit as usize].get(node as usize).copied().filter(|block| *block != NONE);
+        block.map(Pbn::new)
+    }
+
+    /// The blocks of a list.
+    pub(crate) fn blocks(&self, unit: u32) -> impl Iterator<Item = Pbn> {
+        self.nodes[unit as usize].iter().filter(|block| **block != NONE).map(|block| Pbn::new(*block))
+    }
+
+    /// How many blocks a list has.
+    pub(crate) fn length(&self, unit: u32) -> u32 {
+        self.lengths[unit as usize].0
+    }
+
+    /// Blocks on all lists.
+    pub(crate) fn total(&self) -> u64 {
+        self.lengths.iter().map(|(length, _)| *length as u64).sum()
+    }
+
+    /// Whether the list has as many blocks as it may.
+    pub(crate) fn is_full(&self, unit: u32) -> bool {
+        self.length(unit) >= self.max_length
+    }
+
+    /// Whether the list has a number for another block.
+    pub(crate) fn takes_another(&self, unit: u32) -> bool {
+        self.length(unit) < self.max_nodes
+    }
+
+    /// Puts a block on the list, with the number `wanted` if that is free. Not if there are too many.
+    pub(crate) fn add(&mut self, unit: u32, block: Pbn, epoch: u64, wanted: Option<u32>) {
+        if self.owner(block).is_some() || !self.takes_another(unit) {
+            return;
+        }
+        let nodes = &mut self.nodes[unit as usize];
+        let is_free =
+            |node: &u32| *node < self.max_nodes && nodes.get(*node as usize).is_none_or(|block| *block == NONE);
+        let node = wanted.filter(is_free).unwrap_or_else(|| (0..).find(is_free).expect("the list is not full"));
+        if nodes.len() <= node as usize {
+            nodes.resize(node as usize + 1, NONE);
+        }
+        nodes[node as usize] = block.raw();
+        self.owners[block.index()] = (unit, node);
+        let (length, newest) = self.lengths[unit as usize];
+        self.set_length(unit, length + 1, newest.max(epoch));
+    }
+
+    /// Takes a block off its list.
+    pub(crate) fn remove(&mut self, block: Pbn) {
+        let (unit, node) = std::mem::replace(&mut self.owners[block.index()], (NONE, NONE));
+        let nodes = &mut self.nodes[unit as usize];
+        nodes[node as usize] = NONE;
+        let kept = nodes.iter().rposition(|block| *block != NONE).map_or(0, |last| last + 1);
+        nodes.truncate(kept);
+        let (length, newest) = self.lengths[unit as usize];
+        self.set_length(unit, length - 1, newest);
+    }
+
+    fn set_length(&mut self, unit: u32, length: u32, newest: u64) {
+        let (old, old_newest) = std::mem::replace(&mut self.lengths[unit as usize], (length, newest));
+        if old >= 2 {
+            self.long.remove(&(old, Reverse(old_newest), unit));
+        }
+        if length >= 2 {
+            self.long.insert((length, Reverse(newest), unit));
+        }
+    }
+
+    /// Units with two blocks or more, the longest list first; of equal ones that whose newest block is the oldest.
+    pub(crate) fn longest_first(&self) -> impl Iterator<Item = u32> {
+        self.long.iter().rev().map(|(.., unit)| *unit)
+    }
+
+    /// Bytes really allocated.
+    pub(crate) fn bytes(&self) -> u64 {
+        let lists = self.nodes.iter().map(|nodes| nodes.capacity() * 4 + size_of::<Vec<u32>>()).sum::<usize>();
+        (lists + self.lengths.len() * 16 + self.owners.len() * 8 + self.long.len() * 24) as u64
+    }
+
+    /// Compares lists and owners; one line per difference.
+    pub(crate) fn audit(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for unit in 0..self.nodes.len() as u32 {
+            let (listed, counted) = (self.blocks(unit).count() as u32, self.length(unit));
+            if listed != counted {
+                wrong.push(format!("unit {unit} has {listed} blocks, {counted} counted"));
+            }
+            wrong.extend(self.blocks(unit).filter(|block| self.owner(*block) != Some(unit)).map(|block| {
+                format!("block {block} is on the list of unit {unit} and belongs to {:?}", self.owner(block))
+            }));
+        }
+        wrong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_kept_and_given_again_and_the_longest_list_is_known() {
+        let mut lists = Lists::new(3, 20, 4, 4);
+        for (unit, block, epoch) in [(0, 5, 1), (0, 6, 2), (1, 7, 3), (1, 8, 4), (0, 9, 5)] {
+            lists.add(unit, Pbn::new(block), epoch, None);
+        }
+        assert_eq!(lists.longest_first().collect::<Vec<_>>(), [0, 1]);
+        lists.remove(Pbn::new(6));
+        assert_eq!(lists.longest_first().collect::<Vec<_>>(), [1, 0], "of equal ones the older");
+        assert_eq!((lists.node(0, Pbn::new(9)), lists.node(0, Pbn::new(6))), (Some(2), None));
+        lists.add(0, Pbn::new(10), 6, Some(2));
+        assert_eq!(lists.node(0, Pbn::new(10)), Some(1), "number 2 is taken");
+        lists.add(0, Pbn::new(11), 7, Some(3));
+        lists.add(0, Pbn::new(12), 8, None);
+        assert_eq!((lists.is_full(0), lists.owner(Pbn::new(12)), lists.total()), (true, None, 6));
+        assert_eq!(lists.audit(), Vec::<String>::new());
+    }
+}

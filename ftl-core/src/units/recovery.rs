@@ -1,0 +1,154 @@
+//! Mount: the newest version of every page by all records (`crate::recovery`), then the block lists, by what the pages say of their
+//! block, and the tables, by comparison. After a clean stop the open blocks go on being filled.
+
+use super::{COMMON, Policy, UnitFtl};
+use crate::block_table::State;
+use crate::error::FtlError;
+use crate::format::{Role, UNMAPPED};
+use crate::gc::Collect;
+use crate::recovery::{CleanStop, Newest, find_newest, scan_heads};
+use nand_model::{Cause, Ppn, Store};
+
+impl<S: Store, P: Policy> UnitFtl<S, P> {
+    /// Finds what an earlier run left.
+    pub(super) fn mount(&mut self) -> Result<(), FtlError> {
+        self.space.flash.begin(0);
+        let mut scanned = 0;
+        let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
+        self.end_step("scan heads");
+        let pages = self.logical_pages;
+        let stop = CleanStop::load(&mut self.space, &mut self.checkpoints, &heads, pages, &mut scanned)?;
+        self.end_step("load checkpoint");
+        let free = stop.as_ref().map(CleanStop::free);
+        let (space, trims) = (&mut self.space, &mut self.trims);
+        let mut newest = find_newest(space, &heads, trims, &self.checkpoints, pages, free.as_ref(), &mut scanned)?;
+        self.end_step("scan pages");
+        self.next_ver = newest.next_ver;
+        self.stats.mount.pages_scanned = scanned;
+        self.stats.mount.clean = stop.is_some();
+        self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
+        match stop {
+            Some(stop) => {
+                self.next_ver = self.next_ver.max(stop.next_ver);
+                stop.resume(&mut self.space);
+                self.adopt(&newest)?;
+            }
+            None => self.put_right(&mut newest)?,
+        }
+        self.stats.mount.pages_discarded = newest.discarded;
+        self.end_step("rebuild tables");
+        Ok(())
+    }
+
+    /// After a cut: rescues, and collects until the free blocks are back at their usual number.
+    fn put_right(&mut self, newest: &mut Newest) -> Result<(), FtlError> {
+        self.space.begin_mount();
+        self.mounting = true;
+        let rescued = newest.rescue(&mut self.space, &mut self.trims, COMMON);
+        self.adopt(newest)?;
+        match rescued.and_then(|()| self.collect_until(self.gc.threshold + 1)) {
+            // Reading goes on.
+            Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
+            other => other?,
+        }
+        self.mounting = false;
+        self.space.end_mount()
+    }
+
+    fn end_step(&mut self, name: &'static str) {
+        let before = self.stats.mount.total_ns();
+        let now = self.space.flash.now();
+        self.stats.mount.steps.push((name, now - before));
+    }
+
+    fn adopt(&mut self, newest: &Newest) -> Result<(), FtlError> {
+        self.adopt_blocks()?;
+        (0..self.logical_pages.div_ceil(self.shape.pages)).try_for_each(|unit| self.adopt_unit(unit, newest))
+    }
+
+    /// Puts blocks on the lists of their units, the oldest first.
+    fn adopt_blocks(&mut self) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
+        let in_use = |block: &nand_model::Pbn| {
+            matches!(self.space.table.state(*block), State::Full | State::Open) && self.space.table.valid(*block) > 0
+        };
+        let mut blocks: Vec<_> = geometry.all_blocks().filter(in_use).collect();
+        blocks.sort_by_key(|block| self.space.table.epoch(*block));
+        let mut live = Vec::new();
+        for block in blocks {
+            live.clear();
+            self.space.table.live_pages(block, &mut live);
+            let Some((oob, spare)) = self.space.flash.read_spare(live[0], Cause::Recovery)? else { continue };
+            let own = self.shape.own_node(spare).filter(|_| oob.tag.role == Role::Data);
+            if let Some(node) = own.filter(|_| oob.tag.lpn < self.logical_pages) {
+                let epoch = self.space.table.epoch(block);
+                self.lists.add(oob.tag.lpn / self.shape.pages, block, epoch, Some(node));
+            }
+        }
+        Ok(())
+    }
+
+    /// The tables of a unit. A table has a carrier where the page programmed last of those it maps says the same as the records, and a group
+    /// is on flash where the page programmed last has the directory of those.
+    fn adopt_unit(&mut self, unit: u32, newest: &Newest) -> Result<(), FtlError> {
+        let first = (unit * self.shape.pages) as usize;
+        let found = &newest.map[first..newest.map.len().min(first + self.shape.pages as usize)];
+        if found.iter().all(|ppn| *ppn == UNMAPPED) {
+            return Ok(());
+        }
+        self.at_hand.forget();
+        self.at_hand.turn_to(unit, 0, &self.shape);
+        self.at_hand.slots.fill(UNMAPPED);
+        self.at_hand.slots[..found.len()].copy_from_slice(found);
+        self.at_hand.carriers.fill(UNMAPPED);
+        for group in 0..self.shape.groups() {
+            let mut head = None;
+            for k in self.shape.tables_of(group) {
+                let last = self.last_programmed(unit, k, newest);
+                if let Some((pseq, ppn)) = last {
+                    head = head.max(Some((pseq, ppn.raw())));
+                    if self.says_table(unit, k, ppn)? {
+                        self.at_hand.carriers[k as usize] = ppn.raw();
+                    }
+                }
+            }
+            let carried = self.at_hand.is_carried(group, &self.shape);
+            match head {
+                None => {}
+                Some((_, head)) if carried && self.says_directory(unit, group, Ppn::new(head))? => {
+                    self.tables.set_on_flash(unit * self.shape.groups() + group, Ppn::new(head));
+                }
+                Some(_) => self.keep_group(unit, group),
+            }
+        }
+        self.at_hand.forget();
+        Ok(())
+    }
+
+    fn last_programmed(&mut self, unit: u32, k: u32, newest: &Newest) -> Option<(u64, Ppn)> {
+        let first = (unit * self.shape.pages + k * self.shape.slots) as usize;
+        let mapped = (first..).zip(&*self.at_hand.table(k, &self.shape)).filter(|(_, ppn)| **ppn != UNMAPPED);
+        mapped.map(|(lpn, ppn)| (newest.programmed[lpn], Ppn::new(*ppn))).max()
+    }
+
+    /// Whether the page's spare bytes have the table as it is at hand.
+    fn says_table(&mut self, unit: u32, k: u32, ppn: Ppn) -> Result<bool, FtlError> {
+        let Some((_, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else { return Ok(false) };
+        let mut said = vec![UNMAPPED; self.shape.slots as usize];
+        let decoded = self.shape.own_node(spare);
+        let decoded = decoded.and_then(|_| self.shape.decode_table(&self.lists, unit, spare, &mut said));
+        Ok(decoded.is_some() && said == self.at_hand.table(k, &self.shape))
+    }
+
+    /// Whether the page's spare bytes have the directory of the carriers at hand.
+    fn says_directory(&mut self, unit: u32, group: u32, ppn: Ppn) -> Result<bool, FtlError> {
+        if self.shape.fan == 1 {
+            return Ok(true);
+        }
+        let Some((_, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else { return Ok(false) };
+        let carriers = self.at_hand.group_carriers(group, &self.shape);
+        let mut said = vec![UNMAPPED; carriers.len()];
+        let decoded = self.shape.decode_directory(&self.lists, unit, spare, &mut said);
+        Ok(decoded.is_some() && said == carriers)
+    }
+}

@@ -1,0 +1,342 @@
+//! Tables: where the pages of a unit lie. A table is in the spare bytes of the page that was programmed last of those it maps, its
+//! *carrier*. Tables come in groups. A group of several has a directory, which names their carriers and lies in the spare bytes of the page
+//! that was programmed last of the group; RAM has a pointer to that page. In a group of one, that is the carrier.
+//!
+//! A group that no page on flash says is kept in RAM: a trim changed it, or it maps a page abroad ([`super`]). There are few: each
+//! program of a page of a table puts that on flash again, and trims see to it that their number stays below a limit.
+
+use super::lists::Lists;
+use crate::format::UNMAPPED;
+use nand_model::{Geometry, Pbn, Ppn};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A page that is mapped and gone: reading it is an error.
+pub(super) const LOST: u32 = UNMAPPED - 1;
+
+/// Pointer of a group that is in RAM.
+const IN_RAM: u32 = UNMAPPED - 1;
+
+/// How units are cut into tables and groups, and how those lie in the spare bytes: entries of equally many bits, the lowest first. The
+/// page's own block, the slots of its table, the directory of its group if there is one. An entry is the number of a block in the
+/// list, above, and a page in it; all ones is no page, one less a page that cannot be named.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Pages of a unit.
+    pub(crate) pages: u32,
+    /// Pages of a table.
+    pub(crate) slots: u32,
+    /// Tables of a group.
+    pub(crate) fan: u32,
+    geometry: Geometry,
+    bits: u32,
+}
+
+impl Shape {
+    pub(crate) fn new(geometry: &Geometry, pages: u32, slots: u32, fan: u32, bits: u32) -> Self {
+        let fan = fan.min(pages.div_ceil(slots));
+        Shape { pages, slots, fan, geometry: *geometry, bits }
+    }
+
+    /// Tables of a unit.
+    pub(crate) fn tables(&self) -> u32 {
+        self.pages.div_ceil(self.slots)
+    }
+
+    /// Groups of a unit.
+    pub(crate) fn groups(&self) -> u32 {
+        self.tables().div_ceil(self.fan)
+    }
+
+    /// The tables of a group.
+    pub(super) fn tables_of(&self, group: u32) -> Range<u32> {
+        group * self.fan..((group + 1) * self.fan).min(self.tables())
+    }
+
+    /// Bytes in the spare area.
+    pub(crate) fn spare_bytes(&self) -> usize {
+        let directory = if self.fan > 1 { self.fan } else { 0 };
+        ((1 + self.slots + directory) * self.bits).div_ceil(8) as usize
+    }
+
+    /// Blocks of a list that entries can tell apart.
+    pub(crate) fn max_nodes(&self) -> u32 {
+        self.unsaid() >> self.geometry.page_shift()
+    }
+
+    fn none(&self) -> u32 {
+        (1 << self.bits) - 1
+    }
+
+    fn unsaid(&self) -> u32 {
+        self.none() - 1
+    }
+
+    fn put(&self, spare: &mut [u8], entry: u32, value: u32) {
+        let at = entry * self.bits;
+        let (mask, value) = ((self.none() as u64) << (at % 8), (value as u64) << (at % 8));
+        let window = &mut spare[at as usize / 8..];
+        for (i, byte) in (0..4).zip(window) {
+            *byte = *byte & !((mask >> (8 * i)) as u8) | (value >> (8 * i)) as u8;
+        }
+    }
+
+    fn get(&self, spare: &[u8], entry: u32) -> u32 {
+        let at = entry * self.bits;
+        let window = spare[at as usize / 8..].iter().take(4).zip(0..);
+        let word = window.fold(0u64, |word, (byte, i)| word | (*byte as u64) << (8 * i));
+        (word >> (at % 8)) as u32 & self.none()
+    }
+
+    fn say(&self, lists: &Lists, unit: u32, ppn: u32) -> u32 {
+        match ppn {
+            UNMAPPED => self.none(),
+            LOST => self.unsaid(),
+            ppn => {
+                let (block, offset) = (self.geometry.block_of(Ppn::new(ppn)), self.geometry.offset_of(Ppn::new(ppn)));
+                lists.node(unit, block).map_or(self.unsaid(), |node| node << self.geometry.page_shift() | offset)
+            }
+        }
+    }
+
+    /// The block's own number in its list, as a page of it says.
+    pub(super) fn own_node(&self, spare: &[u8]) -> Option<u32> {
+        Some(self.get(spare, 0)).filter(|own| *own < self.unsaid()).map(|own| own >> self.geometry.page_shift())
+    }
+
+    /// Writes the part of a page in block `own` with this table and directory. Returns whether all of the table can be said.
+    pub(super) fn encode(
+        &self,
+        lists: &Lists,
+        unit: u32,
+        own: Pbn,
+        slots: &[u32],
+        carriers: &[u32],
+        spare: &mut [u8],
+    ) -> bool {
+        let own = lists.node(unit, own).map(|node| node << self.geometry.page_shift());
+        let mut all = own.is_some();
+        self.put(spare, 0, own.unwrap_or(self.none()));
+        for (entry, slot) in (1..).zip(slots) {
+            let said = self.say(lists, unit, *slot);
+            all &= said != self.unsaid();
+            self.put(spare, entry, said);
+        }
+        if self.fan > 1 {
+            for (entry, carrier) in (1 + self.slots..).zip(carriers) {
+                self.put(spare, entry, self.say(lists, unit, *carrier));
+            }
+        }
+        all
+    }
+
+    /// The pages that entries say, from the `first` on, or `None` where one says what cannot be, or nothing.
+    fn decode(&self, lists: &Lists, unit: u32, spare: &[u8], first: u32, pages: &mut [u32]) -> Option<()> {
+        for (entry, page) in (first..).zip(pages) {
+            *page = match self.get(spare, entry) {
+                none if none == self.none() => UNMAPPED,
+                unsaid if unsaid == self.unsaid() => return None,
+                said => {
+                    let (node, offset) =
+                        (said >> self.geometry.page_shift(), said & ((1 << self.geometry.page_shift()) - 1));
+                    let block = lists.block(unit, node).filter(|_| offset < self.geometry.pages_per_block)?;
+                    self.geometry.page(block, offset).raw()
+                }
+            };
+        }
+        Some(())
+    }
+
+    /// The table of a page's spare bytes.
+    pub(super) fn decode_table(&self, lists: &Lists, unit: u32, spare: &[u8], slots: &mut [u32]) -> Option<()> {
+        self.decode(lists, unit, spare, 1, slots)
+    }
+
+    /// The directory in a page's spare bytes.
+    pub(super) fn decode_directory(&self, lists: &Lists, unit: u32, spare: &[u8], carriers: &mut [u32]) -> Option<()> {
+        self.decode(lists, unit, spare, 1 + self.slots, carriers)
+    }
+}
+
+/// A group in RAM.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub(super) slots: Box<[u32]>,
+    /// Pages on flash that say a table as it is.
+    pub(super) carriers: Box<[u32]>,
+}
+
+/// Where a group is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place<'a> {
+    /// It maps nothing.
+    Nowhere,
+    Ram(&'a Kept),
+    /// This page's spare bytes have the directory, or the only table.
+    Flash(Ppn),
+}
+
+/// Pointers to all groups, by number.
+pub(super) struct Tables {
+    pointers: Vec<u32>,
+    in_ram: BTreeMap<u32, Kept>,
+}
+
+impl Tables {
+    pub(super) fn new(groups: u32) -> Self {
+        Tables { pointers: vec![UNMAPPED; groups as usize], in_ram: BTreeMap::new() }
+    }
+
+    pub(super) fn place(&self, group: u32) -> Place<'_> {
+        match self.pointers[group as usize] {
+            UNMAPPED => Place::Nowhere,
+            IN_RAM => Place::Ram(&self.in_ram[&group]),
+            ppn => Place::Flash(Ppn::new(ppn)),
+        }
+    }
+
+    /// Whether the group maps nothing.
+    pub(super) fn clear(&mut self, group: u32) {
+        self.set(group, UNMAPPED);
+    }
+
+    /// This page says all of the group.
+    pub(super) fn set_on_flash(&mut self, group: u32, head: Ppn) {
+        self.set(group, head.raw());
+    }
+
+    pub(super) fn keep(&mut self, group: u32, slots: &[u32], carriers: &[u32]) {
+        if slots.iter().all(|slot| *slot == UNMAPPED) {
+            return self.clear(group);
+        }
+        self.set(group, IN_RAM);
+        self.in_ram.insert(group, Kept { slots: slots.into(), carriers: carriers.into() });
+    }
+
+    fn set(&mut self, group: u32, pointer: u32) {
+        if std::mem::replace(&mut self.pointers[group as usize], pointer) == IN_RAM {
+            self.in_ram.remove(&group);
+        }
+    }
+
+    /// Groups in RAM.
+    pub(super) fn in_ram(&self) -> usize {
+        self.in_ram.len()
+    }
+
+    /// The first group in RAM from this number on, round and round.
+    pub(super) fn next_in_ram(&self, from: u32) -> Option<u32> {
+        self.in_ram.range(from..).chain(&self.in_ram).next().map(|(group, _)| *group)
+    }
+
+    /// Bytes really allocated.
+    pub(super) fn bytes(&self) -> u64 {
+        let in_ram: usize = self.in_ram.values().map(|kept| 4 * (kept.slots.len() + kept.carriers.len()) + 64).sum();
+        (4 * self.pointers.len() + in_ram) as u64
+    }
+}
+
+/// The map of one unit at hand, as far as it was read.
+#[derive(Default)]
+pub(super) struct AtHand {
+    unit: Option<u32>,
+    tables: Vec<bool>,
+    directories: Vec<bool>,
+    /// By page of the unit.
+    pub(super) slots: Vec<u32>,
+    /// By table.
+    pub(super) carriers: Vec<u32>,
+}
+
+impl AtHand {
+    pub(super) fn forget(&mut self) {
+        self.unit = None;
+    }
+
+    /// Turns to a unit. Returns whether table `k` is at hand.
+    pub(super) fn turn_to(&mut self, unit: u32, k: u32, shape: &Shape) -> bool {
+        if self.unit != Some(unit) {
+            self.unit = Some(unit);
+            self.slots.resize((shape.tables() * shape.slots) as usize, UNMAPPED);
+            self.carriers.resize(shape.tables() as usize, UNMAPPED);
+            self.tables.clear();
+            self.tables.resize(shape.tables() as usize, false);
+            self.directories.clear();
+            self.directories.resize(shape.groups() as usize, false);
+        }
+        self.tables[k as usize]
+    }
+
+    pub(super) fn has_directory(&self, group: u32) -> bool {
+        self.directories[group as usize]
+    }
+
+    pub(super) fn note_directory(&mut self, group: u32) {
+        self.directories[group as usize] = true;
+    }
+
+    pub(super) fn note_table(&mut self, k: u32) {
+        self.tables[k as usize] = true;
+    }
+
+    /// Everything of the group is at hand.
+    pub(super) fn note_group(&mut self, group: u32, shape: &Shape) {
+        self.note_directory(group);
+        shape.tables_of(group).for_each(|k| self.note_table(k));
+    }
+
+    pub(super) fn table(&mut self, k: u32, shape: &Shape) -> &mut [u32] {
+        &mut self.slots[(k * shape.slots) as usize..][..shape.slots as usize]
+    }
+
+    pub(super) fn group_slots(&mut self, group: u32, shape: &Shape) -> &mut [u32] {
+        let tables = shape.tables_of(group);
+        &mut self.slots[(tables.start * shape.slots) as usize..(tables.end * shape.slots) as usize]
+    }
+
+    pub(super) fn group_carriers(&mut self, group: u32, shape: &Shape) -> &mut [u32] {
+        let tables = shape.tables_of(group);
+        &mut self.carriers[tables.start as usize..tables.end as usize]
+    }
+
+    /// Whether every table of the group that maps something has a carrier.
+    pub(super) fn is_carried(&self, group: u32, shape: &Shape) -> bool {
+        shape.tables_of(group).all(|k| {
+            let slots = &self.slots[(k * shape.slots) as usize..][..shape.slots as usize];
+            self.carriers[k as usize] != UNMAPPED || slots.iter().all(|slot| *slot == UNMAPPED)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nand_model::SplitMix;
+
+    #[test]
+    fn entries_of_any_width_survive_beside_each_other() {
+        let geometry = Geometry {
+            channels: 1,
+            ways: 1,
+            planes: 1,
+            blocks: 9,
+            pages_per_block: 64,
+            page_bytes: 512,
+            oob_bytes: 64,
+        };
+        for bits in [9, 10, 13, 16] {
+            let shape = Shape::new(&geometry, 256, 16, 16, bits);
+            let mut spare = vec![0xFF; shape.spare_bytes()];
+            let mut rng = SplitMix::new(bits as u64);
+            let mut values = [0; 33];
+            for _ in 0..2_000 {
+                let entry = rng.below(33) as usize;
+                values[entry] = rng.below(1 << bits) as u32;
+                shape.put(&mut spare, entry as u32, values[entry]);
+                let read: Vec<u32> = (0..33).map(|entry| shape.get(&spare, entry)).collect();
+                let written = (0..33).filter(|entry| values[*entry] > 0);
+                written.for_each(|entry| assert_eq!(read[entry], values[entry], "{bits} bits, entry {entry}"));
+            }
+        }
+    }
+}
