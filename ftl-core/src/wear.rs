@@ -1,6 +1,8 @@
 //! Static wear levelling: data that never changes keeps its block young while the others age.
 
 use crate::block_table::State;
+use crate::config::{ParamDoc, Params};
+use crate::error::FtlError;
 use crate::format::Role;
 use crate::space::Space;
 use nand_model::{Pbn, Store};
@@ -14,7 +16,20 @@ pub(crate) struct ColdToWorn {
     pub(crate) floor: u32,
 }
 
+/// The parameters, for the tables of schemes.
+pub(crate) const POLICY_PARAM: ParamDoc = ParamDoc { key: "wear.policy", help: "none, or cold_to_worn (default)" };
+/// See above.
+pub(crate) const GAP_PARAM: ParamDoc =
+    ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 6)" };
+
 impl ColdToWorn {
+    /// The policy that the parameters ask for, if any.
+    pub(crate) fn from_params(params: &Params) -> Result<Option<Self>, FtlError> {
+        let wanted = params.choice(POLICY_PARAM.key, "cold_to_worn", "none")?;
+        let floor = params.get(GAP_PARAM.key, 6)?;
+        Ok(wanted.then_some(ColdToWorn { floor }))
+    }
+
     /// The block to relocate, if any. Looks at every block: call once per many erases.
     pub(crate) fn candidate<S: Store>(&self, space: &Space<S>) -> Option<Pbn> {
         let erases = |block: Pbn| space.flash.chip().erase_count(block);

@@ -24,9 +24,7 @@ pub(crate) mod docs {
         key: "ckpt.interval",
         help: "programs between checkpoints, 0 = none (default max(65536, 100 x pages))",
     };
-    pub(crate) const WEAR_POLICY: ParamDoc = ParamDoc { key: "wear.policy", help: "none, or cold_to_worn (default)" };
-    pub(crate) const WEAR_GAP: ParamDoc =
-        ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 6)" };
+    pub(crate) use crate::wear::{GAP_PARAM as WEAR_GAP, POLICY_PARAM as WEAR_POLICY};
     pub(crate) const PAIR_POLICY: ParamDoc =
         ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" };
 }
@@ -82,11 +80,7 @@ impl Settings {
             free_threshold,
             checkpoint_interval: params
                 .get(docs::CHECKPOINT_INTERVAL.key, u64::max(65_536, 100 * checkpoint_pages as u64))?,
-            wear: if params.choice(docs::WEAR_POLICY.key, "cold_to_worn", "none")? {
-                Some(ColdToWorn { floor: params.get(docs::WEAR_GAP.key, 6)? })
-            } else {
-                None
-            },
+            wear: ColdToWorn::from_params(params)?,
             scrub: Scrub::new(params)?,
             pair_protection: params.choice(docs::PAIR_POLICY.key, "defer_erase", "none")?,
         };

@@ -53,7 +53,7 @@ pub struct Scheme {
 
 /// Every scheme, the default first.
 pub const SCHEMES: &[Scheme] =
-    &[lazyftl::SCHEME, mnftl::SCHEME, dopftl::SCHEME, pagemap::SCHEME, dftl::SCHEME, tpftl::SCHEME, superblock::SCHEME];
+    &[lazyftl::SCHEME, pagemap::SCHEME, mnftl::SCHEME, dopftl::SCHEME, dftl::SCHEME, tpftl::SCHEME, superblock::SCHEME];
 
 impl Scheme {
     /// The scheme of this name.

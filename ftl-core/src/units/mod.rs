@@ -80,11 +80,7 @@ pub(crate) const FREE_THRESHOLD: ParamDoc = ParamDoc {
     key: "gc.free_threshold",
     help: "free blocks that collection keeps (default max(4, 0.5 % of blocks), and what a mount may need)",
 };
-/// See above.
-pub(crate) const WEAR_POLICY: ParamDoc = ParamDoc { key: "wear.policy", help: "none, or cold_to_worn (default)" };
-/// See above.
-pub(crate) const WEAR_GAP: ParamDoc =
-    ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 8)" };
+pub(crate) use crate::wear::{GAP_PARAM as WEAR_GAP, POLICY_PARAM as WEAR_POLICY};
 /// See above.
 pub(crate) const SCRUB: ParamDoc = SCRUB_PARAM;
 /// See above.
@@ -120,10 +116,9 @@ impl Settings {
         if free_threshold < 2 {
             return Err(FtlError::Config("parameter gc.free_threshold: collection needs at least 2 blocks".into()));
         }
-        let level = params.choice("wear.policy", "cold_to_worn", "none")?;
         Ok(Settings {
             free_threshold,
-            wear: if level { Some(ColdToWorn { floor: params.get("wear.gap", 8)? }) } else { None },
+            wear: ColdToWorn::from_params(params)?,
             scrub: Scrub::new(params)?,
             pair_protection: params.choice("nand.pair_policy", "defer_erase", "none")?,
         })

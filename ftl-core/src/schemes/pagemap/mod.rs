@@ -26,7 +26,7 @@ use crate::gc::{Collect, Gc, SCRUB_PARAM, Scrub};
 use crate::schemes::{MlcUse, Scheme};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
-use crate::wear::ColdToWorn;
+use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
 use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Chip, Nanos, Ppn, Profile, Store};
 use recovery::MapWriter;
@@ -54,8 +54,8 @@ pub(super) const SCHEME: Scheme = Scheme {
             key: "ckpt.interval",
             help: "programs between checkpoints, 0 = only when trims need one (default max(65536, 100 x pages))",
         },
-        ParamDoc { key: "wear.policy", help: "none, or cold_to_worn (default)" },
-        ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 6)" },
+        POLICY_PARAM,
+        GAP_PARAM,
         SCRUB_PARAM,
         ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" },
     ],
@@ -90,12 +90,11 @@ impl Settings {
             return Err(FtlError::Config("parameter gc.free_threshold: collection needs at least 2 blocks".into()));
         }
         let separate = params.choice("page.gc_stream", "separate", "same")?;
-        let level = params.choice("wear.policy", "cold_to_worn", "none")?;
         Ok(Settings {
             free_threshold,
             gc_stream: if separate { GC } else { HOST },
             checkpoint_interval: params.get("ckpt.interval", u64::max(65_536, 100 * checkpoint_pages as u64))?,
-            wear: if level { Some(ColdToWorn { floor: params.get("wear.gap", 6)? }) } else { None },
+            wear: ColdToWorn::from_params(params)?,
             scrub: Scrub::new(params)?,
             pair_protection: params.choice("nand.pair_policy", "defer_erase", "none")?,
         })
