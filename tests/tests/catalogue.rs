@@ -16,8 +16,8 @@ fn folders() -> BTreeSet<String> {
 }
 
 /// First cells of the rows of the first table in docs/SCHEMES.md.
-fn documented() -> Vec<String> {
-    let path = repository().join("docs/SCHEMES.md");
+fn documented(document: &str) -> Vec<String> {
+    let path = repository().join(document);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let rows = text.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
     rows.skip(2).map(|row| row.split('`').nth(1).expect("a row begins with a name in backticks").to_string()).collect()
@@ -33,9 +33,11 @@ fn every_folder_is_a_registered_scheme_and_every_scheme_has_a_folder() {
 #[test]
 fn every_scheme_has_its_row_in_the_documentation() {
     let registered: BTreeSet<String> = SCHEMES.iter().map(|scheme| scheme.name.to_string()).collect();
-    let documented = documented();
-    assert_eq!(documented.iter().cloned().collect::<BTreeSet<_>>(), registered, "docs/SCHEMES.md");
-    assert_eq!(documented.len(), registered.len(), "docs/SCHEMES.md has a row twice");
+    for document in ["docs/SCHEMES.md", "README.md"] {
+        let documented = documented(document);
+        assert_eq!(documented.iter().cloned().collect::<BTreeSet<_>>(), registered, "{document}");
+        assert_eq!(documented.len(), registered.len(), "{document} has a row twice");
+    }
 }
 
 #[test]
