@@ -115,7 +115,11 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 continue;
             }
             self.make_room(MAP)?;
-            self.write_back(vtpn, Cause::Translation)?;
+            match self.write_back(vtpn, Cause::Translation) {
+                // A mapping page is lost. That is no fault of the request at hand, and what is new stays pending.
+                Err(FtlError::MediaLost(_)) => {}
+                other => other?,
+            }
         }
         Ok(())
     }
