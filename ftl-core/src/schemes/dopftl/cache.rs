@@ -186,14 +186,12 @@ impl Policy for Cache {
     }
 
     fn written(&mut self, vtpn: u32, _: &[u8]) {
-        if self.leaving.as_ref().is_some_and(|(leaving, _)| *leaving == vtpn) {
-            self.leaving = None;
-        }
+        self.leaving.take_if(|(leaving, _)| *leaving == vtpn);
     }
 
     fn dropped(&mut self, vtpn: u32) {
         self.remove(vtpn);
-        self.written(vtpn, &[]);
+        self.leaving.take_if(|(leaving, _)| *leaving == vtpn);
     }
 
     fn copy_page(&mut self, vtpn: u32, plain: bool, out: &mut [u8]) -> bool {
