@@ -15,7 +15,7 @@ fn folders() -> BTreeSet<String> {
     folders.map(|entry| entry.file_name().into_string().unwrap()).collect()
 }
 
-/// First cells of the rows of the first table in docs/SCHEMES.md.
+/// First cells of the rows of a document's first table.
 fn documented(document: &str) -> Vec<String> {
     let path = repository().join(document);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -279,3 +279,26 @@ pub(crate) fn survives_cuts<T: Subject>(
     }
     checkpoints
 }
+
+fn small_slc() -> Profile {
+    let slc = profile("slc-2k", 72);
+    Profile { geometry: Geometry { pages_per_block: 16, page_bytes: 512, ..slc.geometry }, ..slc }
+}
+
+/// [`agrees_with_a_model`] on both kinds of cells; `cache` is the parameter that makes the cache small, and how small.
+pub(crate) fn cached_map_agrees_with_a_model<T: Subject>(cache: (&str, &str)) {
+    let small = [("ckpt.interval", "500"), cache, ("map.age_window", "24")];
+    agrees_with_a_model::<T>(profile("torture", 64), 560, 40_000, 1, &small);
+    agrees_with_a_model::<T>(small_slc(), 600, 40_000, 2, &small[..2]);
+    agrees_with_a_model::<T>(small_slc(), 600, 20_000, 3, &[]);
+}
+
+/// [`survives_cuts`] on both kinds of cells, with checkpoints and by the age window alone.
+pub(crate) fn cached_map_survives_cuts<T: Subject>(cache: (&str, &str)) {
+    let checkpointed = [("ckpt.interval", "120"), cache];
+    let checkpoints = survives_cuts::<T>(profile("torture", 64), 400, 3, 20, &checkpointed);
+    assert!(checkpoints > 40, "{checkpoints}");
+    let window = [("ckpt.interval", "0"), ("map.age_window", "12"), cache];
+    survives_cuts::<T>(profile("torture", 64), 400, 4, 20, &window);
+    survives_cuts::<T>(small_slc(), 400, 5, 20, &checkpointed);
+}

@@ -1,6 +1,5 @@
 use super::*;
-use crate::paged::tests::{Subject, agrees_with_a_model, profile, survives_cuts};
-use nand_model::Geometry;
+use crate::paged::tests::{self as common, Subject, profile};
 
 struct Dftl;
 
@@ -11,27 +10,16 @@ impl Subject for Dftl {
     }
 }
 
-fn small_slc() -> Profile {
-    let slc = profile("slc-2k", 72);
-    Profile { geometry: Geometry { pages_per_block: 16, page_bytes: 512, ..slc.geometry }, ..slc }
-}
+const SMALL: (&str, &str) = ("dftl.cache", "256");
 
 #[test]
 fn what_was_written_is_read_back() {
-    let small = [("ckpt.interval", "500"), ("dftl.cache", "256"), ("map.age_window", "24")];
-    agrees_with_a_model::<Dftl>(profile("torture", 64), 560, 40_000, 1, &small);
-    agrees_with_a_model::<Dftl>(small_slc(), 600, 40_000, 2, &small[..2]);
-    agrees_with_a_model::<Dftl>(small_slc(), 600, 20_000, 3, &[]);
+    common::cached_map_agrees_with_a_model::<Dftl>(SMALL);
 }
 
 #[test]
 fn it_survives_cuts_anywhere() {
-    let small = ("dftl.cache", "256");
-    let checkpoints = survives_cuts::<Dftl>(profile("torture", 64), 400, 3, 20, &[("ckpt.interval", "120"), small]);
-    assert!(checkpoints > 40, "{checkpoints}");
-    let window = [("ckpt.interval", "0"), ("map.age_window", "12"), small];
-    survives_cuts::<Dftl>(profile("torture", 64), 400, 4, 20, &window);
-    survives_cuts::<Dftl>(small_slc(), 400, 5, 20, &[("ckpt.interval", "120"), small]);
+    common::cached_map_survives_cuts::<Dftl>(SMALL);
 }
 
 /// A device without background work, its cache of `entries`, and all pages written once.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::paged::tests::{Subject, agrees_with_a_model, profile, survives_cuts};
+use crate::paged::tests::{self as common, Subject, profile};
 use nand_model::Geometry;
 
 struct Dopftl;
@@ -11,27 +11,16 @@ impl Subject for Dopftl {
     }
 }
 
-fn small_slc() -> Profile {
-    let slc = profile("slc-2k", 72);
-    Profile { geometry: Geometry { pages_per_block: 16, page_bytes: 512, ..slc.geometry }, ..slc }
-}
+const SMALL: (&str, &str) = ("dop.cache", "2048");
 
 #[test]
 fn what_was_written_is_read_back() {
-    let small = [("ckpt.interval", "500"), ("dop.cache", "2048"), ("map.age_window", "24")];
-    agrees_with_a_model::<Dopftl>(profile("torture", 64), 560, 40_000, 1, &small);
-    agrees_with_a_model::<Dopftl>(small_slc(), 600, 40_000, 2, &small[..2]);
-    agrees_with_a_model::<Dopftl>(small_slc(), 600, 20_000, 3, &[]);
+    common::cached_map_agrees_with_a_model::<Dopftl>(SMALL);
 }
 
 #[test]
 fn it_survives_cuts_anywhere() {
-    let small = ("dop.cache", "2048");
-    let checkpoints = survives_cuts::<Dopftl>(profile("torture", 64), 400, 3, 20, &[("ckpt.interval", "120"), small]);
-    assert!(checkpoints > 40, "{checkpoints}");
-    let window = [("ckpt.interval", "0"), ("map.age_window", "12"), small];
-    survives_cuts::<Dopftl>(profile("torture", 64), 400, 4, 20, &window);
-    survives_cuts::<Dopftl>(small_slc(), 400, 5, 20, &[("ckpt.interval", "120"), small]);
+    common::cached_map_survives_cuts::<Dopftl>(SMALL);
 }
 
 #[test]
