@@ -20,14 +20,28 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         {
             return Ok(copied);
         }
-        let lpns: Vec<u32> = self.pages_of(lbn).filter(|lpn| self.trims.is_mapped(*lpn)).collect();
+        let mut lpns: Vec<u32> = self.pages_of(lbn).filter(|lpn| self.trims.is_mapped(*lpn)).collect();
         self.ensure_free()?;
-        self.space.seal(self.data_stream(lbn))?;
+        match self.begun(lbn) {
+            Some(block) => lpns.retain(|lpn| !self.is_logged_in(block, *lpn)),
+            None => self.space.seal(self.data_stream(lbn))?,
+        }
         self.with_copies(&lpns, cause, |ftl, tags, bytes| {
             let block = ftl.program_gathered(lbn, tags, bytes, cause)?;
             ftl.make_data_block(lbn, block)
         })?;
         Ok(lpns.len() as u32)
+    }
+
+    /// The block that an earlier merge began and an error stopped, if this one can go on with it.
+    fn begun(&self, lbn: u32) -> Option<Pbn> {
+        let (block, _) = self.space.open_block(self.data_stream(lbn))?;
+        let is_whole = self.logs.get(block).is_none_or(|log| log.live() == log.written);
+        (self.data.block(lbn) != Some(block) && is_whole).then_some(block)
+    }
+
+    fn is_logged_in(&self, block: Pbn, lpn: u32) -> bool {
+        self.logs.place(lpn).is_some_and(|ppn| self.space.geometry().block_of(ppn) == block)
     }
 
     /// Reads the newest content of some pages of a logical block, and hands it on as copies for a data block.
@@ -103,22 +117,21 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// A log block that has all newest pages of a logical block, and no others, becomes its data block.
     pub(super) fn make_data_block(&mut self, lbn: u32, block: Pbn) -> Result<(), FtlError> {
         let stream = self.data_stream(lbn);
-        let geometry = self.space.geometry();
         let old = self.data.take_block(lbn);
         self.data.set_block(lbn, block);
         for lpn in self.pages_of(lbn) {
-            if let Some(ppn) = self.logs.place(lpn).filter(|ppn| geometry.block_of(*ppn) == block) {
+            if self.is_logged_in(block, lpn) {
+                let ppn = self.logs.place(lpn).expect("it is logged");
                 self.logs.remove(lpn, block);
                 self.data.set_place(lpn, ppn);
             }
         }
         self.logs.remove_block(block);
         self.space.table.set_role(block, Role::Data);
-        self.space.make_stream_safe(stream)?;
         if let Some(old) = old {
             self.space.release_within(old, stream);
         }
-        Ok(())
+        self.space.make_stream_safe(stream)
     }
 
     /// Makes a log block the data block, if that takes no more than copying the pages that are missing behind it: it has, one after the
@@ -134,9 +147,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             self.with_copies(&missing, cause, |ftl, tags, bytes| {
                 ftl.program_in(stream, tags, bytes, cause, |ftl, lpn, ppn| ftl.note_in_log(lpn, ppn, log)).map(|_| ())
             })?;
-            let geometry = self.space.geometry();
-            let is_there = |lpn: &u32| self.logs.place(*lpn).is_some_and(|ppn| geometry.block_of(ppn) == block);
-            if !missing.iter().all(is_there) {
+            if !missing.iter().all(|lpn| self.is_logged_in(block, *lpn)) {
                 // A program failed.
                 return Ok(None);
             }
