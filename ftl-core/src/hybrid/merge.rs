@@ -26,10 +26,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             Some(block) => lpns.retain(|lpn| !self.is_logged_in(block, *lpn)),
             None => self.space.seal(self.data_stream(lbn))?,
         }
-        self.with_copies(&lpns, cause, |ftl, tags, bytes| {
-            let block = ftl.program_gathered(lbn, tags, bytes, cause)?;
-            ftl.make_data_block(lbn, block)
-        })?;
+        let block = self.with_copies(&lpns, cause, |ftl, tags, bytes| ftl.program_gathered(lbn, tags, bytes, cause))?;
+        self.make_data_block(lbn, block)?;
         Ok(lpns.len() as u32)
     }
 
@@ -45,12 +43,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// Reads the newest content of some pages of a logical block, and hands it on as copies for a data block.
-    fn with_copies(
+    fn with_copies<R>(
         &mut self,
         lpns: &[u32],
         cause: Cause,
-        then: impl FnOnce(&mut Self, &[PageTag], &[u8]) -> Result<(), FtlError>,
-    ) -> Result<(), FtlError> {
+        then: impl FnOnce(&mut Self, &[PageTag], &[u8]) -> Result<R, FtlError>,
+    ) -> Result<R, FtlError> {
         let from: Vec<Ppn> = lpns.iter().map(|lpn| self.place(*lpn).expect("a mapped page is somewhere")).collect();
         let mut pages = std::mem::take(&mut self.gc.pages);
         let outcome = pages.load_pages(&mut self.space, &from, cause).and_then(|()| {
@@ -128,8 +126,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
         self.logs.remove_block(block);
         self.space.table.set_role(block, Role::Data);
-        if let Some(old) = old {
-            self.space.release_within(old, stream);
+        match old {
+            Some(old) => self.give_back(old, stream)?,
+            None => {}
         }
         self.space.make_stream_safe(stream)
     }
