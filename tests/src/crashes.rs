@@ -92,9 +92,8 @@ fn crash_now(rig: &Rig, here: &str, disk: &SimDisk, model: &Model, rng: &mut Spl
         if !verdicts.draws(&here) {
             continue;
         }
-        verdicts.case(&here, || {
-            survive(rig, &disk.crashed(how), model, further).map_err(|why| format!("{how:?}: {why}"))
-        });
+        verdicts
+            .case(&here, || survive(rig, &disk.crashed(how), model, further).map_err(|why| format!("{how:?}: {why}")));
     }
 }
 

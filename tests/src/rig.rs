@@ -150,7 +150,7 @@ impl Rig {
 
 /// Whether the scheme understands the parameter.
 pub fn has_param(scheme: &Scheme, key: &str) -> bool {
-    scheme.params.iter().any(|param| param.key == key)
+    scheme.knows(key)
 }
 
 /// Every scheme on every kind of cells.
@@ -236,7 +236,16 @@ pub struct Verdicts {
 impl Verdicts {
     /// No verdicts yet of a test in `tests/tests/<suite>.rs`.
     pub fn new(suite: &'static str) -> Self {
-        Verdicts { suite, everything: false, places: 0, drawn: 0, cases: 0, failures: 0, first: Vec::new(), enough: u64::MAX }
+        Verdicts {
+            suite,
+            everything: false,
+            places: 0,
+            drawn: 0,
+            cases: 0,
+            failures: 0,
+            first: Vec::new(),
+            enough: u64::MAX,
+        }
     }
 
     /// The same, without sampling.

@@ -18,7 +18,13 @@ fn whatever_a_crash_of_the_host_keeps_everything_flushed_is_there() {
         for kind in [Kind::FullDisk, Kind::Mixed, Kind::TrimHeavy] {
             crashes::crash_all_along(&rig, kind, moments, &mut verdicts);
         }
-        println!("{}: {} crash states, {} failed; {}", rig.path(), verdicts.cases, verdicts.failures, verdicts.sample());
+        println!(
+            "{}: {} crash states, {} failed; {}",
+            rig.path(),
+            verdicts.cases,
+            verdicts.failures,
+            verdicts.sample()
+        );
         verdicts.assert_none_failed();
         states += verdicts.cases;
     }
@@ -76,7 +82,13 @@ fn every_write_that_the_host_refuses_costs_its_request_and_no_more() {
                 }
             }
         }
-        println!("{}: {} refused writes, {} failed; {}", rig.path(), verdicts.cases, verdicts.failures, verdicts.sample());
+        println!(
+            "{}: {} refused writes, {} failed; {}",
+            rig.path(),
+            verdicts.cases,
+            verdicts.failures,
+            verdicts.sample()
+        );
         verdicts.assert_none_failed();
     }
 }

@@ -111,7 +111,12 @@ fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
             cut_variant(&unmarked, &recording, 1, &mut verdicts);
         }
         let (name, cells) = (scheme.name, cells.name());
-        println!("{name}/{cells}: {} cuts in variants, {} failed; {}", verdicts.cases, verdicts.failures, verdicts.sample());
+        println!(
+            "{name}/{cells}: {} cuts in variants, {} failed; {}",
+            verdicts.cases,
+            verdicts.failures,
+            verdicts.sample()
+        );
         verdicts.assert_none_failed();
     }
 }
@@ -148,7 +153,13 @@ fn a_cut_inside_a_mount_loses_nothing_either() {
             let tiny = Rig::with_params(scheme, cells, 64, rig.config.params.clone()).variant("tiny", |_| {});
             cut_mounts(&tiny, Kind::Mixed, 1, Outcomes::All, &mut verdicts);
         }
-        println!("{}: {} cuts inside mounts, {} failed; {}", rig.path(), verdicts.cases, verdicts.failures, verdicts.sample());
+        println!(
+            "{}: {} cuts inside mounts, {} failed; {}",
+            rig.path(),
+            verdicts.cases,
+            verdicts.failures,
+            verdicts.sample()
+        );
         verdicts.assert_none_failed();
         cases += verdicts.cases;
     }
@@ -189,7 +200,13 @@ fn every_short_row_of_requests_may_be_cut() {
         let rig = rig_of(scheme, cells);
         let mut verdicts = Verdicts::new("power_cut");
         sweep::cut_short_rows(&rig, length, every, &mut verdicts);
-        println!("{}: {} cuts in short rows, {} failed; {}", rig.path(), verdicts.cases, verdicts.failures, verdicts.sample());
+        println!(
+            "{}: {} cuts in short rows, {} failed; {}",
+            rig.path(),
+            verdicts.cases,
+            verdicts.failures,
+            verdicts.sample()
+        );
         verdicts.assert_none_failed();
     }
 }
@@ -273,7 +290,13 @@ fn any_checkpoint_block_may_be_lost() {
                 sweep::lose_checkpoints(&rig, kind, clean, &mut verdicts);
             }
         }
-        println!("{}: {} checkpoint blocks lost, {} failed; {}", rig.path(), verdicts.cases, verdicts.failures, verdicts.sample());
+        println!(
+            "{}: {} checkpoint blocks lost, {} failed; {}",
+            rig.path(),
+            verdicts.cases,
+            verdicts.failures,
+            verdicts.sample()
+        );
         assert!(verdicts.places > 0 || !rig::wanted(&rig.path()), "{}: no checkpoint block was found", rig.path());
         verdicts.assert_none_failed();
     }
