@@ -58,7 +58,6 @@ const MNFTL: Preset = Preset {
         ("wear.policy", "none"),
         ("scrub.hours", "0"),
         ("ckpt.interval", "0"),
-        ("gc.free_threshold", "2"),
         ("page.gc_stream", "same"),
         ("dftl.cache", "65536"),
         ("tpftl.cache", "65536"),
@@ -150,25 +149,21 @@ impl Preset {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftl_core::schemes::SCHEMES;
     use nand_model::Profile;
 
     /// Parameters that only a simulation may have.
     const UNSAFE: [(&str, &str); 1] = [("nand.pair_policy", "none")];
 
     #[test]
-    fn every_preset_has_a_layout_under_every_scheme_and_use() {
+    fn every_preset_has_a_layout_for_every_use() {
         for preset in PRESETS {
-            assert!(SCHEMES.iter().any(|scheme| scheme.name == preset.scheme), "{}", preset.name);
+            let scheme = Scheme::find(preset.scheme).expect(preset.name);
             let profile = Profile::find(preset.profile).expect(preset.name);
-            for scheme in SCHEMES {
-                for to in [Use::Device, Use::Simulation] {
-                    let set = preset.params(scheme, to, &[]);
-                    let options = DeviceOptions { set, ..preset.device() };
-                    let wish = options.wish().expect(preset.name);
-                    let layout = scheme.layout(profile, wish.size.unwrap_or(0), preset.op / 100.0, &wish.params);
-                    layout.unwrap_or_else(|error| panic!("{} under {}: {error}", scheme.name, preset.name));
-                }
+            for to in [Use::Device, Use::Simulation] {
+                let options = DeviceOptions { set: preset.params(scheme, to, &[]), ..preset.device() };
+                let wish = options.wish().expect(preset.name);
+                let layout = scheme.layout(profile, wish.size.unwrap_or(0), preset.op / 100.0, &wish.params);
+                layout.unwrap_or_else(|error| panic!("{}: {error}", preset.name));
             }
         }
     }
