@@ -4,6 +4,7 @@
 #   make test       everything a machine can do in a quarter of an hour
 #   make long-test  the same at acceptance length
 #   make bench      simulation and NBD beside their peers (BENCH_ARGS=--short for a look)
+#   make reproduction   docs/REPRODUCTION.md from measured rows (TRACES=DIR with the real traces)
 #   make policy     licences and sources of all dependencies
 #   make deps       install what these need; as another user than root, say what to type
 
@@ -15,7 +16,7 @@ TOOLS := target/tools
 DENY := $(TOOLS)/bin/cargo-deny
 FSX := $(TOOLS)/bin/fsx
 
-.PHONY: run check test long-test bench deps policy
+.PHONY: run check test long-test bench reproduction deps policy
 
 run: deps
 	$(CARGO) run --release -p ftld --bin ftld -- $(ARGS)
@@ -64,6 +65,9 @@ long-test: deps $(DENY) $(FSX)
 bench: deps
 	tests/bench/sim.py $(BENCH_ARGS)
 	tests/bench/nbd.py $(BENCH_ARGS)
+
+reproduction: deps
+	tests/reproduction.py $(if $(TRACES),--traces $(TRACES))
 
 deps:
 	@tests/deps.sh
