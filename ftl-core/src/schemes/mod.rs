@@ -1,9 +1,12 @@
 //! The table of schemes. Command line, tests, metrics and documents iterate over it; nothing else names a scheme.
 
+mod bast;
 mod dftl;
 mod dopftl;
+mod fast;
 mod lazyftl;
 mod mnftl;
+mod nftl1;
 mod pagemap;
 mod superblock;
 mod tpftl;
@@ -53,8 +56,18 @@ pub struct Scheme {
 
 /// Every scheme, the default first. A static, so that the schemes are compiled here: whoever names a constant gets its functions, all of
 /// every scheme over every store, compiled into their own crate.
-pub static SCHEMES: &[Scheme] =
-    &[lazyftl::SCHEME, pagemap::SCHEME, mnftl::SCHEME, dopftl::SCHEME, dftl::SCHEME, tpftl::SCHEME, superblock::SCHEME];
+pub static SCHEMES: &[Scheme] = &[
+    lazyftl::SCHEME,
+    pagemap::SCHEME,
+    mnftl::SCHEME,
+    dopftl::SCHEME,
+    dftl::SCHEME,
+    tpftl::SCHEME,
+    superblock::SCHEME,
+    bast::SCHEME,
+    fast::SCHEME,
+    nftl1::SCHEME,
+];
 
 impl Scheme {
     /// The scheme of this name.
