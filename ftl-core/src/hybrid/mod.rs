@@ -466,16 +466,15 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// Writes all pages of a logical block to a new data block.
     fn write_block(&mut self, lbn: u32, bytes: &[u8]) -> Result<(), FtlError> {
-        let stream = self.data_stream(lbn);
-        self.make_blocks(stream)?;
-        self.space.seal(stream)?;
+        self.take_care()?;
+        let was_open = self.close_data_block(lbn)?;
         let ver = self.next_ver;
         let pages = self.pages_of(lbn);
         self.next_ver += pages.len() as u64;
         let tag = |(lpn, ver)| PageTag { role: Role::Data, flags: Flags::NONE, lpn, ver };
         let tags: Vec<PageTag> = pages.zip(ver..).map(tag).collect();
         let block = self.program_gathered(lbn, &tags, bytes, Cause::Host)?;
-        self.make_data_block(lbn, block)?;
+        self.make_data_block(lbn, block, was_open)?;
         self.space.reclaim(Cause::Gc)?;
         Ok(())
     }

@@ -98,6 +98,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         if self.space.room(stream) > 0 && self.space.failing_block().is_none() {
             return Ok(());
         }
+        self.take_care()
+    }
+
+    /// Before a block is opened: keeps enough free ones, and the cells good.
+    pub(super) fn take_care(&mut self) -> Result<(), FtlError> {
         self.collect_until(self.gc.threshold + 1)?;
         self.upkeep()
     }
