@@ -4,7 +4,8 @@
 //! on a map. What the new data block replaces is given up only when no page of the new one can be lost. If power fails before, mount
 //! finds some pages here and some there.
 
-use super::{FIRST_LOG, HybridFtl, Policy};
+use super::{FIRST_LOG, HybridFtl, LogBlock, Policy};
+use crate::block_table::State;
 use crate::copy::misplaced;
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
@@ -182,6 +183,18 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn missing_behind(&self, lbn: u32, block: Pbn) -> Option<Vec<u32>> {
         let geometry = self.space.geometry();
         let log = self.logs.get(block).filter(|log| log.only_owner() == Some(lbn))?;
+        let in_use = match log.stream {
+            Some(stream) => self.is_filling(FIRST_LOG + stream as usize, block),
+            None => false,
+        };
+        // Common blocks have trim records, too, and go on being filled.
+        let is_own = in_use || self.space.table.state(block) == State::Full;
+        if !is_own || self.space.table.valid(block) != log.live() {
+            return None;
+        }
+        if self.in_place_logs {
+            return self.missing_in_gaps(lbn, log);
+        }
         if log.live() != log.written
             || !self.policy.may_become_data(log)
             || self.space.flash.chip().bad(block).is_some()
@@ -199,6 +212,22 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             at_least = place + 1;
         }
         Some(pages.skip(log.written as usize).filter(|lpn| self.trims.is_mapped(*lpn)).collect())
+    }
+
+    /// The same where the log block has its pages at their own offsets: all places of the missing ones have to be free.
+    fn missing_in_gaps(&self, lbn: u32, log: &LogBlock) -> Option<Vec<u32>> {
+        let chip = self.space.flash.chip();
+        let lacks = |lpn: &u32| self.trims.is_mapped(*lpn) && !self.is_logged_in(log.block, *lpn);
+        let missing: Vec<u32> = self.pages_of(lbn).filter(lacks).collect();
+        let at_home = |lpn: u32| {
+            let ppn = self.logs.place(lpn).filter(|_| self.is_logged_in(log.block, lpn));
+            ppn.is_none_or(|ppn| chip.geometry().offset_of(ppn) == self.split(lpn).1)
+        };
+        if !self.pages_of(lbn).all(at_home) {
+            return None;
+        }
+        let is_free = |lpn: &u32| !chip.is_programmed(chip.geometry().page(log.block, self.split(*lpn).1));
+        (chip.bad(log.block).is_none() && missing.iter().all(is_free)).then_some(missing)
     }
 
     /// A merge takes a block before it gives one up.

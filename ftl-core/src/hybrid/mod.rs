@@ -93,6 +93,8 @@ pub(crate) struct HybridFtl<S: Store, P> {
     /// The first stream of data blocks that became log blocks and are not filled yet.
     first_swapped: StreamId,
     first_data: StreamId,
+    /// Whether pages have their own offsets in log blocks, too.
+    in_place_logs: bool,
     /// While a mount runs everything goes to the common blocks.
     mounting: bool,
     /// The block whose pages are being moved.
@@ -117,13 +119,14 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let mut fixed = vec![stream(Role::Log, true), stream(Role::Checkpoint, false)];
         fixed.extend((0..policy.shared_streams()).map(|_| log));
         let mut space = Space::new(Flash::new(chip), &fixed);
-        let groups = policy.group().map_or(0, |size| logical_blocks.div_ceil(size));
+        let groups = policy.group().map_or(0, |size| logical_blocks.div_ceil(size) * policy.streams_per_group());
         space.add_streams(log, groups as usize);
         let first_swapped = space.add_streams(log, policy.swapped_blocks() as usize);
         let first_data = space.add_streams(stream(Role::Data, false), logical_blocks as usize);
         space.set_pair_protection(settings.pair_protection);
         let in_place = profile.order == PageOrder::Any && profile.pairing == Pairing::None;
         let mut ftl = HybridFtl {
+            in_place_logs: in_place && policy.logs_in_place(),
             gc: Gc::new(&geometry, settings.free_threshold, RESERVE, settings.wear, settings.scrub),
             space,
             policy,
@@ -307,11 +310,17 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn asking<R>(&mut self, ask: impl FnOnce(&mut P, &View) -> R) -> R {
         let chip = self.space.flash.chip();
         let erases = |block| chip.erase_count(block);
+        let takes = |stream: LogStream, offset| {
+            let open = self.space.open_block(FIRST_LOG + stream as usize);
+            let is_free = |block| !chip.is_programmed(chip.geometry().page(block, offset));
+            open.is_some_and(|(block, _)| !self.in_place_logs || is_free(block))
+        };
         let view = View {
             logs: &self.logs,
             data: &self.data,
             table: &self.space.table,
             emptying: self.emptying,
+            takes: &takes,
             erases: &erases,
         };
         ask(&mut self.policy, &view)
@@ -424,7 +433,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             return self.write_into_data_block(lpn, bytes);
         }
         let tag = PageTag { role: Role::Log, flags: Flags::NONE, lpn, ver: self.new_version() };
-        let ppn = self.space.append_page(FIRST_LOG + stream as usize, tag, bytes, Cause::Host)?;
+        let id = FIRST_LOG + stream as usize;
+        let ppn = match self.in_place_logs {
+            true => self.space.program_at(id, offset, &[tag], bytes, Cause::Host)?.0,
+            false => self.space.append_page(id, tag, bytes, Cause::Host)?,
+        };
         self.note_in_log(lpn, ppn, Some(stream));
         Ok(())
     }

@@ -25,6 +25,8 @@ pub(crate) struct View<'a> {
     pub(super) data: &'a DataBlocks,
     pub(super) table: &'a BlockTable,
     pub(super) emptying: Option<Pbn>,
+    /// Whether the open block of a log stream can take a page at this offset.
+    pub(super) takes: &'a dyn Fn(LogStream, u32) -> bool,
     /// Erases of a block so far.
     pub(super) erases: &'a dyn Fn(Pbn) -> u32,
 }
@@ -38,6 +40,11 @@ impl View<'_> {
     /// Whether a block takes no more pages, and its own are not being moved.
     pub(crate) fn is_full(&self, block: Pbn) -> bool {
         self.table.state(block) == State::Full && Some(block) != self.emptying
+    }
+
+    /// Whether the open block of a log stream can take a page that has this offset.
+    pub(crate) fn takes(&self, stream: LogStream, offset: u32) -> bool {
+        (self.takes)(stream, offset)
     }
 
     /// How often a block was erased.
@@ -68,6 +75,16 @@ pub(crate) trait Policy: Send {
     /// Adjacent logical blocks that have a log stream of their own together, if any do.
     fn group(&self) -> Option<u32> {
         None
+    }
+
+    /// How many log streams such a group has.
+    fn streams_per_group(&self) -> u32 {
+        1
+    }
+
+    /// Whether pages go to their own offsets also in log blocks, where the part allows it.
+    fn logs_in_place(&self) -> bool {
+        false
     }
 
     /// Whether a request that covers a whole logical block goes to a new data block.

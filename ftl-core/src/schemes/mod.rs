@@ -7,6 +7,7 @@ mod fast;
 mod lazyftl;
 mod mnftl;
 mod nftl1;
+mod nftln;
 mod pagemap;
 mod rose;
 mod superblock;
@@ -68,6 +69,7 @@ pub static SCHEMES: &[Scheme] = &[
     bast::SCHEME,
     fast::SCHEME,
     nftl1::SCHEME,
+    nftln::SCHEME,
     rose::SCHEME,
 ];
 
