@@ -8,6 +8,7 @@ mod lazyftl;
 mod mnftl;
 mod nftl1;
 mod pagemap;
+mod rose;
 mod superblock;
 mod tpftl;
 
@@ -67,6 +68,7 @@ pub static SCHEMES: &[Scheme] = &[
     bast::SCHEME,
     fast::SCHEME,
     nftl1::SCHEME,
+    rose::SCHEME,
 ];
 
 impl Scheme {
