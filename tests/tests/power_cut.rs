@@ -99,7 +99,12 @@ fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
                 cut_variant(&paired, &cuts::record(&paired, Kind::HotCold), 1, &mut verdicts);
             }
         }
-        for (key, value) in [("page.gc_stream", "same"), ("ckpt.interval", "0"), ("valid_tracking", "ram_bitmap")] {
+        for (key, value) in [
+            ("page.gc_stream", "same"),
+            ("ckpt.interval", "0"),
+            ("valid_tracking", "ram_bitmap"),
+            ("mlam.ack", "buffer"),
+        ] {
             if rig::has_param(scheme, key) {
                 let other = rig_of(scheme, cells).variant(&format!("{key}={value}"), |_| {}).set(key, value);
                 cut_variant(&other, &after_filling(&other), 1, &mut verdicts);

@@ -3,6 +3,7 @@
 mod dftl;
 mod dopftl;
 mod lazyftl;
+mod mlam;
 mod mnftl;
 mod pagemap;
 mod superblock;
@@ -52,8 +53,16 @@ pub struct Scheme {
 }
 
 /// Every scheme, the default first.
-pub const SCHEMES: &[Scheme] =
-    &[lazyftl::SCHEME, pagemap::SCHEME, mnftl::SCHEME, dopftl::SCHEME, dftl::SCHEME, tpftl::SCHEME, superblock::SCHEME];
+pub const SCHEMES: &[Scheme] = &[
+    lazyftl::SCHEME,
+    pagemap::SCHEME,
+    mnftl::SCHEME,
+    dopftl::SCHEME,
+    dftl::SCHEME,
+    tpftl::SCHEME,
+    superblock::SCHEME,
+    mlam::SCHEME,
+];
 
 impl Scheme {
     /// The scheme of this name.

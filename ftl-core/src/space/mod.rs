@@ -88,7 +88,7 @@ impl<S: Store> Space<S> {
         let mut space = Space {
             table: BlockTable::new(geometry),
             flash,
-            pool: FreePool::default(),
+            pool: FreePool::new(geometry),
             streams: streams.iter().map(|spec| Stream::new(*spec)).collect(),
             fixed: streams.len(),
             at_risk: AtRisk::default(),
@@ -162,6 +162,16 @@ impl<S: Store> Space<S> {
     #[inline]
     pub(crate) fn free_blocks(&self) -> u32 {
         self.pool.len() as u32
+    }
+
+    /// Those of one die.
+    pub(crate) fn free_blocks_on(&self, die: u32) -> u32 {
+        self.pool.on_die(die) as u32
+    }
+
+    /// The blocks that this stream opens from now on are of this die, as long as it has any.
+    pub(crate) fn prefer_die(&mut self, stream: StreamId, die: u32) {
+        self.streams[stream].die = Some(die);
     }
 
     /// Collected blocks that wait for their erase.
@@ -299,6 +309,30 @@ impl<S: Store> Space<S> {
         appended.map(|(ppn, _)| ppn)
     }
 
+    /// Appends a copy of logical page `lpn`, which lies at `from`, without its crossing the bus. `fill` is as above. `None` where the
+    /// page cannot be read, or is another.
+    pub(crate) fn append_copyback(
+        &mut self,
+        stream: StreamId,
+        lpn: u32,
+        from: Ppn,
+        cause: Cause,
+        mut fill: impl FnMut(Ppn, &mut [u8]),
+    ) -> Result<Option<Ppn>, FtlError> {
+        let mut unreadable = false;
+        let appended = self.append_with(stream, 1, |flash, to, epoch, _| {
+            let copied = flash.copy_back(lpn, from, to, epoch, |spare| fill(to, spare), cause);
+            unreadable = copied.as_ref().is_err_and(|run| matches!(run.error, NandError::Uncorrectable { .. }));
+            copied
+        });
+        if unreadable { Ok(None) } else { appended.map(|(ppn, _)| Some(ppn)) }
+    }
+
+    /// Where the stream's next page goes; opens a block if need be.
+    pub(crate) fn next_page(&mut self, stream: StreamId) -> Result<Ppn, FtlError> {
+        self.frontier(stream).map(|(ppn, ..)| ppn)
+    }
+
     /// Calls `program` with first page, epoch and count of pages until some were programmed.
     #[inline(always)]
     fn append_with(
@@ -413,7 +447,7 @@ impl<S: Store> Space<S> {
         self.seal(stream)?;
         let spec = self.streams[stream].spec;
         let worn = std::mem::take(&mut self.streams[stream].for_cold);
-        let block = self.take_free(worn)?;
+        let block = self.take_free(worn, self.streams[stream].die)?;
         let epoch = self.next_epoch;
         self.next_epoch += 1;
         self.table.set_open(block, spec.role, epoch);
@@ -422,9 +456,9 @@ impl<S: Store> Space<S> {
         Ok(())
     }
 
-    fn take_free(&mut self, worn: bool) -> Result<Pbn, FtlError> {
+    fn take_free(&mut self, worn: bool, die: Option<u32>) -> Result<Pbn, FtlError> {
         loop {
-            let (block, confirmed) = self.pool.take(worn).ok_or(NO_BLOCK)?;
+            let (block, confirmed) = self.pool.take(worn, die).ok_or(NO_BLOCK)?;
             if confirmed || sings(Canary::BlankLookTrusted) {
                 return Ok(block);
             }
