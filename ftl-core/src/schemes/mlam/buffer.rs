@@ -64,6 +64,11 @@ struct Slots {
 }
 
 impl Slots {
+    fn new(capacity: u32, page_bytes: usize, keeps: bool) -> Self {
+        let bytes = if keeps { (capacity as usize + 1) * page_bytes } else { 0 };
+        Slots { data: Vec::with_capacity(bytes), free: Vec::new(), page_bytes, keeps }
+    }
+
     fn take(&mut self) -> u32 {
         if !self.keeps {
             self.data.resize(self.page_bytes, 0);
@@ -106,7 +111,7 @@ impl Buffer {
             units: FastMap::default(),
             by_use: BTreeMap::new(),
             clock: 0,
-            slots: Slots { data: Vec::new(), free: Vec::new(), page_bytes: page_bytes as usize, keeps },
+            slots: Slots::new(capacity, page_bytes as usize, keeps),
         }
     }
 
@@ -188,6 +193,18 @@ impl Buffer {
     pub(super) fn moved(&mut self, lpn: u32, ppn: u32) {
         self.entry(lpn).ppn = ppn;
         self.touch(lpn);
+    }
+
+    /// What the host wrote last of a page does not count: what is on flash does. Returns whether the page is buffered no more.
+    pub(super) fn take_back(&mut self, lpn: u32) -> bool {
+        let entry = self.entries.get_mut(&lpn).expect("what is taken back is buffered");
+        if entry.ppn == UNMAPPED {
+            return self.remove(lpn).is_some();
+        }
+        self.slots.put_back(std::mem::replace(&mut entry.slot, NO_SLOT));
+        entry.fresh = false;
+        self.fresh.remove(&lpn);
+        false
     }
 
     /// The page is buffered no more.

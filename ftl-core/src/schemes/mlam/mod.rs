@@ -345,20 +345,11 @@ impl<S: Store> Ftl<S> for Mlam<S> {
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
         self.gc.refuse_if_read_only()?;
-        let page = self.space.geometry().page_bytes as usize;
-        for (lpn, bytes) in (first.raw()..).zip(data.chunks_exact(page)) {
-            if self.buffer.get(lpn).is_none() && !self.trims.is_mapped(lpn) {
-                self.unborn += 1;
-            }
-            self.buffer.write(lpn, bytes);
-            self.stats.host_pages_written += 1;
-            if self.buffer.free_share() < self.settings.low {
-                self.drain()?;
-            }
+        let written = self.write_pages(first.raw(), data);
+        if written.is_err() && self.settings.acknowledged_by_journal {
+            self.take_back();
         }
-        if self.settings.acknowledged_by_journal {
-            self.write_journal()?;
-        }
+        written?;
         Ok(self.space.flash.now())
     }
 
@@ -386,7 +377,11 @@ impl<S: Store> Ftl<S> for Mlam<S> {
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
         if !self.settings.flush_by_journal && !self.gc.is_read_only() {
-            self.drain_all()?;
+            match self.drain_all() {
+                // The journal takes what is left.
+                Err(FtlError::ReadOnly(_)) => {}
+                other => other?,
+            }
         }
         self.write_journal()?;
         if !sings(Canary::UnpaddedFlush) {
@@ -464,6 +459,29 @@ impl<S: Store> Ftl<S> for Mlam<S> {
 }
 
 impl<S: Store> Mlam<S> {
+    fn write_pages(&mut self, first: u32, data: &[u8]) -> Result<(), FtlError> {
+        let page = self.space.geometry().page_bytes as usize;
+        for (lpn, bytes) in (first..).zip(data.chunks_exact(page)) {
+            if self.buffer.get(lpn).is_none() && !self.trims.is_mapped(lpn) {
+                self.unborn += 1;
+            }
+            self.buffer.write(lpn, bytes);
+            self.stats.host_pages_written += 1;
+            if self.buffer.free_share() < self.settings.low {
+                self.drain()?;
+            }
+        }
+        if self.settings.acknowledged_by_journal { self.write_journal() } else { Ok(()) }
+    }
+
+    /// A request failed: what it left in RAM alone was never acknowledged, and shall not be read.
+    fn take_back(&mut self) {
+        while let Some(lpn) = self.buffer.first_fresh() {
+            let gone = self.buffer.take_back(lpn);
+            self.unborn -= (gone && !self.trims.is_mapped(lpn)) as u64;
+        }
+    }
+
     fn new_version(&mut self) -> u64 {
         self.next_ver += 1;
         self.next_ver - 1

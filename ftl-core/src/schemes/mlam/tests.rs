@@ -143,7 +143,9 @@ fn every_policy_and_granularity_holds_what_was_written() {
         let mut ftl = made(profile, logical_pages, &[setting, ("mlam.buffer", "65536")]);
         let (mut rng, mut model) = (SplitMix::new(1), vec![0; logical_pages as usize]);
         for n in 1..6_000 {
-            let lpn = if n <= logical_pages as u64 { n as u32 - 1 } else { rng.below(logical_pages as u64) as u32 };
+            // What was written lately is written again for a while.
+            let moving = n as u32 / 500 * 311 + rng.below(400) as u32;
+            let lpn = if n <= logical_pages as u64 { n as u32 - 1 } else { moving % logical_pages };
             write(&mut ftl, lpn, n);
             model[lpn as usize] = n;
             if rng.one_in(200) {
@@ -154,14 +156,10 @@ fn every_policy_and_granularity_holds_what_was_written() {
         for (lpn, n) in (0..).zip(&model) {
             assert_eq!(read(&mut ftl, lpn), *n, "{setting:?}: page {lpn}");
         }
-        let (_, halves, quarters) = ftl.mapping.counts();
         let (merged, reorganised) = ftl.cost.copies();
         assert!(merged > 0, "{setting:?}: nothing was copied along");
-        match setting {
-            ("mlam.policy", "mlam") => assert!(quarters > 0 && reorganised > 0, "{setting:?}"),
-            // Only collection maps finer.
-            ("mlam.policy", _) | ("mlam.k_empty", "7") => assert!(ftl.cost.k_empty() == 7 || halves + quarters < 256),
-            _ => {}
+        if setting == ("mlam.k_empty", "0") {
+            assert!(reorganised > 0, "{setting:?}: the tables were never too large");
         }
         if setting.0 == "mlam.k_empty" {
             assert_eq!(ftl.cost.k_empty().to_string(), setting.1, "it is fixed");
