@@ -1,10 +1,13 @@
 //! The table of schemes. Command line, tests, metrics and documents iterate over it; nothing else names a scheme.
 
+mod bast;
 mod dftl;
 mod dopftl;
+mod fast;
 mod lazyftl;
 mod mlam;
 mod mnftl;
+mod nftl1;
 mod pagemap;
 mod superblock;
 mod tpftl;
@@ -52,8 +55,9 @@ pub struct Scheme {
     oob_only: Constructor<OobOnlyStore>,
 }
 
-/// Every scheme, the default first.
-pub const SCHEMES: &[Scheme] = &[
+/// Every scheme, the default first. A static, so that the schemes are compiled here: whoever names a constant gets its functions, all of
+/// every scheme over every store, compiled into their own crate.
+pub static SCHEMES: &[Scheme] = &[
     lazyftl::SCHEME,
     pagemap::SCHEME,
     mnftl::SCHEME,
@@ -61,6 +65,9 @@ pub const SCHEMES: &[Scheme] = &[
     dftl::SCHEME,
     tpftl::SCHEME,
     superblock::SCHEME,
+    bast::SCHEME,
+    fast::SCHEME,
+    nftl1::SCHEME,
     mlam::SCHEME,
 ];
 
