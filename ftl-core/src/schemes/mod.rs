@@ -77,6 +77,11 @@ impl Scheme {
         SCHEMES.iter().find(|s| s.name == name)
     }
 
+    /// Whether the scheme has this parameter.
+    pub fn knows(&self, key: &str) -> bool {
+        self.params.iter().any(|param| param.key == key)
+    }
+
     /// Starts the scheme on a chip.
     pub fn start<S: SchemeStore>(
         &self,
