@@ -185,27 +185,17 @@ pub(super) fn arrange(pieces: impl Iterator<Item = (u32, u32)>) -> Vec<u32> {
     pieces.into_iter().flat_map(|(first, quarters)| first..first + quarters).collect()
 }
 
-/// Quarters as pieces: pairs that are halves together.
-pub(super) fn joined(quarters: &mut Vec<u32>) -> Vec<(u32, u32)> {
+/// Quarters as pieces: superblocks as a whole, halves, and what is left.
+pub(super) fn joined(quarters: &mut [u32]) -> Vec<(u32, u32)> {
     quarters.sort_unstable();
-    let mut pieces: Vec<(u32, u32)> = Vec::new();
-    for quarter in quarters.iter() {
-        match pieces.last_mut() {
-            Some((first, length))
-                if *length < QUARTERS && *first + *length == *quarter && {
-                    let grows = *first % 2 == 0 && *length == 1;
-                    grows || (*first % QUARTERS == 0 && *length > 1)
-                } =>
-            {
-                *length += 1
-            }
-            _ => pieces.push((*quarter, 1)),
+    let mut pieces = Vec::new();
+    for superblock in quarters.chunk_by(|a, b| a / QUARTERS == b / QUARTERS) {
+        if superblock.len() == QUARTERS as usize {
+            pieces.push((superblock[0], QUARTERS));
+        } else {
+            let halves = superblock.chunk_by(|a, b| a / 2 == b / 2);
+            pieces.extend(halves.map(|half| (half[0], half.len() as u32)));
         }
     }
-    // Three quarters are a half and one.
-    let three = |(first, length): (u32, u32)| match length {
-        3 => vec![(first, 2), (first + 2, 1)],
-        _ => vec![(first, length)],
-    };
-    pieces.into_iter().flat_map(three).collect()
+    pieces
 }

@@ -101,7 +101,7 @@ fn candidates_are_cut_as_in_the_papers_figure() {
     assert_eq!(cut([0, 0, 9, 9, 9, 9, 0, 0], 7), [(8, 4, 36)], "superblock mapping always");
     assert_eq!(cut([0, 0, 0, 0, 0, 0, 0, 1], 0), [(11, 1, 1)]);
     let apart = |quarter| Some(quarter % 2);
-    let pieces = pieces(&candidate(0, 1.0, [9; 8].map(|n| n)), &shape(), 0, apart);
+    let pieces = pieces(&candidate(0, 1.0, [9; 8]), &shape(), 0, apart);
     assert_eq!(pieces.len(), 1, "no empty block at all");
 }
 
@@ -126,10 +126,10 @@ fn a_virtual_superblock_is_of_one_superchip_and_takes_the_heaviest() {
 
 #[test]
 fn quarters_are_joined_to_halves_and_wholes_and_to_nothing_else() {
-    assert_eq!(joined(&mut vec![3, 1, 0, 2]), [(0, 4)]);
-    assert_eq!(joined(&mut vec![5, 6, 4, 11]), [(4, 2), (6, 1), (11, 1)]);
-    assert_eq!(joined(&mut vec![1, 2, 6, 7]), [(1, 1), (2, 1), (6, 2)]);
-    assert_eq!(joined(&mut vec![2, 3, 4, 5]), [(2, 2), (4, 2)]);
+    assert_eq!(joined(&mut [3, 1, 0, 2]), [(0, 4)]);
+    assert_eq!(joined(&mut [5, 6, 4, 11]), [(4, 2), (6, 1), (11, 1)]);
+    assert_eq!(joined(&mut [1, 2, 6, 7]), [(1, 1), (2, 1), (6, 2)]);
+    assert_eq!(joined(&mut [2, 3, 4, 5]), [(2, 2), (4, 2)]);
 }
 
 /// A load of single pages, every policy and every `k_empty`: what was written is read, tables stay about as small as they may be.
