@@ -63,11 +63,15 @@ fn the_papers_costs_of_a_superpage() {
 #[test]
 fn the_papers_merge_of_twenty_pages() {
     let mut ftl = made(paper(4, 400), 4096, &[("mlam.policy", "lru"), ("mlam.buffer", "1048576")]);
-    (0..1024).for_each(|lpn| drop(write(&mut ftl, lpn, lpn as u64)));
+    for lpn in 0..1024 {
+        write(&mut ftl, lpn, lpn as u64);
+    }
     timed(&mut ftl, &[0, 1, 2, 3], 0);
     // Pages 0 and 4 of a superpage share a channel.
     let partly = [80, 84, 800, 804];
-    (16..32).chain(partly).for_each(|lpn| drop(write(&mut ftl, lpn, 5)));
+    for lpn in (16..32).chain(partly) {
+        write(&mut ftl, lpn, 5);
+    }
     let whole = ftl.choose().unwrap();
     assert_eq!((&whole.slots[..], whole.superchip, ftl.buffer.len()), (&[0, 1, 2, 3][..], Some(0), 20));
     let cost = timed(&mut ftl, &whole.slots, 0);
@@ -180,9 +184,13 @@ fn k_empty_follows_what_merges_and_reorganisation_cost() {
     assert_eq!(window(&mut cost, 1, 50), first + 1, "neither");
     assert_eq!(window(&mut cost, 1, 0), first + 1, "one quiet window");
     assert_eq!(window(&mut cost, 1, 0), first, "two of them");
-    (0..20).for_each(|_| drop(window(&mut cost, 1, 0)));
+    for _ in 0..20 {
+        window(&mut cost, 1, 0);
+    }
     assert_eq!(cost.k_empty(), 0);
-    (0..20).for_each(|_| drop(window(&mut cost, 0, 9)));
+    for _ in 0..20 {
+        window(&mut cost, 0, 9);
+    }
     assert_eq!(cost.k_empty(), 7);
     let mut fixed = flush::Cost::new(1, Some(5));
     assert_eq!(window(&mut fixed, 0, 100), 5);
@@ -194,8 +202,12 @@ fn a_mount_finds_the_superblocks_again() {
     let profile = Profile { geometry: Geometry { pages_per_block: 32, ..paper(2, 300).geometry }, ..paper(2, 300) };
     for clean in [true, false] {
         let mut ftl = made(profile, 2048, &[("mlam.buffer", "131072")]);
-        (0..2048).for_each(|lpn| drop(write(&mut ftl, lpn, lpn as u64)));
-        (0..300).for_each(|n| drop(write(&mut ftl, n * 53 % 2048, 5_000 + n as u64)));
+        for lpn in 0..2048 {
+            write(&mut ftl, lpn, lpn as u64);
+        }
+        for n in 0..300 {
+            write(&mut ftl, n * 53 % 2048, 5_000 + n as u64);
+        }
         ftl.flush(0).unwrap();
         if clean {
             ftl.shutdown(0).unwrap();
