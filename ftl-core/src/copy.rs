@@ -24,8 +24,20 @@ impl CopyBuffer {
     /// Reads every live page of the block. Records say LOST where the data cannot be read; those of pages whose own
     /// record is lost are to be [named](CopyBuffer::name).
     pub(crate) fn load<S: Store>(&mut self, space: &mut Space<S>, block: Pbn, cause: Cause) -> Result<(), FtlError> {
+        self.load_first(space, block, u32::MAX, cause)
+    }
+
+    /// The same with at most so many of them, the first.
+    pub(crate) fn load_first<S: Store>(
+        &mut self,
+        space: &mut Space<S>,
+        block: Pbn,
+        most: u32,
+        cause: Cause,
+    ) -> Result<(), FtlError> {
         self.from.clear();
         space.table.live_pages(block, &mut self.from);
+        self.from.truncate(most as usize);
         self.unknown.clear();
         if !self.read(space, cause)? {
             self.mend(space.flash.health());

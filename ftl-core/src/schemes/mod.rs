@@ -2,6 +2,7 @@
 
 mod dftl;
 mod dopftl;
+mod gftl;
 mod lazyftl;
 mod mnftl;
 mod pagemap;
@@ -52,8 +53,16 @@ pub struct Scheme {
 }
 
 /// Every scheme, the default first.
-pub const SCHEMES: &[Scheme] =
-    &[lazyftl::SCHEME, pagemap::SCHEME, mnftl::SCHEME, dopftl::SCHEME, dftl::SCHEME, tpftl::SCHEME, superblock::SCHEME];
+pub const SCHEMES: &[Scheme] = &[
+    lazyftl::SCHEME,
+    pagemap::SCHEME,
+    mnftl::SCHEME,
+    dopftl::SCHEME,
+    dftl::SCHEME,
+    tpftl::SCHEME,
+    superblock::SCHEME,
+    gftl::SCHEME,
+];
 
 impl Scheme {
     /// The scheme of this name.
