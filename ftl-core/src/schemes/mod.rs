@@ -52,8 +52,9 @@ pub struct Scheme {
     oob_only: Constructor<OobOnlyStore>,
 }
 
-/// Every scheme, the default first.
-pub const SCHEMES: &[Scheme] = &[
+/// Every scheme, the default first. A static, so that the schemes are compiled here: whoever names a constant gets its functions, all of
+/// every scheme over every store, compiled into their own crate.
+pub static SCHEMES: &[Scheme] = &[
     lazyftl::SCHEME,
     pagemap::SCHEME,
     mnftl::SCHEME,
