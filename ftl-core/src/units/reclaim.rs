@@ -100,7 +100,8 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
     }
 
     fn renew(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
-        if self.slices.is_some() {
+        // Where slices cannot keep up, requests wait anyhow.
+        if self.slices.is_some() && self.space.free_blocks() > self.gc.threshold {
             let begun = self.may_move_in_slices(block) && self.prepare(block)?;
             return Ok(begun.then(|| self.move_in_slices(block, cause)));
         }
