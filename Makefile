@@ -4,6 +4,7 @@
 #   make test       everything a machine can do in a quarter of an hour
 #   make long-test  the same at acceptance length
 #   make bench      simulation and NBD beside their peers (BENCH_ARGS=--short for a look)
+#   make reproduction   docs/REPRODUCTION.md from measured rows (TRACES=DIR with the real traces)
 #   make policy     licences and sources of all dependencies
 #   make deps       install what these need; as another user than root, say what to type
 
@@ -15,7 +16,7 @@ TOOLS := target/tools
 DENY := $(TOOLS)/bin/cargo-deny
 FSX := $(TOOLS)/bin/fsx
 
-.PHONY: run check test long-test bench deps policy
+.PHONY: run check test long-test bench reproduction deps policy
 
 run: deps
 	$(CARGO) run --release -p ftld --bin ftld -- $(ARGS)
@@ -25,16 +26,19 @@ check:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace --lib
 
-# The native half of the daemon has to build where there is no libclang.
+# The native half of the daemon has to build where there is no libclang. Programs run as the tests' build made them, with the same
+# checks of overflow as a release; on a bare machine one build less is minutes. Nothing is edited and built again here, so
+# incremental building would only cost.
+test: export CARGO_INCREMENTAL := 0
 test: deps $(FSX)
 	$(CARGO) fmt --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy -p ftld --no-default-features -- -D warnings
 	$(CARGO) test --workspace
-	$(CARGO) test -p ftld-tests --features canary --test canaries
+	$(CARGO) test -p ftld-tests --no-default-features --features canary --test canaries
 	$(MAKE) policy
-	tests/native/run.sh
-	tests/guest/run.sh all
+	BUILT=target/debug tests/native/run.sh
+	BUILT=target/debug tests/guest/run.sh all
 
 # Licences, sources and duplicates of everything that is linked in: deny.toml. The tool takes a minute or two to build, once.
 policy: $(DENY)
@@ -61,6 +65,9 @@ long-test: deps $(DENY) $(FSX)
 bench: deps
 	tests/bench/sim.py $(BENCH_ARGS)
 	tests/bench/nbd.py $(BENCH_ARGS)
+
+reproduction: deps
+	tests/reproduction.py $(if $(TRACES),--traces $(TRACES))
 
 deps:
 	@tests/deps.sh

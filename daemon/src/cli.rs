@@ -121,6 +121,12 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// List the presets: scheme, device, parameters and method of a paper by one name
+    Presets {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// List instances
     List {
         /// Print JSON

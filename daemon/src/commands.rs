@@ -5,6 +5,7 @@ use crate::control::{self, Request};
 use crate::failure::{Exit, Failure};
 use crate::inject::Injection;
 use crate::instance::Dirs;
+use crate::preset::{PRESETS, Preset};
 use crate::size::show_size;
 use crate::stack;
 use crate::transport;
@@ -172,6 +173,46 @@ fn profile_json((i, profile): (usize, &Profile)) -> Value {
         "program_ns": t.program_ns, "program_msb_ns": t.program_msb_ns, "erase_ns": t.erase_ns, "bus_ns": t.bus_ns,
         "factory_bad_permille": profile.factory_bad_permille, "max_bad_permille": profile.max_bad_permille,
     })
+}
+
+/// `ftld presets`.
+pub fn presets(as_json: bool) -> Result<(), Failure> {
+    let table =
+        |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| (key.to_string(), json!(value))).collect::<Value>();
+    if as_json {
+        let preset = |p: &Preset| {
+            json!({
+                "name": p.name, "title": p.title, "scheme": p.scheme, "profile": p.profile, "size": p.size, "op_percent": p.op,
+                "params": table(p.params), "simulation_params": table(p.unsafe_params),
+                "precondition": p.precondition, "average": p.average,
+            })
+        };
+        return print_json(&PRESETS.iter().map(preset).collect());
+    }
+    let list = |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| format!(" {key}={value}")).collect::<String>();
+    let mut text =
+        String::from("Each fills in what no option says; its parameters go to the schemes that have them.\n");
+    for preset in PRESETS {
+        let size = preset.size.map_or(String::new(), |size| format!(", size {size}"));
+        let average = serde_json::to_value(preset.average).expect("plain data");
+        text += &format!("{}: {}\n", preset.name, preset.title);
+        text += &format!(
+            "  scheme {}, profile {}{size}, over-provisioning {} %\n",
+            preset.scheme, preset.profile, preset.op
+        );
+        text += &format!("  set{}\n", list(preset.params));
+        text += &format!(
+            "  replay and compare: precondition {}, average {}{}\n",
+            preset.precondition,
+            average.as_str().unwrap_or_default(),
+            match preset.unsafe_params {
+                [] => String::new(),
+                pairs =>
+                    format!("; set{} (gives up flushed data when power fails, so never a live device)", list(pairs)),
+            }
+        );
+    }
+    print(&text)
 }
 
 /// `ftld list`.

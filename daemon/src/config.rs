@@ -2,7 +2,9 @@
 
 use crate::failure::Failure;
 use crate::instance::{self, Dirs};
+use crate::preset::{Preset, Use};
 use crate::size::parse_size;
+use crate::stack::find_scheme;
 use crate::target::Target;
 use crate::transport::nbd::TlsOptions;
 use clap::Args;
@@ -20,6 +22,9 @@ pub const METRICS_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv
 #[derive(Args, Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct DeviceOptions {
+    /// Scheme, flash device and parameters of a paper, where no option says otherwise; see `ftld presets`
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
     /// Flash translation layer of a new image; see `ftld schemes`
     #[arg(long, value_name = "NAME")]
     pub scheme: Option<String>,
@@ -190,6 +195,7 @@ impl DeviceOptions {
     /// These options, and those of `other` where these say nothing.
     fn or(self, other: DeviceOptions) -> DeviceOptions {
         DeviceOptions {
+            preset: self.preset.or(other.preset),
             scheme: self.scheme.or(other.scheme),
             image: self.image.or(other.image),
             size: self.size.or(other.size),
@@ -250,7 +256,20 @@ impl DeviceOptions {
         }
     }
 
+    /// These options, and those of the preset where these say nothing.
+    fn with_preset(self) -> Result<DeviceOptions, Failure> {
+        let Some(name) = self.preset.as_deref() else { return Ok(self) };
+        let preset = Preset::find(name)?;
+        let scheme = find_scheme(self.scheme.as_deref().unwrap_or(preset.scheme))?;
+        let set = preset.params(scheme, Use::Device, &self.set);
+        Ok(DeviceOptions { scheme: Some(scheme.name.into()), set, ..self.clone().or(preset.device()) })
+    }
+
     pub(crate) fn wish(&self) -> Result<Wish, Failure> {
+        self.clone().with_preset()?.wish_as_is()
+    }
+
+    fn wish_as_is(&self) -> Result<Wish, Failure> {
         let profile = self.profile.as_deref().map(find_profile).transpose()?;
         let op = self.op.filter(|op| !(0.1..=1000.0).contains(op));
         if let Some(op) = op {

@@ -18,6 +18,7 @@ pub mod instance;
 pub mod logging;
 pub mod metrics;
 pub mod pages;
+pub mod preset;
 pub mod replay;
 pub mod serve;
 pub mod shutdown;
@@ -53,6 +54,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Workloads { json }) => commands::workloads(json),
         Some(Command::Schemes { json }) => commands::schemes(json),
         Some(Command::Profiles { json }) => commands::profiles(json),
+        Some(Command::Presets { json }) => commands::presets(json),
         Some(Command::List { json }) => commands::list(&dirs, json),
         Some(Command::Status { name, json }) => commands::status(&dirs, name.as_deref(), json),
         Some(Command::Stop { name, force }) => commands::stop(&dirs, name.as_deref(), force),

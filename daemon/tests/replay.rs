@@ -91,6 +91,40 @@ fn emulated_time_is_the_counted_operations_and_causes_add_up() {
 }
 
 #[test]
+fn a_preset_is_a_paper_by_one_name() {
+    let host = Host::new();
+    let presets = host.json(&["presets", "--json"]);
+    for preset in presets.as_array().unwrap() {
+        let name = preset["name"].as_str().unwrap();
+        let row = replay(&host, &["sequential:requests=500", "--preset", name, "--precondition", "none"]);
+        assert_eq!((&row["scheme"], &row["device"]["profile"]), (&preset["scheme"], &preset["profile"]), "{name}");
+        assert_eq!(row["job"]["average"], preset["average"], "{name}");
+        assert_eq!(row["device"]["op_percent"], preset["op_percent"], "{name}");
+    }
+    // Of 16 pages that a part of the map tells of, the first costs a program alone, the others also 20 us for the spare bytes.
+    let row = replay(&host, &["sequential:requests=3200,size=2KiB", "--preset", "mnftl-paper"]);
+    assert_eq!(number(&row, "/response_ns/write/mean"), 818_750.0);
+    // What gives up flushed data is in a simulation's parameters, never in an image's.
+    assert!(row["job"]["set"].as_array().unwrap().contains(&"nand.pair_policy=none".into()), "{row}");
+    let made = host.json(&["create", "--preset", "mnftl-paper", "--json"]);
+    assert_eq!((made["scheme"].as_str(), made["blocks"].as_u64()), (Some("mnftl"), Some(4352)));
+    let image = host.json(&["inspect", "default", "--json"]);
+    let params = image["params"].to_string();
+    assert!(params.contains("wear.policy=none") && !params.contains("pair_policy"), "{params}");
+    host.fails(&["replay", "uniform", "--preset", "nosuch"], 2, &["no preset \"nosuch\"; there are mnftl-paper"]);
+    let plan = host.run(&[
+        "compare",
+        "--plan",
+        "uniform",
+        "--preset",
+        "mnftl-paper,lazyftl-paper",
+        "--scheme",
+        "dftl,pagemap",
+    ]);
+    assert_eq!(plan.1.lines().count(), 4, "{}", plan.1);
+}
+
+#[test]
 fn equal_jobs_give_equal_rows_and_other_seeds_others() {
     let host = Host::new();
     let with = |seed: &str| {

@@ -35,14 +35,31 @@ impl CopyBuffer {
         most: u32,
         cause: Cause,
     ) -> Result<(), FtlError> {
-        self.from.clear();
-        space.table.live_pages(block, &mut self.from);
-        self.from.truncate(most as usize);
+        let mut live = std::mem::take(&mut self.from);
+        live.clear();
+        space.table.live_pages(block, &mut live);
+        live.truncate(most as usize);
+        self.load_into(space, live, cause)
+    }
+
+    /// The same with these pages, wherever they are.
+    pub(crate) fn load_pages<S: Store>(
+        &mut self,
+        space: &mut Space<S>,
+        pages: &[Ppn],
+        cause: Cause,
+    ) -> Result<(), FtlError> {
+        let mut from = std::mem::take(&mut self.from);
+        from.clear();
+        from.extend_from_slice(pages);
+        self.load_into(space, from, cause)
+    }
+
+    fn load_into<S: Store>(&mut self, space: &mut Space<S>, from: Vec<Ppn>, cause: Cause) -> Result<(), FtlError> {
         self.unknown.clear();
-        if !self.read(space, cause)? {
-            self.mend(space.flash.health());
-        }
-        Ok(())
+        let outcome = self.read(space, &from, cause);
+        self.from = from;
+        outcome
     }
 
     /// Reads every programmed page of the block, to no other end than that the chip sees how good it is. Returns how many.
@@ -52,26 +69,33 @@ impl CopyBuffer {
         block: Pbn,
         cause: Cause,
     ) -> Result<u32, FtlError> {
-        let pages = space.flash.chip().frontier(block);
-        self.from.clear();
-        self.from.extend((0..pages).map(|offset| space.geometry().page(block, offset)));
-        self.read(space, cause)?;
-        Ok(pages)
+        let chip = space.flash.chip();
+        let pages = (0..chip.frontier(block)).map(|offset| space.geometry().page(block, offset));
+        let programmed: Vec<Ppn> = pages.filter(|ppn| chip.is_programmed(*ppn)).collect();
+        self.load_into(space, programmed, cause)?;
+        Ok(self.from.len() as u32)
     }
 
-    fn read<S: Store>(&mut self, space: &mut Space<S>, cause: Cause) -> Result<bool, FtlError> {
-        self.records.resize(self.from.len(), [0; OOB_SLOT]);
-        if self.from.is_empty() {
-            return Ok(true);
+    /// Reads pages, block by block.
+    fn read<S: Store>(&mut self, space: &mut Space<S>, from: &[Ppn], cause: Cause) -> Result<(), FtlError> {
+        let geometry = space.geometry();
+        let page = geometry.page_bytes as usize;
+        self.records.resize(from.len(), [0; OOB_SLOT]);
+        let mut done = 0;
+        for run in from.chunk_by(|a, b| a < b && geometry.block_of(*a) == geometry.block_of(*b)) {
+            let data = &mut self.data[done * page..][..run.len() * page];
+            if !space.flash.read_pages(run, data, &mut self.records[done..done + run.len()], cause)? {
+                self.mend(done, space.flash.health());
+            }
+            done += run.len();
         }
-        let bytes = self.from.len() * space.geometry().page_bytes as usize;
-        Ok(space.flash.read_pages(&self.from, &mut self.data[..bytes], &mut self.records, cause)?)
+        Ok(())
     }
 
     #[cold]
-    fn mend(&mut self, health: &[Health]) {
+    fn mend(&mut self, first: usize, health: &[Health]) {
         const UNKNOWN: PageTag = PageTag { role: Role::Pad, flags: Flags::NONE, lpn: UNMAPPED, ver: 0 };
-        for (i, (record, health)) in self.records.iter_mut().zip(health).enumerate() {
+        for (i, (record, health)) in (first..).zip(self.records[first..].iter_mut().zip(health)) {
             let found = Oob::decode(record).filter(|_| health.oob_ok());
             let tag = found.map_or(UNKNOWN, |oob| oob.tag);
             if found.is_none() {

@@ -16,6 +16,7 @@ pub mod format;
 mod ftl;
 mod gc;
 mod hash;
+mod hybrid;
 mod mapping;
 mod paged;
 mod recovery;

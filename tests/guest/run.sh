@@ -2,6 +2,7 @@
 # Boots the just-built binary in virtual machines and runs guest scripts there, each script in a machine of its own; the host
 # needs neither ublk nor KVM.
 # usage: run.sh all | SCRIPT...      names of guest scripts, without .sh
+#   BUILT            folder with the programs; without it they are built, as a release
 #   FIO_SECONDS (5)  KILLS (3)  SCHEMES (lazyftl pagemap; or all)  what the scripts do
 #   CRASHES (1)       how often host_crash_ext4 has its machine killed
 #   SIZE              of the device; without it each script's own, small one
@@ -29,9 +30,9 @@ tools=(/bin/busybox "$(command -v fio)" "$(command -v mke2fs)" "$(command -v e2f
 base=$work/base-$(cat "${tools[@]}" "$kernel"/modules/*.ko "$here/mkroot.sh" | md5sum | cut -c1-12).cpio.gz
 [ -e "$base" ] || "$here/mkroot.sh" "$base" "${tools[@]}" "$kernel"/modules/*.ko
 
-cargo build --release -q -p ftld -p ftld-tests --bin ftld --bin fsync_markers --example plain_file
+built=$(tests/built.sh)
 for program in ftld fsync_markers examples/plain_file; do
-  objcopy --strip-debug "target/release/$program" "$run/${program##*/}"
+  objcopy --strip-debug "$built/$program" "$run/${program##*/}"
 done
 "$here/mkroot.sh" "$run/own.cpio.gz" "$run/ftld" "$run/plain_file" "$run/fsync_markers" tests/lib.sh README.md "$here"/*.sh
 install -D -m 755 "$here/init" "$run/top/init"

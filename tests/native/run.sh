@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs the native scripts against the just-built binary: no kernel module, but root, /dev/fuse and loop devices.
 # usage: run.sh [SCRIPT...]     names without .sh; all if none is given
+#   BUILT            folder with the programs; without it they are built, as a release
 #   FIO_SECONDS (5)  SCHEMES (lazyftl pagemap; or all)  SESSIONS (10000)  CUTS (12)  CANARY (no)  FSX_OPS (5000)
 # Prints the scripts' own lines and a summary; fails unless every step succeeded.
 set -euo pipefail
@@ -14,8 +15,8 @@ scripts=("$@")
 [ $# -gt 0 ] ||
   scripts=(ext4_nbdfuse prometheus nbd_data host_calls nbd_tls nbd_hostile kill_nbd power_cut_ext4 fsx_ext4)
 
-cargo build --release -q -p ftld -p ftld-tests --bin ftld --bin nbd_storm --bin fsync_markers
-PATH=$PWD/target/release:$PWD/target/tools/bin:$PATH
+built=$(tests/built.sh)
+PATH=$built:$PWD/target/tools/bin:$PATH
 mkdir -p target/native
 failed=0 passed=0
 for script in "${scripts[@]}"; do

@@ -9,6 +9,7 @@
 pub mod coverage;
 pub mod crashes;
 pub mod cuts;
+#[cfg(feature = "programs")]
 pub mod fuzz;
 pub mod host;
 pub mod model;

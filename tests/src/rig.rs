@@ -1,7 +1,8 @@
 //! A scheme on a small chip, from one seed; and the command line that repeats a case.
 //!
 //! A case has a path (`scheme/cells/workload/...`). `FTLD_CASE=path` runs only the cases below that path; `FTLD_SEED` sets the
-//! seed all suites start from; `FTLD_LONG=1` asks for acceptance length.
+//! seed all suites start from; `FTLD_LONG=1` asks for acceptance length. In the short form the sweeps of schemes other than the default
+//! are samples ([`Verdicts::draws`]).
 
 use ftl_core::schemes::{SCHEMES, Scheme, SchemeStore};
 use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
@@ -149,7 +150,7 @@ impl Rig {
 
 /// Whether the scheme understands the parameter.
 pub fn has_param(scheme: &Scheme, key: &str) -> bool {
-    scheme.params.iter().any(|param| param.key == key)
+    scheme.knows(key)
 }
 
 /// Every scheme on every kind of cells.
@@ -200,10 +201,30 @@ pub fn wanted(path: &str) -> bool {
     below(path, case) || below(case, path)
 }
 
+/// In the short form all schemes but the default share the work of so many whole sweeps.
+const SHARED_SWEEPS: u64 = 3;
+
+/// Whether the sample contains this place, whose path begins with a scheme: all of the default scheme's; of the others' so large a share
+/// that a sweep takes about as long however many schemes there are. The seed decides which. Acceptance and `FTLD_CASE` leave nothing out.
+fn is_drawn(place: &str) -> bool {
+    let others = SCHEMES.len() as u64 - 1;
+    let whole = long() || CASE.is_some() || others <= SHARED_SWEEPS;
+    let scheme = place.split('/').next().unwrap_or_default();
+    whole || scheme == SCHEMES[0].name || {
+        let name = crc32c::crc32c(place.as_bytes());
+        SplitMix::new(seed() << 32 ^ u64::from(name)).below(others) < SHARED_SWEEPS
+    }
+}
+
 /// Collects what went wrong in a suite's cases and how many there were.
 #[derive(Debug)]
 pub struct Verdicts {
     suite: &'static str,
+    everything: bool,
+    /// Places that sweeps came by.
+    pub places: u64,
+    /// Of these, those that were in the sample.
+    pub drawn: u64,
     /// Cases that ran.
     pub cases: u64,
     /// Cases that failed.
@@ -215,7 +236,21 @@ pub struct Verdicts {
 impl Verdicts {
     /// No verdicts yet of a test in `tests/tests/<suite>.rs`.
     pub fn new(suite: &'static str) -> Self {
-        Verdicts { suite, cases: 0, failures: 0, first: Vec::new(), enough: u64::MAX }
+        Verdicts {
+            suite,
+            everything: false,
+            places: 0,
+            drawn: 0,
+            cases: 0,
+            failures: 0,
+            first: Vec::new(),
+            enough: u64::MAX,
+        }
+    }
+
+    /// The same, without sampling.
+    pub fn of_everything(suite: &'static str) -> Self {
+        Verdicts { everything: true, ..Verdicts::new(suite) }
     }
 
     /// The same, but one failure is enough: no case runs after it.
@@ -226,6 +261,25 @@ impl Verdicts {
     /// Whether no more cases will run.
     pub fn are_enough(&self) -> bool {
         self.failures >= self.enough
+    }
+
+    /// Whether a sweep looks at this place: one at which there are cases, or one that costs something to get to. Counts it.
+    pub fn draws(&mut self, place: &str) -> bool {
+        if self.are_enough() || !wanted(place) {
+            return false;
+        }
+        let drawn = self.everything || is_drawn(place);
+        self.places += 1;
+        self.drawn += u64::from(drawn);
+        drawn
+    }
+
+    /// What of the sweep ran, for a suite's report: "all 200 places", "a sample of 41 of 200 places".
+    pub fn sample(&self) -> String {
+        match self.drawn {
+            all if all == self.places => format!("all {all} places"),
+            some => format!("a sample of {some} of {} places", self.places),
+        }
     }
 
     /// Runs one case, unless `FTLD_CASE` asks for others. A panic is a failure of this case alone.

@@ -67,7 +67,7 @@ pub fn cut_run(
 
 fn cut_here(rig: &Rig, name: &str, moment: &Moment, outcomes: Outcomes, verdicts: &mut Verdicts) {
     let here = format!("{}/{name}/{}", rig.path(), moment.index);
-    if verdicts.are_enough() || !rig::wanted(&here) {
+    if !verdicts.draws(&here) {
         return;
     }
     for (number, cut) in outcomes.of(rig, moment.next, moment.index) {
@@ -125,7 +125,7 @@ pub fn cut_mounts(
 fn cut_mounts_after(rig: &Rig, name: &str, moment: &Moment, outcomes: Outcomes, verdicts: &mut Verdicts) {
     for (first, cut) in outcomes.of(rig, moment.next, moment.index) {
         let here = format!("{}/{name}/{}/{first}/mount", rig.path(), moment.index);
-        if !rig::wanted(&here) {
+        if !verdicts.draws(&here) {
             continue;
         }
         let store = cuts::strike(rig, moment.store, moment.next, cut);
@@ -160,7 +160,7 @@ pub fn cut_mounts_of_mounts(
 ) {
     recording.visit(|moment| {
         let here = format!("{}/{name}/{}/mount/mount", rig.path(), moment.index);
-        if moment.index % every > 0 || verdicts.are_enough() || !rig::wanted(&here) {
+        if moment.index % every > 0 || !verdicts.draws(&here) {
             return;
         }
         let mut rng = SplitMix::new(rig.seed ^ moment.index as u64);
@@ -200,7 +200,7 @@ pub fn cut_short_rows(rig: &Rig, length: u32, every: usize, verdicts: &mut Verdi
     let (store, model) = aged(rig, Kind::FullDisk, false);
     for number in (0..ALPHABET.len().pow(length)).step_by(every) {
         let here = format!("{}/row/{number}", rig.path());
-        if verdicts.are_enough() || !rig::wanted(&here) {
+        if !verdicts.draws(&here) {
             continue;
         }
         let row = (0..length).map(|i| ALPHABET[number / ALPHABET.len().pow(i) % ALPHABET.len()]);
@@ -419,7 +419,11 @@ pub fn lose_checkpoints(rig: &Rig, kind: Kind, clean: bool, verdicts: &mut Verdi
     }
     let (store, model) = aged(rig, kind, clean);
     for block in checkpoint_blocks(rig, &store) {
-        verdicts.case(&format!("{here}/{block}"), || {
+        let here = format!("{here}/{block}");
+        if !verdicts.draws(&here) {
+            continue;
+        }
+        verdicts.case(&here, || {
             let store = unreadable(rig, store.clone(), block);
             cuts::survive(rig, store, model.clone(), block.raw() as u64).map(drop)
         });

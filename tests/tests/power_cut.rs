@@ -41,10 +41,11 @@ fn every_operation(cells: Cells, promise: u64) {
             workloads += 1;
         }
         println!(
-            "{}: {} cuts at {operations} operations of {workloads} workloads, {} failed, {:.1} s",
+            "{}: {} cuts at {operations} operations of {workloads} workloads, {} failed; {}; {:.1} s",
             rig.path(),
             verdicts.cases,
             verdicts.failures,
+            verdicts.sample(),
             began.elapsed().as_secs_f64()
         );
         verdicts.assert_none_failed();
@@ -72,7 +73,7 @@ fn without_pair_protection_the_same_cuts_lose_flushed_data() {
         if !rig::wanted(&rig.path()) {
             continue;
         }
-        let mut verdicts = Verdicts::new("power_cut");
+        let mut verdicts = Verdicts::of_everything("power_cut");
         let recording = cuts::record(&rig, Kind::Uniform);
         sweep::cut_run(&rig, Kind::Uniform.name(), &recording, 1, Outcomes::by_form(), &mut verdicts);
         println!("{}: {} of {} cuts lose data without protection", rig.path(), verdicts.failures, verdicts.cases);
@@ -112,7 +113,13 @@ fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
         if let Some(recording) = cuts::record(&unmarked, Kind::HotCold).without_marks() {
             cut_variant(&unmarked, &recording, 1, &mut verdicts);
         }
-        println!("{}/{}: {} cuts in variants, {} failed", scheme.name, cells.name(), verdicts.cases, verdicts.failures);
+        let (name, cells) = (scheme.name, cells.name());
+        println!(
+            "{name}/{cells}: {} cuts in variants, {} failed; {}",
+            verdicts.cases,
+            verdicts.failures,
+            verdicts.sample()
+        );
         verdicts.assert_none_failed();
     }
 }
@@ -149,7 +156,13 @@ fn a_cut_inside_a_mount_loses_nothing_either() {
             let tiny = Rig::with_params(scheme, cells, 64, rig.config.params.clone()).variant("tiny", |_| {});
             cut_mounts(&tiny, Kind::Mixed, 1, Outcomes::All, &mut verdicts);
         }
-        println!("{}: {} cuts inside mounts, {} failed", rig.path(), verdicts.cases, verdicts.failures);
+        println!(
+            "{}: {} cuts inside mounts, {} failed; {}",
+            rig.path(),
+            verdicts.cases,
+            verdicts.failures,
+            verdicts.sample()
+        );
         verdicts.assert_none_failed();
         cases += verdicts.cases;
     }
@@ -169,7 +182,7 @@ fn a_cut_inside_the_mount_after_that_loses_nothing_either() {
             let recording = cuts::record(&rig, *kind);
             sweep::cut_mounts_of_mounts(&rig, kind.name(), &recording, every, per_mount, &mut verdicts);
         }
-        println!("{}: {} third cuts, {} failed", rig.path(), verdicts.cases, verdicts.failures);
+        println!("{}: {} third cuts, {} failed; {}", rig.path(), verdicts.cases, verdicts.failures, verdicts.sample());
         verdicts.assert_none_failed();
         cases += verdicts.cases;
     }
@@ -190,7 +203,13 @@ fn every_short_row_of_requests_may_be_cut() {
         let rig = rig_of(scheme, cells);
         let mut verdicts = Verdicts::new("power_cut");
         sweep::cut_short_rows(&rig, length, every, &mut verdicts);
-        println!("{}: {} cuts in short rows, {} failed", rig.path(), verdicts.cases, verdicts.failures);
+        println!(
+            "{}: {} cuts in short rows, {} failed; {}",
+            rig.path(),
+            verdicts.cases,
+            verdicts.failures,
+            verdicts.sample()
+        );
         verdicts.assert_none_failed();
     }
 }
@@ -274,8 +293,14 @@ fn any_checkpoint_block_may_be_lost() {
                 sweep::lose_checkpoints(&rig, kind, clean, &mut verdicts);
             }
         }
-        println!("{}: {} checkpoint blocks lost, {} failed", rig.path(), verdicts.cases, verdicts.failures);
-        assert!(verdicts.cases > 0 || !rig::wanted(&rig.path()), "{}: no checkpoint block was found", rig.path());
+        println!(
+            "{}: {} checkpoint blocks lost, {} failed; {}",
+            rig.path(),
+            verdicts.cases,
+            verdicts.failures,
+            verdicts.sample()
+        );
+        assert!(verdicts.places > 0 || !rig::wanted(&rig.path()), "{}: no checkpoint block was found", rig.path());
         verdicts.assert_none_failed();
     }
 }

@@ -98,14 +98,14 @@ fn about(of: &[&Row]) -> String {
     let mut devices: Vec<_> = of.iter().map(device).collect();
     devices.dedup();
     let Row { job, requests, .. } = of[0];
-    let average = serde_json::to_value(job.average).unwrap_or_default();
+    let average = serde_json::to_value(job.method.average()).unwrap_or_default();
     format!(
         "{}. {} requests, {} pages read, {} written. Preconditioning {}, averages {}.",
         devices.join("; "),
         requests.completed,
         requests.pages_read,
         requests.pages_written,
-        job.precondition,
+        job.method.precondition(),
         average.as_str().unwrap_or_default()
     )
 }

@@ -1,7 +1,8 @@
 //! From lists of schemes, workloads and settings to jobs, in a fixed order.
 
 use crate::failure::Failure;
-use crate::replay::{Address, Arrival, Average, Job, Precondition};
+use crate::preset::Preset;
+use crate::replay::{Address, Job, Method};
 use crate::stack::find_scheme;
 use clap::Args;
 use ftl_core::schemes::{SCHEMES, Scheme};
@@ -11,7 +12,10 @@ use ftl_core::schemes::{SCHEMES, Scheme};
 pub struct Sweep {
     /// Trace files and synthetic workloads; see `ftld workloads`
     pub workloads: Vec<String>,
-    /// Flash translation layers [default: all of them]
+    /// Presets: scheme, device, parameters and method of a paper, where no option says otherwise; see `ftld presets`
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub preset: Vec<String>,
+    /// Flash translation layers [default: the preset's; without one, all of them]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub scheme: Vec<String>,
     /// Flash devices
@@ -29,36 +33,9 @@ pub struct Sweep {
     /// Where randomness begins
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
     pub seed: Vec<u64>,
-    /// As of `ftld replay`
-    #[arg(long, value_name = "none|touched|fill|steady|WRITES", default_value_t = Precondition::Steady)]
-    pub precondition: Precondition,
-    /// As of `ftld replay`
-    #[arg(long, value_name = "NAME")]
-    pub format: Option<String>,
-    /// As of `ftld replay`
-    #[arg(long, value_name = "N")]
-    pub disk: Option<u64>,
-    /// As of `ftld replay`; synthetic workloads need none
-    #[arg(long, value_enum, default_value_t = Address::Exact)]
-    pub address: Address,
-    /// As of `ftld replay`
-    #[arg(long, value_enum, default_value_t = Arrival::Closed)]
-    pub arrival: Arrival,
-    /// As of `ftld replay`
-    #[arg(long, value_enum, default_value_t = Average::PerRequest)]
-    pub average: Average,
-    /// As of `ftld replay`
-    #[arg(long)]
-    pub idle: bool,
-    /// As of `ftld replay`
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub depth: u32,
-    /// As of `ftld replay`
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub warm_up: u32,
-    /// As of `ftld replay`
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub loops: u32,
+    /// As of `ftld replay`.
+    #[command(flatten)]
+    pub method: Method,
 }
 
 /// Every value of a list, or once what is meant where nothing was said.
@@ -73,19 +50,21 @@ impl Sweep {
         if self.workloads.is_empty() {
             return Err(Failure::usage("no workload: name trace files or generators; see `ftld workloads`"));
         }
-        let schemes: Vec<&Scheme> = match &self.scheme[..] {
-            [] => SCHEMES.iter().collect(),
-            names => names.iter().map(|name| find_scheme(name)).collect::<Result<_, _>>()?,
-        };
-        let sets = self.sets(&schemes)?;
+        let mut under: Vec<(Option<&String>, Vec<&Scheme>)> = Vec::new();
+        for preset in each(&self.preset.iter().collect::<Vec<_>>()) {
+            under.push((preset, self.schemes(preset)?));
+        }
+        let sets = self.sets(&under.iter().flat_map(|(_, schemes)| schemes.iter().copied()).collect::<Vec<_>>())?;
         let mut jobs: Vec<Job> = Vec::new();
         for workload in &self.workloads {
             for base in self.devices(workload) {
                 for set in &sets {
-                    for scheme in &schemes {
-                        let known = |pair: &&String| pair.split_once('=').is_some_and(|(key, _)| knows(scheme, key));
+                    for (preset, scheme) in under.iter().flat_map(|(preset, of)| of.iter().map(move |of| (preset, of)))
+                    {
+                        let known = |pair: &&String| pair.split_once('=').is_some_and(|(key, _)| scheme.knows(key));
                         let set = set.iter().filter(known).cloned().collect();
-                        let job = Job { scheme: Some(scheme.name.into()), set, ..base.clone() };
+                        let preset = preset.cloned();
+                        let job = Job { preset, scheme: Some(scheme.name.into()), set, ..base.clone() };
                         if !jobs.contains(&job) {
                             jobs.push(job);
                         }
@@ -94,6 +73,15 @@ impl Sweep {
             }
         }
         Ok(jobs)
+    }
+
+    /// The schemes that run under a preset, or without one.
+    fn schemes(&self, preset: Option<&String>) -> Result<Vec<&'static Scheme>, Failure> {
+        match (&self.scheme[..], preset) {
+            ([], None) => Ok(SCHEMES.iter().collect()),
+            ([], Some(name)) => Ok(vec![find_scheme(Preset::find(name)?.scheme)?]),
+            (names, _) => names.iter().map(|name| find_scheme(name)).collect(),
+        }
     }
 
     fn devices(&self, workload: &str) -> Vec<Job> {
@@ -110,16 +98,12 @@ impl Sweep {
                             size: size.clone(),
                             op,
                             seed,
-                            precondition: self.precondition,
-                            format: self.format.clone().filter(|_| !made),
-                            disk: self.disk.filter(|_| !made),
-                            address: if made { Address::Exact } else { self.address },
-                            arrival: self.arrival,
-                            average: self.average,
-                            idle: self.idle,
-                            depth: self.depth,
-                            warm_up: self.warm_up,
-                            loops: self.loops,
+                            method: Method {
+                                format: self.method.format.clone().filter(|_| !made),
+                                disk: self.method.disk.filter(|_| !made),
+                                address: if made { Address::Exact } else { self.method.address },
+                                ..self.method.clone()
+                            },
                             ..Job::default()
                         });
                     }
@@ -136,7 +120,7 @@ impl Sweep {
             let wrong =
                 || Failure::usage(format!("--set {text:?} is not KEY=VALUE[,VALUE]; see `ftld schemes` for the keys"));
             let (key, values) = text.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(wrong)?;
-            if !schemes.iter().any(|scheme| knows(scheme, key)) {
+            if !schemes.iter().any(|scheme| scheme.knows(key)) {
                 let names: Vec<_> = schemes.iter().map(|scheme| scheme.name).collect();
                 return Err(Failure::usage(format!("--set {key}: none of {} has this parameter", names.join(", "))));
             }
@@ -148,8 +132,4 @@ impl Sweep {
         }
         Ok(sets)
     }
-}
-
-fn knows(scheme: &Scheme, key: &str) -> bool {
-    scheme.params.iter().any(|param| param.key == key)
 }

@@ -12,7 +12,8 @@ pub(super) fn label(row: &Row, all: &[&Row]) -> String {
 
 fn settings(job: &Job, all: &[&Row]) -> Vec<String> {
     type Of = fn(&Job) -> Option<String>;
-    let scalar: [(&str, Of); 4] = [
+    let scalar: [(&str, Of); 5] = [
+        ("", |job| job.preset.clone()),
         ("", |job| job.profile.clone()),
         ("", |job| job.size.clone()),
         ("op ", |job| job.op.map(|op| format!("{op} %"))),

@@ -12,7 +12,7 @@ mod row;
 mod sim;
 mod source;
 
-pub use job::{Address, Arrival, Average, DEVICE_WRITES_MAX, Job, Precondition};
+pub use job::{Address, Arrival, Average, DEVICE_WRITES_MAX, Job, Method, Precondition};
 pub use measure::{Response, Responses};
 pub use precondition::Conditioned;
 pub use row::{
@@ -102,36 +102,37 @@ pub fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
 
 fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     let (began, cpu_began) = (Instant::now(), cpu());
+    let job = &job.complete()?;
     let wish = job.wish()?;
     let source = Source::new(job)?;
-    let footprint = match job.address {
+    let footprint = match job.method.address {
         Address::Compact => Some(footprint(&source, job, tick)?),
         Address::Exact | Address::Fold => None,
     };
     let bench = Bench::new(job, &wish, footprint.as_ref().map(Footprint::bytes))?;
     let touched = footprint.as_ref().map(Footprint::extents);
-    let map = Map::new(job.address, footprint);
+    let map = Map::new(job.method.address, footprint);
     let mut sim = bench.start(job)?;
     let failed = |what: &str, why: &dyn std::fmt::Display| {
         Failure::failed(format!("{} on {}: {what}: {why}", job.workload, bench.scheme.name))
     };
     let mut feed = Feed { job, source: &source, map, size: bench.size, requests: Requests::default() };
-    let pages = match job.precondition {
+    let pages = match job.method.precondition() {
         Precondition::Touched => feed.touched(&bench, tick)?,
         _ => Vec::new(),
     };
     let conditioned = sim
-        .precondition(job.precondition, &pages, job.seed, &mut |share| tick(share, "preconditioning"))
+        .precondition(job.method.precondition(), &pages, job.seed, &mut |share| tick(share, "preconditioning"))
         .map_err(|error| failed("preconditioning", &error))?;
     sim.settle().map_err(|why| failed("preconditioning", &why))?;
 
-    feed.rounds(&mut sim, 0..job.warm_up, "warming up", tick)?;
+    feed.rounds(&mut sim, 0..job.method.warm_up, "warming up", tick)?;
     sim.settle().map_err(|why| failed("warming up", &why))?;
 
     feed.requests = Requests { touched_extents: touched, ..Requests::default() };
     let begun = Begun::of(&sim);
     let cpu_measured = cpu();
-    feed.rounds(&mut sim, job.warm_up..job.warm_up.saturating_add(job.loops), "replaying", tick)?;
+    feed.rounds(&mut sim, job.method.warm_up..job.method.warm_up.saturating_add(job.method.loops), "replaying", tick)?;
     let cpu_seconds = (cpu() - cpu_measured).as_secs_f64();
     let run = Run {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -217,7 +218,7 @@ impl Bench {
             .map_err(|error| failed(error.into()))?;
         chip.mark_factory_bad(job.seed).map_err(|error| failed(error.into()))?;
         let config = FtlConfig { logical_pages: self.layout.logical_pages, params: self.params.clone() };
-        Ok(Sim::new(self.scheme.start(chip, &config, Start::Format).map_err(failed)?, job.average))
+        Ok(Sim::new(self.scheme.start(chip, &config, Start::Format).map_err(failed)?, job.method.average()))
     }
 
     /// A device that the machine has no room for would end this program, or another's, without a word.
@@ -250,7 +251,7 @@ impl Bench {
         let flash = row::by_cause(&begun.counters, counters);
         let mut write_amplification = WriteAmplification::new(&flash, &requests, geometry.page_bytes);
         // What a record asks for beyond its first page is not done.
-        write_amplification.of_bytes.take_if(|_| job.average == Average::PerRecord);
+        write_amplification.of_bytes.take_if(|_| job.method.average() == Average::PerRecord);
         Row {
             schema: SCHEMA.into(),
             job: Job { scheme: Some(self.scheme.name.into()), ..job.clone() },
@@ -364,7 +365,7 @@ fn optimum(profile: &Profile, job: &Job, requests: &Requests, responses: &Respon
     let page_write_ns = (block + timing.erase_ns) as f64 / pages as f64 + timing.bus_ns as f64;
     let reading = |pages: u64| pages as f64 * page_read_ns;
     let writing = requests.pages_written as f64 * page_write_ns;
-    let alone = geometry.dies() == 1 || job.average != Average::PerRequest;
+    let alone = geometry.dies() == 1 || job.method.average() != Average::PerRequest;
     let mean = |work: f64, of: &Option<Response>| of.as_ref().filter(|_| alone).map(|of| work / of.count as f64);
     Optimum {
         erases: requests.pages_written as f64 / pages as f64,
@@ -397,7 +398,7 @@ impl Feed<'_> {
         let (first, count) = (rounds.start, f64::from(rounds.end - rounds.start));
         // By timestamps a round begins where the last request of the one before came.
         let (mut begin, mut latest) = (sim.now, sim.now);
-        let mut under_way = BinaryHeap::from([Reverse(sim.now)].repeat(self.job.depth as usize));
+        let mut under_way = BinaryHeap::from([Reverse(sim.now)].repeat(self.job.method.depth as usize));
         let mut extents = Vec::new();
         for round in rounds {
             // Another round of what is made up is made up anew.
@@ -412,18 +413,18 @@ impl Feed<'_> {
                     Failure::failed(format!("{}: {}: {why}", self.job.workload, stream.place()))
                 };
                 self.map.place(&record, self.size, &mut extents).map_err(|why| failed(&why))?;
-                let at = match self.job.arrival {
+                let at = match self.job.method.arrival {
                     Arrival::Closed => under_way.pop().map_or(latest, |Reverse(done)| done),
                     Arrival::Trace => begin.saturating_add(record.time_ns),
                 };
                 self.requests.out_of_order += u64::from(at < latest);
                 latest = latest.max(at);
-                if self.job.idle {
+                if self.job.method.idle {
                     sim.idle(latest).map_err(|error| failed(&error))?;
                 }
                 self.note(&record);
                 let done = sim.request(latest, record.op, &extents).map_err(|error| failed(&error))?;
-                if self.job.arrival == Arrival::Closed {
+                if self.job.method.arrival == Arrival::Closed {
                     under_way.push(Reverse(done));
                 }
                 self.requests.completed += 1;
@@ -448,7 +449,7 @@ impl Feed<'_> {
             }
             let failed = |why| Failure::failed(format!("{}: {}: {why}", self.job.workload, stream.place()));
             self.map.place(&record, self.size, &mut extents).map_err(failed)?;
-            if self.job.average == Average::PerRecord {
+            if self.job.method.average() == Average::PerRecord {
                 extents.truncate(1);
                 extents[0].len = 1;
             }
@@ -476,7 +477,7 @@ impl Feed<'_> {
 
     fn finished(&self) -> Result<(), Failure> {
         let Requests { issued, completed, .. } = self.requests;
-        match (self.job.disk, issued) {
+        match (self.job.method.disk, issued) {
             _ if issued != completed => {
                 Err(Failure::failed(format!("{}: issued {issued} requests, completed {completed}", self.job.workload)))
             }

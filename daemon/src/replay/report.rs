@@ -79,10 +79,10 @@ fn head(row: &Row) -> String {
             )
         }
     };
-    let how = match row.job.arrival {
-        Arrival::Closed if row.job.depth == 1 => "one after the other".into(),
-        Arrival::Closed => format!("{} at a time", row.job.depth),
-        Arrival::Trace if row.job.idle => "by timestamps, idle work between them".into(),
+    let how = match row.job.method.arrival {
+        Arrival::Closed if row.job.method.depth == 1 => "one after the other".into(),
+        Arrival::Closed => format!("{} at a time", row.job.method.depth),
+        Arrival::Trace if row.job.method.idle => "by timestamps, idle work between them".into(),
         Arrival::Trace => "by timestamps".to_owned(),
     };
     text += &format!(
@@ -118,7 +118,7 @@ fn flash(text: &mut String, row: &Row) {
 }
 
 fn responses(text: &mut String, row: &Row, name: &str, response: &Response) {
-    let of = match row.job.average {
+    let of = match row.job.method.average() {
         Average::PerRequest => "",
         Average::PerPage => " page",
         Average::PerRecord => " record",

@@ -26,7 +26,7 @@ impl Source {
         }
         let dialect = job.dialect()?;
         if let Some(workload) = Workload::parse(text) {
-            let fits = dialect.is_none() && job.disk.is_none() && job.address == Address::Exact;
+            let fits = dialect.is_none() && job.method.disk.is_none() && job.method.address == Address::Exact;
             return match workload {
                 Ok(_) if !fits => Err(Failure::usage(format!(
                     "{text} is made up for this device: --format, --disk and --address are for trace files; ./{text} would be one"
@@ -42,7 +42,7 @@ impl Source {
                 names.join(", ")
             )));
         }
-        Ok(Source::Trace { file, dialect, disk: job.disk })
+        Ok(Source::Trace { file, dialect, disk: job.method.disk })
     }
 
     /// Begins from the start, on a device of so many bytes.

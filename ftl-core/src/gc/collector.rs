@@ -107,6 +107,12 @@ pub(crate) trait Collect<S: Store> {
     /// The block whose collection pays best, if any is worth it.
     fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError>;
 
+    /// Whether emptying this block gives more room than it takes.
+    fn pays(&mut self, victim: Pbn) -> bool {
+        let space = self.parts().0;
+        space.table.valid(victim) < space.pages_per_block()
+    }
+
     /// Makes sure that the live pages of a full block can be moved, whatever it is for; a unit's open block takes no more pages from
     /// now on. False if they cannot.
     fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError>;
@@ -176,7 +182,7 @@ pub(crate) trait Collect<S: Store> {
         let worth_it = match failing {
             // A scheme has to hear of it also when nothing lives there any more.
             Some(_) => self.prepare(victim)? || live == 0,
-            None => live < space.pages_per_block(),
+            None => self.pays(victim),
         };
         if !worth_it {
             return Ok(false);

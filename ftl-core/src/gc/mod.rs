@@ -3,8 +3,10 @@
 
 mod collector;
 mod scrub;
+mod settings;
 mod victims;
 
 pub(crate) use collector::{Collect, Gc};
 pub(crate) use scrub::{PARAM as SCRUB_PARAM, Scrub};
+pub(crate) use settings::{Settings, docs};
 pub(crate) use victims::VictimIndex;

@@ -1,4 +1,4 @@
-//! What a clean stop leaves in a checkpoint: how far every block is programmed, in which of its lives, and which blocks were being
+//! What a clean stop leaves in a checkpoint: how many pages of every block are programmed, in which of its lives, and which blocks were being
 //! filled. A mount that finds every block so knows that nothing was begun since: nothing is unstable, blocks go on being filled,
 //! and erased blocks are erased. It says nothing about the map; records do.
 //!
@@ -14,7 +14,7 @@ use crate::space::{Space, StreamId};
 use nand_model::{Geometry, Pbn, Store};
 use std::collections::HashSet;
 
-const FRONTIER_BITS: u32 = 16;
+const PAGES_BITS: u32 = 16;
 
 /// The state of all blocks, and what else a mount could not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +30,8 @@ pub(crate) struct CleanStop {
     free: Vec<u64>,
 }
 
-fn state(epoch: u64, frontier: u32) -> u64 {
-    epoch << FRONTIER_BITS | frontier as u64
+fn state(epoch: u64, programmed: u32) -> u64 {
+    epoch << PAGES_BITS | programmed as u64
 }
 
 impl CleanStop {
@@ -52,7 +52,7 @@ impl CleanStop {
             logical_pages: logical_pages as u64,
             pseq: space.flash.pseq(),
             next_epoch: space.next_epoch(),
-            blocks: space.geometry().all_blocks().map(|b| state(epoch(b), chip.frontier(b))).collect(),
+            blocks: space.geometry().all_blocks().map(|b| state(epoch(b), chip.programmed(b))).collect(),
             open: (0..space.streams()).filter_map(open).collect(),
             free: space.confirmed_free().into_iter().map(u64::from).collect(),
         }
@@ -122,8 +122,8 @@ impl CleanStop {
             // Bad blocks are in no use and may hold anything.
             _ if chip.bad(block).is_some() => true,
             Head::Factory | Head::Found { role: Role::Checkpoint, .. } => true,
-            Head::Found { epoch, .. } => state(epoch, chip.frontier(block)) == *was,
-            Head::Nothing => state(0, chip.frontier(block)) == *was,
+            Head::Found { epoch, .. } => state(epoch, chip.programmed(block)) == *was,
+            Head::Nothing => state(0, chip.programmed(block)) == *was,
         };
         (0..).map(Pbn::new).zip(heads.iter().zip(&self.blocks)).all(is_as_left)
     }

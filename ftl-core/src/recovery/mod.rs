@@ -102,6 +102,11 @@ pub(crate) fn scan_block<S: Store>(
         let of_mount = oob.tag.flags.has(Flags::PROVISIONAL) || !is_content(&(ppn, oob));
         ends.newest = ends.newest.max(if of_mount { 0 } else { oob.pseq });
         ends.last = (flash.geometry().offset_of(ppn) + 1 == flash.chip().frontier(block)).then_some(oob.pseq);
+        if ends.latest.is_none_or(|(pseq, _)| pseq < oob.pseq) {
+            ends.latest = Some((oob.pseq, ppn));
+        } else {
+            ends.out_of_order = true;
+        }
         each(ppn, oob);
     }
     Ok(ends)
@@ -114,10 +119,14 @@ pub(crate) struct Ends {
     last: Option<u64>,
     /// The newest program that was not a mount's.
     newest: u64,
+    /// The page with the newest readable record, and whether others are behind it.
+    latest: Option<(u64, Ppn)>,
+    out_of_order: bool,
 }
 
 /// Pages that an interrupted program may have damaged although they read well: the last programmed one of every block and its
-/// LSB partner. Every earlier cut left its mark at such a place too, because mount never continues a block.
+/// LSB partner; where pages go in any order, the one with the newest record. Every earlier cut left its mark at such a place too,
+/// because mount never continues a block.
 #[derive(Default)]
 pub(crate) struct Suspects {
     /// The block's end, at each of its suspects.
@@ -130,6 +139,9 @@ impl Suspects {
     pub(crate) fn note<S: Store>(&mut self, flash: &Flash<S>, block: Pbn, ends: Ends) {
         self.newest = self.newest.max(ends.newest);
         self.pages.extend(suspects(flash, block).map(|ppn| (ppn.raw(), ends.last)));
+        if let Some((pseq, ppn)) = ends.latest.filter(|_| ends.out_of_order) {
+            self.pages.insert(ppn.raw(), Some(pseq));
+        }
     }
 
     /// Whether the page has to be read in full before it is trusted.

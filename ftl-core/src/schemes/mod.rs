@@ -1,10 +1,13 @@
 //! The table of schemes. Command line, tests, metrics and documents iterate over it; nothing else names a scheme.
 
+mod bast;
 mod dftl;
 mod dopftl;
+mod fast;
 mod gftl;
 mod lazyftl;
 mod mnftl;
+mod nftl1;
 mod pagemap;
 mod superblock;
 mod tpftl;
@@ -62,6 +65,9 @@ pub static SCHEMES: &[Scheme] = &[
     dftl::SCHEME,
     tpftl::SCHEME,
     superblock::SCHEME,
+    bast::SCHEME,
+    fast::SCHEME,
+    nftl1::SCHEME,
     gftl::SCHEME,
 ];
 
@@ -69,6 +75,11 @@ impl Scheme {
     /// The scheme of this name.
     pub fn find(name: &str) -> Option<&'static Scheme> {
         SCHEMES.iter().find(|s| s.name == name)
+    }
+
+    /// Whether the scheme has this parameter.
+    pub fn knows(&self, key: &str) -> bool {
+        self.params.iter().any(|param| param.key == key)
     }
 
     /// Starts the scheme on a chip.

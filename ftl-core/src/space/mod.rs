@@ -209,7 +209,7 @@ impl<S: Store> Space<S> {
         let (role, epoch) = (self.streams[stream].spec.role, self.table.epoch(block));
         self.table.set_open(block, role, epoch);
         self.filled_by[block.index()] = stream as u32;
-        self.streams[stream].open = Some(OpenBlock::new(block, epoch, self.flash.chip().frontier(block)));
+        self.streams[stream].open = Some(OpenBlock::new(block, epoch, self.flash.chip().programmed(block)));
     }
 
     /// How many streams there are.
@@ -305,10 +305,42 @@ impl<S: Store> Space<S> {
         &mut self,
         stream: StreamId,
         wanted: usize,
+        program: impl FnMut(&mut Flash<S>, Ppn, u64, usize) -> Result<(), RunError>,
+    ) -> Result<(Ppn, u32), FtlError> {
+        self.program_where(stream, wanted, |_, next| next, program)
+    }
+
+    /// Programs pages upwards from this offset of the stream's open block, where none of them is programmed; if a program fails, at the
+    /// same offsets of another block. Only on parts that take pages in any order and share nothing between them, and never in a mount.
+    pub(crate) fn program_at(
+        &mut self,
+        stream: StreamId,
+        offset: u32,
+        tags: &[PageTag],
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(Ppn, u32), FtlError> {
+        assert!(!self.risky, "pages that may be at risk go one after the other");
+        let at_offset = |geometry: &Geometry, next: Ppn| geometry.page(geometry.block_of(next), offset);
+        self.program_where(stream, tags.len(), at_offset, |flash, first, epoch, count| {
+            let bytes = count * flash.geometry().page_bytes as usize;
+            flash.program(first, epoch, &tags[..count], &data[..bytes], cause)
+        })
+    }
+
+    /// Calls `program` with first page, epoch and count of pages until some were programmed; `place` says where in the open block, which
+    /// is full up to the page that it is given.
+    #[inline(always)]
+    fn program_where(
+        &mut self,
+        stream: StreamId,
+        wanted: usize,
+        place: impl Fn(&Geometry, Ppn) -> Ppn,
         mut program: impl FnMut(&mut Flash<S>, Ppn, u64, usize) -> Result<(), RunError>,
     ) -> Result<(Ppn, u32), FtlError> {
         loop {
-            let (first, room, epoch) = self.frontier(stream)?;
+            let (next, room, epoch) = self.frontier(stream)?;
+            let first = place(self.flash.geometry(), next);
             // An open block has room for one page: the compiler is told, so that it can drop the loops over one.
             let count = if wanted == 1 { 1 } else { wanted.min(room as usize) };
             let seq = self.flash.pseq();
@@ -371,6 +403,20 @@ impl<S: Store> Space<S> {
         match self.table.state(block) {
             State::Open => self.seal(self.filled_by[block.index()] as usize),
             _ => Ok(()),
+        }
+    }
+
+    /// The block that one stream is filling is filled by another one from now on, which has none.
+    pub(crate) fn hand_over(&mut self, from: StreamId, to: StreamId) {
+        assert!(self.streams[to].open.is_none(), "stream {to} has a block");
+        let open = self.streams[from].open.take().expect("a block is open");
+        self.filled_by[open.block.index()] = to as u32;
+        let pairs = self.pair_protection.then(|| self.flash.chip().pairs());
+        let oldest = open.oldest_unsafe(pairs);
+        self.streams[to].open = Some(open);
+        if self.risky && oldest < NEVER {
+            self.streams[to].listed = true;
+            self.at_risk.put(oldest, to);
         }
     }
 

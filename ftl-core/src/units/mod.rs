@@ -23,19 +23,18 @@ pub(crate) use tables::Shape;
 
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
-use crate::config::{FtlConfig, ParamDoc, Params};
+use crate::config::{FtlConfig, Params};
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
-use crate::gc::{Collect, Gc, SCRUB_PARAM, Scrub};
-use crate::recovery::{CleanStop, rescue_blocks};
+use crate::gc::{Collect, Gc, Settings};
+use crate::recovery::CleanStop;
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
 use crate::trims::Trims;
-use crate::wear::ColdToWorn;
 use nand_model::canary::{Canary, sings};
-use nand_model::{Cause, Chip, Geometry, Nanos, PairTable, Pbn, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Ppn, Profile, Store};
 use slices::Slices;
 use tables::{AtHand, LOST, Place, Tables};
 
@@ -83,18 +82,6 @@ pub(crate) trait Policy: Send {
     }
 }
 
-/// Parameters of all schemes of units.
-pub(crate) const FREE_THRESHOLD: ParamDoc = ParamDoc {
-    key: "gc.free_threshold",
-    help: "free blocks that collection keeps (default max(4, 0.5 % of blocks), and what a mount may need)",
-};
-pub(crate) use crate::wear::{GAP_PARAM as WEAR_GAP, POLICY_PARAM as WEAR_POLICY};
-/// See above.
-pub(crate) const SCRUB: ParamDoc = SCRUB_PARAM;
-/// See above.
-pub(crate) const PAIR_POLICY: ParamDoc =
-    ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" };
-
 /// Trim records, what a mount programs, and what finds no room at home.
 const COMMON: StreamId = 0;
 const CHECKPOINT: StreamId = 1;
@@ -106,32 +93,6 @@ const RESERVE: u32 = 3;
 
 /// Groups in RAM, whatever the size of the device.
 const MIN_IN_RAM: u32 = 64;
-
-/// The parameters, validated.
-#[derive(Clone, Copy, Debug)]
-struct Settings {
-    free_threshold: u32,
-    wear: Option<ColdToWorn>,
-    scrub: Scrub,
-    pair_protection: bool,
-}
-
-impl Settings {
-    fn new(params: &Params, profile: &Profile, blocks: u32, units: u32) -> Result<Settings, FtlError> {
-        let pages = profile.geometry.pages_per_block;
-        let rescued = rescue_blocks(&PairTable::new(profile.pairing, pages), pages, units);
-        let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200) + rescued)?;
-        if free_threshold < 2 {
-            return Err(FtlError::Config("parameter gc.free_threshold: collection needs at least 2 blocks".into()));
-        }
-        Ok(Settings {
-            free_threshold,
-            wear: ColdToWorn::from_params(params)?,
-            scrub: Scrub::new(params)?,
-            pair_protection: params.choice("nand.pair_policy", "defer_erase", "none")?,
-        })
-    }
-}
 
 /// Blocks beyond data and over-provisioning of a device with units of so many pages: three sets of checkpoints; trim pages; an open common
 /// block, one for a failing block, two waiting for their erase, a partly filled unit, and the free threshold.

@@ -337,6 +337,15 @@ impl<S: Store> Chip<S> {
         }
     }
 
+    /// Pages of the block that were programmed since it was erased: where pages go in order, [`Chip::frontier`].
+    pub fn programmed(&self, block: Pbn) -> u32 {
+        let frontier = self.frontier(block);
+        if self.programs.is_empty() {
+            return frontier;
+        }
+        (0..frontier).filter(|offset| self.is_programmed(self.profile.geometry.page(block, *offset))).count() as u32
+    }
+
     #[inline]
     fn check_page(&mut self, ppn: Ppn) -> Result<Pbn, NandError> {
         assert!(self.profile.geometry.contains(ppn), "law: no page {ppn}");

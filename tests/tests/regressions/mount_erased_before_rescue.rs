@@ -21,7 +21,9 @@ fn a_page_that_will_be_lost_is_rescued_before_its_predecessor_is_erased() {
             let recording = cuts::record(&rig, kind);
             cut_twice(&rig, &recording, &mut verdicts, kind);
         }
-        assert!(verdicts.cases > 100 || !rig::wanted(&rig.path()), "{}: {} cases", rig.path(), verdicts.cases);
+        println!("{}: {} cuts after an erase inside a mount; {}", rig.path(), verdicts.cases, verdicts.sample());
+        let enough = verdicts.cases > 100 * verdicts.drawn / verdicts.places.max(1);
+        assert!(enough || !rig::wanted(&rig.path()), "{}: {} cases", rig.path(), verdicts.cases);
         verdicts.assert_none_failed();
     }
 }
@@ -30,7 +32,7 @@ fn a_page_that_will_be_lost_is_rescued_before_its_predecessor_is_erased() {
 fn cut_twice(rig: &Rig, recording: &Recording, verdicts: &mut Verdicts, kind: Kind) {
     recording.visit(|moment| {
         let here = format!("{}/{}/{}", rig.path(), kind.name(), moment.index);
-        if !matches!(moment.next, Change::Program { .. }) || !rig::wanted(&here) {
+        if !matches!(moment.next, Change::Program { .. }) || !verdicts.draws(&here) {
             return;
         }
         let store = cuts::strike(rig, moment.store, moment.next, FIRST);

@@ -35,6 +35,7 @@ mod tests;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
+use crate::gc::docs;
 use crate::schemes::{MlcUse, Scheme};
 use crate::units::{self, Lists, Policy, Shape, Slicing, UnitFtl};
 use nand_model::{Chip, Profile, Store};
@@ -58,11 +59,11 @@ pub(super) const SCHEME: Scheme = Scheme {
             help: "whether every request waits for the end of its slot: true, or false (default)",
         },
         ParamDoc { key: "gftl.subtables", help: "parts of a logical block's page map, 1 to 64 (default 8)" },
-        units::FREE_THRESHOLD,
-        units::WEAR_POLICY,
-        units::WEAR_GAP,
-        units::SCRUB,
-        units::PAIR_POLICY,
+        docs::FREE_THRESHOLD,
+        docs::WEAR_POLICY,
+        docs::WEAR_GAP,
+        docs::SCRUB,
+        docs::PAIR_POLICY,
     ],
     overhead_blocks,
     mem: start,

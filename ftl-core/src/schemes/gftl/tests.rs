@@ -207,6 +207,15 @@ fn a_power_cut_between_two_slices_is_harmless() {
     }
 }
 
+/// The device of the MNFTL paper's Table 2 has 256 blocks beside the data.
+#[test]
+fn it_fits_on_the_device_that_it_was_measured_on() {
+    let mut params = Params::default();
+    params.set("gftl.extra", "1");
+    let layout = SCHEME.layout(Profile::find("mnftl-region").unwrap(), 1 << 30, 0.01, &params).unwrap();
+    assert_eq!((layout.logical_pages, layout.profile.geometry.blocks), (1 << 19, 4352));
+}
+
 #[test]
 fn ram_is_reported_with_the_write_buffer() {
     let mut ftl = format(device("mnftl", 60), 30 * 128, &[]);

@@ -29,6 +29,7 @@ mod tests;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
+use crate::gc::docs;
 use crate::schemes::{MlcUse, Scheme};
 use crate::units::{self, Lists, Policy, Shape, UnitFtl};
 use nand_model::{Chip, Profile, Store};
@@ -52,11 +53,11 @@ pub(super) const SCHEME: Scheme = Scheme {
             key: "mnftl.idle_min_chain",
             help: "blocks of a logical block from which on it is collected in idle time, 0 = never (default 3)",
         },
-        units::FREE_THRESHOLD,
-        units::WEAR_POLICY,
-        units::WEAR_GAP,
-        units::SCRUB,
-        units::PAIR_POLICY,
+        docs::FREE_THRESHOLD,
+        docs::WEAR_POLICY,
+        docs::WEAR_GAP,
+        docs::SCRUB,
+        docs::PAIR_POLICY,
     ],
     overhead_blocks,
     mem: start,

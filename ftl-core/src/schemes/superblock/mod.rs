@@ -26,6 +26,7 @@ use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::format::OOB_BYTES;
 use crate::ftl::{Ftl, Start};
+use crate::gc::docs;
 use crate::schemes::{MlcUse, Scheme};
 use crate::units::{self, Lists, Policy, Shape, UnitFtl};
 use nand_model::{Chip, Profile, Store};
@@ -47,11 +48,11 @@ pub(super) const SCHEME: Scheme = Scheme {
             help: "pages of a page table, 4 to 64 (default 16, or 8 where the spare bytes are too few)",
         },
         ParamDoc { key: "sftl.total", help: "physical blocks beyond n that all superblocks may have (default 256)" },
-        units::FREE_THRESHOLD,
-        units::WEAR_POLICY,
-        units::WEAR_GAP,
-        units::SCRUB,
-        units::PAIR_POLICY,
+        docs::FREE_THRESHOLD,
+        docs::WEAR_POLICY,
+        docs::WEAR_GAP,
+        docs::SCRUB,
+        docs::PAIR_POLICY,
     ],
     overhead_blocks,
     mem: start,

@@ -1,0 +1,97 @@
+//! Data blocks: which physical block a logical block has, and where in it its pages are.
+//!
+//! Where a part takes pages in any order, a page has its own offset, and there is no more to know. Elsewhere pages are appended in the
+//! order they come, and a table says where each went; a place that was given once stays taken until the block is replaced, just as an
+//! offset does. So both kinds of block fill up alike.
+
+use crate::format::UNMAPPED;
+use nand_model::{Geometry, Pbn, Ppn};
+
+/// No place yet.
+const NOWHERE: u16 = u16::MAX;
+
+/// The block map.
+pub(crate) struct DataBlocks {
+    geometry: Geometry,
+    /// By logical block.
+    blocks: Vec<u32>,
+    /// By physical block: the logical block whose data block it is.
+    owners: Vec<u32>,
+    /// By logical page: its place in the data block. Empty where pages have their own offsets.
+    places: Vec<u16>,
+}
+
+impl DataBlocks {
+    pub(crate) fn new(geometry: &Geometry, logical_pages: u32, in_place: bool) -> Self {
+        let logical_blocks = logical_pages.div_ceil(geometry.pages_per_block);
+        DataBlocks {
+            geometry: *geometry,
+            blocks: vec![UNMAPPED; logical_blocks as usize],
+            owners: vec![UNMAPPED; geometry.blocks as usize],
+            places: vec![NOWHERE; if in_place { 0 } else { logical_pages as usize }],
+        }
+    }
+
+    /// Whether pages go to their own offsets.
+    pub(crate) fn in_place(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The data block, if there is one.
+    #[inline]
+    pub(crate) fn block(&self, lbn: u32) -> Option<Pbn> {
+        Some(self.blocks[lbn as usize]).filter(|block| *block != UNMAPPED).map(Pbn::new)
+    }
+
+    /// The logical block whose data block this is.
+    #[inline]
+    pub(crate) fn owner(&self, block: Pbn) -> Option<u32> {
+        Some(self.owners[block.index()]).filter(|lbn| *lbn != UNMAPPED)
+    }
+
+    /// Where the data block has the page, or would have it.
+    #[inline]
+    pub(crate) fn place(&self, lpn: u32) -> Option<Ppn> {
+        let pages = self.geometry.pages_per_block;
+        let block = self.block(lpn / pages)?;
+        match self.places.get(lpn as usize) {
+            None => Some(self.geometry.page(block, lpn % pages)),
+            Some(&NOWHERE) => None,
+            Some(place) => Some(self.geometry.page(block, *place as u32)),
+        }
+    }
+
+    /// A block becomes the data block of a logical block that has none.
+    pub(crate) fn set_block(&mut self, lbn: u32, block: Pbn) {
+        assert!(self.block(lbn).is_none(), "logical block {lbn} has a data block");
+        self.blocks[lbn as usize] = block.raw();
+        self.owners[block.index()] = lbn;
+    }
+
+    /// A page is in the data block now.
+    #[inline]
+    pub(crate) fn set_place(&mut self, lpn: u32, ppn: Ppn) {
+        debug_assert_eq!(self.block(lpn / self.geometry.pages_per_block), Some(self.geometry.block_of(ppn)));
+        if let Some(place) = self.places.get_mut(lpn as usize) {
+            *place = self.geometry.offset_of(ppn) as u16;
+        }
+    }
+
+    /// A logical block has no data block any more. Returns which it was.
+    pub(crate) fn take_block(&mut self, lbn: u32) -> Option<Pbn> {
+        let block = self.block(lbn)?;
+        self.blocks[lbn as usize] = UNMAPPED;
+        self.owners[block.index()] = UNMAPPED;
+        if !self.in_place() {
+            let first = (lbn * self.geometry.pages_per_block) as usize;
+            let end = self.places.len().min(first + self.geometry.pages_per_block as usize);
+            self.places[first..end].fill(NOWHERE);
+        }
+        Some(block)
+    }
+
+    /// Bytes really allocated.
+    pub(crate) fn bytes(&self) -> u64 {
+        (4 * (self.blocks.len() + self.owners.len()) + 2 * self.places.len()) as u64
+    }
+}

@@ -1,0 +1,175 @@
+//! Log blocks: which pages are in them, and of which logical blocks.
+//!
+//! What always holds: a page that is on the map is live, and its block is on the list; a block's associations are the logical blocks of
+//! its pages on the map, with their numbers.
+
+use super::policy::LogStream;
+use crate::hash::FastMap;
+use nand_model::{Pbn, Ppn};
+use std::collections::BTreeMap;
+
+/// A block that holds pages which are not in their data block.
+#[derive(Clone, Debug)]
+pub(crate) struct LogBlock {
+    pub(crate) block: Pbn,
+    /// The stream that filled it; none if a mount found it so.
+    pub(crate) stream: Option<LogStream>,
+    /// Pages that were put there.
+    pub(crate) written: u32,
+    /// Logical blocks that it has newest pages of, and how many.
+    pub(crate) associated: Vec<(u32, u32)>,
+}
+
+impl LogBlock {
+    /// Newest pages in it.
+    pub(crate) fn live(&self) -> u32 {
+        self.associated.iter().map(|(_, pages)| pages).sum()
+    }
+
+    /// The only logical block that it has pages of, if there is one.
+    pub(crate) fn only_owner(&self) -> Option<u32> {
+        match *self.associated {
+            [(lbn, _)] => Some(lbn),
+            _ => None,
+        }
+    }
+}
+
+/// Everything that is not in data blocks.
+pub(crate) struct Logs {
+    pages_per_block: u32,
+    /// Physical page by logical page.
+    map: FastMap<u32, u32>,
+    /// By age, the oldest first.
+    blocks: BTreeMap<u64, LogBlock>,
+    /// Age by physical block.
+    ages: FastMap<u32, u64>,
+    /// Blocks by stream, the oldest first.
+    streams: FastMap<LogStream, Vec<Pbn>>,
+    next_age: u64,
+}
+
+impl Logs {
+    pub(crate) fn new(pages_per_block: u32) -> Self {
+        Logs {
+            pages_per_block,
+            map: FastMap::default(),
+            blocks: BTreeMap::new(),
+            ages: FastMap::default(),
+            streams: FastMap::default(),
+            next_age: 0,
+        }
+    }
+
+    /// Where the page is, if it is in a log block.
+    #[inline]
+    pub(crate) fn place(&self, lpn: u32) -> Option<Ppn> {
+        self.map.get(&lpn).copied().map(Ppn::new)
+    }
+
+    /// The page that is at this place. A search.
+    pub(crate) fn page_at(&self, ppn: Ppn) -> Option<u32> {
+        self.map.iter().find(|(_, at)| **at == ppn.raw()).map(|(lpn, _)| *lpn)
+    }
+
+    /// How many log blocks there are.
+    pub(crate) fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Every log block, the oldest first.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &LogBlock> {
+        self.blocks.values()
+    }
+
+    /// The log block, if it is one.
+    pub(crate) fn get(&self, block: Pbn) -> Option<&LogBlock> {
+        self.blocks.get(self.ages.get(&block.raw())?)
+    }
+
+    /// The blocks of a stream, the oldest first.
+    pub(crate) fn of_stream(&self, stream: LogStream) -> &[Pbn] {
+        self.streams.get(&stream).map_or(&[], Vec::as_slice)
+    }
+
+    /// The youngest block of a stream.
+    pub(crate) fn newest(&self, stream: LogStream) -> Option<&LogBlock> {
+        self.of_stream(stream).last().and_then(|block| self.get(*block))
+    }
+
+    /// A page is in this block from now on; it was in no log block.
+    pub(crate) fn insert(&mut self, lpn: u32, block: Pbn, ppn: Ppn, stream: Option<LogStream>) {
+        let other = self.map.insert(lpn, ppn.raw());
+        assert!(other.is_none(), "logical page {lpn} is in two log blocks");
+        let lbn = lpn / self.pages_per_block;
+        let log = self.block_for(block, stream);
+        log.written += 1;
+        match log.associated.iter_mut().find(|(other, _)| *other == lbn) {
+            Some((_, pages)) => *pages += 1,
+            None => log.associated.push((lbn, 1)),
+        }
+    }
+
+    fn block_for(&mut self, block: Pbn, stream: Option<LogStream>) -> &mut LogBlock {
+        let age = match self.ages.get(&block.raw()) {
+            Some(age) => *age,
+            None => {
+                self.next_age += 1;
+                self.ages.insert(block.raw(), self.next_age);
+                if let Some(stream) = stream {
+                    self.streams.entry(stream).or_default().push(block);
+                }
+                self.next_age
+            }
+        };
+        self.blocks.entry(age).or_insert_with(|| LogBlock { block, stream, written: 0, associated: Vec::new() })
+    }
+
+    /// The page in this block is not the newest any more, or goes.
+    pub(crate) fn remove(&mut self, lpn: u32, block: Pbn) {
+        assert!(self.map.remove(&lpn).is_some(), "logical page {lpn} is in no log block");
+        let lbn = lpn / self.pages_per_block;
+        let log = self.ages.get(&block.raw()).and_then(|age| self.blocks.get_mut(age)).expect("a log block");
+        let at = log.associated.iter().position(|(other, _)| *other == lbn).expect("an association");
+        log.associated[at].1 -= 1;
+        if log.associated[at].1 == 0 {
+            log.associated.swap_remove(at);
+        }
+    }
+
+    /// A block without newest pages is no log block any more.
+    pub(crate) fn remove_block(&mut self, block: Pbn) {
+        let Some(age) = self.ages.remove(&block.raw()) else { return };
+        let log = self.blocks.remove(&age).expect("it has an age");
+        assert!(log.associated.is_empty(), "log block {block} is given up with pages");
+        if let Some(blocks) = log.stream.and_then(|stream| self.streams.get_mut(&stream)) {
+            blocks.retain(|other| *other != block);
+        }
+    }
+
+    /// Counts again; one line per contradiction.
+    pub(crate) fn audit(&self, block_of: impl Fn(Ppn) -> Pbn) -> Vec<String> {
+        let mut counted: FastMap<(u32, u32), u32> = FastMap::default();
+        for (lpn, ppn) in &self.map {
+            *counted.entry((block_of(Ppn::new(*ppn)).raw(), lpn / self.pages_per_block)).or_default() += 1;
+        }
+        let mut wrong = Vec::new();
+        for log in self.blocks.values() {
+            for (lbn, pages) in &log.associated {
+                let found = counted.remove(&(log.block.raw(), *lbn)).unwrap_or(0);
+                if found != *pages {
+                    wrong
+                        .push(format!("log block {} has {found} pages of logical block {lbn}, not {pages}", log.block));
+                }
+            }
+        }
+        wrong.extend(counted.iter().map(|((block, lbn), _)| format!("block {block} has pages of {lbn} in no list")));
+        wrong
+    }
+
+    /// Bytes really allocated.
+    pub(crate) fn bytes(&self) -> u64 {
+        let associations: usize = self.blocks.values().map(|log| 8 * log.associated.capacity()).sum();
+        (self.map.capacity() * 9 + self.blocks.len() * (size_of::<LogBlock>() + 48) + associations) as u64
+    }
+}

@@ -1,0 +1,205 @@
+//! Merges: the newest pages of a logical block come together in one data block.
+//!
+//! What always holds: the block that is being put together is a log block until all pages are there; so whatever stops a merge, every page is
+//! on a map. What the new data block replaces is given up only when no page of the new one can be lost. If power fails before, mount
+//! finds some pages here and some there.
+
+use super::{FIRST_LOG, HybridFtl, Policy};
+use crate::copy::misplaced;
+use crate::error::FtlError;
+use crate::format::{Flags, PageTag, Role};
+use crate::gc::Collect;
+use crate::space::StreamId;
+use nand_model::{Cause, Pbn, Ppn, Store};
+
+impl<S: Store, P: Policy> HybridFtl<S, P> {
+    /// Merges a logical block; `candidate` is a log block that becomes its data block if that is cheaper. Returns how many pages were copied.
+    pub(super) fn merge(&mut self, lbn: u32, candidate: Option<Pbn>, cause: Cause) -> Result<u32, FtlError> {
+        if let Some(candidate) = candidate
+            && let Some(copied) = self.promote(lbn, candidate, cause)?
+        {
+            return Ok(copied);
+        }
+        let mut lpns: Vec<u32> = self.pages_of(lbn).filter(|lpn| self.trims.is_mapped(*lpn)).collect();
+        self.ensure_free()?;
+        match self.begun(lbn) {
+            Some(block) => lpns.retain(|lpn| !self.is_logged_in(block, *lpn)),
+            None => self.space.seal(self.data_stream(lbn))?,
+        }
+        self.with_copies(&lpns, cause, |ftl, tags, bytes| {
+            let block = ftl.program_gathered(lbn, tags, bytes, cause)?;
+            ftl.make_data_block(lbn, block)
+        })?;
+        Ok(lpns.len() as u32)
+    }
+
+    /// The block that an earlier merge began and an error stopped, if this one can go on with it.
+    fn begun(&self, lbn: u32) -> Option<Pbn> {
+        let (block, _) = self.space.open_block(self.data_stream(lbn))?;
+        let is_whole = self.logs.get(block).is_none_or(|log| log.live() == log.written);
+        (self.data.block(lbn) != Some(block) && is_whole).then_some(block)
+    }
+
+    fn is_logged_in(&self, block: Pbn, lpn: u32) -> bool {
+        self.logs.place(lpn).is_some_and(|ppn| self.space.geometry().block_of(ppn) == block)
+    }
+
+    /// Reads the newest content of some pages of a logical block, and hands it on as copies for a data block.
+    fn with_copies(
+        &mut self,
+        lpns: &[u32],
+        cause: Cause,
+        then: impl FnOnce(&mut Self, &[PageTag], &[u8]) -> Result<(), FtlError>,
+    ) -> Result<(), FtlError> {
+        let from: Vec<Ppn> = lpns.iter().map(|lpn| self.place(*lpn).expect("a mapped page is somewhere")).collect();
+        let mut pages = std::mem::take(&mut self.gc.pages);
+        let outcome = pages.load_pages(&mut self.space, &from, cause).and_then(|()| {
+            let unknown: Vec<usize> = pages.unknown().map(|(i, _)| i).collect();
+            for i in unknown {
+                let ver = self.new_version();
+                pages.name(i, Role::Data, lpns[i], ver);
+            }
+            let mut tags = Vec::with_capacity(lpns.len());
+            for (i, lpn) in lpns.iter().enumerate() {
+                let tag = pages.tag(i);
+                if tag.lpn != *lpn {
+                    return Err(misplaced(from[i], tag.lpn));
+                }
+                tags.push(PageTag { role: Role::Data, flags: tag.flags.with(Flags::COPY), ..tag });
+            }
+            let bytes = lpns.len() * self.space.geometry().page_bytes as usize;
+            then(self, &tags, &pages.data[..bytes])
+        });
+        self.gc.pages = pages;
+        outcome
+    }
+
+    /// Programs pages of a logical block, upwards, into a block of its data stream. Until [`HybridFtl::make_data_block`] they are log pages.
+    /// Returns the block of the last one.
+    pub(super) fn program_gathered(
+        &mut self,
+        lbn: u32,
+        tags: &[PageTag],
+        bytes: &[u8],
+        cause: Cause,
+    ) -> Result<Pbn, FtlError> {
+        self.program_in(self.data_stream(lbn), tags, bytes, cause, |ftl, lpn, ppn| ftl.note_in_log(lpn, ppn, None))
+    }
+
+    fn program_in(
+        &mut self,
+        stream: StreamId,
+        tags: &[PageTag],
+        bytes: &[u8],
+        cause: Cause,
+        note: impl Fn(&mut Self, u32, Ppn),
+    ) -> Result<Pbn, FtlError> {
+        let page = self.space.geometry().page_bytes as usize;
+        let (mut done, mut block) = (0, None);
+        while done < tags.len() {
+            let offset = self.split(tags[done].lpn).1;
+            let follows = |(i, tag): &(u32, &PageTag)| tag.lpn == tags[done].lpn + i;
+            let run = match self.data.in_place() {
+                true => (0..).zip(&tags[done..]).take_while(follows).count(),
+                false => tags.len() - done,
+            };
+            let bytes = &bytes[done * page..][..run * page];
+            let (first, count) = self.program_data(stream, offset, &tags[done..done + run], bytes, cause)?;
+            for (tag, ppn) in tags[done..].iter().zip(first.raw()..first.raw() + count) {
+                note(self, tag.lpn, Ppn::new(ppn));
+            }
+            block = Some(self.space.geometry().block_of(first));
+            done += count as usize;
+        }
+        Ok(block.expect("there are pages to program"))
+    }
+
+    /// A log block that has all newest pages of a logical block, and no others, becomes its data block.
+    pub(super) fn make_data_block(&mut self, lbn: u32, block: Pbn) -> Result<(), FtlError> {
+        let stream = self.data_stream(lbn);
+        let old = self.data.take_block(lbn);
+        self.data.set_block(lbn, block);
+        for lpn in self.pages_of(lbn) {
+            if self.is_logged_in(block, lpn) {
+                let ppn = self.logs.place(lpn).expect("it is logged");
+                self.logs.remove(lpn, block);
+                self.data.set_place(lpn, ppn);
+            }
+        }
+        self.logs.remove_block(block);
+        self.space.table.set_role(block, Role::Data);
+        if let Some(old) = old {
+            self.space.release_within(old, stream);
+        }
+        self.space.make_stream_safe(stream)
+    }
+
+    /// Makes a log block the data block, if that takes no more than copying the pages that are missing behind it: it has, one after the
+    /// other from page 0 on, the newest pages of this logical block and nothing else. Returns how many were copied.
+    fn promote(&mut self, lbn: u32, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
+        let Some(missing) = self.missing_behind(lbn, block) else { return Ok(None) };
+        let log = self.logs.get(block).and_then(|log| log.stream);
+        let stream = log.map(|log| FIRST_LOG + log as usize).filter(|stream| self.is_filling(*stream, block));
+        if !missing.is_empty() {
+            let Some(stream) = stream.filter(|stream| self.space.room(*stream) >= missing.len() as u32) else {
+                return Ok(None);
+            };
+            self.with_copies(&missing, cause, |ftl, tags, bytes| {
+                ftl.program_in(stream, tags, bytes, cause, |ftl, lpn, ppn| ftl.note_in_log(lpn, ppn, log)).map(|_| ())
+            })?;
+            if !missing.iter().all(|lpn| self.is_logged_in(block, *lpn)) {
+                // A program failed.
+                return Ok(None);
+            }
+        }
+        let data = self.data_stream(lbn);
+        self.space.seal(data)?;
+        if let Some(stream) = stream.filter(|stream| self.is_filling(*stream, block)) {
+            self.space.hand_over(stream, data);
+        }
+        self.make_data_block(lbn, block)?;
+        Ok(Some(missing.len() as u32))
+    }
+
+    fn is_filling(&self, stream: StreamId, block: Pbn) -> bool {
+        self.space.open_block(stream).is_some_and(|(open, _)| open == block)
+    }
+
+    /// The pages that would have to be copied behind those of the log block for it to be a data block; `None` if it cannot be one.
+    fn missing_behind(&self, lbn: u32, block: Pbn) -> Option<Vec<u32>> {
+        let geometry = self.space.geometry();
+        let log = self.logs.get(block).filter(|log| log.only_owner() == Some(lbn))?;
+        if log.live() != log.written
+            || !self.policy.may_become_data(log)
+            || self.space.flash.chip().bad(block).is_some()
+        {
+            return None;
+        }
+        let pages = self.pages_of(lbn);
+        let mut at_least = 0;
+        for (offset, lpn) in (0..log.written).zip(pages.clone()) {
+            let place = self.logs.place(lpn).filter(|ppn| geometry.block_of(*ppn) == block)?;
+            let place = geometry.offset_of(place);
+            if place < at_least || (self.data.in_place() && place != offset) {
+                return None;
+            }
+            at_least = place + 1;
+        }
+        Some(pages.skip(log.written as usize).filter(|lpn| self.trims.is_mapped(*lpn)).collect())
+    }
+
+    /// A merge takes a block before it gives one up.
+    pub(super) fn ensure_free(&mut self) -> Result<(), FtlError> {
+        if self.space.free_blocks() < 2 {
+            self.space.reclaim(Cause::Gc)?;
+        }
+        if self.space.free_blocks() < 2 && self.space.released_blocks() > 0 {
+            self.space.hurry()?;
+            self.space.reclaim(Cause::Gc)?;
+        }
+        if self.space.free_blocks() == 0 {
+            self.parts().1.set_read_only("too few good blocks are left");
+        }
+        self.gc.refuse_if_read_only()
+    }
+}

@@ -1,0 +1,554 @@
+//! Schemes with *data blocks*, one per logical block, and *log blocks* for pages whose place in the data block is taken. When there are too
+//! many log blocks, one is merged: the newest pages of every logical block in it are gathered in a new data block. What the schemes differ in
+//! (which log block a page goes to, which is merged, and when) is a [`Policy`].
+//!
+//! In a data block every page has its own offset where the part takes pages in any order (the schemes were made for such parts). Elsewhere,
+//! and on parts that pair pages, a data block is appended to, and a table in RAM says where each page went; a place is taken
+//! once, like an offset, so that blocks fill up and are merged just the same. That is our adaptation to multi-level cells.
+//!
+//! Beside them there are *common blocks*, for trim records and for what a mount programs, because that cannot continue what a cut left. Pages
+//! of any logical block in them are log pages; and so is everything else that a mount finds outside data blocks.
+//!
+//! What always holds: a page is live if and only if the newest content of its logical page is there; the page is on the log map, or it is in the
+//! data block. A write is acknowledged when its page is programmed. A merge writes copies with the versions they have, and gives nothing up
+//! before they are all there and cannot be lost. If power fails, mount takes the newest readable version of every page wherever it is
+//! (`recovery.rs`): half a merged block is a log block, and so is the other half.
+
+mod data;
+mod logs;
+mod merge;
+mod policy;
+mod reclaim;
+mod recovery;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub(crate) use logs::{LogBlock, Logs};
+pub(crate) use policy::{LogStream, Policy, Route, View, Write};
+
+use crate::addr::Lpn;
+use crate::checkpoint::Checkpoints;
+use crate::config::{FtlConfig, ParamDoc, Params};
+use crate::error::FtlError;
+use crate::flash::Flash;
+use crate::format::{Flags, PageTag, Role};
+use crate::ftl::{Ftl, Start};
+use crate::gc::{Collect, Gc, Settings};
+use crate::recovery::CleanStop;
+use crate::space::{Space, StreamId, StreamSpec};
+use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
+use crate::trims::Trims;
+use data::DataBlocks;
+use nand_model::canary::{Canary, sings};
+use nand_model::{Cause, Chip, Geometry, Nanos, PageOrder, Pairing, Ppn, Profile, Store};
+
+/// Trim records, and what a mount programs.
+const COMMON: StreamId = 0;
+const CHECKPOINT: StreamId = 1;
+/// The first stream of log blocks that are shared; then one per group, then one per data block.
+const FIRST_LOG: StreamId = 2;
+
+/// Blocks below which collection waits for nothing: a merged block, one for a failing block, and one for trim records.
+const RESERVE: u32 = 3;
+
+/// Log blocks without which there is no going on.
+const MIN_LOGS: u32 = 2;
+
+/// A parameter of all schemes of this kind.
+pub(crate) const LOG_BLOCKS: ParamDoc =
+    ParamDoc { key: "log.blocks", help: "log blocks at most, 0 = all that over-provisioning leaves (default 0)" };
+
+/// Blocks beyond data and over-provisioning of a device: three sets of checkpoints; trim pages; open common blocks, one for a failing block,
+/// two waiting for their erase, a data block that is partly used, the fewest log blocks, and the free threshold.
+pub(crate) fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
+    let logical_blocks = logical_pages.div_ceil(profile.geometry.pages_per_block);
+    let settings = Settings::new(params, profile, logical_blocks, logical_blocks)?;
+    let log_blocks = params.get(LOG_BLOCKS.key, 0)?;
+    Ok(kept_apart(profile, logical_pages, &settings) + MIN_LOGS.max(log_blocks))
+}
+
+/// Of these, what is neither for data nor for log pages.
+fn kept_apart(profile: &Profile, logical_pages: u32, settings: &Settings) -> u32 {
+    let blocks = logical_pages.div_ceil(profile.geometry.pages_per_block).max(64) * 2;
+    let geometry = Geometry { blocks, ..profile.geometry };
+    let checkpoints = Checkpoints::blocks_needed(&geometry, CleanStop::chunks(&geometry));
+    checkpoints + Trims::blocks_needed(&geometry, logical_pages) + 6 + settings.free_threshold
+}
+
+/// A scheme of data blocks and log blocks over a chip.
+pub(crate) struct HybridFtl<S: Store, P> {
+    pub(crate) space: Space<S>,
+    pub(crate) policy: P,
+    logical_pages: u32,
+    data: DataBlocks,
+    pub(crate) logs: Logs,
+    trims: Trims,
+    checkpoints: Checkpoints,
+    next_ver: u64,
+    gc: Gc,
+    /// Blocks that are neither for data nor for log pages.
+    kept_apart: u32,
+    /// Log blocks that were asked for; 0 for as many as there is room for.
+    log_blocks: u32,
+    first_data: StreamId,
+    /// While a mount runs everything goes to the common blocks.
+    mounting: bool,
+    stats: SchemeStats,
+    /// Physical pages of the read at hand.
+    places: Vec<Option<Ppn>>,
+}
+
+impl<S: Store, P: Policy> HybridFtl<S, P> {
+    /// Starts a scheme on a chip.
+    pub(crate) fn create(chip: Chip<S>, config: &FtlConfig, start: Start, policy: P) -> Result<Self, FtlError> {
+        let geometry = *chip.geometry();
+        let profile = *chip.profile();
+        let logical_blocks = config.logical_pages.div_ceil(geometry.pages_per_block);
+        let settings = Settings::new(&config.params, &profile, logical_blocks, logical_blocks)?;
+        if config.logical_pages as u64 >= geometry.pages() {
+            return Err(FtlError::Config("more logical pages than the flash has".into()));
+        }
+        let stream = |role, collectable| StreamSpec { role, collectable };
+        let log = stream(Role::Log, false);
+        let mut fixed = vec![stream(Role::Log, true), stream(Role::Checkpoint, false)];
+        fixed.extend((0..policy.shared_streams()).map(|_| log));
+        let mut space = Space::new(Flash::new(chip), &fixed);
+        let groups = policy.group().map_or(0, |size| logical_blocks.div_ceil(size));
+        space.add_streams(log, groups as usize);
+        let first_data = space.add_streams(stream(Role::Data, false), logical_blocks as usize);
+        space.set_pair_protection(settings.pair_protection);
+        let in_place = profile.order == PageOrder::Any && profile.pairing == Pairing::None;
+        let mut ftl = HybridFtl {
+            gc: Gc::new(&geometry, settings.free_threshold, RESERVE, settings.wear, settings.scrub),
+            space,
+            policy,
+            logical_pages: config.logical_pages,
+            data: DataBlocks::new(&geometry, config.logical_pages, in_place),
+            logs: Logs::new(geometry.pages_per_block),
+            trims: Trims::new(&geometry, config.logical_pages, COMMON),
+            checkpoints: Checkpoints::new(CHECKPOINT),
+            next_ver: 1,
+            kept_apart: kept_apart(&profile, config.logical_pages, &settings),
+            log_blocks: config.params.get(LOG_BLOCKS.key, 0)?,
+            first_data,
+            mounting: false,
+            stats: SchemeStats::default(),
+            places: Vec::new(),
+        };
+        match start {
+            Start::Format => {
+                ftl.space.format();
+                ftl.stats.mount = MountReport { clean: true, ..MountReport::default() };
+            }
+            Start::Mount => ftl.mount()?,
+        }
+        Ok(ftl)
+    }
+}
+
+impl<S: Store, P: Policy> Ftl<S> for HybridFtl<S, P> {
+    fn scheme(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn logical_pages(&self) -> u32 {
+        self.logical_pages
+    }
+
+    fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        let page = self.space.geometry().page_bytes as usize;
+        let count = (out.len() / page) as u32;
+        self.stats.host_pages_read += count as u64;
+        self.places.clear();
+        for lpn in first.raw()..first.raw() + count {
+            let place = self.find(lpn)?;
+            self.places.push(place);
+        }
+        let mut done = 0;
+        while done < count as usize {
+            let run = self.physical_run(done);
+            let bytes = &mut out[done * page..][..run * page];
+            match self.places[done] {
+                None => bytes.fill(0),
+                Some(ppn) => self.space.flash.read_host(first.raw() + done as u32, ppn, bytes)?,
+            }
+            done += run;
+        }
+        Ok(self.space.flash.now())
+    }
+
+    fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        self.gc.refuse_if_read_only()?;
+        let page = self.space.geometry().page_bytes as usize;
+        let block = self.space.geometry().pages_per_block;
+        let end = first.raw() + (data.len() / page) as u32;
+        let mut lpn = first.raw();
+        while lpn < end {
+            let bytes = &data[(lpn - first.raw()) as usize * page..];
+            let whole = self.policy.whole_blocks() && lpn.is_multiple_of(block) && end - lpn >= block;
+            let count = if whole { block } else { 1 };
+            let bytes = &bytes[..count as usize * page];
+            if whole {
+                self.write_block(lpn / block, bytes)?;
+            } else {
+                self.write_page(lpn, bytes, end - first.raw())?;
+            }
+            self.stats.host_pages_written += count as u64;
+            lpn += count;
+        }
+        Ok(self.space.flash.now())
+    }
+
+    fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        self.gc.refuse_if_read_only()?;
+        self.stats.host_pages_trimmed += count as u64;
+        if (first.raw()..first.raw() + count).all(|lpn| !self.trims.is_mapped(lpn)) {
+            return Ok(at);
+        }
+        self.make_blocks(COMMON)?;
+        let ver = self.new_version();
+        self.trims.record(&mut self.space, first.raw(), count, ver)?;
+        for lpn in first.raw()..first.raw() + count {
+            self.unmap(lpn);
+        }
+        self.drop_empty_blocks(first.raw(), count)?;
+        if self.trims.bitmap_due() {
+            self.make_blocks(COMMON)?;
+            let ver = self.new_version();
+            self.trims.write_bitmap(&mut self.space, ver)?;
+        }
+        Ok(self.space.flash.now())
+    }
+
+    fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        if !sings(Canary::UnpaddedFlush) {
+            self.space.make_safe()?;
+        }
+        Ok(self.space.flash.now())
+    }
+
+    fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
+        self.space.flash.begin(at);
+        self.work_ahead(budget)
+    }
+
+    fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        self.space.make_safe()?;
+        if !self.gc.is_read_only() {
+            self.stop_cleanly()?;
+        }
+        Ok(self.space.flash.now())
+    }
+
+    fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError> {
+        Ok(self.trims.is_mapped(lpn.raw()))
+    }
+
+    fn stats(&self) -> SchemeStats {
+        self.gc.stats(SchemeStats {
+            mapped_pages: self.trims.mapped_pages(),
+            valid_pages: self.space.table.valid_pages(),
+            blocks: self.space.table.counts(),
+            ..self.stats.clone()
+        })
+    }
+
+    fn ram_report(&self) -> RamReport {
+        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry { part, entries, paper_bytes, real_bytes };
+        let geometry = self.space.geometry();
+        let (bitmap, victims, blocks) = self.space.table.bytes();
+        let (logical_blocks, log_blocks) = (self.logical_blocks() as u64, self.log_limit() as u64);
+        let paper = self.policy.paper_bytes(logical_blocks, log_blocks, geometry.pages_per_block as u64);
+        let real = self.data.bytes() + self.logs.bytes() + self.policy.bytes();
+        vec![
+            entry("map", logical_blocks, paper, real),
+            entry("bitmaps", geometry.pages(), 0, bitmap),
+            entry("gc", geometry.blocks as u64, 0, victims + blocks),
+            entry("other", self.trims.len() as u64, 0, self.trims.bytes() + self.space.pool_bytes()),
+            entry("buffers", 1, 0, self.gc.pages.bytes()),
+        ]
+    }
+
+    fn check(&mut self) -> Result<Vec<String>, FtlError> {
+        self.audit()
+    }
+
+    fn chip(&self) -> &Chip<S> {
+        self.space.flash.chip()
+    }
+
+    fn chip_mut(&mut self) -> &mut Chip<S> {
+        self.space.flash.chip_mut()
+    }
+
+    fn into_chip(self: Box<Self>) -> Chip<S> {
+        self.space.flash.into_chip()
+    }
+}
+
+impl<S: Store, P: Policy> HybridFtl<S, P> {
+    fn logical_blocks(&self) -> u32 {
+        self.logical_pages.div_ceil(self.space.geometry().pages_per_block)
+    }
+
+    fn new_version(&mut self) -> u64 {
+        self.next_ver += 1;
+        self.next_ver - 1
+    }
+
+    /// Logical block and page in it.
+    #[inline]
+    fn split(&self, lpn: u32) -> (u32, u32) {
+        let pages = self.space.geometry().pages_per_block;
+        (lpn / pages, lpn % pages)
+    }
+
+    /// Logical pages of a logical block.
+    fn pages_of(&self, lbn: u32) -> std::ops::Range<u32> {
+        let pages = self.space.geometry().pages_per_block;
+        lbn * pages..((lbn + 1) * pages).min(self.logical_pages)
+    }
+
+    fn data_stream(&self, lbn: u32) -> StreamId {
+        self.first_data + lbn as usize
+    }
+
+    /// Where the newest content of a page is.
+    #[inline]
+    pub(crate) fn place(&self, lpn: u32) -> Option<Ppn> {
+        if !self.trims.is_mapped(lpn) {
+            return None;
+        }
+        self.logs.place(lpn).or_else(|| self.data.place(lpn))
+    }
+
+    /// The same for the host, at what it costs the scheme to find out.
+    fn find(&mut self, lpn: u32) -> Result<Option<Ppn>, FtlError> {
+        let place = self.place(lpn);
+        let group = self.policy.group().filter(|_| self.policy.reads_scan_logs());
+        if let (Some(_), Some(size)) = (place, group) {
+            let stream = self.policy.shared_streams() + self.split(lpn).0 / size;
+            self.scan_log(stream, lpn, place)?;
+        }
+        Ok(place)
+    }
+
+    /// Reads the records of a stream's newest block from its end, until the page is found.
+    fn scan_log(&mut self, stream: LogStream, lpn: u32, place: Option<Ppn>) -> Result<(), FtlError> {
+        let Some(log) = self.logs.newest(stream) else { return Ok(()) };
+        let geometry = self.space.geometry();
+        let block = log.block;
+        let used = self.space.flash.chip().frontier(block);
+        for offset in (0..used).rev() {
+            let ppn = geometry.page(block, offset);
+            self.stats.map_cache_misses += 1;
+            let oob = self.space.flash.read_oob(ppn, Cause::Host)?;
+            if Some(ppn) == place || oob.is_some_and(|oob| oob.tag.lpn == lpn && oob.tag.role == Role::Log) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// From the `from`-th of [`HybridFtl::places`] on, how many are unmapped together or lie one after the other in one block.
+    fn physical_run(&self, from: usize) -> usize {
+        let geometry = self.space.geometry();
+        let first = self.places[from];
+        let follows = |(i, place): &(u32, &Option<Ppn>)| match (first, **place) {
+            (None, None) => true,
+            (Some(first), Some(ppn)) => {
+                ppn.raw() == first.raw() + *i && geometry.block_of(ppn) == geometry.block_of(first)
+            }
+            _ => false,
+        };
+        1 + (1..).zip(&self.places[from + 1..]).take_while(follows).count()
+    }
+
+    /// Whether the page's place in its data block is free to be programmed.
+    #[inline]
+    fn has_free_place(&self, lpn: u32) -> bool {
+        if self.trims.is_mapped(lpn) {
+            return false;
+        }
+        let (lbn, _) = self.split(lpn);
+        let Some(block) = self.data.block(lbn) else { return true };
+        let open = self.space.open_block(self.data_stream(lbn)).is_some_and(|(open, _)| open == block);
+        let taken = match self.data.place(lpn) {
+            None => false,
+            Some(ppn) => !self.data.in_place() || self.space.flash.chip().is_programmed(ppn),
+        };
+        open && !taken
+    }
+
+    fn write_page(&mut self, lpn: u32, bytes: &[u8], request: u32) -> Result<(), FtlError> {
+        if self.has_free_place(lpn) {
+            return self.write_into_data_block(lpn, bytes);
+        }
+        let (lbn, offset) = self.split(lpn);
+        let stream = loop {
+            let write = Write { lbn, offset, request };
+            match self.policy.route(&write, &View { logs: &self.logs }) {
+                Route::Log(stream) => break stream,
+                Route::Retire(stream) => self.retire(stream)?,
+            }
+        };
+        self.make_log_room(stream)?;
+        // Making room may have merged the logical block: its new data block may have a place for the page.
+        if self.has_free_place(lpn) {
+            return self.write_into_data_block(lpn, bytes);
+        }
+        let tag = PageTag { role: Role::Log, flags: Flags::NONE, lpn, ver: self.new_version() };
+        let ppn = self.space.append_page(FIRST_LOG + stream as usize, tag, bytes, Cause::Host)?;
+        self.note_in_log(lpn, ppn, Some(stream));
+        Ok(())
+    }
+
+    fn write_into_data_block(&mut self, lpn: u32, bytes: &[u8]) -> Result<(), FtlError> {
+        let (lbn, offset) = self.split(lpn);
+        let stream = self.data_stream(lbn);
+        if self.data.block(lbn).is_none() {
+            self.make_blocks(stream)?;
+        }
+        let tag = PageTag { role: Role::Data, flags: Flags::NONE, lpn, ver: self.new_version() };
+        let (ppn, _) = self.program_data(stream, offset, &[tag], bytes, Cause::Host)?;
+        let block = self.space.geometry().block_of(ppn);
+        if self.data.block(lbn) != Some(block) {
+            // The first page; or a program failed and the stream went on in another block.
+            self.demote(lbn);
+            self.data.set_block(lbn, block);
+        }
+        self.data.set_place(lpn, ppn);
+        self.trims.map(lpn);
+        Ok(())
+    }
+
+    /// Programs pages of a data block: where its order allows, from this offset on.
+    fn program_data(
+        &mut self,
+        stream: StreamId,
+        offset: u32,
+        tags: &[PageTag],
+        bytes: &[u8],
+        cause: Cause,
+    ) -> Result<(Ppn, u32), FtlError> {
+        if self.data.in_place() {
+            self.space.program_at(stream, offset, tags, bytes, cause)
+        } else {
+            self.space.append(stream, tags, bytes, cause)
+        }
+    }
+
+    /// Writes all pages of a logical block to a new data block.
+    fn write_block(&mut self, lbn: u32, bytes: &[u8]) -> Result<(), FtlError> {
+        let stream = self.data_stream(lbn);
+        self.make_blocks(stream)?;
+        self.space.seal(stream)?;
+        let ver = self.next_ver;
+        let pages = self.pages_of(lbn);
+        self.next_ver += pages.len() as u64;
+        let tag = |(lpn, ver)| PageTag { role: Role::Data, flags: Flags::NONE, lpn, ver };
+        let tags: Vec<PageTag> = pages.zip(ver..).map(tag).collect();
+        let block = self.program_gathered(lbn, &tags, bytes, Cause::Host)?;
+        self.make_data_block(lbn, block)?;
+        self.space.reclaim(Cause::Gc)?;
+        Ok(())
+    }
+
+    /// A page's newest content is in a log block now, whatever stream filled that. What was newest goes.
+    fn note_in_log(&mut self, lpn: u32, ppn: Ppn, stream: Option<LogStream>) {
+        self.leave(lpn);
+        self.logs.insert(lpn, self.space.geometry().block_of(ppn), ppn, stream);
+        self.trims.map(lpn);
+    }
+
+    /// The newest content of a page is no longer where it was.
+    fn leave(&mut self, lpn: u32) {
+        let Some(old) = self.place(lpn) else { return };
+        self.space.table.clear_live(old);
+        if self.logs.place(lpn).is_some() {
+            self.logs.remove(lpn, self.space.geometry().block_of(old));
+        }
+    }
+
+    /// A page holds nothing from now on; a record says so.
+    fn unmap(&mut self, lpn: u32) {
+        if self.trims.is_mapped(lpn) {
+            self.leave(lpn);
+            self.trims.unmap(lpn);
+        }
+    }
+
+    /// Data blocks of these pages that hold nothing any more go.
+    fn drop_empty_blocks(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
+        let (from, to) = (self.split(first).0, self.split(first + count - 1).0);
+        for lbn in from..=to {
+            let Some(block) = self.data.block(lbn).filter(|block| self.space.table.valid(*block) == 0) else {
+                continue;
+            };
+            if self.pages_of(lbn).all(|lpn| !self.trims.is_mapped(lpn)) {
+                self.space.seal_block(block)?;
+                self.data.take_block(lbn);
+                self.space.release(block);
+            }
+        }
+        Ok(())
+    }
+
+    /// The logical block's data block, if it has one, becomes a log block: what it holds will be merged.
+    fn demote(&mut self, lbn: u32) {
+        let pages: Vec<(u32, Ppn)> = self
+            .pages_of(lbn)
+            .filter(|lpn| self.trims.is_mapped(*lpn) && self.logs.place(*lpn).is_none())
+            .filter_map(|lpn| Some((lpn, self.data.place(lpn)?)))
+            .collect();
+        if let Some(block) = self.data.take_block(lbn) {
+            pages.into_iter().for_each(|(lpn, ppn)| self.logs.insert(lpn, block, ppn, None));
+        }
+    }
+
+    /// Log blocks that there may be.
+    fn log_limit(&self) -> u32 {
+        let geometry = self.space.geometry();
+        let good = geometry.blocks - self.space.table.counts().bad;
+        let left = good.saturating_sub(self.logical_blocks() + self.kept_apart);
+        let wanted = if self.log_blocks == 0 { left } else { left.min(self.log_blocks) };
+        wanted.max(MIN_LOGS)
+    }
+
+    fn audit(&mut self) -> Result<Vec<String>, FtlError> {
+        let geometry = self.space.geometry();
+        let mut wrong = self.space.table.audit();
+        wrong.extend(self.logs.audit(|ppn| geometry.block_of(ppn)));
+        let counts = self.space.table.counts();
+        let sum = counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
+        if sum + counts.released + counts.bad != geometry.blocks {
+            wrong.push(format!("blocks do not add up: {counts:?}"));
+        }
+        for lpn in 0..self.logical_pages {
+            if self.logs.place(lpn).is_some() && !self.trims.is_mapped(lpn) {
+                wrong.push(format!("logical page {lpn} is in a log block, and holds nothing"));
+            }
+            if !self.trims.is_mapped(lpn) {
+                continue;
+            }
+            let Some(ppn) = self.place(lpn).filter(|ppn| self.space.table.is_live(*ppn)) else {
+                wrong.push(format!("logical page {lpn} is at {:?}, which is not live", self.place(lpn)));
+                continue;
+            };
+            let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
+            if !oob.is_some_and(|oob| oob.tag.lpn == lpn && matches!(oob.tag.role, Role::Data | Role::Log)) {
+                wrong.push(format!("logical page {lpn} is at {ppn}, which says {oob:?}"));
+            }
+        }
+        let (live, known) = (self.space.table.valid_pages(), self.trims.mapped_pages() + self.trims.len() as u64);
+        if live != known {
+            wrong.push(format!("{live} live pages, {known} known"));
+        }
+        Ok(wrong)
+    }
+}

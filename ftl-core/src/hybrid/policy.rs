@@ -1,0 +1,78 @@
+//! What schemes with data blocks and log blocks differ in.
+
+use super::logs::{LogBlock, Logs};
+use nand_model::Pbn;
+
+/// Number of a log stream: the shared ones first, then one per group of logical blocks.
+pub(crate) type LogStream = u32;
+
+/// A page that the host writes and that cannot go into its data block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Write {
+    /// Logical block.
+    pub(crate) lbn: u32,
+    /// Page in it.
+    pub(crate) offset: u32,
+    /// Pages of the whole request.
+    pub(crate) request: u32,
+}
+
+/// What a policy sees.
+pub(crate) struct View<'a> {
+    pub(crate) logs: &'a Logs,
+}
+
+/// Where such a page goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// To the open block of this log stream, or a new one.
+    Log(LogStream),
+    /// Nowhere yet: what this log stream's newest block holds is merged first.
+    Retire(LogStream),
+}
+
+/// What schemes of data blocks and log blocks differ in.
+pub(crate) trait Policy: Send {
+    /// Name in the table of schemes.
+    const NAME: &'static str;
+
+    /// Log streams that all logical blocks share.
+    fn shared_streams(&self) -> u32 {
+        0
+    }
+
+    /// Adjacent logical blocks that have a log stream of their own together, if any do.
+    fn group(&self) -> Option<u32> {
+        None
+    }
+
+    /// Whether a request that covers a whole logical block goes to a new data block.
+    fn whole_blocks(&self) -> bool {
+        false
+    }
+
+    /// Where a page goes whose place in the data block is taken.
+    fn route(&mut self, write: &Write, view: &View) -> Route;
+
+    /// The log block that is merged before `stream` takes another block, of which all together may have `limit`; `None` when it may.
+    fn due(&mut self, stream: LogStream, view: &View, limit: usize) -> Option<Pbn>;
+
+    /// The log block that is merged when blocks are short, if any is left.
+    fn victim(&mut self, view: &View) -> Option<Pbn>;
+
+    /// Whether this log block may become the data block of the only logical block it has pages of.
+    fn may_become_data(&self, block: &LogBlock) -> bool;
+
+    /// Whether a read has to look for a page in a log block through the spare bytes, because its number is not in RAM.
+    fn reads_scan_logs(&self) -> bool {
+        false
+    }
+
+    /// RAM of the map as the paper counts it, for so many logical blocks and log blocks of so many pages.
+    fn paper_bytes(&self, logical_blocks: u64, log_blocks: u64, pages_per_block: u64) -> u64;
+
+    /// Bytes that the policy itself takes.
+    fn bytes(&self) -> u64 {
+        0
+    }
+}

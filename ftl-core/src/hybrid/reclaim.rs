@@ -1,0 +1,247 @@
+//! Making room: which log block is merged, and what else moves pages.
+
+use super::{COMMON, FIRST_LOG, HybridFtl, LogStream, Policy, View};
+use crate::copy::{CopyBuffer, misplaced};
+use crate::error::FtlError;
+use crate::format::{Flags, PageTag, Role};
+use crate::gc::{Collect, Gc};
+use crate::recovery::CleanStop;
+use crate::space::{Space, StreamId};
+use nand_model::{Cause, Pbn, Ppn, Store};
+
+impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
+    #[inline]
+    fn parts(&mut self) -> (&mut Space<S>, &mut Gc) {
+        (&mut self.space, &mut self.gc)
+    }
+
+    fn blocks_to_move(&self, victim: Pbn) -> u32 {
+        let valid = self.space.table.valid(victim);
+        if self.mounting {
+            return self.space.blocks_for(COMMON, valid);
+        }
+        let logged = self.logs.get(victim).map_or(0, |log| log.live());
+        let merged = if logged > 0 || self.data.owner(victim).is_some() { 1 } else { 0 };
+        let others = if self.data.owner(victim).is_some() { 0 } else { valid - logged };
+        merged + self.space.blocks_for(COMMON, others)
+    }
+
+    fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
+        let emptiest = self.space.table.greedy_victim();
+        if self.mounting || emptiest.is_some_and(|block| self.space.table.valid(block) == 0) {
+            return Ok(emptiest);
+        }
+        let victim = self.policy.victim(&View { logs: &self.logs }).or(emptiest);
+        victim.map_or(Ok(()), |victim| self.seal_if_dead(victim))?;
+        Ok(victim)
+    }
+
+    fn pays(&mut self, victim: Pbn) -> bool {
+        // Merging gives the log block back however many of its pages are the newest.
+        !self.mounting || self.space.table.valid(victim) < self.space.pages_per_block()
+    }
+
+    fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError> {
+        // What a clean stop left says nothing any more when the device is in use again.
+        if self.space.table.role(block) == Role::Checkpoint {
+            return Ok(false);
+        }
+        self.space.seal_block(block)?;
+        Ok(true)
+    }
+
+    fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
+        let collectable = self.space.table.withdraw(victim);
+        let moved = self.empty(victim, cause);
+        if moved.is_err() && collectable {
+            self.space.table.set_collectable(victim);
+        }
+        moved
+    }
+
+    fn give_up(&mut self, block: Pbn) {
+        if self.data.owner(block).is_some() || !self.space.table.is_in_use(block) {
+            // It was promoted, or went when its successor was complete.
+            return;
+        }
+        let stream = self.logs.get(block).and_then(|log| log.stream);
+        self.logs.remove_block(block);
+        match stream {
+            Some(stream) => self.space.release_within(block, FIRST_LOG + stream as usize),
+            None => self.space.release(block),
+        }
+    }
+
+    fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
+        match self.data.owner(block) {
+            Some(lbn) => self.space.set_cold_apart(self.data_stream(lbn)),
+            None => Ok(()),
+        }
+    }
+
+    fn collect_ahead(&mut self) -> Result<Option<u32>, FtlError> {
+        let dead = self.space.table.greedy_victim().filter(|block| self.space.table.valid(*block) == 0);
+        match dead.filter(|_| self.space.free_blocks() < 2 * self.gc.threshold) {
+            Some(victim) => Ok(Some(self.collect(victim)?)),
+            None => Ok(None),
+        }
+    }
+}
+
+impl<S: Store, P: Policy> HybridFtl<S, P> {
+    /// Makes sure that the stream can take a page without touching the reserve.
+    #[inline]
+    pub(super) fn make_blocks(&mut self, stream: StreamId) -> Result<(), FtlError> {
+        if self.space.room(stream) > 0 && self.space.failing_block().is_none() {
+            return Ok(());
+        }
+        self.collect_until(self.gc.threshold + 1)?;
+        self.upkeep()
+    }
+
+    /// Makes sure that the log stream can take a page: merges log blocks until it may have another one.
+    #[inline]
+    pub(super) fn make_log_room(&mut self, stream: LogStream) -> Result<(), FtlError> {
+        let id = FIRST_LOG + stream as usize;
+        if self.space.room(id) == 0 {
+            self.make_log_blocks(stream)?;
+        }
+        self.make_blocks(id)
+    }
+
+    #[cold]
+    fn make_log_blocks(&mut self, stream: LogStream) -> Result<(), FtlError> {
+        let limit = self.log_limit() as usize;
+        loop {
+            let victim = self.policy.due(stream, &View { logs: &self.logs }, limit);
+            let Some(victim) = victim else { return Ok(()) };
+            self.reclaim(victim)?;
+        }
+    }
+
+    /// Merges what the stream's newest block holds.
+    #[cold]
+    pub(super) fn retire(&mut self, stream: LogStream) -> Result<(), FtlError> {
+        match self.logs.newest(stream).map(|log| log.block) {
+            Some(block) => self.reclaim(block),
+            None => Ok(()),
+        }
+    }
+
+    /// Merges a log block away.
+    fn reclaim(&mut self, victim: Pbn) -> Result<(), FtlError> {
+        self.ensure_free()?;
+        self.seal_if_dead(victim)?;
+        if self.blocks_to_move(victim) > self.space.free_blocks() {
+            self.gc.set_read_only("too few good blocks are left");
+            return self.gc.refuse_if_read_only();
+        }
+        self.collect(victim)?;
+        self.space.reclaim(Cause::Gc)?;
+        Ok(())
+    }
+
+    /// A block that is being filled may become a data block; but not one that holds nothing.
+    fn seal_if_dead(&mut self, victim: Pbn) -> Result<(), FtlError> {
+        if self.space.table.valid(victim) == 0 { self.space.seal_block(victim) } else { Ok(()) }
+    }
+
+    /// Moves everything live out of a block, or makes it a data block. Returns how many pages were copied.
+    fn empty(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
+        if self.mounting {
+            return self.move_to_common(victim, cause);
+        }
+        let mut moved = 0;
+        if let Some(lbn) = self.data.owner(victim) {
+            return self.merge(lbn, None, cause);
+        }
+        while let Some(lbn) = self.logs.get(victim).and_then(|log| log.associated.last()).map(|(lbn, _)| *lbn) {
+            moved += self.merge(lbn, Some(victim), cause)?;
+            if self.data.owner(victim).is_some() {
+                return Ok(moved);
+            }
+        }
+        self.space.seal_block(victim)?;
+        if self.space.table.valid(victim) > 0 {
+            moved += self.move_to_common(victim, cause)?;
+        }
+        Ok(moved)
+    }
+
+    /// Copies the live pages of a block to the common blocks: trim records, and while a mount runs everything.
+    fn move_to_common(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
+        let mut pages = std::mem::take(&mut self.gc.pages);
+        let moved = pages.load(&mut self.space, victim, cause).and_then(|()| self.copy_to_common(&mut pages, cause));
+        self.gc.pages = pages;
+        if let Some(lbn) = self.data.owner(victim).filter(|_| moved.is_ok()) {
+            self.data.take_block(lbn);
+        }
+        moved
+    }
+
+    fn copy_to_common(&mut self, pages: &mut CopyBuffer, cause: Cause) -> Result<u32, FtlError> {
+        self.name_unknown_pages(pages);
+        let page = self.space.geometry().page_bytes as usize;
+        for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
+            self.copy_page(pages.from[i], pages.tag(i), data, cause)?;
+        }
+        Ok(pages.from.len() as u32)
+    }
+
+    fn copy_page(&mut self, from: Ppn, tag: PageTag, data: &[u8], cause: Cause) -> Result<(), FtlError> {
+        let tag = PageTag { flags: tag.flags.with(Flags::COPY), ..tag };
+        match tag.role {
+            Role::Trim => {
+                let to = self.space.append_page(COMMON, tag, data, cause)?;
+                self.trims.moved(from, to);
+                self.space.table.clear_live(from);
+            }
+            // Its record is lost, and nothing says that it is anywhere.
+            Role::Pad => self.space.table.clear_live(from),
+            _ => {
+                if tag.lpn >= self.logical_pages || self.place(tag.lpn) != Some(from) {
+                    return Err(misplaced(from, tag.lpn));
+                }
+                let tag = PageTag { role: Role::Log, ..tag };
+                let to = self.space.append_page(COMMON, tag, data, cause)?;
+                self.note_in_log(tag.lpn, to, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the owners of live pages whose record is lost: a search, because it happens next to never. Where there is none, the page stays
+    /// without a name.
+    fn name_unknown_pages(&mut self, pages: &mut CopyBuffer) {
+        let unknown: Vec<(usize, Ppn)> = pages.unknown().collect();
+        for (i, ppn) in unknown {
+            let ver = self.new_version();
+            if self.trims.holds(ppn) {
+                pages.name(i, Role::Trim, 0, ver);
+            } else if let Some(lpn) = self.owner_of_page(ppn) {
+                pages.name(i, Role::Data, lpn, ver);
+            }
+        }
+    }
+
+    fn owner_of_page(&self, ppn: Ppn) -> Option<u32> {
+        match self.data.owner(self.space.geometry().block_of(ppn)) {
+            Some(lbn) => self.pages_of(lbn).find(|lpn| self.place(*lpn) == Some(ppn)),
+            None => self.logs.page_at(ppn),
+        }
+    }
+
+    /// Leaves everything so that the next mount finds nothing to do; the device is idle and stays so.
+    pub(super) fn stop_cleanly(&mut self) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
+        let pages = CleanStop::chunks(&geometry);
+        self.collect_until(self.gc.threshold + 1 + pages.div_ceil(geometry.pages_per_block))?;
+        self.level_wear()?;
+        self.space.make_safe()?;
+        self.space.reclaim(Cause::Gc)?;
+        let stop = CleanStop::of(&self.space, self.next_ver, self.logical_pages);
+        stop.write(&mut self.space, &mut self.checkpoints)?;
+        self.stats.checkpoints += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! What every scheme of data blocks and log blocks has to stand, with its tables compared after every step; and what operations cost.
+//! The schemes' own tests call these.
+
+use crate::addr::Lpn;
+use crate::config::{FtlConfig, Params};
+use crate::ftl::{Ftl, Start};
+use crate::schemes::Scheme;
+use nand_model::store::MemStore;
+use nand_model::{Chip, Profile, SplitMix};
+
+/// A device of a scheme.
+pub(crate) struct Device {
+    pub(crate) ftl: Box<dyn Ftl<MemStore>>,
+    scheme: &'static Scheme,
+    config: FtlConfig,
+}
+
+/// Pages of slots of any order, and paired ones that go one after the other; with so few pages that blocks fill up.
+pub(crate) const SLC: &str = "lazyftl";
+/// See above.
+pub(crate) const MLC: &str = "torture";
+
+impl Device {
+    /// A new device of a built-in profile with so many blocks.
+    pub(crate) fn new(scheme: &str, profile: &str, blocks: u32, logical_pages: u32, params: &[(&str, &str)]) -> Device {
+        let scheme = Scheme::find(scheme).unwrap();
+        let profile = Profile::find(profile).unwrap().with_blocks(blocks);
+        let mut config = FtlConfig { logical_pages, params: Params::default() };
+        params.iter().for_each(|(key, value)| config.params.set(key, value));
+        let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+        Device { ftl: scheme.start(chip, &config, Start::Format).unwrap(), scheme, config }
+    }
+
+    fn page(&self, n: u64) -> Vec<u8> {
+        n.to_le_bytes().repeat(self.ftl.chip().geometry().page_bytes as usize / 8)
+    }
+
+    /// Writes pages from `lpn` on with this number. Returns the emulated time that took.
+    pub(crate) fn write(&mut self, lpn: u32, count: u32, n: u64) -> u64 {
+        let at = self.ftl.chip().busy_until();
+        let data = self.page(n).repeat(count as usize);
+        self.ftl.write(at, Lpn::new(lpn), &data).unwrap() - at
+    }
+
+    /// The number of a page, and the emulated time of the read.
+    pub(crate) fn read(&mut self, lpn: u32) -> (u64, u64) {
+        let at = self.ftl.chip().busy_until();
+        let mut out = vec![1; self.ftl.chip().geometry().page_bytes as usize];
+        let done = self.ftl.read(at, Lpn::new(lpn), &mut out).unwrap();
+        let n = u64::from_le_bytes(out[..8].try_into().unwrap());
+        assert!(out.chunks_exact(8).all(|word| word == n.to_le_bytes()), "page {lpn} is mixed");
+        (n, done - at)
+    }
+
+    pub(crate) fn assert_sound(&mut self) {
+        assert_eq!(self.ftl.check().unwrap(), Vec::<String>::new());
+    }
+
+    /// Power off and on.
+    pub(crate) fn remount(self) -> Device {
+        let mut chip = self.ftl.into_chip();
+        chip.power_on();
+        Device { ftl: self.scheme.start(chip, &self.config, Start::Mount).unwrap(), ..self }
+    }
+}
+
+/// Random writes, trims, flushes, checks and mounts against a plain table, on both kinds of cells.
+pub(crate) fn agrees_with_a_model(scheme: &str, params: &[(&str, &str)]) {
+    for (profile, blocks, pages) in [(SLC, 48, 24 * 64 - 5), (MLC, 68, 40 * 16 - 5)] {
+        agrees_on(Device::new(scheme, profile, blocks, pages, params), pages);
+    }
+}
+
+fn agrees_on(mut device: Device, pages: u32) {
+    let mut rng = SplitMix::new(7);
+    let mut model = vec![0; pages as usize];
+    let mut merges = 0;
+    for step in 1..=12_000u64 {
+        let lpn = rng.below(pages as u64) as u32;
+        let extent = |rng: &mut SplitMix, max: u64| (1 + rng.below(max) as u32).min(pages - lpn);
+        match rng.below(40) {
+            0 => {
+                let count = extent(&mut rng, if step % 7 == 0 { pages as u64 } else { 20 });
+                device.ftl.trim(0, Lpn::new(lpn), count).unwrap();
+                model[lpn as usize..][..count as usize].fill(0);
+            }
+            1 => drop(device.ftl.flush(0).unwrap()),
+            2 => {
+                let lpn = if rng.one_in(2) { lpn / 64 * 64 } else { lpn };
+                let count = (1 + rng.below(140) as u32).min(pages - lpn);
+                device.write(lpn, count, step);
+                model[lpn as usize..][..count as usize].fill(step);
+            }
+            3 => drop(device.ftl.idle(0, 50).unwrap()),
+            4..25 => {
+                device.write(lpn, 1, step);
+                model[lpn as usize] = step;
+            }
+            _ => assert_eq!(device.read(lpn).0, model[lpn as usize], "page {lpn} at step {step}"),
+        }
+        if step % 499 == 0 {
+            device.assert_sound();
+            let clean = step % 998 == 0;
+            if clean {
+                device.ftl.shutdown(0).unwrap();
+            }
+            merges += device.ftl.stats().gc_runs;
+            device = device.remount();
+            assert_eq!(device.ftl.stats().mount.clean, clean, "at step {step}");
+            device.assert_sound();
+        }
+    }
+    for lpn in 0..pages {
+        assert_eq!(device.read(lpn).0, model[lpn as usize], "page {lpn} at the end");
+    }
+    assert!(merges > 10, "{merges} merges");
+}

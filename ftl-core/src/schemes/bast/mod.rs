@@ -1,0 +1,115 @@
+//! BAST: a log block for each logical block that is overwritten.
+//!
+//! Kim, Kim, Noh, Min, Cho: *A Space-Efficient Flash Translation Layer for CompactFlash Systems*, IEEE Transactions on Consumer Electronics 48(2),
+//! 2002. The first write of a page goes to its place in the data block; overwrites go to the log block of their logical block, in the order
+//! they come. A full log block, or one that must make room for that of another logical block, is merged: it *becomes* the data block if it has
+//! all pages in order (switch), also after the missing ones were copied behind them (partial merge); otherwise the newest pages
+//! are gathered in a new data block (full merge). All of that is [`crate::hybrid`] with a log stream per logical block; here is the
+//! choice of the log block that has to go.
+//!
+//! RAM: 4 bytes per logical block, and per log block 4 bytes for its owner and 4 per page. Ours beside it in the report: a hash map for log
+//! pages, and on parts with a page order 2 bytes per logical page for its place in the data block.
+//!
+//! Where we deviate, or the paper is silent:
+//! - The original is not at hand; this follows how later papers describe it, which also give the two ways to choose a victim: the least recently used log
+//!   block, or the one with the fewest valid pages (Ma, Feng, Li: LazyFTL, SIGMOD 2011).
+//! - There may be as many log blocks as over-provisioning leaves; `log.blocks` sets another number.
+//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads are ours.
+//!
+//! What always holds, and what happens if power fails: [`crate::hybrid`].
+
+#[cfg(test)]
+mod tests;
+
+use crate::config::{FtlConfig, ParamDoc};
+use crate::error::FtlError;
+use crate::ftl::{Ftl, Start};
+use crate::gc::docs;
+use crate::hash::FastMap;
+use crate::hybrid::{self, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
+use crate::schemes::{MlcUse, Scheme};
+use nand_model::{Chip, Pbn, Store};
+
+/// The table's line.
+pub(super) const SCHEME: Scheme = Scheme {
+    name: Bast::NAME,
+    title: "BAST: a log block per logical block that is overwritten",
+    paper: "Kim, Kim, Noh, Min, Cho: A Space-Efficient Flash Translation Layer for CompactFlash Systems, IEEE TCE 2002",
+    mapping: "block; page in log blocks of one logical block each",
+    ram: "4 B per logical block + (4 + 4 B per page) per log block",
+    fidelity: 'B',
+    mlc: MlcUse::Adapted,
+    params: &[
+        ParamDoc { key: "bast.victim", help: "lru (default): the log block not written for longest; or least_valid" },
+        hybrid::LOG_BLOCKS,
+        docs::FREE_THRESHOLD,
+        docs::WEAR_POLICY,
+        docs::WEAR_GAP,
+        docs::SCRUB,
+        docs::PAIR_POLICY,
+    ],
+    overhead_blocks: hybrid::overhead_blocks,
+    mem: start,
+    file: start,
+    oob_only: start,
+};
+
+fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+    let policy = Bast {
+        by_use: config.params.choice("bast.victim", "lru", "least_valid")?,
+        used: FastMap::default(),
+        writes: 0,
+    };
+    Ok(Box::new(HybridFtl::create(chip, config, start, policy)?))
+}
+
+/// What BAST decides.
+struct Bast {
+    by_use: bool,
+    /// When a log stream was written last, in log pages. Of streams with a log block.
+    used: FastMap<LogStream, u64>,
+    writes: u64,
+}
+
+impl Policy for Bast {
+    const NAME: &'static str = "bast";
+
+    fn group(&self) -> Option<u32> {
+        Some(1)
+    }
+
+    fn route(&mut self, write: &Write, _: &View) -> Route {
+        self.writes += 1;
+        self.used.insert(write.lbn, self.writes);
+        Route::Log(write.lbn)
+    }
+
+    fn due(&mut self, stream: LogStream, view: &View, limit: usize) -> Option<Pbn> {
+        let own = view.logs.of_stream(stream).first().copied();
+        own.or_else(|| if view.logs.len() >= limit { self.victim(view) } else { None })
+    }
+
+    fn victim(&mut self, view: &View) -> Option<Pbn> {
+        let logs = view.logs;
+        self.used.retain(|stream, _| !logs.of_stream(*stream).is_empty());
+        let cost = |log: &&LogBlock| match (log.stream, self.by_use) {
+            // What a mount found.
+            (None, _) => 0,
+            (Some(stream), true) => self.used.get(&stream).copied().unwrap_or(0),
+            (Some(_), false) => 1 + log.live() as u64,
+        };
+        logs.iter().min_by_key(cost).map(|log| log.block)
+    }
+
+    fn may_become_data(&self, _: &LogBlock) -> bool {
+        true
+    }
+
+    fn paper_bytes(&self, logical_blocks: u64, log_blocks: u64, pages_per_block: u64) -> u64 {
+        4 * logical_blocks + log_blocks * (4 + 4 * pages_per_block)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.used.capacity() as u64 * 13
+    }
+}

@@ -1,0 +1,94 @@
+//! NFTL-1: a replacement block for each logical block that is overwritten, searched from its end.
+//!
+//! Ban: *Flash File System*, US patent 5,404,485, 1995, in the form for flash with spare bytes. The first write of a page goes to its place in
+//! the primary block; later ones are appended to the replacement block, whose spare bytes say which page is which. A read looks through
+//! them from the newest to the oldest, and finds the page there or, after all, in the primary block. When a replacement block
+//! is full, or blocks are short, the two are folded into one new block. All of that is [`crate::hybrid`] with a log stream per logical block;
+//! here are the choice of the pair to fold, and that reads search.
+//!
+//! RAM: 9 bytes per logical block (two block numbers and the next free page). Ours beside it in the report: the engine knows where log pages are,
+//! for merges and recovery; the host's reads pay for the search all the same, as far as the page that it ends at.
+//!
+//! Where we deviate, or the paper is silent:
+//! - The pair with the most pages in its replacement block is folded when blocks are short, as by Ma, Feng, Li (LazyFTL, SIGMOD 2011).
+//! - There may be as many replacement blocks as over-provisioning leaves; `log.blocks` sets another number.
+//! - A replacement block that has all pages in order becomes the primary block (`fold`, `switch`): so do later descriptions.
+//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads are ours.
+//!
+//! What always holds, and what happens if power fails: [`crate::hybrid`].
+
+#[cfg(test)]
+mod tests;
+
+use crate::config::FtlConfig;
+use crate::error::FtlError;
+use crate::ftl::{Ftl, Start};
+use crate::gc::docs;
+use crate::hybrid::{self, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
+use crate::schemes::{MlcUse, Scheme};
+use nand_model::{Chip, Pbn, Store};
+
+/// The table's line.
+pub(super) const SCHEME: Scheme = Scheme {
+    name: Nftl1::NAME,
+    title: "NFTL-1: a replacement block per logical block, searched through its spare bytes",
+    paper: "Ban: Flash File System, US patent 5,404,485, 1995",
+    mapping: "block; page in a replacement block, found by its spare bytes",
+    ram: "9 B per logical block",
+    fidelity: 'A',
+    mlc: MlcUse::Adapted,
+    params: &[
+        hybrid::LOG_BLOCKS,
+        docs::FREE_THRESHOLD,
+        docs::WEAR_POLICY,
+        docs::WEAR_GAP,
+        docs::SCRUB,
+        docs::PAIR_POLICY,
+    ],
+    overhead_blocks: hybrid::overhead_blocks,
+    mem: start,
+    file: start,
+    oob_only: start,
+};
+
+fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+    Ok(Box::new(HybridFtl::create(chip, config, start, Nftl1)?))
+}
+
+/// What NFTL-1 decides.
+struct Nftl1;
+
+impl Policy for Nftl1 {
+    const NAME: &'static str = "nftl1";
+
+    fn group(&self) -> Option<u32> {
+        Some(1)
+    }
+
+    fn route(&mut self, write: &Write, _: &View) -> Route {
+        Route::Log(write.lbn)
+    }
+
+    fn due(&mut self, stream: LogStream, view: &View, limit: usize) -> Option<Pbn> {
+        let own = view.logs.of_stream(stream).first().copied();
+        own.or_else(|| if view.logs.len() >= limit { self.victim(view) } else { None })
+    }
+
+    fn victim(&mut self, view: &View) -> Option<Pbn> {
+        // What a mount found goes first.
+        let used = |log: &&LogBlock| (log.stream.is_none(), log.written);
+        view.logs.iter().rev().max_by_key(used).map(|log| log.block)
+    }
+
+    fn may_become_data(&self, _: &LogBlock) -> bool {
+        true
+    }
+
+    fn reads_scan_logs(&self) -> bool {
+        true
+    }
+
+    fn paper_bytes(&self, logical_blocks: u64, _: u64, _: u64) -> u64 {
+        9 * logical_blocks
+    }
+}

@@ -1,0 +1,165 @@
+"""LazyFTL (Ma, Feng, Li, SIGMOD 2011): the optimum, the order of Figure 5, the RAM sweep of Figure 6."""
+
+from .page import Claims, figure, table
+from .rows import copies, erases, mean_us, waf
+
+TITLE = "LazyFTL"
+
+# Figure 5, best first. One line per scheme.
+FIGURE_5 = ["lazyftl", "asast", "last", "fast", "nftl1", "nftln", "bast"]
+# Not in the figure, for comparison.
+BESIDE = ["pagemap", "dftl"]
+CACHE_PAGES = [1, 2, 3, 5, 8, 14]
+BUFFER_BLOCKS = [4, 8, 16, 32, 64, 128]
+ORDERS = ["runs", "scattered"]
+INTRODUCTION = """\
+Device: 1 GB of SLC, 2 KB pages, 64 a block, 80 / 200 / 1,500 us; `--preset lazyftl-paper`. The trace, MSR `usr_2` scaled to the device, is a **stand-in** here with its published statistics (75.9 % of the pages touched,
+relative standard deviation of accesses 193.6 %, requests of at most 256 pages). What was not published decides a good deal, above all the order of the requests: *runs* keeps those of one pass over
+256 pages together, *scattered* has them in random order. Touched pages are written once, in order, and the trace runs once before it is measured.
+[SCHEMES.md](SCHEMES.md#lazyftl-on-its-own-device) has more on this.
+"""
+
+
+def section(ftld):
+    names = ftld.have(*FIGURE_5, *BESIDE)
+    method = ["--preset", "lazyftl-paper", "--warm-up", "1"]
+    loads = [f"stand-in-usr_2:order={order}" for order in ORDERS]
+    order = ftld.compare("lazyftl-order", loads, names, *method)
+    lines = []
+    for load in loads:
+        of = [row for row in order if row["job"]["workload"] == load]
+        if of:
+            bound = of[0]["optimum"]
+            lines.append((load, "optimum", figure(bound["mean_write_ns"] / 1000), "1.000", "0", figure(bound["erases"], 0), "-"))
+        for row in sorted(of, key=lambda row: mean_us(row, "write")):
+            pages = row["requests"]["pages_written"]
+            moved = figure(copies(row) / pages, 3)
+            lines.append((load, row["scheme"], figure(mean_us(row, "write")), figure(waf(row), 3), moved, figure(erases(row), 0), figure(reads_per_read(row), 4)))
+    text = INTRODUCTION + "\n" + table(
+        ["load", "scheme", "mean write us", "programs per write", "copies per write", "erases", "page reads per read"], lines
+    )
+    load = loads[0]
+    cache = ftld.compare("lazyftl-cache", [load], ["lazyftl"], *method, "--set", "lazy.cache_pages=" + ",".join(map(str, CACHE_PAGES)))
+    text += "Figure 6 (b) and (d), *runs*: cached mapping pages, with 128 blocks.\n\n" + table(
+        ["cached pages", *map(str, CACHE_PAGES)],
+        [
+            ("hit ratio", *(figure(hits(cache, lazy__cache_pages=n), 5) for n in CACHE_PAGES)),
+            ("mean write us", *(figure(writing(cache, lazy__cache_pages=n)) for n in CACHE_PAGES)),
+        ],
+    )
+    sizes = ",".join(map(str, BUFFER_BLOCKS))
+    buffer = ftld.compare("lazyftl-buffer", [load], ["lazyftl"], *method, "--set", f"lazy.buffer_blocks={sizes}", "--set", "lazy.cache_pages=1,14")
+    text += "Figure 6 (c) and (d), *runs*: blocks of the update and the cold area.\n\n" + table(
+        ["blocks", *map(str, BUFFER_BLOCKS)],
+        [
+            (f"{pages} cached: {what}", *(figure(of(buffer, pages, blocks)) for blocks in BUFFER_BLOCKS))
+            for pages in (14, 1)
+            for what, of in (("mean write us", write_at), ("mapping pages per conversion", pages_per_convert))
+        ],
+    )
+    told, unexplained = claims(ftld, order, cache, buffer, loads)
+    return text + told, unexplained
+
+
+def hits(rows, **parameters):
+    row = rows.one("lazyftl", **parameters)
+    return row and row["map_cache"]["hit_ratio"]
+
+
+def writing(rows, **parameters):
+    row = rows.one("lazyftl", **parameters)
+    return row and mean_us(row, "write")
+
+
+def write_at(rows, pages, blocks):
+    return writing(rows, lazy__cache_pages=pages, lazy__buffer_blocks=blocks)
+
+
+def pages_per_convert(rows, pages, blocks):
+    row = rows.one("lazyftl", lazy__cache_pages=pages, lazy__buffer_blocks=blocks)
+    stats = row["scheme_stats"]
+    return stats["convert_map_pages"] / max(1, stats["converts"])
+
+
+def reads_per_read(row):
+    """Emulated time of a page read over that of reading one page."""
+    return mean_us(row, "read") / (row["optimum"]["page_read_ns"] / 1000)
+
+
+def claims(ftld, order, cache, buffer, loads):
+    told = Claims()
+    runs, scattered = (order.one("lazyftl", load) for load in loads)
+    bound = runs["optimum"]["mean_write_ns"] / 1000
+    told.add("The optimum is one program a write and one erase a block", "223.44 us", f"{figure(bound)} us", abs(bound - 223.4375) < 0.01)
+    told.add(
+        "LazyFTL is very close to the optimum",
+        "Figure 5",
+        f"{figure(mean_us(runs, 'write'))} us in runs, {figure(mean_us(scattered, 'write'))} us scattered",
+        mean_us(runs, "write") < 1.05 * bound,
+        WHY["optimum"],
+    )
+    figure_5 = ftld.have(*FIGURE_5)
+    for load, name in zip(loads, ORDERS):
+        found = sorted(figure_5, key=lambda scheme: mean_us(order.one(scheme, load), "write"))
+        if len(figure_5) > 1:
+            told.add(
+                f"Order of Figure 5, {name}",
+                " < ".join(figure_5),
+                " < ".join(found),
+                found == figure_5,
+                WHY[f"order {name}"],
+            )
+    smallest = write_at(buffer, 1, 4)
+    told.add(
+        "With 1 cached mapping page and 4 blocks a write still takes 237.613 us",
+        "237.61 us",
+        f"{figure(smallest)} us in runs",
+        bound < smallest < 1.1 * bound,
+        WHY["smallest"],
+    )
+    told.add(
+        "Page reads per one-page read, 14 of 1,024 mapping pages cached",
+        "1.000727",
+        f"{figure(reads_per_read(runs), 6)} in runs, {figure(reads_per_read(scattered), 6)} scattered",
+        reads_per_read(runs) < 1.01,
+        WHY["reads"],
+    )
+    ratios = [hits(cache, lazy__cache_pages=n) for n in CACHE_PAGES]
+    slow, fast = ratios[-1] - ratios[3], ratios[3] - ratios[0]
+    told.add(
+        "The hit ratio falls slowly down to 5 cached pages",
+        "Figure 6 (b)",
+        f"{figure(100 * slow, 3)} points from 14 to 5, {figure(100 * fast, 3)} from 5 to 1",
+        0 <= slow < fast,
+        WHY["hits"],
+    )
+    costs = [pages_per_convert(buffer, 14, blocks) for blocks in BUFFER_BLOCKS]
+    told.add(
+        "Conversions cost more with fewer blocks, slowly down to about 32",
+        "Figure 6 (c), most mapping pages of a conversion",
+        ", ".join(f"{blocks}: {figure(cost)}" for blocks, cost in zip(BUFFER_BLOCKS, costs)) + " on average",
+        all(a >= b - 0.005 for a, b in zip(costs, costs[1:])),
+        WHY["converts"],
+    )
+    effect = [write_at(buffer, 1, blocks) - write_at(buffer, 14, blocks) for blocks in (4, 128)]
+    told.add(
+        "The cache has a slight influence on writes, more so with few blocks",
+        "Figure 6 (d)",
+        f"1 instead of 14 pages: {figure(effect[0])} us more with 4 blocks, {figure(effect[1])} us with 128",
+        effect[0] >= effect[1] > -0.01,
+        WHY["cache"],
+    )
+    return told.text(), told.unexplained
+
+
+# Why a figure of ours differs, by claim.
+WHY = {
+    "optimum": "In runs nothing is copied. Scattered overwriting leaves live pages in every block at 7 % over-provisioning, so they are copied; how the real trace orders its requests was not published.",
+    "order runs": "",
+    "order scattered": "",
+    "smallest": "14.2 us above the optimum pay for 0.047 copies of 303 us a write at most; the published statistics do not decide between runs, which copies nothing, and scattered, which copies more.",
+    "reads": "1.000727 is less than one mapping page for the 512 pages that it maps (1.00195), so the real trace reads the same regions again while their mapping pages are cached; the stand-in does not try to.",
+    "hits": "",
+    "converts": "",
+    "cache": "",
+}

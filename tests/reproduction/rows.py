@@ -1,0 +1,86 @@
+"""Rows of `ftld compare`: running plans, and finding a row again."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = ROOT / "target"
+
+
+class Ftld:
+    """The program, and where the rows of its runs are kept."""
+
+    def __init__(self, program, threads, scale, reuse):
+        self.program, self.threads, self.scale, self.reuse = program, threads, scale, reuse
+        self.folder = TARGET / "reproduction"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.failed = []
+        listed = subprocess.run([program, "schemes", "--json"], capture_output=True, text=True, check=True)
+        self.schemes = {scheme["name"]: scheme for scheme in json.loads(listed.stdout)}
+
+    def have(self, *names):
+        """Those of these schemes that the program has, in this order."""
+        return [name for name in names if name in self.schemes]
+
+    def scaled(self, workload, requests):
+        """The workload, with as many requests as the trial asks for; all of them at scale 1."""
+        if self.scale == 1:
+            return workload
+        key = f"requests={max(1, int(requests * self.scale))}"
+        return workload + ("," if ":" in workload else ":") + key
+
+    def compare(self, name, workloads, schemes, *options, lenient=False):
+        """Rows of every workload under every scheme; keeps them under this name. A run that fails ends it all, or is left out if lenient."""
+        file = self.folder / f"{name}.ndjson"
+        if not schemes:
+            return Rows([])
+        if not (self.reuse and file.exists()):
+            command = [self.program, "compare", "--ndjson", *workloads, "--scheme", ",".join(schemes), *options]
+            command += ["--threads", str(self.threads)]
+            print("reproduction:", " ".join(str(word) for word in command), file=sys.stderr, flush=True)
+            done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
+            if not done.stdout:
+                sys.exit(f"reproduction: {name}: ftld compare gave no row, exit code {done.returncode}")
+            file.write_text(done.stdout)
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        for row in rows:
+            if "error" in row:
+                why = f"{name}: {row['job']['scheme']} on {row['job']['workload']}: {row['error']}"
+                if not lenient:
+                    sys.exit(f"reproduction: {why}")
+                self.failed.append(why)
+        return Rows([row for row in rows if "error" not in row])
+
+
+class Rows(list):
+    """Rows of one comparison."""
+
+    def one(self, scheme, workload=None, **parameters):
+        """The row of this scheme, workload (or the beginning of one) and parameter values, or None."""
+        wanted = {f"{key.replace('__', '.')}={value}" for key, value in parameters.items()}
+        for row in self:
+            job = row["job"]
+            fits = workload is None or job["workload"] == workload or job["workload"].startswith(workload + ":")
+            if row["scheme"] == scheme and fits and wanted <= set(job["set"]):
+                return row
+        return None
+
+
+def copies(row):
+    """Valid pages that collections, merges and the like moved."""
+    return sum(row["flash"].get(cause, {}).get("programs", 0) for cause in ("gc", "merge"))
+
+
+def erases(row):
+    return row["flash_total"]["erases"]
+
+
+def waf(row):
+    return row["write_amplification"]["total"]
+
+
+def mean_us(row, side):
+    response = row["response_ns"][side]
+    return response["mean"] / 1000 if response else None
