@@ -192,8 +192,9 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// A page of the block is valid no more, or it was filled: it may have become worth cleaning.
     #[inline]
     pub(super) fn note_block(&mut self, block: Pbn) {
-        if self.slices.is_some() && self.is_worth_cleaning(block) {
-            self.slices.as_mut().expect("just seen").add(block);
+        let worth_it = self.slices.is_some() && self.is_worth_cleaning(block);
+        if let Some(slices) = self.slices.as_mut().filter(|_| worth_it) {
+            slices.add(block);
         }
     }
 
