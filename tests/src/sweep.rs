@@ -20,6 +20,7 @@ pub fn rig_of(scheme: &'static Scheme, cells: Cells) -> Rig {
     let mut params = Params::default();
     params.set("ckpt.interval", "250");
     params.set("wear.gap", "2");
+    params.set("log.blocks", "3");
     Rig::with_params(scheme, cells, PAGES, params)
 }
 

@@ -16,6 +16,10 @@ pub(crate) struct LogBlock {
     pub(crate) stream: Option<LogStream>,
     /// Pages that were put there.
     pub(crate) written: u32,
+    /// It was a data block before, and has old pages of that.
+    pub(crate) swapped: bool,
+    /// Log blocks that had been given up when it became one.
+    pub(crate) born: u64,
     /// Logical blocks that it has newest pages of, and how many.
     pub(crate) associated: Vec<(u32, u32)>,
 }
@@ -47,6 +51,9 @@ pub(crate) struct Logs {
     /// Blocks by stream, the oldest first.
     streams: FastMap<LogStream, Vec<Pbn>>,
     next_age: u64,
+    given_up: u64,
+    /// Pages in log blocks by logical block.
+    by_owner: FastMap<u32, u32>,
 }
 
 impl Logs {
@@ -58,6 +65,8 @@ impl Logs {
             ages: FastMap::default(),
             streams: FastMap::default(),
             next_age: 0,
+            given_up: 0,
+            by_owner: FastMap::default(),
         }
     }
 
@@ -97,11 +106,27 @@ impl Logs {
         self.of_stream(stream).last().and_then(|block| self.get(*block))
     }
 
+    /// Log blocks that were given up so far.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.given_up
+    }
+
+    /// Newest pages that a logical block has in log blocks.
+    pub(crate) fn pages_of(&self, lbn: u32) -> u32 {
+        self.by_owner.get(&lbn).copied().unwrap_or(0)
+    }
+
+    /// A data block that was replaced is a log block of this stream from now on.
+    pub(crate) fn add_swapped(&mut self, block: Pbn, stream: LogStream) {
+        self.block_for(block, Some(stream)).swapped = true;
+    }
+
     /// A page is in this block from now on; it was in no log block.
     pub(crate) fn insert(&mut self, lpn: u32, block: Pbn, ppn: Ppn, stream: Option<LogStream>) {
         let other = self.map.insert(lpn, ppn.raw());
         assert!(other.is_none(), "logical page {lpn} is in two log blocks");
         let lbn = lpn / self.pages_per_block;
+        *self.by_owner.entry(lbn).or_default() += 1;
         let log = self.block_for(block, stream);
         log.written += 1;
         match log.associated.iter_mut().find(|(other, _)| *other == lbn) {
@@ -122,7 +147,15 @@ impl Logs {
                 self.next_age
             }
         };
-        self.blocks.entry(age).or_insert_with(|| LogBlock { block, stream, written: 0, associated: Vec::new() })
+        let born = self.given_up;
+        self.blocks.entry(age).or_insert_with(|| LogBlock {
+            block,
+            stream,
+            written: 0,
+            swapped: false,
+            born,
+            associated: Vec::new(),
+        })
     }
 
     /// The page in this block is not the newest any more, or goes.
@@ -130,6 +163,11 @@ impl Logs {
         assert!(self.map.remove(&lpn).is_some(), "logical page {lpn} is in no log block");
         let lbn = lpn / self.pages_per_block;
         let log = self.ages.get(&block.raw()).and_then(|age| self.blocks.get_mut(age)).expect("a log block");
+        let pages = self.by_owner.get_mut(&lbn).expect("it has pages in log blocks");
+        *pages -= 1;
+        if *pages == 0 {
+            self.by_owner.remove(&lbn);
+        }
         let at = log.associated.iter().position(|(other, _)| *other == lbn).expect("an association");
         log.associated[at].1 -= 1;
         if log.associated[at].1 == 0 {
@@ -140,6 +178,7 @@ impl Logs {
     /// A block without newest pages is no log block any more.
     pub(crate) fn remove_block(&mut self, block: Pbn) {
         let Some(age) = self.ages.remove(&block.raw()) else { return };
+        self.given_up += 1;
         let log = self.blocks.remove(&age).expect("it has an age");
         assert!(log.associated.is_empty(), "log block {block} is given up with pages");
         if let Some(blocks) = log.stream.and_then(|stream| self.streams.get_mut(&stream)) {

@@ -22,14 +22,15 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
         let mut lpns: Vec<u32> = self.pages_of(lbn).filter(|lpn| self.trims.is_mapped(*lpn)).collect();
         self.ensure_free()?;
-        match self.begun(lbn) {
-            Some(block) => lpns.retain(|lpn| !self.is_logged_in(block, *lpn)),
-            None => self.space.seal(self.data_stream(lbn))?,
-        }
-        self.with_copies(&lpns, cause, |ftl, tags, bytes| {
-            let block = ftl.program_gathered(lbn, tags, bytes, cause)?;
-            ftl.make_data_block(lbn, block)
-        })?;
+        let was_open = match self.begun(lbn) {
+            Some(block) => {
+                lpns.retain(|lpn| !self.is_logged_in(block, *lpn));
+                false
+            }
+            None => self.close_data_block(lbn)?,
+        };
+        let block = self.with_copies(&lpns, cause, |ftl, tags, bytes| ftl.program_gathered(lbn, tags, bytes, cause))?;
+        self.make_data_block(lbn, block, was_open)?;
         Ok(lpns.len() as u32)
     }
 
@@ -45,12 +46,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// Reads the newest content of some pages of a logical block, and hands it on as copies for a data block.
-    fn with_copies(
+    fn with_copies<R>(
         &mut self,
         lpns: &[u32],
         cause: Cause,
-        then: impl FnOnce(&mut Self, &[PageTag], &[u8]) -> Result<(), FtlError>,
-    ) -> Result<(), FtlError> {
+        then: impl FnOnce(&mut Self, &[PageTag], &[u8]) -> Result<R, FtlError>,
+    ) -> Result<R, FtlError> {
         let from: Vec<Ppn> = lpns.iter().map(|lpn| self.place(*lpn).expect("a mapped page is somewhere")).collect();
         let mut pages = std::mem::take(&mut self.gc.pages);
         let outcome = pages.load_pages(&mut self.space, &from, cause).and_then(|()| {
@@ -114,8 +115,18 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(block.expect("there are pages to program"))
     }
 
-    /// A log block that has all newest pages of a logical block, and no others, becomes its data block.
-    pub(super) fn make_data_block(&mut self, lbn: u32, block: Pbn) -> Result<(), FtlError> {
+    /// The data block takes no more pages. Returns whether it could: one that a mount found may have been hit by a cut, and must not be
+    /// programmed again whatever room it has.
+    pub(super) fn close_data_block(&mut self, lbn: u32) -> Result<bool, FtlError> {
+        let stream = self.data_stream(lbn);
+        let was_open = self.data.block(lbn).is_some_and(|block| self.is_filling(stream, block));
+        self.space.seal(stream)?;
+        Ok(was_open)
+    }
+
+    /// A log block that has all newest pages of a logical block, and no others, becomes its data block. `was_open` tells of the one that
+    /// it replaces.
+    pub(super) fn make_data_block(&mut self, lbn: u32, block: Pbn, was_open: bool) -> Result<(), FtlError> {
         let stream = self.data_stream(lbn);
         let old = self.data.take_block(lbn);
         self.data.set_block(lbn, block);
@@ -128,8 +139,10 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
         self.logs.remove_block(block);
         self.space.table.set_role(block, Role::Data);
-        if let Some(old) = old {
-            self.space.release_within(old, stream);
+        match old {
+            Some(old) if was_open => self.give_back(old, stream)?,
+            Some(old) => self.space.release_within(old, stream),
+            None => {}
         }
         self.space.make_stream_safe(stream)
     }
@@ -153,11 +166,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             }
         }
         let data = self.data_stream(lbn);
-        self.space.seal(data)?;
+        let was_open = self.close_data_block(lbn)?;
         if let Some(stream) = stream.filter(|stream| self.is_filling(*stream, block)) {
             self.space.hand_over(stream, data);
         }
-        self.make_data_block(lbn, block)?;
+        self.make_data_block(lbn, block, was_open)?;
         Ok(Some(missing.len() as u32))
     }
 

@@ -40,12 +40,12 @@ use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
 use crate::trims::Trims;
 use data::DataBlocks;
 use nand_model::canary::{Canary, sings};
-use nand_model::{Cause, Chip, Geometry, Nanos, PageOrder, Pairing, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Geometry, Nanos, PageOrder, Pairing, Pbn, Ppn, Profile, Store};
 
 /// Trim records, and what a mount programs.
 const COMMON: StreamId = 0;
 const CHECKPOINT: StreamId = 1;
-/// The first stream of log blocks that are shared; then one per group, then one per data block.
+/// The first stream of log blocks that are shared; then one per group, then those of swapped blocks, then one per data block.
 const FIRST_LOG: StreamId = 2;
 
 /// Blocks below which collection waits for nothing: a merged block, one for a failing block, and one for trim records.
@@ -90,9 +90,13 @@ pub(crate) struct HybridFtl<S: Store, P> {
     kept_apart: u32,
     /// Log blocks that were asked for; 0 for as many as there is room for.
     log_blocks: u32,
+    /// The first stream of data blocks that became log blocks and are not filled yet.
+    first_swapped: StreamId,
     first_data: StreamId,
     /// While a mount runs everything goes to the common blocks.
     mounting: bool,
+    /// The block whose pages are being moved.
+    emptying: Option<Pbn>,
     stats: SchemeStats,
     /// Physical pages of the read at hand.
     places: Vec<Option<Ppn>>,
@@ -115,6 +119,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let mut space = Space::new(Flash::new(chip), &fixed);
         let groups = policy.group().map_or(0, |size| logical_blocks.div_ceil(size));
         space.add_streams(log, groups as usize);
+        let first_swapped = space.add_streams(log, policy.swapped_blocks() as usize);
         let first_data = space.add_streams(stream(Role::Data, false), logical_blocks as usize);
         space.set_pair_protection(settings.pair_protection);
         let in_place = profile.order == PageOrder::Any && profile.pairing == Pairing::None;
@@ -130,8 +135,10 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             next_ver: 1,
             kept_apart: kept_apart(&profile, config.logical_pages, &settings),
             log_blocks: config.params.get(LOG_BLOCKS.key, 0)?,
+            first_swapped,
             first_data,
             mounting: false,
+            emptying: None,
             stats: SchemeStats::default(),
             places: Vec::new(),
         };
@@ -296,6 +303,20 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         self.logical_pages.div_ceil(self.space.geometry().pages_per_block)
     }
 
+    /// Asks the policy.
+    fn asking<R>(&mut self, ask: impl FnOnce(&mut P, &View) -> R) -> R {
+        let chip = self.space.flash.chip();
+        let erases = |block| chip.erase_count(block);
+        let view = View {
+            logs: &self.logs,
+            data: &self.data,
+            table: &self.space.table,
+            emptying: self.emptying,
+            erases: &erases,
+        };
+        ask(&mut self.policy, &view)
+    }
+
     fn new_version(&mut self) -> u64 {
         self.next_ver += 1;
         self.next_ver - 1
@@ -392,7 +413,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let (lbn, offset) = self.split(lpn);
         let stream = loop {
             let write = Write { lbn, offset, request };
-            match self.policy.route(&write, &View { logs: &self.logs }) {
+            match self.asking(|policy, view| policy.route(&write, view)) {
                 Route::Log(stream) => break stream,
                 Route::Retire(stream) => self.retire(stream)?,
             }
@@ -445,16 +466,15 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// Writes all pages of a logical block to a new data block.
     fn write_block(&mut self, lbn: u32, bytes: &[u8]) -> Result<(), FtlError> {
-        let stream = self.data_stream(lbn);
-        self.make_blocks(stream)?;
-        self.space.seal(stream)?;
+        self.take_care()?;
+        let was_open = self.close_data_block(lbn)?;
         let ver = self.next_ver;
         let pages = self.pages_of(lbn);
         self.next_ver += pages.len() as u64;
         let tag = |(lpn, ver)| PageTag { role: Role::Data, flags: Flags::NONE, lpn, ver };
         let tags: Vec<PageTag> = pages.zip(ver..).map(tag).collect();
         let block = self.program_gathered(lbn, &tags, bytes, Cause::Host)?;
-        self.make_data_block(lbn, block)?;
+        self.make_data_block(lbn, block, was_open)?;
         self.space.reclaim(Cause::Gc)?;
         Ok(())
     }

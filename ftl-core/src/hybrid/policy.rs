@@ -1,6 +1,8 @@
 //! What schemes with data blocks and log blocks differ in.
 
+use super::data::DataBlocks;
 use super::logs::{LogBlock, Logs};
+use crate::block_table::{BlockTable, State};
 use nand_model::Pbn;
 
 /// Number of a log stream: the shared ones first, then one per group of logical blocks.
@@ -20,6 +22,28 @@ pub(crate) struct Write {
 /// What a policy sees.
 pub(crate) struct View<'a> {
     pub(crate) logs: &'a Logs,
+    pub(super) data: &'a DataBlocks,
+    pub(super) table: &'a BlockTable,
+    pub(super) emptying: Option<Pbn>,
+    /// Erases of a block so far.
+    pub(super) erases: &'a dyn Fn(Pbn) -> u32,
+}
+
+impl View<'_> {
+    /// Newest pages that the logical block has in its data block.
+    pub(crate) fn live_in_data(&self, lbn: u32) -> u32 {
+        self.data.block(lbn).map_or(0, |block| self.table.valid(block))
+    }
+
+    /// Whether a block takes no more pages, and its own are not being moved.
+    pub(crate) fn is_full(&self, block: Pbn) -> bool {
+        self.table.state(block) == State::Full && Some(block) != self.emptying
+    }
+
+    /// How often a block was erased.
+    pub(crate) fn erases(&self, block: Pbn) -> u32 {
+        (self.erases)(block)
+    }
 }
 
 /// Where such a page goes.
@@ -62,6 +86,17 @@ pub(crate) trait Policy: Send {
 
     /// Whether this log block may become the data block of the only logical block it has pages of.
     fn may_become_data(&self, block: &LogBlock) -> bool;
+
+    /// Whether a data block that was replaced becomes a log block of shared stream 0 if it has this many pages left: then the log
+    /// block whose pages are to be copied there, which is erased in its place.
+    fn swap(&mut self, _free: u32, _view: &View) -> Option<Pbn> {
+        None
+    }
+
+    /// How many such blocks there may be before they are filled.
+    fn swapped_blocks(&self) -> u32 {
+        0
+    }
 
     /// Whether a read has to look for a page in a log block through the spare bytes, because its number is not in RAM.
     fn reads_scan_logs(&self) -> bool {

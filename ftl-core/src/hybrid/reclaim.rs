@@ -1,6 +1,7 @@
 //! Making room: which log block is merged, and what else moves pages.
 
-use super::{COMMON, FIRST_LOG, HybridFtl, LogStream, Policy, View};
+use super::{COMMON, FIRST_LOG, HybridFtl, LogStream, Policy};
+use crate::block_table::State;
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
@@ -31,7 +32,7 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
         if self.mounting || emptiest.is_some_and(|block| self.space.table.valid(block) == 0) {
             return Ok(emptiest);
         }
-        let victim = self.policy.victim(&View { logs: &self.logs }).or(emptiest);
+        let victim = self.asking(|policy, view| policy.victim(view)).or(emptiest);
         victim.map_or(Ok(()), |victim| self.seal_if_dead(victim))?;
         Ok(victim)
     }
@@ -52,7 +53,9 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
 
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         let collectable = self.space.table.withdraw(victim);
+        self.emptying = Some(victim);
         let moved = self.empty(victim, cause);
+        self.emptying = None;
         if moved.is_err() && collectable {
             self.space.table.set_collectable(victim);
         }
@@ -95,6 +98,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         if self.space.room(stream) > 0 && self.space.failing_block().is_none() {
             return Ok(());
         }
+        self.take_care()
+    }
+
+    /// Before a block is opened: keeps enough free ones, and the cells good.
+    pub(super) fn take_care(&mut self) -> Result<(), FtlError> {
         self.collect_until(self.gc.threshold + 1)?;
         self.upkeep()
     }
@@ -113,10 +121,66 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn make_log_blocks(&mut self, stream: LogStream) -> Result<(), FtlError> {
         let limit = self.log_limit() as usize;
         loop {
-            let victim = self.policy.due(stream, &View { logs: &self.logs }, limit);
-            let Some(victim) = victim else { return Ok(()) };
+            let id = FIRST_LOG + stream as usize;
+            if let Some(swapped) = self.swapped().filter(|_| id == FIRST_LOG) {
+                self.space.seal(id)?;
+                self.space.hand_over(swapped, id);
+                return Ok(());
+            }
+            let Some(victim) = self.asking(|policy, view| policy.due(stream, view, limit)) else { return Ok(()) };
             self.reclaim(victim)?;
         }
+    }
+
+    /// The stream of a data block that became a log block, if one waits to be filled.
+    fn swapped(&self) -> Option<StreamId> {
+        (self.first_swapped..self.first_data).find(|stream| self.space.room(*stream) > 0)
+    }
+
+    /// A data block was replaced. It is erased, or swapped for a log block: that one's pages are copied into what room it has left, and it
+    /// is erased instead.
+    pub(super) fn give_back(&mut self, block: Pbn, replaced_by: StreamId) -> Result<(), FtlError> {
+        let chip = self.space.flash.chip();
+        let free = self.space.geometry().pages_per_block - chip.programmed(block);
+        let stream = (self.first_swapped..self.first_data).find(|stream| self.space.open_block(*stream).is_none());
+        // One that is given up for its cells' sake stays out of use.
+        let kept = chip.bad(block).is_none() && self.space.table.state(block) == State::Full;
+        let usable = free > 0 && kept && self.emptying != Some(block);
+        let other = stream
+            .filter(|_| usable)
+            .and_then(|stream| Some((stream, self.asking(|policy, view| policy.swap(free, view))?)));
+        match other {
+            Some((stream, log)) => self.swap(stream, block, log),
+            None => {
+                self.space.release_within(block, replaced_by);
+                Ok(())
+            }
+        }
+    }
+
+    fn swap(&mut self, stream: StreamId, block: Pbn, log: Pbn) -> Result<(), FtlError> {
+        self.space.reopen(stream, block);
+        self.logs.add_swapped(block, 0);
+        let mut pages = std::mem::take(&mut self.gc.pages);
+        let copied = pages.load(&mut self.space, log, Cause::Gc).and_then(|()| {
+            self.name_unknown_pages(&mut pages);
+            let page = self.space.geometry().page_bytes as usize;
+            (0..pages.from.len()).zip(pages.data.chunks_exact(page)).try_for_each(|(i, data)| {
+                let tag = pages.tag(i);
+                if tag.lpn >= self.logical_pages || self.place(tag.lpn) != Some(pages.from[i]) {
+                    return Err(misplaced(pages.from[i], tag.lpn));
+                }
+                let tag = PageTag { role: Role::Log, flags: tag.flags.with(Flags::COPY), ..tag };
+                let to = self.space.append_page(stream, tag, data, Cause::Gc)?;
+                self.note_in_log(tag.lpn, to, Some(0));
+                Ok(())
+            })
+        });
+        self.gc.pages = pages;
+        copied?;
+        self.logs.remove_block(log);
+        self.space.release_within(log, stream);
+        Ok(())
     }
 
     /// Merges what the stream's newest block holds.

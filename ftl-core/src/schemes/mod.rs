@@ -9,6 +9,7 @@ mod lazyftl;
 mod mnftl;
 mod nftl1;
 mod pagemap;
+mod rose;
 mod superblock;
 mod tpftl;
 
@@ -68,6 +69,7 @@ pub static SCHEMES: &[Scheme] = &[
     bast::SCHEME,
     fast::SCHEME,
     nftl1::SCHEME,
+    rose::SCHEME,
     gftl::SCHEME,
 ];
 

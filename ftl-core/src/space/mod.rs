@@ -212,6 +212,16 @@ impl<S: Store> Space<S> {
         self.streams[stream].open = Some(OpenBlock::new(block, epoch, self.flash.chip().programmed(block)));
     }
 
+    /// A full block without live pages that has room left is filled on by a stream that has none, in the gaps between its pages if the part
+    /// takes them in any order.
+    pub(crate) fn reopen(&mut self, stream: StreamId, block: Pbn) {
+        assert_eq!(self.table.valid(block), 0, "block {block} is used again with live pages");
+        let chip = self.flash.chip();
+        let gaps = chip.frontier(block) != chip.programmed(block);
+        self.resume(stream, block);
+        self.streams[stream].open.as_mut().expect("just opened").gaps = gaps;
+    }
+
     /// How many streams there are.
     pub(crate) fn streams(&self) -> usize {
         self.streams.len()
@@ -450,8 +460,21 @@ impl<S: Store> Space<S> {
             self.open_new(stream)?;
         }
         let open = self.streams[stream].open.as_ref().expect("just opened");
+        if open.gaps {
+            let (next, room) = self.first_gap(open.block);
+            return Ok((next, room, open.epoch));
+        }
         let next = self.flash.geometry().page(open.block, open.next);
         Ok((next, self.room(stream), open.epoch))
+    }
+
+    /// The first page of a block that is not programmed, and how many there are together.
+    #[cold]
+    fn first_gap(&self, block: Pbn) -> (Ppn, u32) {
+        let geometry = self.geometry();
+        let free = |offset: &u32| !self.flash.chip().is_programmed(geometry.page(block, *offset));
+        let first = (0..geometry.pages_per_block).find(free).expect("an open block has room");
+        (geometry.page(block, first), (first..geometry.pages_per_block).take_while(free).count() as u32)
     }
 
     #[cold]

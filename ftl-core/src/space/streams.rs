@@ -37,6 +37,8 @@ pub(super) struct OpenBlock {
     filler: u32,
     /// Sequence numbers of the last programs, by offset modulo [`RECENT`]; [`NEVER`] for filler.
     recent: [u64; RECENT],
+    /// Whether the pages that are programmed are not all at the beginning: appending fills the gaps between them.
+    pub(super) gaps: bool,
     /// First of the provisional pages that no filler vouches for yet, and its sequence number.
     provisional: Option<(u32, u64)>,
 }
@@ -44,7 +46,7 @@ pub(super) struct OpenBlock {
 impl OpenBlock {
     /// A block of which `next` pages are programmed, none of them at risk.
     pub(super) fn new(block: Pbn, epoch: u64, next: u32) -> Self {
-        OpenBlock { block, epoch, next, filler: 0, recent: [NEVER; RECENT], provisional: None }
+        OpenBlock { block, epoch, next, filler: 0, recent: [NEVER; RECENT], gaps: false, provisional: None }
     }
 
     /// `count` pages more are programmed, the last of them as number `last`.
