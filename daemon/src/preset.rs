@@ -72,7 +72,7 @@ const MNFTL: Preset = Preset {
 
 const LAZYFTL: Preset = Preset {
     name: "lazyftl-paper",
-    title: "LazyFTL, SIGMOD 2011: 1 GB of SLC, 128 buffer blocks, 14 cached mapping pages; marks in spare bytes cost nothing",
+    title: "LazyFTL, SIGMOD 2011: 1 GB of SLC, 128 buffer or log blocks, 14 cached mapping pages; marks in spare bytes cost nothing",
     scheme: "lazyftl",
     profile: "lazyftl",
     size: None,
@@ -80,6 +80,8 @@ const LAZYFTL: Preset = Preset {
     params: &[
         ("lazy.buffer_blocks", "128"),
         ("lazy.cache_pages", "14"),
+        ("log.blocks", "128"),
+        ("bast.victim", "least_valid"),
         ("wear.policy", "none"),
         ("scrub.hours", "0"),
         ("ckpt.interval", "0"),
@@ -117,6 +119,15 @@ pub const PRESETS: &[Preset] = &[
     Preset { name: "dftl-paper", scheme: "dftl", ..MNFTL },
     Preset { name: "gftl-paper", scheme: "gftl", ..MNFTL },
     LAZYFTL,
+    Preset { name: "bast-paper", scheme: "bast", ..LAZYFTL },
+    Preset { name: "fast-paper", scheme: "fast", ..LAZYFTL },
+    // Replacement blocks as many as there is room for: it has no table of their pages.
+    Preset {
+        name: "nftl1-paper",
+        scheme: "nftl1",
+        params: &[("wear.policy", "none"), ("scrub.hours", "0")],
+        ..LAZYFTL
+    },
     DOPFTL,
     Preset { name: "tpftl-paper", scheme: "tpftl", ..DOPFTL },
 ];
