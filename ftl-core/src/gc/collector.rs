@@ -83,6 +83,11 @@ impl Gc {
         self.read_only = Some(reason);
     }
 
+    /// Pages were moved by a part of a collection.
+    pub(crate) fn note_moved(&mut self, pages: u32) {
+        self.moved += pages as u64;
+    }
+
     /// `others` with what was counted here.
     pub(crate) fn stats(&self, others: SchemeStats) -> SchemeStats {
         SchemeStats {
@@ -304,8 +309,13 @@ pub(crate) trait Collect<S: Store> {
         Ok(levelled)
     }
 
-    /// Moves the content of a full block to another one, whatever it is for, if there is room. Returns how many pages were moved.
+    /// Sees to it that the content of a full block moves to another one, whatever it is for, if there is room. Returns how many pages were moved.
     fn renew(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
+        self.renew_whole(block, cause)
+    }
+
+    /// Does that at once.
+    fn renew_whole(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
         if !self.prepare(block)? {
             return Ok(None);
         }

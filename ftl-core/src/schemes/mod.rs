@@ -4,6 +4,7 @@ mod bast;
 mod dftl;
 mod dopftl;
 mod fast;
+mod gftl;
 mod lazyftl;
 mod mlam;
 mod mnftl;
@@ -70,6 +71,7 @@ pub static SCHEMES: &[Scheme] = &[
     fast::SCHEME,
     nftl1::SCHEME,
     rose::SCHEME,
+    gftl::SCHEME,
     mlam::SCHEME,
 ];
 

@@ -592,31 +592,53 @@ impl<S: Store> Space<S> {
         (0..self.fixed).try_for_each(|stream| self.make_stream_safe(stream))
     }
 
-    /// Erases the released blocks that nothing depends on any more. Returns how many blocks became free.
-    pub(crate) fn reclaim(&mut self, cause: Cause) -> Result<u32, FtlError> {
-        let (mut freed, mut at) = (0, 0);
-        while let Some(&released) = self.released.get(at) {
-            if !self.may_erase(released) && !sings(Canary::ErasedBeforeCopiesAreSafe) {
-                at += 1;
-                continue;
-            }
-            match self.flash.erase(released.block, cause) {
-                Ok(()) => {
-                    self.add_free(released.block, true);
-                    freed += 1;
-                }
-                Err(NandError::EraseFailed(_)) => self.table.set_state(released.block, State::Bad),
-                Err(other) => return Err(other.into()),
-            }
-            self.released.remove(at);
+    /// Programs at most so many pages of the filler that the oldest released block waits for. Returns how many.
+    pub(crate) fn hurry_oldest(&mut self, most: u32) -> Result<u32, FtlError> {
+        let Some(&oldest) = self.released.front() else { return Ok(0) };
+        let blank = vec![0; self.geometry().page_bytes as usize];
+        let mut done = 0;
+        while done < most
+            && let Some(stream) = self.waits_for(oldest)
+        {
+            self.pad(stream, &blank)?;
+            done += 1;
         }
-        Ok(freed)
+        Ok(done)
     }
 
-    fn may_erase(&mut self, Released { seq, heirs, .. }: Released) -> bool {
+    /// Pages of filler that a stream needs at most until none of its pages can be lost.
+    pub(crate) fn most_filler(&self) -> u32 {
+        if self.pair_protection { self.flash.chip().pairs().span() } else { 0 }
+    }
+
+    /// Erases the released blocks that nothing depends on any more. Returns how many blocks became free.
+    pub(crate) fn reclaim(&mut self, cause: Cause) -> Result<u32, FtlError> {
+        let before = self.free_blocks();
+        while self.reclaim_one(cause)? {}
+        Ok(self.free_blocks() - before)
+    }
+
+    /// Erases the first of them. False if there is none.
+    pub(crate) fn reclaim_one(&mut self, cause: Cause) -> Result<bool, FtlError> {
+        let early = sings(Canary::ErasedBeforeCopiesAreSafe);
+        let Some(at) = (0..self.released.len()).find(|at| early || self.waits_for(self.released[*at]).is_none()) else {
+            return Ok(false);
+        };
+        let block = self.released[at].block;
+        match self.flash.erase(block, cause) {
+            Ok(()) => self.add_free(block, true),
+            Err(NandError::EraseFailed(_)) => self.table.set_state(block, State::Bad),
+            Err(other) => return Err(other.into()),
+        }
+        self.released.remove(at);
+        Ok(true)
+    }
+
+    /// A stream with a page at risk that the erase of this block has to wait for.
+    fn waits_for(&mut self, Released { seq, heirs, .. }: Released) -> Option<StreamId> {
         match heirs {
-            Heirs::Anywhere => seq < self.safe_floor(),
-            Heirs::Stream(stream) => (0..self.fixed).chain([stream]).all(|stream| seq < self.oldest_unsafe(stream)),
+            Heirs::Anywhere => self.oldest_at_risk().filter(|(oldest, _)| *oldest <= seq).map(|(_, stream)| stream),
+            Heirs::Stream(stream) => (0..self.fixed).chain([stream]).find(|stream| self.oldest_unsafe(*stream) <= seq),
         }
     }
 
