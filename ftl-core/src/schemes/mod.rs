@@ -4,7 +4,9 @@ mod bast;
 mod dftl;
 mod dopftl;
 mod fast;
+mod gftl;
 mod lazyftl;
+mod mlam;
 mod mnftl;
 mod nftl1;
 mod pagemap;
@@ -69,6 +71,8 @@ pub static SCHEMES: &[Scheme] = &[
     fast::SCHEME,
     nftl1::SCHEME,
     rose::SCHEME,
+    gftl::SCHEME,
+    mlam::SCHEME,
 ];
 
 impl Scheme {
