@@ -4,7 +4,7 @@
 #   make test       everything a machine can do in a quarter of an hour
 #   make long-test  the same at acceptance length
 #   make bench      simulation and NBD beside their peers (BENCH_ARGS=--short for a look)
-#   make reproduction   docs/REPRODUCTION.md from measured rows (TRACES=DIR with the real traces)
+#   make reproduction  docs/REPRODUCTION.md from measured rows (TRACES=DIR with the real traces)
 #   make policy     licences and sources of all dependencies
 #   make deps       install what these need; as another user than root, say what to type
 

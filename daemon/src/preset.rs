@@ -46,7 +46,8 @@ pub enum Use {
 }
 
 /// MNFTL and what its Table 2 has beside it. The table's page-level rows give away the device: pages written and copied, in blocks, less
-/// the erases are 4,352 blocks in every row, 1 GiB and the 256 log blocks of Superblock FTL, erased at the beginning.
+/// the erases are 4,352 blocks in every row, 1 GiB and the 256 log blocks of Superblock FTL, erased at the beginning. They leave GFTL less than its
+/// 16 % of extra blocks.
 const MNFTL: Preset = Preset {
     name: "mnftl-paper",
     title: "MNFTL, DAC 2011, Table 2: the 1 GiB that it uses of 8 GB, new; a record counts as one page; RAM takes no time",
@@ -61,6 +62,8 @@ const MNFTL: Preset = Preset {
         ("page.gc_stream", "same"),
         ("dftl.cache", "65536"),
         ("tpftl.cache", "65536"),
+        ("gftl.extra", "1"),
+        ("gftl.slice_always", "true"),
     ],
     unsafe_params: &[("nand.pair_policy", "none")],
     precondition: Precondition::None,
@@ -69,7 +72,7 @@ const MNFTL: Preset = Preset {
 
 const LAZYFTL: Preset = Preset {
     name: "lazyftl-paper",
-    title: "LazyFTL, SIGMOD 2011: 1 GB of SLC, 128 buffer blocks, 14 cached mapping pages; marks in spare bytes cost nothing",
+    title: "LazyFTL, SIGMOD 2011: 1 GB of SLC, 128 buffer or log blocks, 14 cached mapping pages; marks in spare bytes cost nothing",
     scheme: "lazyftl",
     profile: "lazyftl",
     size: None,
@@ -77,6 +80,8 @@ const LAZYFTL: Preset = Preset {
     params: &[
         ("lazy.buffer_blocks", "128"),
         ("lazy.cache_pages", "14"),
+        ("log.blocks", "128"),
+        ("bast.victim", "least_valid"),
         ("wear.policy", "none"),
         ("scrub.hours", "0"),
         ("ckpt.interval", "0"),
@@ -112,7 +117,17 @@ pub const PRESETS: &[Preset] = &[
     MNFTL,
     Preset { name: "superblock-paper", scheme: "superblock", ..MNFTL },
     Preset { name: "dftl-paper", scheme: "dftl", ..MNFTL },
+    Preset { name: "gftl-paper", scheme: "gftl", ..MNFTL },
     LAZYFTL,
+    Preset { name: "bast-paper", scheme: "bast", ..LAZYFTL },
+    Preset { name: "fast-paper", scheme: "fast", ..LAZYFTL },
+    // Replacement blocks as many as there is room for: it has no table of their pages.
+    Preset {
+        name: "nftl1-paper",
+        scheme: "nftl1",
+        params: &[("wear.policy", "none"), ("scrub.hours", "0")],
+        ..LAZYFTL
+    },
     DOPFTL,
     Preset { name: "tpftl-paper", scheme: "tpftl", ..DOPFTL },
 ];

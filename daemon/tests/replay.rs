@@ -238,7 +238,7 @@ fn by_timestamps_requests_wait_for_each_other_and_the_scheme_works_between_them(
     assert_eq!((row["requests"]["out_of_order"].clone(), row["requests"]["completed"].clone()), (1.into(), 3.into()));
 }
 
-/// Thirty-two channels: reads of different pages overlap, as far as they lie on different dies.
+/// Thirty-two dies on four channels: reads of different pages overlap, as far as they lie on different dies.
 #[test]
 fn requests_under_way_together_keep_more_dies_busy() {
     let host = Host::new();

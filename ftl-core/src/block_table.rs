@@ -243,7 +243,7 @@ impl BlockTable {
             free: of(State::Free),
             open: of(State::Open),
             data: self.full(Role::Data),
-            log: self.full(Role::Update) + self.full(Role::Cold) + self.full(Role::Log),
+            log: [Role::Update, Role::Cold, Role::Log, Role::Journal].map(|role| self.full(role)).iter().sum(),
             map: self.full(Role::Map),
             checkpoint: self.full(Role::Checkpoint),
             released: of(State::Released),

@@ -24,9 +24,21 @@ impl CopyBuffer {
     /// Reads every live page of the block. Records say LOST where the data cannot be read; those of pages whose own
     /// record is lost are to be [named](CopyBuffer::name).
     pub(crate) fn load<S: Store>(&mut self, space: &mut Space<S>, block: Pbn, cause: Cause) -> Result<(), FtlError> {
+        self.load_first(space, block, u32::MAX, cause)
+    }
+
+    /// The same with at most so many of them, the first.
+    pub(crate) fn load_first<S: Store>(
+        &mut self,
+        space: &mut Space<S>,
+        block: Pbn,
+        most: u32,
+        cause: Cause,
+    ) -> Result<(), FtlError> {
         let mut live = std::mem::take(&mut self.from);
         live.clear();
         space.table.live_pages(block, &mut live);
+        live.truncate(most as usize);
         self.load_into(space, live, cause)
     }
 

@@ -180,6 +180,47 @@ impl<S: Store> Flash<S> {
         Ok(())
     }
 
+    /// Whether a page can be copied without crossing the bus.
+    pub(crate) fn can_copy_back(&self, from: Ppn, to: Ppn) -> bool {
+        let geometry = self.geometry();
+        let plane = |ppn: Ppn| {
+            let block = geometry.block_of(ppn);
+            (geometry.die_of(block), block.raw() / geometry.dies() % geometry.planes)
+        };
+        plane(from) == plane(to)
+    }
+
+    /// Copies logical page `lpn` without its crossing the bus, with its record renewed and a scheme part, which `fill` writes.
+    pub(crate) fn copy_back(
+        &mut self,
+        lpn: u32,
+        from: Ppn,
+        to: Ppn,
+        epoch: u64,
+        fill: impl FnOnce(&mut [u8]),
+        cause: Cause,
+    ) -> Result<(), RunError> {
+        self.pseq += 1;
+        let (mark, pseq, at) = (self.mark, self.pseq, self.now);
+        let renew = |spare: &mut [u8]| {
+            let mut slot = [0xFF; OOB_SLOT];
+            slot[..OOB_BYTES].copy_from_slice(&spare[..OOB_BYTES]);
+            let is_meant = Oob::decode(&slot).is_some_and(|oob| oob.tag.lpn == lpn && oob.tag.role.is_host_data());
+            if is_meant {
+                Oob::recopy(&mut slot, mark, pseq, epoch);
+                Oob::assume(&mut slot, Role::Data);
+                spare[..OOB_BYTES].copy_from_slice(&slot[..OOB_BYTES]);
+                fill(&mut spare[OOB_BYTES..]);
+            }
+            is_meant
+        };
+        match self.chip.copyback(at, from, to, &mut self.spare, renew, cause) {
+            Ok(done) => self.now = done,
+            Err(error) => return Err(RunError { done: 0, at, error }),
+        }
+        Ok(())
+    }
+
     /// Reads a page's record and scheme part alone: `None` where they are blank, foreign or lost.
     #[inline]
     pub(crate) fn read_spare(&mut self, ppn: Ppn, cause: Cause) -> Result<Option<(Oob, &[u8])>, FtlError> {
@@ -293,7 +334,7 @@ impl<S: Store> Flash<S> {
     fn keep(&mut self, first: Ppn, data: &[u8], roles: impl Iterator<Item = Role>) {
         let Some(kept) = &mut self.kept else { return };
         let page = self.chip.geometry().page_bytes as usize;
-        let own = |role: &Role| matches!(role, Role::Map | Role::Trim | Role::Checkpoint | Role::Journal);
+        let own = |role: &Role| matches!(role, Role::Map | Role::Trim | Role::Checkpoint);
         let pages = data.chunks(page).zip((first.raw()..).map(Ppn::new));
         for (_, (page, ppn)) in roles.zip(pages).filter(|(role, _)| own(role)) {
             kept.put(self.chip.geometry(), ppn, page);

@@ -9,7 +9,7 @@ pub struct BlockCounts {
     pub open: u32,
     /// Full, holding host data.
     pub data: u32,
-    /// LazyFTL's update and cold blocks, or the log blocks of a hybrid scheme.
+    /// LazyFTL's update and cold blocks, the log blocks of a hybrid scheme, or the journal of a buffer.
     pub log: u32,
     /// Holding mapping pages.
     pub map: u32,

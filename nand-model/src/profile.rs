@@ -193,9 +193,9 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "mlam",
-        source: "MLAM (JSA'10) 5.1: 32 x 1 GB MLC chips on 32 channels, 4 KB pages, 128 per block, 60/800/1500 us, bus 100 us",
+        source: "MLAM (JSA'10) 3, 5.1: 32 x 1 GB MLC chips on 4 channels, 4 KB pages, 128 per block, 60/800/1500 us, bus 100 us",
         capacity: Capacity::Blocks(65_536),
-        geometry: shape(32, 1, 65_536, 128, 4096, 128),
+        geometry: shape(4, 8, 65_536, 128, 4096, 128),
         timing: times_us(60, 60, 800, 800, 1500, 100),
         order: PageOrder::Consecutive,
         nop: 1,

@@ -107,9 +107,13 @@ fn copyback_stays_in_its_plane_and_takes_new_oob() {
     let mut chip = Chip::open(two, MemStore::new(two.geometry)).unwrap();
     program(&mut chip, 0, 0).unwrap();
     let [from, near, far] = [0, 2, 1].map(|block| chip.geometry().page(Pbn::new(block), 0));
-    chip.copyback(0, from, near, &[9; 16], Cause::Gc).unwrap();
+    let renew = |oob: &mut [u8]| {
+        oob.fill(9);
+        true
+    };
+    chip.copyback(0, from, near, &mut [0; 16], renew, Cause::Gc).unwrap();
     assert_eq!(read(&mut chip, 2, 0), Ok((0x5A, 9)));
-    breaks(&mut chip, "copyback leaves its plane", |chip| chip.copyback(0, from, far, &[], Cause::Gc));
+    breaks(&mut chip, "copyback leaves its plane", |chip| chip.copyback(0, from, far, &mut [], |_| true, Cause::Gc));
 }
 
 #[test]
@@ -347,7 +351,11 @@ fn dies_work_side_by_side_and_share_their_bus() {
     assert_eq!(chip.read_oob(at, ppn, &mut [0], Cause::Host), Ok(at + times.partial_read_ns), "no transfer");
     let at = 30 * one;
     let to = chip.geometry().page(Pbn::new(4), 0);
-    assert_eq!(chip.copyback(at, ppn, to, &[], Cause::Gc), Ok(at + times.read_ns + times.program_ns), "no bus at all");
+    assert_eq!(
+        chip.copyback(at, ppn, to, &mut [], |_| true, Cause::Gc),
+        Ok(at + times.read_ns + times.program_ns),
+        "no bus at all"
+    );
 }
 
 #[test]

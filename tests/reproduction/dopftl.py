@@ -68,11 +68,11 @@ def claims(rows, loads):
     told.add("Hit ratios constantly higher than DFTL's", "Figure 8", beside(dftl), all(dop[t] > dftl[t] for t in loads), WHY["dftl"])
     told.add("Better than TPFTL on PC Test", "Figure 8", f"{figure(dop['PC Test'], 3)} / {figure(tpftl['PC Test'], 3)}", dop["PC Test"] > tpftl["PC Test"], WHY["tpftl pc"])
     told.add(
-        "Better than TPFTL on Dorado; two sentences later: not better on Dorado",
+        "Better than TPFTL on Dorado",
         "Figure 8",
         f"{figure(dop['Dorado'], 3)} / {figure(tpftl['Dorado'], 3)}",
-        dop["Dorado"] <= tpftl["Dorado"],
-        "The text says both. " + WHY["tpftl dorado"],
+        dop["Dorado"] > tpftl["Dorado"],
+        WHY["tpftl dorado"],
     )
     best = max(dop, key=dop.get)
     told.add("Hit ratios up to 0.89", "0.89", f"up to {figure(dop[best], 3)} ({best})", dop[best] >= 0.85, WHY["highest"])
@@ -81,4 +81,10 @@ def claims(rows, loads):
 
 
 # Why a figure of ours differs, by claim.
-WHY = {"dftl": "", "tpftl pc": "", "tpftl dorado": "", "highest": ""}
+WHY = {
+    "dftl": "The hot pages of a Zipf load lie apart from each other. 64 KiB hold 8,192 single entries or at most 64 mapping pages, so whole pages pay where neighbours are asked for, and where a few single pages take almost all "
+    "accesses, single entries do better. The paper's RocksDB must have neighbours among its hot pages; its reads are of records that lie together.",
+    "tpftl pc": "",
+    "tpftl dorado": "The paper says this, and in the next sentence that it is not so \"under some traces like Dorado\".",
+    "highest": "",
+}

@@ -75,7 +75,8 @@ that the paper gives SFTL.
 A response is the paper's closed form, which reproduces its page-level column to 1 us: `w (800 + o) + (1 - w) (60 + o) + (860 copies + 1,500 erases) / records`, with the share of writes `w` and `o` = 20 us of
 spare bytes for MNFTL, 40 for SFTL, and 160 us more a collection for MNFTL; a record is one page whatever its length. Copies, erases and, for schemes whose map lies on flash, the reads and
 programs of mapping pages are measured here. Traces are **stand-ins**: records, share of writes and mean length of Table 1, addresses by Zipf's law (exponent 0.9) over the whole GiB, which is
-our choice; the paper does not say where its traces write. Websearch begins on a filled device, or reads would find nothing.
+our choice; the paper does not say where its traces write. Websearch reads from 512 MiB that were written before, or it would find nothing; so the other half is
+free, and its 852 writes need no collection.
 """
 
 
@@ -95,7 +96,7 @@ def section(ftld):
     names = [name for name, _, _ in schemes]
     ours, lines = {}, []
     for trace, (stand_in, records) in TRACES.items():
-        start = ["--precondition", "fill"] if trace == "Websearch" else []
+        start = ["--size", "512MiB", "--precondition", "fill"] if trace == "Websearch" else []
         workload = ftld.scaled(stand_in, records)
         rows = ftld.compare(f"mnftl-{trace.lower()}", [workload], names, "--preset", "mnftl-paper", *start)
         for name, title, spare in schemes:
@@ -124,7 +125,7 @@ def claims(ours, names):
         """Mean over the traces of how much less MNFTL has than DFTL, where DFTL has any."""
         pairs = [(ours[trace, "mnftl"][index], ours[trace, "dftl"][index]) for trace in TRACES]
         parts = [1 - mine / other for mine, other in pairs if other]
-        return 100 * sum(parts) / len(parts)
+        return 100 * sum(parts) / max(1, len(parts))
 
     others = {"dftl": "DFTL", "gftl": "GFTL", "superblock": "SFTL"}
     for name in [name for name in others if name in names]:
@@ -189,10 +190,11 @@ def claims(ours, names):
             "Nor this: the mean of the rows is 14.0 %; 33.3 % is Financial2 alone. " + WHY.get("erases", ""),
         )
     if "superblock" in names:
-        most = all(ours[t, "superblock"][1] == max(ours[t, name][1] for name in names) for t in TRACES)
+        others = [name for name in names if name != "gftl"]
+        most = all(ours[t, "superblock"][1] == max(ours[t, name][1] for name in others) for t in TRACES)
         told.add(
-            "SFTL moves by far the most pages",
-            "in five of six traces",
+            "SFTL moves the most pages",
+            "all but GFTL, in every trace that collects",
             ", ".join(f"{figure(ours[t, 'superblock'][1] / max(1, ours[t, 'mnftl'][1]), 1)} x MNFTL" for t in writing),
             most,
             WHY.get("superblock copies", ""),
@@ -202,4 +204,13 @@ def claims(ours, names):
 
 
 # Why a figure of ours differs, by claim.
-WHY = {}
+WHY = {
+    "websearch": "SFTL alone: 865 writes at Zipf addresses reach more of its 512 superblocks than it may have log blocks, 256, so it has to compact some. The paper's writes stayed in fewer.",
+    "reduction": "The direction holds, most of the size does not: in the paper DFTL takes 110 to 390 us a record more than its copies and erases explain, which is translation. Ours writes all changed entries "
+    "of a mapping page at once and pays 64 to 140 us.",
+    "copies": "Zipf addresses reach all 4,096 logical blocks, each of which keeps a partly filled block of its own, and overwriting has 256 blocks to spare; real traces stay in fewer logical blocks at a time, which is what "
+    "concentrated mapping needs.",
+    "erases": "For the same reason: blocks of MNFTL that are not full stay unused, DFTL fills every block it opens. Only on Financial2, where DFTL writes more mapping pages than data moves, does MNFTL erase less here.",
+    "superblock copies": "The direction holds, not the factors of up to 2,121. A record here is one page at a Zipf address; the paper's Systemdisk traces have runs of 37 to 44 KB. Its 148,806,666 copies on Systemdisk2 have a digit too "
+    "many: the closed form gives its own 5,577 us with 14,880,666.",
+}

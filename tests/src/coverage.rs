@@ -3,7 +3,7 @@
 use crate::host::is_barrier;
 use crate::workload::HostOp;
 use ftl_core::SchemeStats;
-use ftl_core::format::{Flags, Oob, Role};
+use ftl_core::format::{Flags, Oob};
 use nand_model::store::Change;
 use nand_model::{Geometry, Pbn};
 use std::collections::{HashMap, HashSet};
@@ -52,8 +52,7 @@ impl Coverage {
         match change {
             Change::Program { ppn, oob, .. } => {
                 self.operations += 1;
-                let host_data = |oob: &Oob| matches!(oob.tag.role, Role::Data | Role::Update | Role::Cold | Role::Log);
-                if let Some(oob) = Oob::decode(oob).filter(host_data) {
+                if let Some(oob) = Oob::decode(oob).filter(|oob| oob.tag.role.is_host_data()) {
                     self.note_data(geometry.block_of(*ppn), &oob);
                 }
             }

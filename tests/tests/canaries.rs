@@ -79,10 +79,11 @@ const SWEEPS: [(&str, Sweep); 10] = [
     }),
 ];
 
-/// Runs the sweeps until one finds something. Returns which did, and what.
+/// Runs the sweeps until one finds something. Returns which did, and what. All of the default scheme's come first: what they find, they
+/// find as soon however many schemes there are.
 fn find(verdicts: &mut Verdicts) -> Option<(&'static str, String)> {
-    for (name, sweep) in SWEEPS {
-        for (scheme, cells) in rig::matrix() {
+    for (scheme, cells) in rig::matrix() {
+        for (name, sweep) in SWEEPS {
             // A run that fails before any cut is found out as well.
             let outcome = catch_unwind(AssertUnwindSafe(|| sweep(scheme, cells, verdicts)));
             if outcome.is_err() || verdicts.are_enough() {

@@ -43,6 +43,11 @@ impl Role {
     /// How many numbers a table indexed by role needs.
     pub const SLOTS: usize = 10;
 
+    /// Whether a page's data is the host's.
+    pub const fn is_host_data(self) -> bool {
+        matches!(self, Role::Data | Role::Log | Role::Cold | Role::Update | Role::Journal)
+    }
+
     #[inline]
     fn from_byte(byte: u8) -> Option<Role> {
         Some(match byte {

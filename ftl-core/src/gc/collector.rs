@@ -72,9 +72,20 @@ impl Gc {
         self.read_only.map_or(Ok(()), |reason| Err(FtlError::ReadOnly(reason)))
     }
 
+    /// A scheme collected by itself and moved so many pages.
+    pub(crate) fn note_run(&mut self, moved: u64) {
+        self.runs += 1;
+        self.moved += moved;
+    }
+
     /// From now on the device takes no writes.
     pub(crate) fn set_read_only(&mut self, reason: &'static str) {
         self.read_only = Some(reason);
+    }
+
+    /// Pages were moved by a part of a collection.
+    pub(crate) fn note_moved(&mut self, pages: u32) {
+        self.moved += pages as u64;
     }
 
     /// `others` with what was counted here.
@@ -115,6 +126,12 @@ pub(crate) trait Collect<S: Store> {
     /// Moves every live page of a full block elsewhere. Returns how many were moved.
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError>;
 
+    /// Collects several blocks at once, where a scheme places pages in groups and that pays better than one block would. Returns whether
+    /// it did. Failing blocks come first.
+    fn collect_together(&mut self) -> Result<bool, FtlError> {
+        Ok(false)
+    }
+
     /// A block without live pages goes.
     fn give_up(&mut self, block: Pbn) {
         self.parts().0.release(block);
@@ -144,7 +161,7 @@ pub(crate) trait Collect<S: Store> {
             most = most.max(free + waiting);
             // Space that so many collections could not free is not there.
             let endless = futile > 2 * space.geometry().pages_per_block;
-            if endless || !self.collect_one()? {
+            if endless || !(self.collect_together()? || self.collect_one()?) {
                 return self.no_victim(wanted);
             }
             self.parts().0.reclaim(Cause::Gc)?;
@@ -292,8 +309,13 @@ pub(crate) trait Collect<S: Store> {
         Ok(levelled)
     }
 
-    /// Moves the content of a full block to another one, whatever it is for, if there is room. Returns how many pages were moved.
+    /// Sees to it that the content of a full block moves to another one, whatever it is for, if there is room. Returns how many pages were moved.
     fn renew(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
+        self.renew_whole(block, cause)
+    }
+
+    /// Does that at once.
+    fn renew_whole(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
         if !self.prepare(block)? {
             return Ok(None);
         }

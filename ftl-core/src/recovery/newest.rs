@@ -109,7 +109,7 @@ struct Scan {
 impl Scan {
     fn read_block<S: Store>(&mut self, space: &mut Space<S>, block: Pbn, scanned: &mut u64) -> Result<(), FtlError> {
         let ends = scan_block(&mut space.flash, block, scanned, |ppn, oob| match oob.tag.role {
-            Role::Data | Role::Log | Role::Update | Role::Cold => {
+            role if role.is_host_data() => {
                 self.versions.push(Version { lpn: oob.tag.lpn, ver: oob.tag.ver, pseq: oob.pseq, ppn });
             }
             Role::Trim => self.trims.push((ppn, oob)),

@@ -4,7 +4,9 @@ mod bast;
 mod dftl;
 mod dopftl;
 mod fast;
+mod gftl;
 mod lazyftl;
+mod mlam;
 mod mnftl;
 mod nftl1;
 mod nftln;
@@ -71,6 +73,8 @@ pub static SCHEMES: &[Scheme] = &[
     nftl1::SCHEME,
     nftln::SCHEME,
     rose::SCHEME,
+    gftl::SCHEME,
+    mlam::SCHEME,
 ];
 
 impl Scheme {

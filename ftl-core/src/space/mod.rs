@@ -88,7 +88,7 @@ impl<S: Store> Space<S> {
         let mut space = Space {
             table: BlockTable::new(geometry),
             flash,
-            pool: FreePool::default(),
+            pool: FreePool::new(geometry),
             streams: streams.iter().map(|spec| Stream::new(*spec)).collect(),
             fixed: streams.len(),
             at_risk: AtRisk::default(),
@@ -162,6 +162,16 @@ impl<S: Store> Space<S> {
     #[inline]
     pub(crate) fn free_blocks(&self) -> u32 {
         self.pool.len() as u32
+    }
+
+    /// Those of one die.
+    pub(crate) fn free_blocks_on(&self, die: u32) -> u32 {
+        self.pool.on_die(die) as u32
+    }
+
+    /// The blocks that this stream opens from now on are of this die, as long as it has any.
+    pub(crate) fn prefer_die(&mut self, stream: StreamId, die: u32) {
+        self.streams[stream].die = Some(die);
     }
 
     /// Collected blocks that wait for their erase.
@@ -307,6 +317,30 @@ impl<S: Store> Space<S> {
             flash.program_with_spare(ppn, epoch, tag, |spare| fill(ppn, spare), data, cause)
         });
         appended.map(|(ppn, _)| ppn)
+    }
+
+    /// Appends a copy of logical page `lpn`, which lies at `from`, without its crossing the bus. `fill` is as above. `None` where the
+    /// page cannot be read, or is another.
+    pub(crate) fn append_copyback(
+        &mut self,
+        stream: StreamId,
+        lpn: u32,
+        from: Ppn,
+        cause: Cause,
+        mut fill: impl FnMut(Ppn, &mut [u8]),
+    ) -> Result<Option<Ppn>, FtlError> {
+        let mut unreadable = false;
+        let appended = self.append_with(stream, 1, |flash, to, epoch, _| {
+            let copied = flash.copy_back(lpn, from, to, epoch, |spare| fill(to, spare), cause);
+            unreadable = copied.as_ref().is_err_and(|run| matches!(run.error, NandError::Uncorrectable { .. }));
+            copied
+        });
+        if unreadable { Ok(None) } else { appended.map(|(ppn, _)| Some(ppn)) }
+    }
+
+    /// Where the stream's next page goes; opens a block if need be.
+    pub(crate) fn next_page(&mut self, stream: StreamId) -> Result<Ppn, FtlError> {
+        self.frontier(stream).map(|(ppn, ..)| ppn)
     }
 
     /// Calls `program` with first page, epoch and count of pages until some were programmed.
@@ -482,7 +516,7 @@ impl<S: Store> Space<S> {
         self.seal(stream)?;
         let spec = self.streams[stream].spec;
         let worn = std::mem::take(&mut self.streams[stream].for_cold);
-        let block = self.take_free(worn)?;
+        let block = self.take_free(worn, self.streams[stream].die)?;
         let epoch = self.next_epoch;
         self.next_epoch += 1;
         self.table.set_open(block, spec.role, epoch);
@@ -491,9 +525,9 @@ impl<S: Store> Space<S> {
         Ok(())
     }
 
-    fn take_free(&mut self, worn: bool) -> Result<Pbn, FtlError> {
+    fn take_free(&mut self, worn: bool, die: Option<u32>) -> Result<Pbn, FtlError> {
         loop {
-            let (block, confirmed) = self.pool.take(worn).ok_or(NO_BLOCK)?;
+            let (block, confirmed) = self.pool.take(worn, die).ok_or(NO_BLOCK)?;
             if confirmed || sings(Canary::BlankLookTrusted) {
                 return Ok(block);
             }
@@ -558,31 +592,53 @@ impl<S: Store> Space<S> {
         (0..self.fixed).try_for_each(|stream| self.make_stream_safe(stream))
     }
 
-    /// Erases the released blocks that nothing depends on any more. Returns how many blocks became free.
-    pub(crate) fn reclaim(&mut self, cause: Cause) -> Result<u32, FtlError> {
-        let (mut freed, mut at) = (0, 0);
-        while let Some(&released) = self.released.get(at) {
-            if !self.may_erase(released) && !sings(Canary::ErasedBeforeCopiesAreSafe) {
-                at += 1;
-                continue;
-            }
-            match self.flash.erase(released.block, cause) {
-                Ok(()) => {
-                    self.add_free(released.block, true);
-                    freed += 1;
-                }
-                Err(NandError::EraseFailed(_)) => self.table.set_state(released.block, State::Bad),
-                Err(other) => return Err(other.into()),
-            }
-            self.released.remove(at);
+    /// Programs at most so many pages of the filler that the oldest released block waits for. Returns how many.
+    pub(crate) fn hurry_oldest(&mut self, most: u32) -> Result<u32, FtlError> {
+        let Some(&oldest) = self.released.front() else { return Ok(0) };
+        let blank = vec![0; self.geometry().page_bytes as usize];
+        let mut done = 0;
+        while done < most
+            && let Some(stream) = self.waits_for(oldest)
+        {
+            self.pad(stream, &blank)?;
+            done += 1;
         }
-        Ok(freed)
+        Ok(done)
     }
 
-    fn may_erase(&mut self, Released { seq, heirs, .. }: Released) -> bool {
+    /// Pages of filler that a stream needs at most until none of its pages can be lost.
+    pub(crate) fn most_filler(&self) -> u32 {
+        if self.pair_protection { self.flash.chip().pairs().span() } else { 0 }
+    }
+
+    /// Erases the released blocks that nothing depends on any more. Returns how many blocks became free.
+    pub(crate) fn reclaim(&mut self, cause: Cause) -> Result<u32, FtlError> {
+        let before = self.free_blocks();
+        while self.reclaim_one(cause)? {}
+        Ok(self.free_blocks() - before)
+    }
+
+    /// Erases the first of them. False if there is none.
+    pub(crate) fn reclaim_one(&mut self, cause: Cause) -> Result<bool, FtlError> {
+        let early = sings(Canary::ErasedBeforeCopiesAreSafe);
+        let Some(at) = (0..self.released.len()).find(|at| early || self.waits_for(self.released[*at]).is_none()) else {
+            return Ok(false);
+        };
+        let block = self.released[at].block;
+        match self.flash.erase(block, cause) {
+            Ok(()) => self.add_free(block, true),
+            Err(NandError::EraseFailed(_)) => self.table.set_state(block, State::Bad),
+            Err(other) => return Err(other.into()),
+        }
+        self.released.remove(at);
+        Ok(true)
+    }
+
+    /// A stream with a page at risk that the erase of this block has to wait for.
+    fn waits_for(&mut self, Released { seq, heirs, .. }: Released) -> Option<StreamId> {
         match heirs {
-            Heirs::Anywhere => seq < self.safe_floor(),
-            Heirs::Stream(stream) => (0..self.fixed).chain([stream]).all(|stream| seq < self.oldest_unsafe(stream)),
+            Heirs::Anywhere => self.oldest_at_risk().filter(|(oldest, _)| *oldest <= seq).map(|(_, stream)| stream),
+            Heirs::Stream(stream) => (0..self.fixed).chain([stream]).find(|stream| self.oldest_unsafe(*stream) <= seq),
         }
     }
 

@@ -1,36 +1,59 @@
-//! Erased blocks, by wear.
+//! Erased blocks, by die and wear.
 
-use nand_model::Pbn;
+use nand_model::{Geometry, Pbn};
 use std::collections::BTreeSet;
 
 /// Erased blocks by wear. Blocks whose erase nobody confirmed are erased again when taken.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FreePool {
-    by_wear: BTreeSet<(u32, Pbn)>,
+    geometry: Geometry,
+    /// By die.
+    by_wear: Vec<BTreeSet<(u32, Pbn)>>,
     unconfirmed: BTreeSet<Pbn>,
+    len: usize,
 }
 
 impl FreePool {
+    pub(super) fn new(geometry: Geometry) -> Self {
+        let by_wear = vec![BTreeSet::new(); geometry.dies() as usize];
+        FreePool { geometry, by_wear, unconfirmed: BTreeSet::new(), len: 0 }
+    }
+
     pub(super) fn len(&self) -> usize {
-        self.by_wear.len()
+        self.len
+    }
+
+    /// Blocks of one die.
+    pub(super) fn on_die(&self, die: u32) -> usize {
+        self.by_wear[die as usize].len()
     }
 
     pub(super) fn put(&mut self, block: Pbn, erase_count: u32, confirmed: bool) {
-        self.by_wear.insert((erase_count, block));
+        self.len += self.by_wear[self.geometry.die_of(block) as usize].insert((erase_count, block)) as usize;
         if !confirmed {
             self.unconfirmed.insert(block);
         }
     }
 
-    /// The least worn block, or the most worn one; and whether its last erase is known to have ended.
-    pub(super) fn take(&mut self, worn: bool) -> Option<(Pbn, bool)> {
-        let (_, block) = if worn { self.by_wear.pop_last()? } else { self.by_wear.pop_first()? };
-        Some((block, !self.unconfirmed.remove(&block)))
+    /// The least worn block, or the most worn one, of this die if it has any; and whether its last erase is known to have ended.
+    pub(super) fn take(&mut self, worn: bool, die: Option<u32>) -> Option<(Pbn, bool)> {
+        let best_of = |die: u32| {
+            let blocks = &self.by_wear[die as usize];
+            if worn { blocks.last() } else { blocks.first() }
+        };
+        let of_all = || {
+            let best = (0..self.geometry.dies()).filter_map(best_of);
+            if worn { best.max() } else { best.min() }
+        };
+        let best = *die.and_then(best_of).or_else(of_all)?;
+        self.by_wear[self.geometry.die_of(best.1) as usize].remove(&best);
+        self.len -= 1;
+        Some((best.1, !self.unconfirmed.remove(&best.1)))
     }
 
     /// The blocks whose last erase is known to have ended.
     pub(super) fn confirmed(&self) -> impl Iterator<Item = Pbn> {
-        let blocks = self.by_wear.iter().map(|(_, block)| *block);
+        let blocks = self.by_wear.iter().flatten().map(|(_, block)| *block);
         blocks.filter(|block| !self.unconfirmed.contains(block))
     }
 }

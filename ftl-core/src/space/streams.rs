@@ -107,13 +107,15 @@ pub(super) struct Stream {
     pub(super) open: Option<OpenBlock>,
     /// The next block is for data that is expected to stay: it shall be a worn one.
     pub(super) for_cold: bool,
+    /// Where its blocks should be.
+    pub(super) die: Option<u32>,
     /// Whether it is on the list of those that may be at risk.
     pub(super) listed: bool,
 }
 
 impl Stream {
     pub(super) fn new(spec: StreamSpec) -> Self {
-        Stream { spec, open: None, for_cold: false, listed: false }
+        Stream { spec, open: None, for_cold: false, die: None, listed: false }
     }
 }
 

@@ -14,9 +14,11 @@
 mod lists;
 mod reclaim;
 mod recovery;
+mod slices;
 mod tables;
 
 pub(crate) use lists::Lists;
+pub(crate) use slices::Slicing;
 pub(crate) use tables::Shape;
 
 use crate::addr::Lpn;
@@ -33,6 +35,7 @@ use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
 use crate::trims::Trims;
 use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Ppn, Profile, Store};
+use slices::Slices;
 use tables::{AtHand, LOST, Place, Tables};
 
 /// What schemes of units differ in.
@@ -61,6 +64,11 @@ pub(crate) trait Policy: Send {
 
     /// Whether a collection reads all tables of the unit, as the paper finds out which pages are valid.
     fn reads_all_tables(&self) -> bool;
+
+    /// How blocks are cleaned while requests come, where they are not collected when free ones are short (`slices.rs`).
+    fn slicing(&self) -> Option<Slicing> {
+        None
+    }
 
     /// The host wrote a page of this unit.
     fn wrote(&mut self, _unit: u32) {}
@@ -118,6 +126,8 @@ pub(crate) struct UnitFtl<S: Store, P> {
     mounting: bool,
     /// The unit being collected, how many blocks it had, and how often that was tried: it was worth it when one is free.
     collecting: Option<(u32, u32, u32)>,
+    /// Where blocks are cleaned in slices.
+    slices: Option<Slices>,
     /// Where the search for groups to take out of RAM goes on.
     next_settled: u32,
     stats: SchemeStats,
@@ -161,10 +171,12 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             next_ver: 1,
             mounting: false,
             collecting: None,
+            slices: None,
             next_settled: 0,
             stats: SchemeStats::default(),
             places: Vec::new(),
         };
+        ftl.slices = ftl.policy.slicing().map(|how| Slices::new(how, geometry.blocks));
         match start {
             Start::Format => {
                 ftl.space.format();
@@ -172,6 +184,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             }
             Start::Mount => ftl.mount()?,
         }
+        ftl.note_all_blocks();
         Ok(ftl)
     }
 }
@@ -187,6 +200,7 @@ impl<S: Store, P: Policy> Ftl<S> for UnitFtl<S, P> {
 
     fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
         self.begin(at);
+        self.take_slice_of_read()?;
         let page = self.space.geometry().page_bytes as usize;
         let count = (out.len() / page) as u32;
         self.stats.host_pages_read += count as u64;
@@ -214,11 +228,17 @@ impl<S: Store, P: Policy> Ftl<S> for UnitFtl<S, P> {
         self.gc.refuse_if_read_only()?;
         let page = self.space.geometry().page_bytes as usize;
         for (lpn, bytes) in (first.raw()..).zip(data.chunks_exact(page)) {
+            self.take_slice()?;
             let unit = lpn / self.shape.pages;
-            self.make_room(self.stream_of(unit))?;
+            let stream = self.stream_of_write(unit);
+            self.make_room(stream)?;
             self.policy.wrote(unit);
             let tag = PageTag { role: Role::Data, flags: Flags::NONE, lpn, ver: self.next_ver };
-            self.program_home(tag, bytes, Cause::Host)?;
+            if stream == COMMON {
+                self.program_abroad(tag, bytes, Cause::Host)?;
+            } else {
+                self.program_home(tag, bytes, Cause::Host)?;
+            }
             self.next_ver += 1;
             self.trims.map(lpn);
             self.stats.host_pages_written += 1;
@@ -233,6 +253,7 @@ impl<S: Store, P: Policy> Ftl<S> for UnitFtl<S, P> {
         if (first.raw()..first.raw() + count).all(|lpn| !self.trims.is_mapped(lpn)) {
             return Ok(at);
         }
+        self.take_slice()?;
         self.make_room(COMMON)?;
         let ver = self.next_ver;
         self.next_ver += 1;
@@ -290,10 +311,11 @@ impl<S: Store, P: Policy> Ftl<S> for UnitFtl<S, P> {
         let units = self.logical_pages.div_ceil(self.shape.pages) as u64;
         let paper = self.policy.paper_bytes(&self.shape, &self.lists, units);
         let real = self.lists.bytes() + self.tables.bytes() + self.policy.bytes();
+        let queue = self.slices.as_ref().map_or(0, Slices::bytes);
         vec![
             entry("map", units, paper, real),
             entry("bitmaps", geometry.pages(), 0, bitmap),
-            entry("gc", geometry.blocks as u64, 0, victims + blocks),
+            entry("gc", geometry.blocks as u64, 0, victims + blocks + queue),
             entry("other", self.trims.len() as u64, 0, self.trims.bytes() + self.space.pool_bytes()),
             entry("buffers", 1, 0, self.gc.pages.bytes()),
         ]
@@ -361,6 +383,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Reads a table, unless it is at hand.
     fn take_table(&mut self, unit: u32, k: u32, cause: Cause) -> Result<(), FtlError> {
         if self.at_hand.turn_to(unit, k, &self.shape) {
+            self.stats.map_cache_hits += (cause == Cause::Host) as u64;
             return Ok(());
         }
         let group = k / self.shape.fan;
@@ -373,9 +396,12 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 self.at_hand.group_slots(group, &self.shape).copy_from_slice(&kept.slots);
                 self.at_hand.group_carriers(group, &self.shape).copy_from_slice(&kept.carriers);
             }
-            Place::Flash(head) => return self.read_table(unit, k, head, cause),
+            Place::Flash(head) => {
+                self.stats.map_cache_misses += (cause == Cause::Host) as u64;
+                return self.read_table(unit, k, head, cause);
+            }
         }
-        self.stats.map_cache_hits += 1;
+        self.stats.map_cache_hits += (cause == Cause::Host) as u64;
         self.at_hand.note_group(group, &self.shape);
         Ok(())
     }
@@ -410,7 +436,6 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     /// Reads what a page of this group has in its spare bytes: its table, and the directory if that is wanted. False if it says nothing.
     fn read_spare(&mut self, unit: u32, group: u32, ppn: Ppn, directory: bool, cause: Cause) -> Result<bool, FtlError> {
-        self.stats.map_cache_misses += 1;
         let shape = self.shape;
         let Some((oob, spare)) = self.space.flash.read_spare(ppn, cause)? else { return Ok(false) };
         let k = oob.tag.lpn % shape.pages / shape.slots;
@@ -530,6 +555,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         };
         // Before anything else is read: should a table have to be rebuilt, one live page of each must be left.
         self.give_up_place(old);
+        self.note_block(geometry.block_of(ppn));
         if !said {
             self.at_hand.carriers[k as usize] = UNMAPPED;
         }
@@ -552,13 +578,19 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         self.at_hand.carriers[k as usize] = UNMAPPED;
         self.keep_group(unit, k / self.shape.fan);
         self.give_up_place(old);
+        self.note_block(self.space.geometry().block_of(ppn));
         Ok(())
     }
 
     fn give_up_place(&mut self, old: u32) {
         if old != UNMAPPED && old != LOST {
-            self.space.table.clear_live(Ppn::new(old));
+            self.give_up_page(Ppn::new(old));
         }
+    }
+
+    fn give_up_page(&mut self, ppn: Ppn) {
+        self.space.table.clear_live(ppn);
+        self.note_block(self.space.geometry().block_of(ppn));
     }
 
     /// From the `from`-th of [`UnitFtl::places`] on, how many are unmapped together or lie one after the other in one block.
@@ -621,7 +653,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         }
         let blocks: Vec<Pbn> = self.lists.blocks(unit).collect();
         blocks.iter().for_each(|block| self.space.table.live_pages(*block, &mut gone));
-        gone.into_iter().for_each(|ppn| self.space.table.clear_live(ppn));
+        gone.into_iter().for_each(|ppn| self.give_up_page(ppn));
         for lpn in unit * self.shape.pages..end {
             if self.trims.is_mapped(lpn) {
                 self.trims.unmap(lpn);
@@ -651,6 +683,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     fn settle_group(&mut self, unit: u32, group: u32) -> Result<(), FtlError> {
         let mut data = vec![0; self.space.geometry().page_bytes as usize];
         while let Place::Ram(_) = self.tables.place(unit * self.shape.groups() + group) {
+            if self.stream_of_write(unit) == COMMON {
+                // Its pages come home when its block is cleaned.
+                return Ok(());
+            }
             self.make_room(self.stream_of(unit))?;
             self.take_group(unit, group, Cause::Trim)?;
             let Some((lpn, ppn)) = self.page_to_settle(unit, group) else { return Ok(()) };

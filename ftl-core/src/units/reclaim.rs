@@ -3,6 +3,7 @@
 //! A unit that has more blocks than its valid pages fill can do with one less. The first collection may have to open a block for
 //! that; so the same unit is collected on until it gave one back.
 
+use super::slices::HEADROOM;
 use super::{COMMON, FIRST_UNIT, Policy, UnitFtl};
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
@@ -25,7 +26,8 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
             None => abroad,
             Some(unit) => {
                 let home = self.space.blocks_for(self.stream_of(unit), valid);
-                if self.can_shrink(unit) && self.lists.takes_another(unit) { home } else { home.max(abroad) }
+                let stays = self.can_shrink(unit) || self.is_under_way(victim);
+                if stays && self.lists.takes_another(unit) { home } else { home.max(abroad) }
             }
         }
     }
@@ -70,7 +72,7 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
         self.at_hand.forget();
         let collectable = self.space.table.withdraw(victim);
         let mut pages = std::mem::take(&mut self.gc.pages);
-        let moved = self.copy_live_pages(victim, &mut pages, cause);
+        let moved = self.copy_live_pages(victim, &mut pages, u32::MAX, cause);
         self.gc.pages = pages;
         self.at_hand.forget();
         if moved.is_err() && collectable {
@@ -85,6 +87,9 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
     }
 
     fn give_up(&mut self, block: Pbn) {
+        if let Some(slices) = &mut self.slices {
+            slices.remove(block);
+        }
         match self.lists.owner(block) {
             None => self.space.release(block),
             Some(unit) => {
@@ -94,7 +99,19 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
         }
     }
 
+    fn renew(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
+        // Where slices cannot keep up, requests wait anyhow.
+        if self.slices.is_some() && self.space.free_blocks() > self.gc.threshold {
+            let begun = self.may_move_in_slices(block) && self.prepare(block)?;
+            return Ok(begun.then(|| self.move_in_slices(block, cause)));
+        }
+        self.renew_whole(block, cause)
+    }
+
     fn collect_ahead(&mut self) -> Result<Option<u32>, FtlError> {
+        if self.slices.is_some() {
+            return self.clean_a_slice();
+        }
         if self.space.free_blocks() >= 2 * self.gc.threshold || self.space.free_blocks() < self.gc.reserve {
             return Ok(None);
         }
@@ -119,12 +136,17 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     #[cold]
     fn make_blocks(&mut self, stream: StreamId) -> Result<(), FtlError> {
         self.at_hand.forget();
-        if stream >= FIRST_UNIT {
-            self.shorten((stream - FIRST_UNIT) as u32)?;
-            self.limit_all()?;
+        let wanted = self.gc.threshold + 1;
+        if self.slices.is_none() {
+            if stream >= FIRST_UNIT {
+                self.shorten((stream - FIRST_UNIT) as u32)?;
+                self.limit_all()?;
+            }
+            self.collecting = None;
+            self.collect_until(wanted)?;
+        } else if self.space.free_blocks() < wanted || self.space.failing_block().is_some() {
+            self.collect_until(wanted + HEADROOM)?;
         }
-        self.collecting = None;
-        self.collect_until(self.gc.threshold + 1)?;
         self.upkeep()?;
         self.at_hand.forget();
         Ok(())
@@ -175,17 +197,24 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let at_home = match self.lists.owner(victim) {
             _ if self.mounting => false,
             Some(_) if !self.lists.takes_another(unit) && self.space.room(home) == 0 => false,
-            Some(_) => cause != Cause::Gc || self.can_shrink(unit),
+            Some(_) => cause != Cause::Gc || self.is_under_way(victim) || self.can_shrink(unit),
             None => self.space.room(home) > 0,
         };
         if at_home { home } else { COMMON }
     }
 
-    fn copy_live_pages(&mut self, victim: Pbn, pages: &mut CopyBuffer, cause: Cause) -> Result<u32, FtlError> {
+    /// Copies at most so many of the live pages, the first.
+    pub(super) fn copy_live_pages(
+        &mut self,
+        victim: Pbn,
+        pages: &mut CopyBuffer,
+        most: u32,
+        cause: Cause,
+    ) -> Result<u32, FtlError> {
         if let Some(unit) = self.lists.owner(victim).filter(|_| self.policy.reads_all_tables()) {
             (0..self.shape.tables()).try_for_each(|k| self.take_table(unit, k, cause))?;
         }
-        pages.load(&mut self.space, victim, cause)?;
+        pages.load_first(&mut self.space, victim, most, cause)?;
         self.name_unknown_pages(victim, pages)?;
         let page = self.space.geometry().page_bytes as usize;
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {

@@ -18,7 +18,7 @@ pub use program::RunError;
 
 use crate::addr::{Pbn, Ppn};
 use crate::cause::{Cause, Counters};
-use crate::error::NandError;
+use crate::error::{NandError, Part};
 use crate::fault::{FaultPlan, FaultState, WrongBits};
 use crate::geometry::Geometry;
 use crate::pairing::PairTable;
@@ -303,8 +303,18 @@ impl<S: Store> Chip<S> {
         self.powered = false;
     }
 
-    /// Moves a page inside one plane without crossing the bus, with a new OOB. Counts one read and one program.
-    pub fn copyback(&mut self, at: Nanos, from: Ppn, to: Ppn, oob: &[u8], cause: Cause) -> Result<Nanos, NandError> {
+    /// Moves a page inside one plane without crossing the bus. Its OOB, as far as `oob` has room, is read and handed to `renew`; what that
+    /// makes of it is programmed. If it returns false, this is not the page that was meant, and an error. Counts one read and
+    /// one program.
+    pub fn copyback(
+        &mut self,
+        at: Nanos,
+        from: Ppn,
+        to: Ppn,
+        oob: &mut [u8],
+        renew: impl FnOnce(&mut [u8]) -> bool,
+        cause: Cause,
+    ) -> Result<Nanos, NandError> {
         let source = self.check_page(from)?;
         let target = self.check_page(to)?;
         let domain = |b: Pbn, g: &Geometry| (g.die_of(b), b.raw() / g.dies() % g.planes);
@@ -316,7 +326,10 @@ impl<S: Store> Chip<S> {
         self.counters.of_mut(cause).reads += 1;
         self.counters.read_busy_ns += cell_ns;
         let sensed = self.clocks.work(at, geometry.die_of(source), cell_ns);
-        let result = self.fetch(sensed, cell_ns, from, &mut page, &mut []).and_then(|sensed| {
+        let result = self.fetch(sensed, cell_ns, from, &mut page, oob).and_then(|sensed| {
+            if !renew(oob) {
+                return Err(NandError::Uncorrectable { ppn: from, part: Part::Oob });
+            }
             let bus_ns = self.clocks.set_bus_ns(0);
             let programmed = self.program(sensed, to, &page, oob, cause);
             self.clocks.set_bus_ns(bus_ns);

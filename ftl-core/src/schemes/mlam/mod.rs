@@ -1,0 +1,630 @@
+//! MLAM: multi-level address mapping behind a write buffer.
+//!
+//! Park, Shin: *Buffer flush and address mapping scheme for flash memory solid-state disk*, Journal of Systems Architecture 56 (2010). The
+//! blocks of a *superchip* (chips that work side by side) make a superblock, and logical superblocks are mapped as a whole: the
+//! table is tiny, and sequential access uses all chips. Random writes are gathered in a buffer. When that gets full, the scheme
+//! chooses a few logical superblocks that are old and well filled, drops the quarters of them that hold nothing new, and writes a *virtual
+//! superblock* of four quarters of several: so less unchanged data has to be copied along. Quarters and halves that lie elsewhere than the rest of
+//! their superblock have entries in two finer tables; when those get too large, superblocks are put together again.
+//!
+//! `policy.rs` is sections 4.1 and 4.2 (what to flush), `mapping.rs` 4.3 (the tables), `flush.rs` how a superblock is written and 4.4
+//! (reorganisation). RAM: a few bits per superblock, half and quarter, and the buffer.
+//!
+//! Ours, where the paper says nothing ("future work"), or more than it says:
+//! - *Records decide.* Every page says which logical page it is, and since when; a mount takes the newest of each
+//!   ([`crate::recovery`]) and finds out which quarters lie as the tables can say. So a page counts as soon as it is programmed: a
+//!   virtual superblock that was not finished is no loss. Pages that lie elsewhere are in the buffer, as pages whose content is on flash.
+//! - *The journal*, an ordinary stream: a FLUSH appends to it what is in RAM alone. Its pages stay in the buffer, and die when their superblock
+//!   is written. With `mlam.ack=buffer` a write is acknowledged in RAM, as in the paper; by default when it is in the journal,
+//!   because RAM does not outlive the daemon (docs/DURABILITY.md). Trim records, and what a mount or a collection moves page by
+//!   page, lie in the same blocks.
+//! - *Collection* puts the quarters of the emptiest superblocks together; blocks of the journal are emptied one by one.
+//! - A failing, worn or fading block is copied row by row into another one of its chip.
+//! - Weights, the bound of the tables and the rule for `k_empty` are in `policy.rs` and `flush.rs`. Two halves that lie apart are put
+//!   together as a superblock only, never two quarters as a half alone.
+//! - A superchip is as wide as the paper interleaves, two ways of every channel; one with too few free blocks borrows from other dies.
+//!
+//! What always holds: a logical page that is on flash has one live page: at its buffer entry's place, else where its quarter's mapping says.
+//! Superblocks are written in one go, their blocks take no more programs afterwards: what lies there cannot be lost by a later cut.
+
+mod buffer;
+mod flush;
+mod mapping;
+mod policy;
+mod reclaim;
+mod recovery;
+mod shape;
+mod superblocks;
+#[cfg(test)]
+mod tests;
+
+use crate::addr::Lpn;
+use crate::checkpoint::Checkpoints;
+use crate::config::{FtlConfig, ParamDoc, Params};
+use crate::error::FtlError;
+use crate::flash::Flash;
+use crate::format::Role;
+use crate::ftl::{Ftl, Start};
+use crate::gc::{Collect, Gc, SCRUB_PARAM, Scrub};
+use crate::recovery::{CleanStop, rescue_blocks};
+use crate::schemes::{MlcUse, Scheme};
+use crate::space::{Space, StreamId, StreamSpec};
+use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
+use crate::trims::Trims;
+use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
+use buffer::Buffer;
+use flush::{Cost, Rows};
+use mapping::{Mapping, Place};
+use nand_model::canary::{Canary, sings};
+use nand_model::{Cause, Chip, Geometry, Nanos, PairTable, Ppn, Profile, Store};
+use policy::Policy;
+use shape::{QUARTERS, Shape};
+use superblocks::Superblocks;
+
+/// The table's line.
+pub(super) const SCHEME: Scheme = Scheme {
+    name: "mlam",
+    title: "MLAM: a write buffer, and superblocks mapped as wholes, halves or quarters",
+    paper: "Park, Shin: Buffer flush and address mapping scheme for flash memory SSD, JSA 2010",
+    mapping: "superblock over the chips of a superchip; halves and quarters where written apart; in RAM",
+    ram: "w + 4 bits per superblock, w + 1 per half, w + 2 per quarter apart, + the buffer",
+    fidelity: 'A',
+    mlc: MlcUse::AsPublished,
+    params: &[
+        ParamDoc { key: "mlam.chips", help: "blocks of a superblock, 1 to 64 (default: two ways of every channel)" },
+        ParamDoc {
+            key: "mlam.buffer",
+            help: "bytes of the write buffer (default 32 MiB, at most a 16th of the device)",
+        },
+        ParamDoc { key: "mlam.low", help: "free share of the buffer below which it is flushed (default 0.1)" },
+        ParamDoc { key: "mlam.high", help: "free share above which flushing ends (default 0.5)" },
+        ParamDoc {
+            key: "mlam.policy",
+            help: "what is flushed: mlam (default), flush_all, lru, size or lru_size; the others flush whole superblocks",
+        },
+        ParamDoc { key: "mlam.candidates", help: "superblocks a virtual one is made of, 1 to 16 (default 4)" },
+        ParamDoc { key: "mlam.alpha", help: "weight of recency against size in the priority, 0 to 1 (default 0.5)" },
+        ParamDoc {
+            key: "mlam.k_empty",
+            help: "logical blocks without buffered pages that a superblock flushed whole may have: 0 to 7, or auto (default)",
+        },
+        ParamDoc { key: "mlam.smax", help: "bound of all tables, in sizes of the coarsest one (default 1.25)" },
+        ParamDoc { key: "mlam.flush", help: "a FLUSH writes the journal (default), or vsb: virtual superblocks" },
+        ParamDoc {
+            key: "mlam.ack",
+            help: "a write is acknowledged in the journal (default), or buffer: in RAM, as in the paper; a killed daemon loses it",
+        },
+        ParamDoc {
+            key: "gc.free_threshold",
+            help: "free blocks that collection keeps (default max(4, 0.5 % of blocks), a superblock, and what FLUSH and mount may need)",
+        },
+        POLICY_PARAM,
+        GAP_PARAM,
+        SCRUB_PARAM,
+        ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" },
+    ],
+    overhead_blocks,
+    mem: start,
+    file: start,
+    oob_only: start,
+};
+
+/// The journal, trim records, and what is moved page by page.
+const COMMON: StreamId = 0;
+const CHECKPOINT: StreamId = 1;
+/// The first chip of the superblock that is being written.
+const FIRST_CHIP: StreamId = 2;
+
+/// Bytes of the scheme part: the serial number of the page's superblock.
+const SPARE_BYTES: usize = 6;
+
+const DEFAULT_BUFFER: u64 = 32 << 20;
+const MIN_BUFFER_PAGES: u64 = 8;
+/// Most candidates for a virtual superblock, when the usual ones do not fill it.
+const MAX_CANDIDATES: usize = 16;
+
+/// The parameters, validated.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    chips: u32,
+    /// Pages of the buffer.
+    capacity: u32,
+    low: f64,
+    high: f64,
+    policy: Policy,
+    candidates: usize,
+    alpha: f64,
+    /// `None`: by what reorganisation and merges cost.
+    k_empty: Option<u32>,
+    smax: f64,
+    flush_by_journal: bool,
+    acknowledged_by_journal: bool,
+    free_threshold: u32,
+    reserve: u32,
+    wear: Option<ColdToWorn>,
+    scrub: Scrub,
+    pair_protection: bool,
+}
+
+impl Settings {
+    fn new(params: &Params, profile: &Profile, blocks: u32, logical_pages: u32) -> Result<Settings, FtlError> {
+        let geometry = &profile.geometry;
+        let share = |key: &str, default: f64| match params.get(key, default)? {
+            share if (0.0..=1.0).contains(&share) => Ok(share),
+            share => Err(FtlError::Config(format!("parameter {key}: {share} is not within 0 to 1"))),
+        };
+        let (low, high) = (share("mlam.low", 0.1)?, share("mlam.high", 0.5)?);
+        if low >= high {
+            return Err(FtlError::Config(format!("parameter mlam.high: {high} is not above mlam.low ({low})")));
+        }
+        let candidates = params.get("mlam.candidates", 4)?;
+        if !(1..=MAX_CANDIDATES).contains(&candidates) {
+            let text = format!("parameter mlam.candidates: {candidates} is not within 1 to {MAX_CANDIDATES}");
+            return Err(FtlError::Config(text));
+        }
+        let k_empty = match params.get("mlam.k_empty", "auto".to_string())?.as_str() {
+            "auto" => None,
+            text => Some(text.parse().ok().filter(|k| *k <= 7).ok_or_else(|| {
+                FtlError::Config(format!("parameter mlam.k_empty: {text:?} is neither auto nor within 0 to 7"))
+            })?),
+        };
+        let smax: f64 = params.get("mlam.smax", 1.25)?;
+        if smax.is_nan() || smax < 1.0 {
+            return Err(FtlError::Config(format!("parameter mlam.smax: {smax} is less than 1, the coarsest table")));
+        }
+        let page = geometry.page_bytes as u64;
+        let default = DEFAULT_BUFFER.min(logical_pages as u64 * page / 16).max(MIN_BUFFER_PAGES * page);
+        let capacity = params.get("mlam.buffer", default)? / page;
+        if !(MIN_BUFFER_PAGES..=1 << 24).contains(&capacity) {
+            return Err(FtlError::Config(format!(
+                "parameter mlam.buffer: {capacity} pages of {page} bytes, need {MIN_BUFFER_PAGES} to {}",
+                1 << 24
+            )));
+        }
+        let capacity = capacity as u32;
+        let chips = Shape::new(geometry, params.get("mlam.chips", Shape::default_chips(geometry))?)?.chips;
+        let pages = geometry.pages_per_block;
+        // What is in RAM alone has to find room at any time, and a superblock, beside two blocks that fail.
+        let reserve = capacity.div_ceil(pages) + chips + 2;
+        let rescued = rescue_blocks(&PairTable::new(profile.pairing, pages), pages, chips);
+        let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200) + rescued + reserve)?;
+        if free_threshold < reserve {
+            return Err(FtlError::Config(format!(
+                "parameter gc.free_threshold: {free_threshold} blocks, need {reserve} for this buffer and superblock"
+            )));
+        }
+        Ok(Settings {
+            chips,
+            capacity,
+            low,
+            high,
+            policy: Policy::named(&params.get("mlam.policy", "mlam".to_string())?)?,
+            candidates,
+            alpha: share("mlam.alpha", 0.5)?,
+            k_empty,
+            smax,
+            flush_by_journal: params.choice("mlam.flush", "journal", "vsb")?,
+            acknowledged_by_journal: params.choice("mlam.ack", "journal", "buffer")?,
+            free_threshold,
+            reserve,
+            wear: ColdToWorn::from_params(params)?,
+            scrub: Scrub::new(params)?,
+            pair_protection: params.choice("nand.pair_policy", "defer_erase", "none")?,
+        })
+    }
+}
+
+/// Superblocks that the last logical one does not fill, and rows that quarters leave over; three sets of checkpoints; trim pages; the
+/// journal, twice; two superblocks of holes; an open common block, one for a failing block, two waiting for their erase; and the free
+/// threshold.
+fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
+    let pages = profile.geometry.pages_per_block;
+    let estimate = logical_pages / pages;
+    let settings = Settings::new(params, profile, estimate, logical_pages)?;
+    let shape = Shape::new(&profile.geometry, settings.chips)?;
+    let geometry = Geometry { blocks: estimate.max(64) * 2, ..profile.geometry };
+    let left_over = shape.superblocks(logical_pages) * shape.chips - estimate.min(logical_pages / pages);
+    let journal = 2 * settings.capacity.div_ceil(pages) + 1;
+    let checkpoints = Checkpoints::blocks_needed(&geometry, CleanStop::chunks(&geometry));
+    let trims = Trims::blocks_needed(&geometry, logical_pages);
+    Ok(left_over + checkpoints + trims + journal + 2 * shape.chips + 4 + settings.free_threshold)
+}
+
+/// The scheme over a chip.
+struct Mlam<S: Store> {
+    space: Space<S>,
+    settings: Settings,
+    logical_pages: u32,
+    shape: Shape,
+    mapping: Mapping,
+    superblocks: Superblocks,
+    buffer: Buffer,
+    /// Which pages are on flash.
+    trims: Trims,
+    checkpoints: Checkpoints,
+    next_ver: u64,
+    gc: Gc,
+    /// While a mount runs everything goes to the common blocks.
+    mounting: bool,
+    /// Buffered pages of which nothing is on flash.
+    unborn: u64,
+    cost: Cost,
+    rows: Rows,
+    stats: SchemeStats,
+}
+
+fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+    Ok(Box::new(Mlam::create(chip, config, start)?))
+}
+
+impl<S: Store> Mlam<S> {
+    fn create(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Self, FtlError> {
+        let geometry = *chip.geometry();
+        let logical_pages = config.logical_pages;
+        let settings = Settings::new(&config.params, chip.profile(), geometry.blocks, logical_pages)?;
+        if logical_pages as u64 >= geometry.pages() {
+            return Err(FtlError::Config("more logical pages than the flash has".into()));
+        }
+        let shape = Shape::new(&geometry, settings.chips)?;
+        let keeps_data = chip.store().keeps_data();
+        let mut flash = Flash::new(chip);
+        flash.reserve_spare(SPARE_BYTES)?;
+        let stream = |role, collectable| StreamSpec { role, collectable };
+        let mut streams = vec![stream(Role::Journal, true), stream(Role::Checkpoint, false)];
+        streams.resize(FIRST_CHIP + shape.chips as usize, stream(Role::Data, false));
+        let mut space = Space::new(flash, &streams);
+        space.set_pair_protection(settings.pair_protection);
+        let logical = shape.superblocks(logical_pages);
+        let mut ftl = Mlam {
+            gc: Gc::new(&geometry, settings.free_threshold, settings.reserve, settings.wear, settings.scrub),
+            space,
+            settings,
+            logical_pages,
+            shape,
+            mapping: Mapping::new(logical, geometry.blocks / shape.chips),
+            superblocks: Superblocks::new(geometry.blocks),
+            buffer: Buffer::new(shape, settings.capacity, geometry.page_bytes, keeps_data),
+            trims: Trims::new(&geometry, logical_pages, COMMON),
+            checkpoints: Checkpoints::new(CHECKPOINT),
+            next_ver: 1,
+            mounting: false,
+            unborn: 0,
+            cost: Cost::new(logical, settings.k_empty),
+            rows: Rows::new(&geometry, shape.chips),
+            stats: SchemeStats::default(),
+        };
+        match start {
+            Start::Format => {
+                ftl.space.format();
+                ftl.stats.mount = MountReport { clean: true, ..MountReport::default() };
+            }
+            Start::Mount => ftl.mount()?,
+        }
+        Ok(ftl)
+    }
+}
+
+impl<S: Store> Ftl<S> for Mlam<S> {
+    fn scheme(&self) -> &'static str {
+        SCHEME.name
+    }
+
+    fn logical_pages(&self) -> u32 {
+        self.logical_pages
+    }
+
+    fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        let page = self.space.geometry().page_bytes as usize;
+        let count = (out.len() / page) as u32;
+        self.stats.host_pages_read += count as u64;
+        let (mut lpn, end, mut rest) = (first.raw(), first.raw() + count, out);
+        let mut done = at;
+        while lpn < end {
+            let run = self.physical_run(lpn, end);
+            let (bytes, behind) = rest.split_at_mut(run as usize * page);
+            match self.buffer.get(lpn).and_then(|entry| entry.slot()) {
+                Some(slot) => bytes.copy_from_slice(self.buffer.data(slot)),
+                None => match self.place_of(lpn) {
+                    None if self.trims.is_mapped(lpn) => return Err(FtlError::MediaLost(lpn)),
+                    None => bytes.fill(0),
+                    // Chips work side by side.
+                    Some(ppn) => {
+                        self.space.flash.begin(at);
+                        self.space.flash.read_host(lpn, ppn, bytes)?;
+                        done = done.max(self.space.flash.now());
+                    }
+                },
+            }
+            (lpn, rest) = (lpn + run, behind);
+        }
+        self.space.flash.begin(done);
+        Ok(done)
+    }
+
+    fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        self.gc.refuse_if_read_only()?;
+        let written = self.write_pages(first.raw(), data);
+        if written.is_err() && self.settings.acknowledged_by_journal {
+            self.take_back();
+        }
+        written?;
+        Ok(self.space.flash.now())
+    }
+
+    fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        self.gc.refuse_if_read_only()?;
+        self.stats.host_pages_trimmed += count as u64;
+        let range = first.raw()..first.raw() + count;
+        if range.clone().any(|lpn| self.trims.is_mapped(lpn)) {
+            self.make_room(COMMON)?;
+            let ver = self.new_version();
+            self.trims.record(&mut self.space, first.raw(), count, ver)?;
+        }
+        for lpn in range {
+            self.unmap(lpn);
+        }
+        if self.trims.bitmap_due() {
+            self.make_room(COMMON)?;
+            let ver = self.new_version();
+            self.trims.write_bitmap(&mut self.space, ver)?;
+        }
+        Ok(self.space.flash.now())
+    }
+
+    fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        if !self.settings.flush_by_journal && !self.gc.is_read_only() {
+            match self.drain_all() {
+                // The journal takes what is left.
+                Err(FtlError::ReadOnly(_)) => {}
+                other => other?,
+            }
+        }
+        self.write_journal()?;
+        if !sings(Canary::UnpaddedFlush) {
+            self.space.make_safe()?;
+        }
+        Ok(self.space.flash.now())
+    }
+
+    fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
+        self.space.flash.begin(at);
+        self.work_ahead(budget)
+    }
+
+    fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+        self.space.flash.begin(at);
+        self.write_journal()?;
+        self.space.make_safe()?;
+        if !self.gc.is_read_only() {
+            self.stop_cleanly()?;
+        }
+        Ok(self.space.flash.now())
+    }
+
+    fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError> {
+        Ok(self.trims.is_mapped(lpn.raw()) || self.buffer.get(lpn.raw()).is_some())
+    }
+
+    fn stats(&self) -> SchemeStats {
+        self.gc.stats(SchemeStats {
+            mapped_pages: self.trims.mapped_pages() + self.unborn,
+            valid_pages: self.space.table.valid_pages(),
+            blocks: self.space.table.counts(),
+            map_cache_hits: self.stats.host_pages_read,
+            ..self.stats.clone()
+        })
+    }
+
+    fn ram_report(&self) -> RamReport {
+        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry { part, entries, paper_bytes, real_bytes };
+        let geometry = self.space.geometry();
+        let (bitmap, victims, blocks) = self.space.table.bytes();
+        let logical = self.shape.superblocks(self.logical_pages) as u64;
+        let tables = self.mapping.bytes() + self.superblocks.bytes() + self.cost.bytes();
+        let (data, index) = self.buffer.bytes();
+        let page = geometry.page_bytes as u64;
+        vec![
+            entry("map", logical, self.mapping.bits().div_ceil(8), tables),
+            entry("bitmaps", geometry.pages(), 0, bitmap),
+            entry("gc", geometry.blocks as u64, 0, victims + blocks),
+            entry("other", self.trims.len() as u64, 0, self.trims.bytes() + self.space.pool_bytes()),
+            entry(
+                "buffers",
+                self.settings.capacity as u64,
+                self.settings.capacity as u64 * page,
+                data + index + self.gc.pages.bytes() + self.rows.bytes(),
+            ),
+        ]
+    }
+
+    fn check(&mut self) -> Result<Vec<String>, FtlError> {
+        self.audit()
+    }
+
+    fn chip(&self) -> &Chip<S> {
+        self.space.flash.chip()
+    }
+
+    fn chip_mut(&mut self) -> &mut Chip<S> {
+        self.space.flash.chip_mut()
+    }
+
+    fn into_chip(self: Box<Self>) -> Chip<S> {
+        self.space.flash.into_chip()
+    }
+}
+
+impl<S: Store> Mlam<S> {
+    fn write_pages(&mut self, first: u32, data: &[u8]) -> Result<(), FtlError> {
+        let page = self.space.geometry().page_bytes as usize;
+        for (lpn, bytes) in (first..).zip(data.chunks_exact(page)) {
+            if self.buffer.get(lpn).is_none() && !self.trims.is_mapped(lpn) {
+                self.unborn += 1;
+            }
+            self.buffer.write(lpn, bytes);
+            self.stats.host_pages_written += 1;
+            if self.buffer.free_share() < self.settings.low {
+                self.drain()?;
+            }
+        }
+        if self.settings.acknowledged_by_journal { self.write_journal() } else { Ok(()) }
+    }
+
+    /// A request failed: what it left in RAM alone was never acknowledged, and shall not be read.
+    fn take_back(&mut self) {
+        while let Some(lpn) = self.buffer.first_fresh() {
+            let gone = self.buffer.take_back(lpn);
+            self.unborn -= (gone && !self.trims.is_mapped(lpn)) as u64;
+        }
+    }
+
+    fn new_version(&mut self) -> u64 {
+        self.next_ver += 1;
+        self.next_ver - 1
+    }
+
+    /// Where a quarter lies by the tables, if any of its pages do.
+    fn quarter_at(&self, quarter: u32) -> Option<Place> {
+        self.mapping.get(quarter).filter(|place| self.superblocks.holds(*place, quarter))
+    }
+
+    /// The page of flash that holds a logical page's newest content there.
+    fn place_of(&self, lpn: u32) -> Option<Ppn> {
+        if !self.trims.is_mapped(lpn) {
+            return None;
+        }
+        if let Some(ppn) = self.buffer.get(lpn).map(|entry| entry.ppn).filter(|ppn| *ppn != crate::format::UNMAPPED) {
+            return Some(Ppn::new(ppn));
+        }
+        let spot = self.shape.spot(lpn);
+        let place = self.quarter_at(spot.quarter)?;
+        let block = self.superblocks.block(place.psb, spot.chip)?;
+        Some(self.space.geometry().page(block, self.shape.block_row(place.loc, spot.row)))
+    }
+
+    /// Pages from `lpn` on, before `end`, that hold nothing together, or lie one after the other in one block. One, if it is in RAM.
+    fn physical_run(&self, lpn: u32, end: u32) -> u32 {
+        let in_ram = |lpn: u32| self.buffer.get(lpn).is_some_and(|entry| entry.slot().is_some());
+        if in_ram(lpn) {
+            return 1;
+        }
+        let geometry = self.space.geometry();
+        let first = self.place_of(lpn);
+        let empty = |lpn: u32| !self.trims.is_mapped(lpn);
+        let follows = |n: &u32| match first {
+            _ if in_ram(lpn + n) => false,
+            None => empty(lpn) && empty(lpn + n),
+            Some(first) => self
+                .place_of(lpn + n)
+                .is_some_and(|ppn| ppn.raw() == first.raw() + n && geometry.block_of(ppn) == geometry.block_of(first)),
+        };
+        1 + (1..end - lpn).take_while(follows).count() as u32
+    }
+
+    /// The page holds nothing from now on; if it is on flash, a record says so.
+    fn unmap(&mut self, lpn: u32) {
+        let place = self.place_of(lpn);
+        let buffered = self.buffer.remove(lpn).is_some();
+        if self.trims.is_mapped(lpn) {
+            self.trims.unmap(lpn);
+        } else if buffered {
+            self.unborn -= 1;
+        }
+        if let Some(ppn) = place {
+            self.give_up_place(lpn, ppn);
+        }
+    }
+
+    /// A page that held this logical page's newest content on flash does so no more.
+    fn give_up_place(&mut self, lpn: u32, ppn: Ppn) {
+        self.space.table.clear_live(ppn);
+        let Some(place) = self.regular_place(lpn, ppn) else { return };
+        if self.superblocks.page_died(place) {
+            self.remap(self.shape.superblock_of(lpn), &[]);
+        }
+        if self.superblocks.get(place.psb).held().next().is_none() {
+            self.dissolve(place.psb);
+        }
+    }
+
+    /// The place by which the tables lead from this logical page to this page, if they do.
+    fn regular_place(&self, lpn: u32, ppn: Ppn) -> Option<Place> {
+        let (psb, chip) = self.superblocks.owner(self.space.geometry().block_of(ppn))?;
+        let (loc, row) = self.shape.loc_and_row(ppn)?;
+        let spot = self.shape.spot(lpn);
+        let place = Place { psb, loc };
+        let is_there = spot.row == row && spot.chip == chip && self.superblocks.holds(place, spot.quarter);
+        is_there.then_some(place)
+    }
+
+    /// Writes the tables of a logical superblock anew; `moved` says where some of its quarters are now.
+    fn remap(&mut self, logical: u32, moved: &[(u32, Place)]) {
+        let first = logical * QUARTERS;
+        let place = |quarter: u32| {
+            let new = moved.iter().find(|(of, _)| *of == quarter).map(|(_, place)| *place);
+            new.or_else(|| self.quarter_at(quarter))
+        };
+        let places = [0, 1, 2, 3].map(|n| place(first + n));
+        self.mapping.set(logical, places);
+    }
+
+    /// A superblock that holds no quarters is none any more; pages of its blocks that are live all the same are moved one by one later.
+    fn dissolve(&mut self, psb: u32) {
+        for block in self.superblocks.dissolve(psb) {
+            self.loosen(block);
+        }
+    }
+
+    fn audit(&mut self) -> Result<Vec<String>, FtlError> {
+        let mut wrong = self.space.table.audit();
+        let counts = self.space.table.counts();
+        let sum = counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
+        if sum + counts.released + counts.bad != self.space.geometry().blocks {
+            wrong.push(format!("blocks do not add up: {counts:?}"));
+        }
+        let mut held = std::collections::BTreeMap::new();
+        let mut placed = 0;
+        for lpn in 0..self.logical_pages {
+            let place = self.place_of(lpn);
+            if place.is_some() != self.trims.is_mapped(lpn) {
+                wrong.push(format!("logical page {lpn} is at {place:?}, but mapped: {}", self.trims.is_mapped(lpn)));
+            }
+            let Some(ppn) = place else { continue };
+            placed += 1;
+            if !self.space.geometry().contains(ppn) || !self.space.table.is_live(ppn) {
+                wrong.push(format!("logical page {lpn} is at {ppn}, which is not live"));
+                continue;
+            }
+            if let Some(place) = self.regular_place(lpn, ppn) {
+                *held.entry(place).or_insert(0) += 1;
+            }
+            let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
+            if oob.is_none_or(|oob| oob.tag.lpn != lpn || !oob.tag.role.is_host_data()) {
+                wrong.push(format!("logical page {lpn} is at {ppn}, which says {oob:?}"));
+            }
+        }
+        for (psb, superblock) in self.superblocks.iter() {
+            for (loc, quarter) in superblock.held() {
+                let place = Place { psb, loc };
+                let (live, counted) = (held.remove(&place).unwrap_or(0), self.superblocks.live(place));
+                if live != counted || self.mapping.get(quarter) != Some(place) {
+                    wrong.push(format!("quarter {quarter} at {place:?}: {live} pages live, {counted} counted"));
+                }
+            }
+        }
+        let live = self.space.table.valid_pages();
+        let unborn = self.buffer.iter().filter(|(lpn, _)| !self.trims.is_mapped(*lpn)).count() as u64;
+        if placed != self.trims.mapped_pages() || live != placed + self.trims.len() as u64 || unborn != self.unborn {
+            let (mapped, trims) = (self.trims.mapped_pages(), self.trims.len());
+            wrong.push(format!(
+                "{placed} pages placed, {mapped} mapped; {live} live, {trims} trims; {unborn} in RAM alone, {} counted",
+                self.unborn
+            ));
+        }
+        Ok(wrong)
+    }
+}

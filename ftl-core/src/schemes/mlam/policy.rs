@@ -1,0 +1,201 @@
+//! What to flush (sections 4.1, 4.2): the candidate superblocks, and the virtual superblock made of parts of them. Choices only; nothing
+//! is written here.
+
+use super::buffer::{Buffer, Unit};
+use super::shape::{QUARTERS, Shape};
+use crate::error::FtlError;
+
+/// Which superblocks go first, and whether they go as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Policy {
+    /// All of them, once flushing begins.
+    FlushAll,
+    /// That which was not used for longest.
+    Lru,
+    /// That with the most buffered pages.
+    Size,
+    /// Equation 2.
+    LruSize,
+    /// Virtual superblocks of the candidates that equation 2 gives.
+    Mlam,
+}
+
+impl Policy {
+    const NAMES: [(&'static str, Policy); 5] = [
+        ("mlam", Policy::Mlam),
+        ("flush_all", Policy::FlushAll),
+        ("lru", Policy::Lru),
+        ("size", Policy::Size),
+        ("lru_size", Policy::LruSize),
+    ];
+
+    pub(super) fn named(name: &str) -> Result<Policy, FtlError> {
+        let found = Policy::NAMES.iter().find(|(known, _)| *known == name).map(|(_, policy)| *policy);
+        found.ok_or_else(|| {
+            let names = Policy::NAMES.map(|(name, _)| name).join(", ");
+            FtlError::Config(format!("parameter mlam.policy: {name:?} is none of {names}"))
+        })
+    }
+}
+
+/// A superblock that may be flushed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Candidate {
+    pub(super) logical: u32,
+    /// 1 for the one that was not used for longest.
+    pub(super) age: f64,
+    pub(super) unit: Unit,
+}
+
+/// The first `count` candidates by priority.
+pub(super) fn candidates(buffer: &Buffer, shape: &Shape, policy: Policy, alpha: f64, count: usize) -> Vec<Candidate> {
+    let all = buffer.superblocks() as f64;
+    let ages = (0..).map(|rank| (all - rank as f64) / all);
+    let oldest_first =
+        buffer.oldest_first().zip(ages).map(|((logical, unit), age)| Candidate { logical, age, unit: *unit });
+    if matches!(policy, Policy::FlushAll | Policy::Lru) {
+        return oldest_first.take(count).collect();
+    }
+    let alpha = if policy == Policy::Size { 0.0 } else { alpha };
+    let size = |c: &Candidate| c.unit.pages as f64 / shape.superblock_pages() as f64;
+    let priority = |c: &Candidate| alpha * c.age + (1.0 - alpha) * size(c);
+    let mut best: Vec<(f64, Candidate)> = Vec::with_capacity(count + 1);
+    for candidate in oldest_first {
+        let priority = priority(&candidate);
+        if best.len() == count && best[count - 1].0 >= priority {
+            continue;
+        }
+        let at = best.partition_point(|(other, _)| *other >= priority);
+        best.insert(at, (priority, candidate));
+        best.truncate(count);
+    }
+    best.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
+/// A superblock, a half or a quarter of one, as it goes into a virtual superblock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Piece {
+    /// Its first quarter.
+    pub(super) first: u32,
+    /// How many quarters.
+    pub(super) quarters: u32,
+    /// Buffered pages of it.
+    pub(super) pages: u32,
+    age: f64,
+    /// Where it lies now; `None` if it does not.
+    pub(super) superchip: Option<u32>,
+}
+
+/// What recency adds to the size of a piece (ours: the paper gives no figure).
+const WEIGHT_OF_AGE: f64 = 0.5;
+/// How much a superblock as a whole is preferred (ours, as above).
+const WEIGHT_OF_WHOLE: f64 = 1.25;
+
+impl Piece {
+    fn weight(&self) -> f64 {
+        let whole = if self.quarters == QUARTERS { WEIGHT_OF_WHOLE } else { 1.0 };
+        self.pages as f64 * (1.0 + WEIGHT_OF_AGE * self.age) * whole
+    }
+}
+
+/// Cuts a candidate: whole if no more than `k_empty` of its logical blocks have nothing buffered, else quarters without those that have
+/// nothing, and halves where both of theirs remain on one superchip.
+pub(super) fn pieces(
+    candidate: &Candidate,
+    shape: &Shape,
+    k_empty: u32,
+    superchip: impl Fn(u32) -> Option<u32>,
+) -> Vec<Piece> {
+    let first = candidate.logical * QUARTERS;
+    // Where superblocks have few pages there are fewer logical blocks.
+    let step = (8 / shape.superblock_pages().min(8)) as usize;
+    let empty = candidate.unit.eighths.iter().step_by(step).filter(|pages| **pages == 0).count();
+    let piece = |first: u32, quarters: u32, superchip: Option<u32>| {
+        let pages = (first..first + quarters).map(|quarter| candidate.unit.of_quarter(quarter)).sum();
+        Piece { first, quarters, pages, age: candidate.age, superchip }
+    };
+    let quarters = first..first + QUARTERS;
+    if empty <= k_empty as usize {
+        return vec![piece(first, QUARTERS, quarters.clone().find_map(&superchip))];
+    }
+    let mut pieces: Vec<Piece> = Vec::new();
+    for quarter in quarters.filter(|quarter| candidate.unit.of_quarter(*quarter) > 0) {
+        let here = superchip(quarter);
+        let joins = |last: &&mut Piece| {
+            let together = last.superchip.is_none() || here.is_none() || last.superchip == here;
+            last.first + 1 == quarter && quarter % 2 == 1 && last.quarters == 1 && together
+        };
+        match pieces.last_mut().filter(joins) {
+            Some(last) => *last = piece(last.first, 2, last.superchip.or(here)),
+            None => pieces.push(piece(quarter, 1, here)),
+        }
+    }
+    pieces
+}
+
+/// A virtual superblock: quarters by location, and the superchip that most of the data is on, if it is on any.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Virtual {
+    pub(super) slots: Vec<u32>,
+    pub(super) superchip: Option<u32>,
+    pages: u32,
+}
+
+impl Virtual {
+    /// These quarters, whatever is buffered of them.
+    pub(super) fn new(slots: Vec<u32>, superchip: Option<u32>) -> Self {
+        Virtual { slots, superchip, pages: 0 }
+    }
+
+    /// Whether all its locations are taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.slots.len() == QUARTERS as usize
+    }
+}
+
+/// Of the pieces on each superchip (those that lie nowhere may go anywhere) the heaviest that fit; and of these virtual superblocks that
+/// with the most buffered pages.
+pub(super) fn compose(pieces: &[Piece]) -> Option<Virtual> {
+    let mut superchips: Vec<Option<u32>> = pieces.iter().map(|piece| piece.superchip).collect();
+    superchips.sort_unstable();
+    superchips.dedup();
+    let mut by_weight: Vec<&Piece> = pieces.iter().collect();
+    by_weight.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
+    let on = |superchip: Option<u32>| {
+        let mut chosen: Vec<Piece> = Vec::new();
+        let mut room = QUARTERS;
+        for piece in &by_weight {
+            let fits = piece.superchip.is_none() || piece.superchip == superchip;
+            if fits && piece.quarters <= room {
+                room -= piece.quarters;
+                chosen.push(**piece);
+            }
+        }
+        let pages = chosen.iter().map(|piece| piece.pages).sum();
+        Virtual { slots: arrange(chosen.iter().map(|piece| (piece.first, piece.quarters))), superchip, pages }
+    };
+    let best = superchips.into_iter().map(on).max_by_key(|composed| (composed.pages, composed.superchip.is_some()));
+    best.filter(|composed| !composed.slots.is_empty())
+}
+
+/// Locations for these pieces: halves first, so that each is aligned, then quarters; holes are left at the end.
+pub(super) fn arrange(pieces: impl Iterator<Item = (u32, u32)>) -> Vec<u32> {
+    let mut pieces: Vec<(u32, u32)> = pieces.collect();
+    pieces.sort_by_key(|(first, quarters)| (std::cmp::Reverse(*quarters), *first));
+    pieces.into_iter().flat_map(|(first, quarters)| first..first + quarters).collect()
+}
+
+/// Quarters as pieces: superblocks as a whole, halves, and what is left.
+pub(super) fn joined(quarters: &mut [u32]) -> Vec<(u32, u32)> {
+    quarters.sort_unstable();
+    let mut pieces = Vec::new();
+    for superblock in quarters.chunk_by(|a, b| a / QUARTERS == b / QUARTERS) {
+        if superblock.len() == QUARTERS as usize {
+            pieces.push((superblock[0], QUARTERS));
+        } else {
+            let halves = superblock.chunk_by(|a, b| a / 2 == b / 2);
+            pieces.extend(halves.map(|half| (half[0], half.len() as u32)));
+        }
+    }
+    pieces
+}

@@ -1,0 +1,303 @@
+//! Garbage collection (the paper's future work). Superblocks are collected together: the quarters of the emptiest are put into one. Blocks
+//! of the journal, and what was left of unfinished superblocks, are emptied one by one into the common blocks. A single block of a
+//! superblock (failing, worn or fading) is copied row by row to another one of its chip, so that no table changes.
+
+use super::mapping::Place;
+use super::policy::{self, Virtual};
+use super::shape::{QUARTERS, Spot};
+use super::{COMMON, FIRST_CHIP, Mlam};
+use crate::block_table::State;
+use crate::copy::{CopyBuffer, misplaced};
+use crate::error::FtlError;
+use crate::format::{Flags, PageTag, Role, UNMAPPED};
+use crate::gc::{Collect, Gc};
+use crate::recovery::CleanStop;
+use crate::space::{Space, StreamId};
+use nand_model::{Cause, Pbn, Ppn, Store};
+
+impl<S: Store> Collect<S> for Mlam<S> {
+    #[inline]
+    fn parts(&mut self) -> (&mut Space<S>, &mut Gc) {
+        (&mut self.space, &mut self.gc)
+    }
+
+    fn blocks_to_move(&self, victim: Pbn) -> u32 {
+        match self.superblocks.owner(victim) {
+            Some(_) if !self.mounting => 1,
+            _ => self.space.blocks_for(COMMON, self.space.table.valid(victim)),
+        }
+    }
+
+    fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
+        Ok(self.space.table.greedy_victim())
+    }
+
+    fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError> {
+        // What a clean stop left says nothing any more when the device is in use again.
+        Ok(self.space.table.role(block) != Role::Checkpoint)
+    }
+
+    fn collect_together(&mut self) -> Result<bool, FtlError> {
+        let needed = self.shape.chips + 1;
+        if self.mounting || self.space.failing_block().is_some() || self.space.free_blocks() < needed {
+            return Ok(false);
+        }
+        let loose = self.space.table.greedy_victim().map(|block| self.space.table.valid(block));
+        let pages = self.space.geometry().pages_per_block;
+        let plan = match self.quarters_to_gather() {
+            // As full as the emptiest superblock is in quarters.
+            Some((held, plan)) if loose.is_none_or(|valid| held * pages <= valid * QUARTERS) => plan,
+            Some(_) => return Ok(false),
+            // Full superblocks and a full journal: flushing makes holes in both.
+            None if loose.is_none_or(|valid| 4 * valid > 3 * pages) => match self.choose() {
+                Some(plan) => plan,
+                None => return Ok(false),
+            },
+            None => return Ok(false),
+        };
+        let copied = self.write_superblock(&plan, Cause::Gc)?;
+        self.gc.note_run(copied);
+        Ok(true)
+    }
+
+    fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
+        if let Some((psb, chip)) = self.superblocks.owner(victim).filter(|_| !self.mounting) {
+            return self.copy_block(victim, psb, chip, cause);
+        }
+        let collectable = self.space.table.withdraw(victim);
+        let mut pages = std::mem::take(&mut self.gc.pages);
+        let moved = self.copy_live_pages(victim, &mut pages, cause);
+        self.gc.pages = pages;
+        if moved.is_err() && collectable && self.space.table.state(victim) == State::Full {
+            self.space.table.set_collectable(victim);
+        }
+        moved
+    }
+
+    fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
+        let stream = self.superblocks.owner(block).map_or(COMMON, |(_, chip)| FIRST_CHIP + chip as usize);
+        self.space.set_cold_apart(stream)
+    }
+
+    fn give_up(&mut self, block: Pbn) {
+        self.superblocks.remove_block(block);
+        // With its last page its superblock may have been dissolved.
+        if self.space.table.state(block) == State::Full {
+            self.space.release(block);
+        }
+    }
+}
+
+impl<S: Store> Mlam<S> {
+    /// Makes sure that the stream can take a page without touching the reserve.
+    #[inline]
+    pub(super) fn make_room(&mut self, stream: StreamId) -> Result<(), FtlError> {
+        if self.space.room(stream) > 0 && self.space.failing_block().is_none() {
+            return Ok(());
+        }
+        self.gc.refuse_if_read_only()?;
+        self.collect_until(self.gc.threshold + 1)?;
+        self.upkeep()
+    }
+
+    /// Quarters of the emptiest superblocks, as many as one takes, and how many the emptiest has. None if no number of such steps would
+    /// free a superblock.
+    fn quarters_to_gather(&self) -> Option<(u32, Virtual)> {
+        let emptiest = self.superblocks.emptiest_first();
+        let held = |psb: &u32| self.superblocks.get(*psb).held().count() as u32;
+        let holes: u32 = emptiest.iter().map(|psb| QUARTERS - held(psb)).sum();
+        let first = *emptiest.first()?;
+        if holes < QUARTERS {
+            return None;
+        }
+        let quarters = emptiest.iter().flat_map(|psb| self.superblocks.get(*psb).held().map(|(_, quarter)| quarter));
+        let mut quarters: Vec<u32> = quarters.take(QUARTERS as usize).collect();
+        let slots = policy::arrange(policy::joined(&mut quarters).into_iter());
+        Some((held(&first), Virtual::new(slots, Some(self.superblocks.get(first).superchip))))
+    }
+
+    /// Copies a block of a superblock into another one, each page into its row. Where a program fails, what was copied is found by the
+    /// buffer, and both blocks are emptied page by page.
+    fn copy_block(&mut self, victim: Pbn, psb: u32, chip: u32, cause: Cause) -> Result<u32, FtlError> {
+        let superblock = self.superblocks.get(psb);
+        let (serial, superchip) = (superblock.serial, superblock.superchip);
+        let stream = FIRST_CHIP + chip as usize;
+        self.space.prefer_die(stream, self.shape.die(superchip, chip));
+        let mut copies = Vec::new();
+        let outcome = self.copy_rows(victim, chip, serial, cause, &mut copies);
+        let target = self.space.open_block(stream).map(|(block, _)| block);
+        self.space.seal(stream)?;
+        let geometry = self.space.geometry();
+        let moved = copies.len() as u32;
+        let new = copies.first().map(|(_, _, to)| geometry.block_of(*to));
+        match (&outcome, new) {
+            (Ok(true), Some(new)) => {
+                self.superblocks.set_block(psb, chip, new);
+                for (lpn, from, to) in copies {
+                    self.space.table.clear_live(from);
+                    // By the tables it is where it was; what the buffer knew to be here has moved.
+                    if self.regular_place(lpn, to).is_none() {
+                        self.buffer.moved(lpn, to.raw());
+                    }
+                }
+            }
+            _ => {
+                let blocks: Vec<Pbn> = copies.iter().map(|(_, _, to)| geometry.block_of(*to)).chain(target).collect();
+                for (lpn, from, to) in copies {
+                    self.buffer.moved(lpn, to.raw());
+                    self.give_up_place(lpn, from);
+                }
+                for block in blocks {
+                    self.loosen(block);
+                }
+                if outcome? {
+                    return Ok(moved);
+                }
+                // The rest goes page by page.
+                let mut pages = std::mem::take(&mut self.gc.pages);
+                let rest = self.copy_live_pages(victim, &mut pages, cause);
+                self.gc.pages = pages;
+                return Ok(moved + rest?);
+            }
+        }
+        outcome.map(|_| moved)
+    }
+
+    /// Copies the live pages of a superblock's block, row by row: which, from where, and where to. False if a program failed.
+    fn copy_rows(
+        &mut self,
+        victim: Pbn,
+        chip: u32,
+        serial: u64,
+        cause: Cause,
+        copies: &mut Vec<(u32, Ppn, Ppn)>,
+    ) -> Result<bool, FtlError> {
+        const FILLER: PageTag = PageTag { role: Role::Pad, flags: Flags::NONE, lpn: UNMAPPED, ver: 0 };
+        let (stream, geometry) = (FIRST_CHIP + chip as usize, self.space.geometry());
+        let mut data = vec![0; geometry.page_bytes as usize];
+        let mut live = Vec::new();
+        self.space.table.live_pages(victim, &mut live);
+        let part = move |_: Ppn, spare: &mut [u8]| {
+            spare[..super::SPARE_BYTES].copy_from_slice(&serial.to_le_bytes()[..super::SPARE_BYTES]);
+        };
+        let mut block = None;
+        for from in live {
+            let lpn = self.owner_in_superblock(from, cause)?;
+            let mut next = self.space.next_page(stream)?;
+            let block = *block.get_or_insert(geometry.block_of(next));
+            while geometry.offset_of(next) < geometry.offset_of(from) {
+                data.fill(0);
+                let filler = self.space.append_page(stream, FILLER, &data, Cause::Pad)?;
+                self.space.table.clear_live(filler);
+                next = self.space.next_page(stream)?;
+                if geometry.block_of(next) != block {
+                    return Ok(false);
+                }
+            }
+            let inside = match self.space.flash.can_copy_back(from, next) {
+                true => self.space.append_copyback(stream, lpn, from, cause, part)?,
+                false => None,
+            };
+            let to = match inside {
+                Some(to) => to,
+                None => {
+                    let tag = self.read_for_copy(lpn, from, &mut data, cause)?;
+                    self.space.append_with_spare(stream, tag, &data, cause, part)?
+                }
+            };
+            copies.push((lpn, from, to));
+            if to != next {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The logical page of a live page of a superblock's block: by the tables, or by the buffer.
+    fn owner_in_superblock(&mut self, ppn: Ppn, cause: Cause) -> Result<u32, FtlError> {
+        let (psb, chip) = self.superblocks.owner(self.space.geometry().block_of(ppn)).expect("it is a superblock's");
+        if let Some((loc, row)) = self.shape.loc_and_row(ppn) {
+            let held = self.superblocks.get(psb).held().find(|(at, _)| *at == loc);
+            let lpn = held.map(|(_, quarter)| self.shape.lpn(Spot { quarter, row, chip }));
+            if let Some(lpn) = lpn.filter(|lpn| *lpn < self.logical_pages && self.place_of(*lpn) == Some(ppn)) {
+                return Ok(lpn);
+            }
+        }
+        let said = self.space.flash.read_oob(ppn, cause)?.map(|oob| oob.tag.lpn);
+        match said.filter(|lpn| *lpn < self.logical_pages && self.place_of(*lpn) == Some(ppn)) {
+            Some(lpn) => Ok(lpn),
+            None => self.buffered_at(ppn).ok_or_else(|| misplaced(ppn, said.unwrap_or(UNMAPPED))),
+        }
+    }
+
+    fn buffered_at(&self, ppn: Ppn) -> Option<u32> {
+        self.buffer.iter().find(|(_, entry)| entry.ppn == ppn.raw()).map(|(lpn, _)| lpn)
+    }
+
+    /// Moves the live pages of a block into the common blocks, one by one.
+    fn copy_live_pages(&mut self, victim: Pbn, pages: &mut CopyBuffer, cause: Cause) -> Result<u32, FtlError> {
+        pages.load(&mut self.space, victim, cause)?;
+        self.name_unknown_pages(pages, cause)?;
+        let page = self.space.geometry().page_bytes as usize;
+        for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
+            self.copy_page(pages.from[i], pages.tag(i), data, cause)?;
+        }
+        Ok(pages.from.len() as u32)
+    }
+
+    fn copy_page(&mut self, from: Ppn, tag: PageTag, data: &[u8], cause: Cause) -> Result<(), FtlError> {
+        let tag = PageTag { flags: tag.flags.with(Flags::COPY), ..tag };
+        let is_its_place = |ftl: &Self| tag.lpn < ftl.logical_pages && ftl.place_of(tag.lpn) == Some(from);
+        if tag.role != Role::Trim && !is_its_place(self) {
+            return Err(misplaced(from, tag.lpn));
+        }
+        let to = self.space.append_page(COMMON, tag, data, cause)?;
+        if tag.role == Role::Trim {
+            self.trims.moved(from, to);
+            self.space.table.clear_live(from);
+        } else {
+            self.buffer.moved(tag.lpn, to.raw());
+            self.give_up_place(tag.lpn, from);
+        }
+        Ok(())
+    }
+
+    /// Finds the owners of live pages whose record is lost: a search, because it happens next to never.
+    fn name_unknown_pages(&mut self, pages: &mut CopyBuffer, cause: Cause) -> Result<(), FtlError> {
+        let unknown: Vec<(usize, Ppn)> = pages.unknown().collect();
+        for (i, ppn) in unknown {
+            let ver = self.new_version();
+            if self.trims.holds(ppn) {
+                pages.name(i, Role::Trim, 0, ver);
+            } else if self.superblocks.owner(self.space.geometry().block_of(ppn)).is_some() {
+                let lpn = self.owner_in_superblock(ppn, cause)?;
+                pages.name(i, Role::Data, lpn, ver);
+            } else if let Some(lpn) = self.buffered_at(ppn) {
+                pages.name(i, Role::Data, lpn, ver);
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves everything so that the next mount finds nothing to do; the device is idle and stays so.
+    pub(super) fn stop_cleanly(&mut self) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
+        let pages = CleanStop::chunks(&geometry);
+        self.collect_until(self.gc.threshold + 1 + pages.div_ceil(geometry.pages_per_block))?;
+        self.level_wear()?;
+        self.space.make_safe()?;
+        self.space.reclaim(Cause::Gc)?;
+        let stop = CleanStop::of(&self.space, self.next_ver, self.logical_pages);
+        stop.write(&mut self.space, &mut self.checkpoints)?;
+        self.stats.checkpoints += 1;
+        Ok(())
+    }
+
+    /// The superblock and location of a page by where it lies, whatever the tables say.
+    pub(super) fn place_by_position(&self, lpn: u32, ppn: Ppn) -> Option<Place> {
+        let (psb, chip) = self.superblocks.owner(self.space.geometry().block_of(ppn))?;
+        let (loc, row) = self.shape.loc_and_row(ppn)?;
+        let spot = self.shape.spot(lpn);
+        (spot.row == row && spot.chip == chip).then_some(Place { psb, loc })
+    }
+}

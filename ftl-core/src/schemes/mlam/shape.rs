@@ -1,0 +1,105 @@
+//! Where a logical page lies inside a superblock. Consecutive pages are striped over the chips; a quarter takes as many whole rows
+//! (superpages) of all chips as fit four times into a block.
+
+use crate::error::FtlError;
+use nand_model::{Geometry, Ppn};
+
+/// Quarters of a superblock.
+pub(super) const QUARTERS: u32 = 4;
+
+/// The geometry of superblocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    geometry: Geometry,
+    /// Blocks of a superblock.
+    pub(super) chips: u32,
+    /// Rows of a quarter.
+    pub(super) rows: u32,
+}
+
+/// A logical page inside its quarter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    pub(super) quarter: u32,
+    pub(super) row: u32,
+    pub(super) chip: u32,
+}
+
+impl Shape {
+    pub(super) fn new(geometry: &Geometry, chips: u32) -> Result<Self, FtlError> {
+        if !(1..=64).contains(&chips) {
+            return Err(FtlError::Config(format!("parameter mlam.chips: {chips} is not within 1 to 64")));
+        }
+        if geometry.pages_per_block < QUARTERS {
+            let pages = geometry.pages_per_block;
+            return Err(FtlError::Config(format!("blocks of {pages} pages cannot be divided by {QUARTERS}")));
+        }
+        Ok(Shape { geometry: *geometry, chips, rows: geometry.pages_per_block / QUARTERS })
+    }
+
+    /// As the paper interleaves: two ways of every channel.
+    pub(super) fn default_chips(geometry: &Geometry) -> u32 {
+        (geometry.channels * geometry.ways.min(2)).min(64)
+    }
+
+    pub(super) fn quarter_pages(&self) -> u32 {
+        self.rows * self.chips
+    }
+
+    pub(super) fn superblock_pages(&self) -> u32 {
+        QUARTERS * self.quarter_pages()
+    }
+
+    /// Logical superblocks of so many pages.
+    pub(super) fn superblocks(&self, logical_pages: u32) -> u32 {
+        logical_pages.div_ceil(self.superblock_pages())
+    }
+
+    pub(super) fn superblock_of(&self, lpn: u32) -> u32 {
+        lpn / self.superblock_pages()
+    }
+
+    pub(super) fn spot(&self, lpn: u32) -> Spot {
+        let inside = lpn % self.quarter_pages();
+        Spot { quarter: lpn / self.quarter_pages(), row: inside / self.chips, chip: inside % self.chips }
+    }
+
+    pub(super) fn lpn(&self, Spot { quarter, row, chip }: Spot) -> u32 {
+        quarter * self.quarter_pages() + row * self.chips + chip
+    }
+
+    /// The logical block (an eighth of the superblock; the paper's chips make it one) that a page is in.
+    pub(super) fn eighth(&self, lpn: u32) -> usize {
+        let inside = (lpn % self.superblock_pages()) as u64;
+        (inside * 8 / self.superblock_pages() as u64) as usize
+    }
+
+    /// Row of the block in which a row of the quarter at `loc` lies.
+    pub(super) fn block_row(&self, loc: u32, row: u32) -> u32 {
+        loc * self.rows + row
+    }
+
+    /// Location and row in it of a page of a superblock's block; `None` in rows that are left over.
+    pub(super) fn loc_and_row(&self, ppn: Ppn) -> Option<(u32, u32)> {
+        let offset = self.geometry.offset_of(ppn);
+        let loc = offset / self.rows;
+        (loc < QUARTERS).then_some((loc, offset % self.rows))
+    }
+
+    /// Groups of chips that superblocks lie on.
+    pub(super) fn superchips(&self) -> u32 {
+        (self.geometry.dies() / self.chips).max(1)
+    }
+
+    /// The die of a superchip's n-th chip: one of each channel, then the next way of each.
+    pub(super) fn die(&self, superchip: u32, chip: u32) -> u32 {
+        let n = (superchip * self.chips + chip) % self.geometry.dies();
+        let (channel, way) = (n % self.geometry.channels, n / self.geometry.channels);
+        channel * self.geometry.ways + way
+    }
+
+    /// The superchip whose n-th chip is this die; the first if none is.
+    pub(super) fn superchip_of(&self, die: u32, chip: u32) -> u32 {
+        (0..self.superchips()).find(|superchip| self.die(*superchip, chip) == die).unwrap_or(0)
+    }
+}
