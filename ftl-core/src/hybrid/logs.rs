@@ -3,10 +3,12 @@
 //! What always holds: a page that is on the map is live, and its block is on the list; a block's associations are the logical blocks of
 //! its pages on the map, with their numbers.
 
-use super::policy::LogStream;
 use crate::hash::FastMap;
 use nand_model::{Pbn, Ppn};
 use std::collections::BTreeMap;
+
+/// Number of a log stream: the shared ones first, then those of the groups of logical blocks.
+pub(crate) type LogStream = u32;
 
 /// A block that holds pages which are not in their data block.
 #[derive(Clone, Debug)]

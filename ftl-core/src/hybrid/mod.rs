@@ -23,8 +23,8 @@ mod recovery;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use logs::{LogBlock, Logs};
-pub(crate) use policy::{LogStream, Policy, Route, View, Write};
+pub(crate) use logs::{LogBlock, LogStream, Logs};
+pub(crate) use policy::{Policy, Route, View, Write};
 
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;

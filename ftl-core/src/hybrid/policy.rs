@@ -1,12 +1,9 @@
 //! What schemes with data blocks and log blocks differ in.
 
 use super::data::DataBlocks;
-use super::logs::{LogBlock, Logs};
+use super::logs::{LogBlock, LogStream, Logs};
 use crate::block_table::{BlockTable, State};
 use nand_model::Pbn;
-
-/// Number of a log stream: the shared ones first, then one per group of logical blocks.
-pub(crate) type LogStream = u32;
 
 /// A page that the host writes and that cannot go into its data block.
 #[derive(Clone, Copy, Debug)]
