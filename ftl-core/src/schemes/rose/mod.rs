@@ -145,12 +145,14 @@ impl Rose {
         copied * self.copy_cost + (log.associated.len() + 1) as f64 * self.erase_cost
     }
 
-    /// The higher, the sooner the log block is merged. Blocks without valid pages come first by any rule: they cost an erase.
+    /// The higher, the sooner the log block is merged. Blocks without valid pages come first by any rule that looks at blocks: they cost an
+    /// erase.
     fn score(&self, log: &LogBlock, view: &View) -> f64 {
         let age = (view.logs.given_up() - log.born) as f64;
         match self.victim {
-            _ if log.live() == 0 => f64::INFINITY,
+            // Not even that a block has nothing to merge counts.
             Victim::RoundRobin => 0.0,
+            _ if log.live() == 0 => f64::INFINITY,
             Victim::Maro if self.age_weight.is_infinite() => age,
             Victim::Maro => age * self.age_weight - self.merge_cost(log, view),
             Victim::Cheapest => -self.merge_cost(log, view),
