@@ -68,6 +68,8 @@ pub struct SchemeStats {
     pub map_cache_hits: u64,
     /// Mapping lookups that read flash.
     pub map_cache_misses: u64,
+    /// Places in RAM that mapping lookups looked at: cached mapping pages and entries in them (DOPFTL).
+    pub map_lookup_steps: u64,
     /// Completed checkpoints.
     pub checkpoints: u64,
     /// Logical pages that hold data.
