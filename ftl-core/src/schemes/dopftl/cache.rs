@@ -87,7 +87,6 @@ impl Cache {
         }
     }
 
-
     /// A node that took this much may have another form now.
     fn recount(&mut self, place: u32, was: Stock) {
         let node = self.nodes[place as usize].as_ref().expect("a listed place is taken");
