@@ -34,7 +34,7 @@ use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role};
 use crate::ftl::{Ftl, Start};
 use crate::gc::{Collect, Gc, Settings};
-use crate::recovery::CleanStop;
+use crate::recovery::{CleanStop, MountByRecords};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
 use crate::trims::Trims;
@@ -95,8 +95,6 @@ pub(crate) struct HybridFtl<S: Store, P> {
     first_data: StreamId,
     /// Whether pages have their own offsets in log blocks, too.
     in_place_logs: bool,
-    /// While a mount runs everything goes to the common blocks.
-    mounting: bool,
     /// The block whose pages are being moved.
     emptying: Option<Pbn>,
     stats: SchemeStats,
@@ -140,7 +138,6 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             log_blocks: config.params.get(LOG_BLOCKS.key, 0)?,
             first_swapped,
             first_data,
-            mounting: false,
             emptying: None,
             stats: SchemeStats::default(),
             places: Vec::new(),

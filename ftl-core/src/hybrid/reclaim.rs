@@ -18,7 +18,7 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
 
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
         let valid = self.space.table.valid(victim);
-        if self.mounting {
+        if self.space.is_mounting() {
             return self.space.blocks_for(COMMON, valid);
         }
         let logged = self.logs.get(victim).map_or(0, |log| log.live());
@@ -29,7 +29,7 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
 
     fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let emptiest = self.space.table.greedy_victim();
-        if self.mounting || emptiest.is_some_and(|block| self.space.table.valid(block) == 0) {
+        if self.space.is_mounting() || emptiest.is_some_and(|block| self.space.table.valid(block) == 0) {
             return Ok(emptiest);
         }
         let victim = self.asking(|policy, view| policy.victim(view)).or(emptiest);
@@ -39,7 +39,7 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
 
     fn pays(&mut self, victim: Pbn) -> bool {
         // Merging gives the log block back however many of its pages are the newest.
-        !self.mounting || self.space.table.valid(victim) < self.space.pages_per_block()
+        !self.space.is_mounting() || self.space.table.valid(victim) < self.space.pages_per_block()
     }
 
     fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError> {
@@ -212,7 +212,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// Moves everything live out of a block, or makes it a data block. Returns how many pages were copied.
     fn empty(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
-        if self.mounting {
+        if self.space.is_mounting() {
             return self.move_to_common(victim, cause);
         }
         let mut moved = 0;

@@ -7,10 +7,12 @@
 //! replace is still there. A block with nothing else is garbage. So a mount that was cut leaves no trace but the wear.
 
 mod clean_stop;
+mod mount;
 mod newest;
 pub(crate) mod provisional;
 
 pub(crate) use clean_stop::CleanStop;
+pub(crate) use mount::{MountByRecords, Unmounted};
 pub(crate) use newest::{Newest, find_newest};
 
 use crate::error::FtlError;

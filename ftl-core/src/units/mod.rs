@@ -29,7 +29,7 @@ use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::{Collect, Gc, Settings};
-use crate::recovery::CleanStop;
+use crate::recovery::{CleanStop, MountByRecords};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
 use crate::trims::Trims;
@@ -122,8 +122,6 @@ pub(crate) struct UnitFtl<S: Store, P> {
     checkpoints: Checkpoints,
     next_ver: u64,
     gc: Gc,
-    /// While a mount runs everything goes to the common blocks.
-    mounting: bool,
     /// The unit being collected, how many blocks it had, and how often that was tried: it was worth it when one is free.
     collecting: Option<(u32, u32, u32)>,
     /// Where blocks are cleaned in slices.
@@ -169,7 +167,6 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             trims: Trims::new(&geometry, config.logical_pages, COMMON),
             checkpoints: Checkpoints::new(CHECKPOINT),
             next_ver: 1,
-            mounting: false,
             collecting: None,
             slices: None,
             next_settled: 0,
