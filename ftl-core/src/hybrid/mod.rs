@@ -31,7 +31,7 @@ use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::flash::Flash;
-use crate::format::{Flags, PageTag, Role};
+use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::{Collect, Gc, Settings};
 use crate::recovery::{CleanStop, MountByRecords};
@@ -99,7 +99,7 @@ pub(crate) struct HybridFtl<S: Store, P> {
     emptying: Option<Pbn>,
     stats: SchemeStats,
     /// Physical pages of the read at hand.
-    places: Vec<Option<Ppn>>,
+    places: Vec<u32>,
 }
 
 impl<S: Store, P: Policy> HybridFtl<S, P> {
@@ -170,18 +170,9 @@ impl<S: Store, P: Policy> Ftl<S> for HybridFtl<S, P> {
         self.places.clear();
         for lpn in first.raw()..first.raw() + count {
             let place = self.find(lpn)?;
-            self.places.push(place);
+            self.places.push(place.map_or(UNMAPPED, Ppn::raw));
         }
-        let mut done = 0;
-        while done < count as usize {
-            let run = self.physical_run(done);
-            let bytes = &mut out[done * page..][..run * page];
-            match self.places[done] {
-                None => bytes.fill(0),
-                Some(ppn) => self.space.flash.read_host(first.raw() + done as u32, ppn, bytes)?,
-            }
-            done += run;
-        }
+        self.space.flash.read_places(first.raw(), &self.places, out)?;
         Ok(self.space.flash.now())
     }
 
@@ -380,20 +371,6 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             }
         }
         Ok(())
-    }
-
-    /// From the `from`-th of [`HybridFtl::places`] on, how many are unmapped together or lie one after the other in one block.
-    fn physical_run(&self, from: usize) -> usize {
-        let geometry = self.space.geometry();
-        let first = self.places[from];
-        let follows = |(i, place): &(u32, &Option<Ppn>)| match (first, **place) {
-            (None, None) => true,
-            (Some(first), Some(ppn)) => {
-                ppn.raw() == first.raw() + *i && geometry.block_of(ppn) == geometry.block_of(first)
-            }
-            _ => false,
-        };
-        1 + (1..).zip(&self.places[from + 1..]).take_while(follows).count()
     }
 
     /// Whether the page's place in its data block is free to be programmed.
