@@ -24,7 +24,7 @@ mod recovery;
 pub(crate) mod tests;
 
 pub(crate) use logs::{LogBlock, LogStream, Logs};
-pub(crate) use policy::{Policy, Route, View, Write};
+pub(crate) use policy::{Due, Policy, Route, View, Write};
 
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
@@ -305,6 +305,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         };
         let view = View {
             logs: &self.logs,
+            limit: self.log_limit() as usize,
             data: &self.data,
             table: &self.space.table,
             emptying: self.emptying,
@@ -468,9 +469,19 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// A page's newest content is in a log block now, whatever stream filled that. What was newest goes.
     fn note_in_log(&mut self, lpn: u32, ppn: Ppn, stream: Option<LogStream>) {
+        self.note_heirs(lpn, stream);
         self.leave(lpn);
         self.logs.insert(lpn, self.space.geometry().block_of(ppn), ppn, stream);
         self.trims.map(lpn);
+    }
+
+    /// A log block may be erased when its own stream's pages and the shared ones are safe, unless a page of it went to another group's stream.
+    fn note_heirs(&mut self, lpn: u32, stream: Option<LogStream>) {
+        let Some(stream) = stream.filter(|stream| *stream >= self.policy.shared_streams()) else { return };
+        let Some(old) = self.logs.place(lpn).map(|ppn| self.space.geometry().block_of(ppn)) else { return };
+        if self.logs.get(old).is_some_and(|log| log.stream != Some(stream)) {
+            self.logs.has_heirs_elsewhere(old);
+        }
     }
 
     /// The newest content of a page is no longer where it was.
