@@ -41,6 +41,11 @@ impl MountReport {
     pub fn total_ns(&self) -> u64 {
         self.steps.iter().map(|(_, ns)| ns).sum()
     }
+
+    /// What went on since the last step ended was this one; it is `now`, counted from the beginning.
+    pub(crate) fn end_step(&mut self, name: &'static str, now: u64) {
+        self.steps.push((name, now - self.total_ns()));
+    }
 }
 
 /// A snapshot of a scheme's counters.
