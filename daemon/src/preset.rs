@@ -82,6 +82,9 @@ const LAZYFTL: Preset = Preset {
         ("lazy.cache_pages", "14"),
         ("log.blocks", "128"),
         ("bast.victim", "least_valid"),
+        ("asast.victim", "least_valid"),
+        ("last.sequential", "8"),
+        ("last.large_request", "4096"),
         ("wear.policy", "none"),
         ("scrub.hours", "0"),
         ("ckpt.interval", "0"),
@@ -123,6 +126,7 @@ const ROSE: Preset = Preset {
     op: 3.0,
     params: &[
         ("log.blocks", "16384"),
+        ("last.large_request", "8192"),
         ("maro.age_weight", "1"),
         ("maro.alpha", "0.5"),
         ("wear.gap", "10"),
@@ -164,6 +168,8 @@ pub const PRESETS: &[Preset] = &[
     LAZYFTL,
     Preset { name: "bast-paper", scheme: "bast", ..LAZYFTL },
     Preset { name: "fast-paper", scheme: "fast", ..LAZYFTL },
+    Preset { name: "last-paper", scheme: "last", ..LAZYFTL },
+    Preset { name: "asast-paper", scheme: "asast", ..LAZYFTL },
     // Replacement blocks as many as there is room for: it has no table of their pages.
     Preset {
         name: "nftl1-paper",
