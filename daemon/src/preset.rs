@@ -3,8 +3,8 @@
 //! One table. A preset fills in what no option says, so every part of it can be changed. Its parameters go to the schemes that have them, so
 //! another scheme runs under it as the paper's authors ran their comparators: `--preset mnftl-paper --scheme dftl`.
 //!
-//! What always holds: a live device keeps what was flushed. What a paper leaves out at the cost of that stands apart and is for simulation
-//! alone.
+//! What always holds: a live device keeps what was flushed and what was acknowledged. What a paper leaves out at the cost of that stands
+//! apart and is for simulation alone.
 
 use crate::config::DeviceOptions;
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ pub struct Preset {
     pub op: f64,
     /// Parameters, for the schemes that have them.
     pub params: &'static [(&'static str, &'static str)],
-    /// Parameters that give up what was flushed when power fails: for simulation alone.
+    /// Parameters that give up what was flushed or acknowledged, when power fails or the daemon dies: for simulation alone.
     pub unsafe_params: &'static [(&'static str, &'static str)],
     /// What is written before measuring.
     pub precondition: Precondition,
@@ -82,6 +82,9 @@ const LAZYFTL: Preset = Preset {
         ("lazy.cache_pages", "14"),
         ("log.blocks", "128"),
         ("bast.victim", "least_valid"),
+        ("asast.victim", "least_valid"),
+        ("last.sequential", "8"),
+        ("last.large_request", "4096"),
         ("wear.policy", "none"),
         ("scrub.hours", "0"),
         ("ckpt.interval", "0"),
@@ -112,6 +115,50 @@ const DOPFTL: Preset = Preset {
     average: Average::PerRequest,
 };
 
+/// ROSE on its Table 1's device, whose log area is 2.5 % of the blocks; as little again is for schemes without log blocks. New, as the
+/// erases that the paper counts on its smallest trace say.
+const ROSE: Preset = Preset {
+    name: "rose-paper",
+    title: "ROSE, IEEE TC 2011: 80 GB of SLC, new, 16,384 log blocks, age weight 1, alpha 0.5, blocks swapped 10 erases apart; takes 1.5 GB of RAM",
+    scheme: "rose",
+    profile: "rose",
+    size: None,
+    op: 3.0,
+    params: &[
+        ("log.blocks", "16384"),
+        ("last.large_request", "8192"),
+        ("maro.age_weight", "1"),
+        ("maro.alpha", "0.5"),
+        ("wear.gap", "10"),
+        ("scrub.hours", "0"),
+        ("ckpt.interval", "0"),
+    ],
+    unsafe_params: &[],
+    precondition: Precondition::None,
+    average: Average::PerRequest,
+};
+
+const MLAM: Preset = Preset {
+    name: "mlam-paper",
+    title: "MLAM, JSA 2010: 32 GB of MLC on 4 channels, a buffer of 32 MB flushed from 10 to 50 % free; new; a write is done when it is in the buffer",
+    scheme: "mlam",
+    profile: "mlam",
+    size: None,
+    op: 7.0,
+    params: &[
+        ("mlam.buffer", "33554432"),
+        ("mlam.low", "0.1"),
+        ("mlam.high", "0.5"),
+        ("mlam.candidates", "4"),
+        ("wear.policy", "none"),
+        ("scrub.hours", "0"),
+        ("ckpt.interval", "0"),
+    ],
+    unsafe_params: &[("mlam.ack", "buffer")],
+    precondition: Precondition::None,
+    average: Average::PerRequest,
+};
+
 /// Every preset. A comparator has that of the paper that measured it.
 pub const PRESETS: &[Preset] = &[
     MNFTL,
@@ -121,6 +168,8 @@ pub const PRESETS: &[Preset] = &[
     LAZYFTL,
     Preset { name: "bast-paper", scheme: "bast", ..LAZYFTL },
     Preset { name: "fast-paper", scheme: "fast", ..LAZYFTL },
+    Preset { name: "last-paper", scheme: "last", ..LAZYFTL },
+    Preset { name: "asast-paper", scheme: "asast", ..LAZYFTL },
     // Replacement blocks as many as there is room for: it has no table of their pages.
     Preset {
         name: "nftl1-paper",
@@ -128,6 +177,15 @@ pub const PRESETS: &[Preset] = &[
         params: &[("wear.policy", "none"), ("scrub.hours", "0")],
         ..LAZYFTL
     },
+    // So are its blocks; a list has 16 at most.
+    Preset {
+        name: "nftln-paper",
+        scheme: "nftln",
+        params: &[("nftln.max_length", "16"), ("wear.policy", "none"), ("scrub.hours", "0")],
+        ..LAZYFTL
+    },
+    ROSE,
+    MLAM,
     DOPFTL,
     Preset { name: "tpftl-paper", scheme: "tpftl", ..DOPFTL },
 ];
@@ -167,7 +225,7 @@ mod tests {
     use nand_model::Profile;
 
     /// Parameters that only a simulation may have.
-    const UNSAFE: [(&str, &str); 1] = [("nand.pair_policy", "none")];
+    const UNSAFE: [(&str, &str); 2] = [("nand.pair_policy", "none"), ("mlam.ack", "buffer")];
 
     #[test]
     fn every_preset_has_a_layout_for_every_use() {

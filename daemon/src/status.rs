@@ -186,6 +186,7 @@ impl View {
             "gc_runs": s.gc_runs, "gc_pages_moved": s.gc_pages_moved, "wear_moves": s.wear_moves, "refreshes": s.refreshes,
             "converts": s.converts, "convert_map_pages": s.convert_map_pages,
             "map_cache_hits": s.map_cache_hits, "map_cache_misses": s.map_cache_misses,
+            "map_lookup_steps": s.map_lookup_steps,
             "mount": {
                 "clean": s.mount.clean, "pages_scanned": s.mount.pages_scanned,
                 "pages_discarded": s.mount.pages_discarded, "steps": steps,

@@ -284,5 +284,15 @@ fn lists_are_for_people_and_programs() {
         assert!(!names.is_empty() && names.iter().all(|name| text.contains(name)));
         assert_eq!(listed.as_array().unwrap().iter().filter(|one| one["default"] == true).count(), 1);
     }
+    // Every scheme with all that is told of one, and the bound behind them.
+    let (_, text, _) = host.run(&["schemes"]);
+    let blocks: Vec<_> = text.split("\n\n").collect();
+    for block in &blocks {
+        let told: Vec<_> = block.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+        assert_eq!(&told[..4], ["paper", "mapping", "RAM", "MLC"], "{block}");
+        assert!(block.contains("(fidelity "), "{block}");
+    }
+    assert_eq!(blocks.len(), host.json(&["schemes", "--json"]).as_array().unwrap().len() + 1);
+    assert!(blocks.last().unwrap().starts_with("optimum: "), "{text}");
     assert_eq!(host.json(&["list", "--json"]), serde_json::json!([]));
 }

@@ -90,12 +90,19 @@ fn emulated_time_is_the_counted_operations_and_causes_add_up() {
     }
 }
 
+/// Presets whose device is too large to be made in a test that others run beside: 655,360 blocks take 1.5 GB of RAM. Their layout is
+/// checked in `preset.rs`.
+const LARGE: [&str; 1] = ["rose-paper"];
+
 #[test]
 fn a_preset_is_a_paper_by_one_name() {
     let host = Host::new();
     let presets = host.json(&["presets", "--json"]);
-    for preset in presets.as_array().unwrap() {
-        let name = preset["name"].as_str().unwrap();
+    let name = |preset: &Value| preset["name"].as_str().unwrap().to_owned();
+    assert!(LARGE.iter().all(|large| presets.as_array().unwrap().iter().any(|preset| name(preset) == *large)));
+    for preset in presets.as_array().unwrap().iter().filter(|preset| !LARGE.contains(&name(preset).as_str())) {
+        let name = name(preset);
+        let name = name.as_str();
         let row = replay(&host, &["sequential:requests=500", "--preset", name, "--precondition", "none"]);
         assert_eq!((&row["scheme"], &row["device"]["profile"]), (&preset["scheme"], &preset["profile"]), "{name}");
         assert_eq!(row["job"]["average"], preset["average"], "{name}");

@@ -2,7 +2,7 @@
 //! instant along a request's critical path.
 
 use crate::error::FtlError;
-use crate::format::{Flags, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
+use crate::format::{Flags, LOST, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
 use crate::hash::FastMap;
 use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Chip, Geometry, Health, NandError, Nanos, Part, Pbn, Ppn, RunError, Store};
@@ -276,6 +276,36 @@ impl<S: Store> Flash<S> {
             (oob, health.data_ok())
         }));
         Ok(())
+    }
+
+    /// Reads logical pages from `lpn` on for the host, wherever they are: physical page, [`UNMAPPED`] or [`LOST`]. What lies one behind the other
+    /// in a block is read at once.
+    pub(crate) fn read_places(&mut self, lpn: u32, places: &[u32], out: &mut [u8]) -> Result<(), FtlError> {
+        let page = self.geometry().page_bytes as usize;
+        let mut done = 0;
+        while done < places.len() {
+            let run = self.run_length(&places[done..]);
+            let (bytes, lpn) = (&mut out[done * page..][..run * page], lpn + done as u32);
+            match places[done] {
+                UNMAPPED => bytes.fill(0),
+                LOST => return Err(FtlError::MediaLost(lpn)),
+                ppn => self.read_host(lpn, Ppn::new(ppn), bytes)?,
+            }
+            done += run;
+        }
+        Ok(())
+    }
+
+    /// How many of these are unmapped together, or lie one behind the other in one block.
+    fn run_length(&self, places: &[u32]) -> usize {
+        let first = places[0];
+        let block = |ppn: u32| self.geometry().block_of(Ppn::new(ppn));
+        let follows = |(i, ppn): &(u32, &u32)| match first {
+            UNMAPPED => **ppn == UNMAPPED,
+            LOST => false,
+            first => **ppn < LOST && **ppn == first + *i && block(**ppn) == block(first),
+        };
+        1 + (1..).zip(&places[1..]).take_while(follows).count()
     }
 
     /// Reads consecutive pages of one block for the host: logical pages from `lpn` on, or an error.

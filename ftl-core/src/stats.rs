@@ -41,6 +41,11 @@ impl MountReport {
     pub fn total_ns(&self) -> u64 {
         self.steps.iter().map(|(_, ns)| ns).sum()
     }
+
+    /// What went on since the last step ended was this one; it is `now`, counted from the beginning.
+    pub(crate) fn end_step(&mut self, name: &'static str, now: u64) {
+        self.steps.push((name, now - self.total_ns()));
+    }
 }
 
 /// A snapshot of a scheme's counters.
@@ -68,6 +73,8 @@ pub struct SchemeStats {
     pub map_cache_hits: u64,
     /// Mapping lookups that read flash.
     pub map_cache_misses: u64,
+    /// Places in RAM that mapping lookups looked at: cached mapping pages and entries in them (DOPFTL).
+    pub map_lookup_steps: u64,
     /// Completed checkpoints.
     pub checkpoints: u64,
     /// Logical pages that hold data.

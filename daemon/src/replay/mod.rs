@@ -349,6 +349,7 @@ fn counts(begun: &SchemeStats, done: &SchemeStats) -> Counts {
         refreshes: done.refreshes - begun.refreshes,
         converts: done.converts - begun.converts,
         convert_map_pages: done.convert_map_pages - begun.convert_map_pages,
+        map_lookup_steps: done.map_lookup_steps - begun.map_lookup_steps,
         checkpoints: done.checkpoints - begun.checkpoints,
         mapped_pages: done.mapped_pages,
         free_blocks: done.blocks.free,

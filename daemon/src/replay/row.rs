@@ -211,6 +211,8 @@ pub struct Counts {
     pub converts: u64,
     /// Mapping pages they wrote.
     pub convert_map_pages: u64,
+    /// Places in RAM that mapping lookups looked at, under a scheme that counts them.
+    pub map_lookup_steps: u64,
     /// Checkpoints.
     pub checkpoints: u64,
     /// Logical pages that hold data at the end.

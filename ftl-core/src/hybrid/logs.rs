@@ -18,20 +18,19 @@ pub(crate) struct LogBlock {
     pub(crate) stream: Option<LogStream>,
     /// Pages that were put there.
     pub(crate) written: u32,
+    /// Newest pages in it.
+    pub(crate) live: u32,
+    /// Newer content of pages in it went to another stream of log blocks, that of a group.
+    pub(crate) heirs_elsewhere: bool,
     /// It was a data block before, and has old pages of that.
     pub(crate) swapped: bool,
-    /// Log blocks that had been given up when it became one.
+    /// Log blocks that had been reclaimed when it became one.
     pub(crate) born: u64,
     /// Logical blocks that it has newest pages of, and how many.
     pub(crate) associated: Vec<(u32, u32)>,
 }
 
 impl LogBlock {
-    /// Newest pages in it.
-    pub(crate) fn live(&self) -> u32 {
-        self.associated.iter().map(|(_, pages)| pages).sum()
-    }
-
     /// The only logical block that it has pages of, if there is one.
     pub(crate) fn only_owner(&self) -> Option<u32> {
         match *self.associated {
@@ -53,7 +52,7 @@ pub(crate) struct Logs {
     /// Blocks by stream, the oldest first.
     streams: FastMap<LogStream, Vec<Pbn>>,
     next_age: u64,
-    given_up: u64,
+    reclaimed: u64,
     /// Pages in log blocks by logical block.
     by_owner: FastMap<u32, u32>,
 }
@@ -67,7 +66,7 @@ impl Logs {
             ages: FastMap::default(),
             streams: FastMap::default(),
             next_age: 0,
-            given_up: 0,
+            reclaimed: 0,
             by_owner: FastMap::default(),
         }
     }
@@ -108,9 +107,14 @@ impl Logs {
         self.of_stream(stream).last().and_then(|block| self.get(*block))
     }
 
-    /// Log blocks that were given up so far.
-    pub(crate) fn given_up(&self) -> u64 {
-        self.given_up
+    /// Log blocks that were reclaimed so far: merged, moved or made data blocks.
+    pub(crate) fn reclaimed(&self) -> u64 {
+        self.reclaimed
+    }
+
+    /// That was one more.
+    pub(crate) fn note_reclaimed(&mut self) {
+        self.reclaimed += 1;
     }
 
     /// Newest pages that a logical block has in log blocks.
@@ -123,6 +127,13 @@ impl Logs {
         self.block_for(block, Some(stream)).swapped = true;
     }
 
+    /// New content of pages in this block went to another stream.
+    pub(crate) fn has_heirs_elsewhere(&mut self, block: Pbn) {
+        if let Some(log) = self.ages.get(&block.raw()).and_then(|age| self.blocks.get_mut(age)) {
+            log.heirs_elsewhere = true;
+        }
+    }
+
     /// A page is in this block from now on; it was in no log block.
     pub(crate) fn insert(&mut self, lpn: u32, block: Pbn, ppn: Ppn, stream: Option<LogStream>) {
         let other = self.map.insert(lpn, ppn.raw());
@@ -131,6 +142,7 @@ impl Logs {
         *self.by_owner.entry(lbn).or_default() += 1;
         let log = self.block_for(block, stream);
         log.written += 1;
+        log.live += 1;
         match log.associated.iter_mut().find(|(other, _)| *other == lbn) {
             Some((_, pages)) => *pages += 1,
             None => log.associated.push((lbn, 1)),
@@ -149,11 +161,13 @@ impl Logs {
                 self.next_age
             }
         };
-        let born = self.given_up;
+        let born = self.reclaimed;
         self.blocks.entry(age).or_insert_with(|| LogBlock {
             block,
             stream,
             written: 0,
+            live: 0,
+            heirs_elsewhere: false,
             swapped: false,
             born,
             associated: Vec::new(),
@@ -166,6 +180,7 @@ impl Logs {
         let lbn = lpn / self.pages_per_block;
         let log = self.ages.get(&block.raw()).and_then(|age| self.blocks.get_mut(age)).expect("a log block");
         let pages = self.by_owner.get_mut(&lbn).expect("it has pages in log blocks");
+        log.live -= 1;
         *pages -= 1;
         if *pages == 0 {
             self.by_owner.remove(&lbn);
@@ -180,7 +195,6 @@ impl Logs {
     /// A block without newest pages is no log block any more.
     pub(crate) fn remove_block(&mut self, block: Pbn) {
         let Some(age) = self.ages.remove(&block.raw()) else { return };
-        self.given_up += 1;
         let log = self.blocks.remove(&age).expect("it has an age");
         assert!(log.associated.is_empty(), "log block {block} is given up with pages");
         if let Some(blocks) = log.stream.and_then(|stream| self.streams.get_mut(&stream)) {

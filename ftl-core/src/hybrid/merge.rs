@@ -38,7 +38,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// The block that an earlier merge began and an error stopped, if this one can go on with it.
     fn begun(&self, lbn: u32) -> Option<Pbn> {
         let (block, _) = self.space.open_block(self.data_stream(lbn))?;
-        let is_whole = self.logs.get(block).is_none_or(|log| log.live() == log.written);
+        let is_whole = self.logs.get(block).is_none_or(|log| log.live == log.written);
         (self.data.block(lbn) != Some(block) && is_whole).then_some(block)
     }
 
@@ -171,6 +171,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         if let Some(stream) = stream.filter(|stream| self.is_filling(*stream, block)) {
             self.space.hand_over(stream, data);
         }
+        self.logs.note_reclaimed();
         self.make_data_block(lbn, block, was_open)?;
         Ok(Some(missing.len() as u32))
     }
@@ -189,15 +190,13 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         };
         // Common blocks have trim records, too, and go on being filled.
         let is_own = in_use || self.space.table.state(block) == State::Full;
-        if !is_own || self.space.table.valid(block) != log.live() {
+        if !is_own || self.space.table.valid(block) != log.live {
             return None;
         }
         if self.in_place_logs {
             return self.missing_in_gaps(lbn, log);
         }
-        if log.live() != log.written
-            || !self.policy.may_become_data(log)
-            || self.space.flash.chip().bad(block).is_some()
+        if log.live != log.written || !self.policy.may_become_data(log) || self.space.flash.chip().bad(block).is_some()
         {
             return None;
         }

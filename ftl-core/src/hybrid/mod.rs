@@ -24,17 +24,17 @@ mod recovery;
 pub(crate) mod tests;
 
 pub(crate) use logs::{LogBlock, LogStream, Logs};
-pub(crate) use policy::{Policy, Route, View, Write};
+pub(crate) use policy::{Due, Policy, Route, View, Write};
 
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::flash::Flash;
-use crate::format::{Flags, PageTag, Role};
+use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::{Collect, Gc, Settings};
-use crate::recovery::CleanStop;
+use crate::recovery::{CleanStop, MountByRecords};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
 use crate::trims::Trims;
@@ -95,13 +95,11 @@ pub(crate) struct HybridFtl<S: Store, P> {
     first_data: StreamId,
     /// Whether pages have their own offsets in log blocks, too.
     in_place_logs: bool,
-    /// While a mount runs everything goes to the common blocks.
-    mounting: bool,
     /// The block whose pages are being moved.
     emptying: Option<Pbn>,
     stats: SchemeStats,
     /// Physical pages of the read at hand.
-    places: Vec<Option<Ppn>>,
+    places: Vec<u32>,
 }
 
 impl<S: Store, P: Policy> HybridFtl<S, P> {
@@ -140,7 +138,6 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             log_blocks: config.params.get(LOG_BLOCKS.key, 0)?,
             first_swapped,
             first_data,
-            mounting: false,
             emptying: None,
             stats: SchemeStats::default(),
             places: Vec::new(),
@@ -173,18 +170,9 @@ impl<S: Store, P: Policy> Ftl<S> for HybridFtl<S, P> {
         self.places.clear();
         for lpn in first.raw()..first.raw() + count {
             let place = self.find(lpn)?;
-            self.places.push(place);
+            self.places.push(place.map_or(UNMAPPED, Ppn::raw));
         }
-        let mut done = 0;
-        while done < count as usize {
-            let run = self.physical_run(done);
-            let bytes = &mut out[done * page..][..run * page];
-            match self.places[done] {
-                None => bytes.fill(0),
-                Some(ppn) => self.space.flash.read_host(first.raw() + done as u32, ppn, bytes)?,
-            }
-            done += run;
-        }
+        self.space.flash.read_places(first.raw(), &self.places, out)?;
         Ok(self.space.flash.now())
     }
 
@@ -317,6 +305,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         };
         let view = View {
             logs: &self.logs,
+            limit: self.log_limit() as usize,
             data: &self.data,
             table: &self.space.table,
             emptying: self.emptying,
@@ -383,20 +372,6 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             }
         }
         Ok(())
-    }
-
-    /// From the `from`-th of [`HybridFtl::places`] on, how many are unmapped together or lie one after the other in one block.
-    fn physical_run(&self, from: usize) -> usize {
-        let geometry = self.space.geometry();
-        let first = self.places[from];
-        let follows = |(i, place): &(u32, &Option<Ppn>)| match (first, **place) {
-            (None, None) => true,
-            (Some(first), Some(ppn)) => {
-                ppn.raw() == first.raw() + *i && geometry.block_of(ppn) == geometry.block_of(first)
-            }
-            _ => false,
-        };
-        1 + (1..).zip(&self.places[from + 1..]).take_while(follows).count()
     }
 
     /// Whether the page's place in its data block is free to be programmed.
@@ -494,9 +469,19 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// A page's newest content is in a log block now, whatever stream filled that. What was newest goes.
     fn note_in_log(&mut self, lpn: u32, ppn: Ppn, stream: Option<LogStream>) {
+        self.note_heirs(lpn, stream);
         self.leave(lpn);
         self.logs.insert(lpn, self.space.geometry().block_of(ppn), ppn, stream);
         self.trims.map(lpn);
+    }
+
+    /// A log block may be erased when its own stream's pages and the shared ones are safe, unless a page of it went to another group's stream.
+    fn note_heirs(&mut self, lpn: u32, stream: Option<LogStream>) {
+        let Some(stream) = stream.filter(|stream| *stream >= self.policy.shared_streams()) else { return };
+        let Some(old) = self.logs.place(lpn).map(|ppn| self.space.geometry().block_of(ppn)) else { return };
+        if self.logs.get(old).is_some_and(|log| log.stream != Some(stream)) {
+            self.logs.has_heirs_elsewhere(old);
+        }
     }
 
     /// The newest content of a page is no longer where it was.

@@ -19,6 +19,8 @@ pub(crate) struct Write {
 /// What a policy sees.
 pub(crate) struct View<'a> {
     pub(crate) logs: &'a Logs,
+    /// Log blocks that there may be.
+    pub(crate) limit: usize,
     pub(super) data: &'a DataBlocks,
     pub(super) table: &'a BlockTable,
     pub(super) emptying: Option<Pbn>,
@@ -36,12 +38,17 @@ impl View<'_> {
 
     /// Whether a block takes no more pages, and its own are not being moved.
     pub(crate) fn is_full(&self, block: Pbn) -> bool {
-        self.table.state(block) == State::Full && Some(block) != self.emptying
+        self.table.state(block) == State::Full && !self.is_emptied(block)
     }
 
     /// Whether the open block of a log stream can take a page that has this offset.
     pub(crate) fn takes(&self, stream: LogStream, offset: u32) -> bool {
         (self.takes)(stream, offset)
+    }
+
+    /// Whether a block's pages are being moved.
+    pub(crate) fn is_emptied(&self, block: Pbn) -> bool {
+        Some(block) == self.emptying
     }
 
     /// How often a block was erased.
@@ -57,6 +64,15 @@ pub(crate) enum Route {
     Log(LogStream),
     /// Nowhere yet: what this log stream's newest block holds is merged first.
     Retire(LogStream),
+}
+
+/// How there comes to be one log block less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// What this one holds is merged.
+    Merge(Pbn),
+    /// What this one holds is copied to another log stream, which is never what itself moves.
+    Move(Pbn, LogStream),
 }
 
 /// What schemes of data blocks and log blocks differ in.
@@ -92,8 +108,8 @@ pub(crate) trait Policy: Send {
     /// Where a page goes whose place in the data block is taken.
     fn route(&mut self, write: &Write, view: &View) -> Route;
 
-    /// The log block that is merged before `stream` takes another block, of which all together may have `limit`; `None` when it may.
-    fn due(&mut self, stream: LogStream, view: &View, limit: usize) -> Option<Pbn>;
+    /// What has to be done before `stream` takes another block; `None` when it may.
+    fn due(&mut self, stream: LogStream, view: &View) -> Option<Due>;
 
     /// The log block that is merged when blocks are short, if any is left.
     fn victim(&mut self, view: &View) -> Option<Pbn>;

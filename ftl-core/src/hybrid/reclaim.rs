@@ -1,6 +1,6 @@
 //! Making room: which log block is merged, and what else moves pages.
 
-use super::{COMMON, FIRST_LOG, HybridFtl, LogStream, Policy};
+use super::{COMMON, Due, FIRST_LOG, HybridFtl, LogStream, Policy};
 use crate::block_table::State;
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
@@ -18,10 +18,10 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
 
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
         let valid = self.space.table.valid(victim);
-        if self.mounting {
+        if self.space.is_mounting() {
             return self.space.blocks_for(COMMON, valid);
         }
-        let logged = self.logs.get(victim).map_or(0, |log| log.live());
+        let logged = self.logs.get(victim).map_or(0, |log| log.live);
         let merged = if logged > 0 || self.data.owner(victim).is_some() { 1 } else { 0 };
         let others = if self.data.owner(victim).is_some() { 0 } else { valid - logged };
         merged + self.space.blocks_for(COMMON, others)
@@ -29,7 +29,7 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
 
     fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let emptiest = self.space.table.greedy_victim();
-        if self.mounting || emptiest.is_some_and(|block| self.space.table.valid(block) == 0) {
+        if self.space.is_mounting() || emptiest.is_some_and(|block| self.space.table.valid(block) == 0) {
             return Ok(emptiest);
         }
         let victim = self.asking(|policy, view| policy.victim(view)).or(emptiest);
@@ -39,7 +39,7 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
 
     fn pays(&mut self, victim: Pbn) -> bool {
         // Merging gives the log block back however many of its pages are the newest.
-        !self.mounting || self.space.table.valid(victim) < self.space.pages_per_block()
+        !self.space.is_mounting() || self.space.table.valid(victim) < self.space.pages_per_block()
     }
 
     fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError> {
@@ -53,9 +53,9 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
 
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         let collectable = self.space.table.withdraw(victim);
-        self.emptying = Some(victim);
+        let outer = self.emptying.replace(victim);
         let moved = self.empty(victim, cause);
-        self.emptying = None;
+        self.emptying = outer;
         if moved.is_err() && collectable {
             self.space.table.set_collectable(victim);
         }
@@ -63,12 +63,17 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
     }
 
     fn give_up(&mut self, block: Pbn) {
+        self.emptying = self.emptying.filter(|emptied| *emptied != block);
         if self.data.owner(block).is_some() || !self.space.table.is_in_use(block) {
             // It was promoted, or went when its successor was complete.
             return;
         }
-        let stream = self.logs.get(block).and_then(|log| log.stream);
-        self.logs.remove_block(block);
+        let log = self.logs.get(block).filter(|log| !log.heirs_elsewhere);
+        let stream = log.and_then(|log| log.stream);
+        if self.logs.get(block).is_some() {
+            self.logs.remove_block(block);
+            self.logs.note_reclaimed();
+        }
         match stream {
             Some(stream) => self.space.release_within(block, FIRST_LOG + stream as usize),
             None => self.space.release(block),
@@ -119,7 +124,6 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     #[cold]
     fn make_log_blocks(&mut self, stream: LogStream) -> Result<(), FtlError> {
-        let limit = self.log_limit() as usize;
         loop {
             let id = FIRST_LOG + stream as usize;
             if let Some(swapped) = self.swapped().filter(|_| id == FIRST_LOG) {
@@ -127,8 +131,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 self.space.hand_over(swapped, id);
                 return Ok(());
             }
-            let Some(victim) = self.asking(|policy, view| policy.due(stream, view, limit)) else { return Ok(()) };
-            self.reclaim(victim)?;
+            match self.asking(|policy, view| policy.due(stream, view)) {
+                Some(Due::Merge(victim)) => self.reclaim(victim)?,
+                Some(Due::Move(from, to)) => self.move_to_log(from, to)?,
+                None => return Ok(()),
+            }
         }
     }
 
@@ -162,25 +169,74 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         self.space.reopen(stream, block);
         self.logs.add_swapped(block, 0);
         let mut pages = std::mem::take(&mut self.gc.pages);
-        let copied = pages.load(&mut self.space, log, Cause::Gc).and_then(|()| {
-            self.name_unknown_pages(&mut pages);
-            let page = self.space.geometry().page_bytes as usize;
-            (0..pages.from.len()).zip(pages.data.chunks_exact(page)).try_for_each(|(i, data)| {
-                let tag = pages.tag(i);
-                if tag.lpn >= self.logical_pages || self.place(tag.lpn) != Some(pages.from[i]) {
-                    return Err(misplaced(pages.from[i], tag.lpn));
-                }
-                let tag = PageTag { role: Role::Log, flags: tag.flags.with(Flags::COPY), ..tag };
-                let to = self.space.append_page(stream, tag, data, Cause::Gc)?;
-                self.note_in_log(tag.lpn, to, Some(0));
-                Ok(())
-            })
-        });
+        let loaded = pages.load(&mut self.space, log, Cause::Gc);
+        let copied = loaded.and_then(|()| self.copy_to_log(&mut pages, stream, 0));
         self.gc.pages = pages;
         copied?;
         self.logs.remove_block(log);
+        self.logs.note_reclaimed();
         self.space.release_within(log, stream);
         Ok(())
+    }
+
+    /// Copies loaded log pages to the block that a space's stream fills for a log stream.
+    fn copy_to_log(&mut self, pages: &mut CopyBuffer, id: StreamId, stream: LogStream) -> Result<(), FtlError> {
+        self.name_unknown_pages(pages);
+        let page = self.space.geometry().page_bytes as usize;
+        for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
+            let tag = pages.tag(i);
+            if tag.lpn >= self.logical_pages || self.place(tag.lpn) != Some(pages.from[i]) {
+                return Err(misplaced(pages.from[i], tag.lpn));
+            }
+            let tag = PageTag { role: Role::Log, flags: tag.flags.with(Flags::COPY), ..tag };
+            let to = self.space.append_page(id, tag, data, Cause::Gc)?;
+            self.note_in_log(tag.lpn, to, Some(stream));
+        }
+        Ok(())
+    }
+
+    /// Copies what a log block holds to another log stream, as much at a time as its block has room for: making more may merge other
+    /// blocks, and with them pages of this one.
+    fn move_to_log(&mut self, from: Pbn, to: LogStream) -> Result<(), FtlError> {
+        self.emptying = Some(from);
+        let mut moved = 0;
+        let outcome = loop {
+            // If its cells fail it may be merged away meanwhile.
+            let live = self.logs.get(from).filter(|_| self.emptying == Some(from)).map_or(0, |log| log.live);
+            if live == 0 {
+                break Ok(());
+            }
+            match self.make_log_room(to).and_then(|()| self.move_some_to_log(from, to)) {
+                Ok(pages) => moved += pages,
+                Err(error) => break Err(error),
+            }
+        };
+        if outcome.is_ok() && self.emptying == Some(from) {
+            self.give_up(from);
+        }
+        self.emptying = None;
+        self.gc.note_run(moved);
+        outcome?;
+        self.space.reclaim(Cause::Gc)?;
+        Ok(())
+    }
+
+    fn move_some_to_log(&mut self, from: Pbn, to: LogStream) -> Result<u64, FtlError> {
+        if self.emptying != Some(from) {
+            return Ok(0);
+        }
+        let id = FIRST_LOG + to as usize;
+        let room = match self.space.room(id) {
+            // It opens a block.
+            0 => self.space.pages_per_block(),
+            room => room,
+        };
+        let mut pages = std::mem::take(&mut self.gc.pages);
+        let loaded = pages.load_first(&mut self.space, from, room, Cause::Gc);
+        let copied = loaded.and_then(|()| self.copy_to_log(&mut pages, id, to));
+        let moved = pages.from.len() as u64;
+        self.gc.pages = pages;
+        copied.map(|()| moved)
     }
 
     /// Merges what the stream's newest block holds.
@@ -212,7 +268,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// Moves everything live out of a block, or makes it a data block. Returns how many pages were copied.
     fn empty(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
-        if self.mounting {
+        if self.space.is_mounting() {
             return self.move_to_common(victim, cause);
         }
         let mut moved = 0;

@@ -6,69 +6,26 @@ use super::{COMMON, FIRST_LOG, HybridFtl, Policy};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
-use crate::gc::Collect;
-use crate::recovery::{CleanStop, Newest, find_newest, scan_heads};
+use crate::recovery::{MountByRecords, Newest, Unmounted};
 use nand_model::{Pbn, Ppn, Store};
 use std::cmp::Reverse;
 
-impl<S: Store, P: Policy> HybridFtl<S, P> {
-    /// Finds what an earlier run left.
-    pub(super) fn mount(&mut self) -> Result<(), FtlError> {
-        self.space.flash.begin(0);
-        let mut scanned = 0;
-        let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
-        self.end_step("scan heads");
-        let pages = self.logical_pages;
-        let stop = CleanStop::load(&mut self.space, &mut self.checkpoints, &heads, pages, &mut scanned)?;
-        self.end_step("load checkpoint");
-        let free = stop.as_ref().map(CleanStop::free);
-        let (space, trims) = (&mut self.space, &mut self.trims);
-        let mut newest = find_newest(space, &heads, trims, &self.checkpoints, pages, free.as_ref(), &mut scanned)?;
-        self.end_step("scan pages");
-        self.next_ver = newest.next_ver;
-        self.stats.mount.pages_scanned = scanned;
-        self.stats.mount.clean = stop.is_some();
-        self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
-        match stop {
-            Some(stop) => {
-                self.next_ver = self.next_ver.max(stop.next_ver);
-                stop.resume(&mut self.space);
-                // What a log block was begun for is not known any more.
-                (FIRST_LOG..self.first_data).try_for_each(|stream| self.space.seal(stream))?;
-                self.adopt(&newest)?;
-            }
-            None => self.put_right(&mut newest)?,
+impl<S: Store, P: Policy> MountByRecords<S> for HybridFtl<S, P> {
+    fn unmounted(&mut self) -> Unmounted<'_, S> {
+        Unmounted {
+            space: &mut self.space,
+            trims: &mut self.trims,
+            checkpoints: &mut self.checkpoints,
+            next_ver: &mut self.next_ver,
+            report: &mut self.stats.mount,
+            logical_pages: self.logical_pages,
+            common: COMMON,
         }
-        for lbn in 0..self.logical_blocks() {
-            self.data.block(lbn).map(|block| self.space.table.withdraw(block));
-        }
-        self.stats.mount.pages_discarded = newest.discarded;
-        self.end_step("rebuild tables");
-        Ok(())
-    }
-
-    /// After a cut: rescues, and collects until the free blocks are back at their usual number.
-    fn put_right(&mut self, newest: &mut Newest) -> Result<(), FtlError> {
-        self.space.begin_mount();
-        self.mounting = true;
-        let rescued = newest.rescue(&mut self.space, &mut self.trims, COMMON);
-        self.adopt(newest)?;
-        match rescued.and_then(|()| self.collect_until(self.gc.threshold + 1)) {
-            // Reading goes on.
-            Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
-            other => other?,
-        }
-        self.mounting = false;
-        self.space.end_mount()
-    }
-
-    fn end_step(&mut self, name: &'static str) {
-        let before = self.stats.mount.total_ns();
-        let now = self.space.flash.now();
-        self.stats.mount.steps.push((name, now - before));
     }
 
     fn adopt(&mut self, newest: &Newest) -> Result<(), FtlError> {
+        // What a log block was begun for is not known any more.
+        (FIRST_LOG..self.first_data).try_for_each(|stream| self.space.seal(stream))?;
         for lbn in 0..self.logical_blocks() {
             self.adopt_logical_block(lbn, newest);
             let stream = self.data_stream(lbn);
@@ -79,6 +36,14 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(())
     }
 
+    fn settle(&mut self) {
+        for lbn in 0..self.logical_blocks() {
+            self.data.block(lbn).map(|block| self.space.table.withdraw(block));
+        }
+    }
+}
+
+impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn adopt_logical_block(&mut self, lbn: u32, newest: &Newest) {
         let geometry = self.space.geometry();
         let found: Vec<(u32, Ppn)> = self

@@ -72,6 +72,12 @@ impl Lists {
         self.links[list as usize].newer.checked_sub(self.lists)
     }
 
+    /// The nodes of a list, the newest first.
+    pub(crate) fn newest_first(&self, list: u32) -> impl Iterator<Item = u32> {
+        let step = move |at: &u32| Some(self.links[*at as usize].older);
+        std::iter::successors(step(&list), step).map_while(|at| at.checked_sub(self.lists))
+    }
+
     /// Bytes really allocated.
     pub(crate) fn bytes(&self) -> u64 {
         (self.links.capacity() * size_of::<Link>()) as u64
@@ -113,6 +119,7 @@ mod tests {
             }
             for (list, queue) in (0..).zip(&model) {
                 assert_eq!(lists.oldest(list), queue.front().copied());
+                assert!(lists.newest_first(list).eq(queue.iter().rev().copied()));
             }
         }
     }

@@ -282,6 +282,7 @@ impl<S: Store, P: Policy> Ftl<S> for Paged<S, P> {
             mapped_pages: self.mapped.count(),
             valid_pages: self.space.table.valid_pages(),
             blocks: self.space.table.counts(),
+            map_lookup_steps: self.policy.lookup_steps(),
             ..self.stats.clone()
         })
     }

@@ -40,6 +40,11 @@ pub(crate) trait Policy: Send {
     /// hide any that still matter.
     fn copy_page(&mut self, vtpn: u32, plain: bool, out: &mut [u8]) -> bool;
 
+    /// Places in RAM that [`Policy::get`] looked at so far, where the scheme is about that.
+    fn lookup_steps(&self) -> u64 {
+        0
+    }
+
     /// RAM of the cache.
     fn ram(&self) -> Vec<RamEntry>;
 }

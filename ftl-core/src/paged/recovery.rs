@@ -115,16 +115,16 @@ impl<S: Store, P: Policy> Paged<S, P> {
         self.space.flash.begin(0);
         let mut scanned = 0;
         let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
-        self.end_step("scan heads");
+        self.stats.mount.end_step("scan heads", self.space.flash.now());
         let sets = self.checkpoints.load(&mut self.space, &heads, &mut scanned)?;
         let mut base = self.newest_checkpoint(&sets);
-        self.end_step("load checkpoint");
+        self.stats.mount.end_step("load checkpoint", self.space.flash.now());
         let mut window = self.scan_window(&heads, base.as_ref(), &mut scanned)?;
         if base.as_ref().is_some_and(|base| !self.agrees(base, &window)) {
             base = None;
             window = self.scan_window(&heads, None, &mut scanned)?;
         }
-        self.end_step("scan window");
+        self.stats.mount.end_step("scan window", self.space.flash.now());
         self.stats.mount.clean = base.as_ref().is_some_and(|base| base.clean) && !window.touched;
         self.adopt_blocks(&heads, base.as_ref(), &window);
         let mut rescues = Rescues::default();
@@ -134,16 +134,16 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }
         self.adopt_trims(trims);
         self.next_ver = self.space.flash.pseq() + 1;
-        self.end_step("resolve versions");
+        self.stats.mount.end_step("resolve versions", self.space.flash.now());
         self.space.begin_mount();
         self.settle_blocks(|block| rescues.pinned.contains(&block));
         self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
         self.rewrite(&rescues.pages)?;
-        self.end_step("rewrite suspects");
+        self.stats.mount.end_step("rewrite suspects", self.space.flash.now());
         self.settle_blocks(|_| false);
         self.refill_pool()?;
         self.space.end_mount()?;
-        self.end_step("refill pool");
+        self.stats.mount.end_step("refill pool", self.space.flash.now());
         self.stats.mount.pages_scanned = scanned;
         self.last_checkpoint = self.space.flash.pseq();
         Ok(())
@@ -160,12 +160,6 @@ impl<S: Store, P: Policy> Paged<S, P> {
             Err(FtlError::ReadOnly(_)) => Ok(()),
             other => other,
         }
-    }
-
-    fn end_step(&mut self, name: &'static str) {
-        let before = self.stats.mount.total_ns();
-        let now = self.space.flash.now();
-        self.stats.mount.steps.push((name, now - before));
     }
 
     /// Reads every record of the blocks that may hold what a checkpoint, or else the map, does not know.

@@ -7,10 +7,12 @@
 //! replace is still there. A block with nothing else is garbage. So a mount that was cut leaves no trace but the wear.
 
 mod clean_stop;
+mod mount;
 mod newest;
 pub(crate) mod provisional;
 
 pub(crate) use clean_stop::CleanStop;
+pub(crate) use mount::{MountByRecords, Unmounted};
 pub(crate) use newest::{Newest, find_newest};
 
 use crate::error::FtlError;
@@ -69,13 +71,27 @@ fn scan_head<S: Store>(flash: &mut Flash<S>, block: Pbn, scanned: &mut u64) -> R
     for offset in 0..flash.chip().frontier(block).max(1) {
         *scanned += 1;
         if let Some(Oob { tag, pseq, epoch }) = flash.read_oob(geometry.page(block, offset), Cause::Recovery)? {
-            if tag.flags.has(Flags::PROVISIONAL) && !standing_pages(flash, block, scanned)?.iter().any(is_content) {
+            let counts = !tag.flags.has(Flags::PROVISIONAL)
+                || is_vouched_early(flash, block, scanned)?
+                || standing_pages(flash, block, scanned)?.iter().any(is_content);
+            if !counts {
                 break;
             }
             return Ok(Head::Found { role: block_role(tag.role), first: tag.role, epoch, pseq, intact: offset == 0 });
         }
     }
     Ok(Head::Nothing)
+}
+
+/// Whether the last page that no cut can have hit was not a mount's: then what the block begins with counts, without a look at all
+/// the pages between.
+fn is_vouched_early<S: Store>(flash: &mut Flash<S>, block: Pbn, scanned: &mut u64) -> Result<bool, FtlError> {
+    let geometry = *flash.geometry();
+    let hit = suspects(flash, block).map(|ppn| geometry.offset_of(ppn)).min();
+    let Some(offset) = hit.and_then(|first| first.checked_sub(1)) else { return Ok(false) };
+    *scanned += 1;
+    let oob = flash.read_oob(geometry.page(block, offset), Cause::Recovery)?;
+    Ok(oob.is_some_and(|oob| !oob.tag.flags.has(Flags::PROVISIONAL)))
 }
 
 /// The role of a block whose first readable page has this role: trim records and pads lie among data.

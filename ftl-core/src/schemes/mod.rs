@@ -1,10 +1,12 @@
 //! The table of schemes. Command line, tests, metrics and documents iterate over it; nothing else names a scheme.
 
+mod asast;
 mod bast;
 mod dftl;
 mod dopftl;
 mod fast;
 mod gftl;
+mod last;
 mod lazyftl;
 mod mlam;
 mod mnftl;
@@ -75,6 +77,8 @@ pub static SCHEMES: &[Scheme] = &[
     rose::SCHEME,
     gftl::SCHEME,
     mlam::SCHEME,
+    last::SCHEME,
+    asast::SCHEME,
 ];
 
 impl Scheme {

@@ -72,6 +72,8 @@ pub(crate) struct Space<S> {
     failing: Vec<Pbn>,
     next_epoch: u64,
     pair_protection: bool,
+    /// Whether a mount after a cut is under way.
+    mounting: bool,
     /// Whether what is programmed may be at risk at first: where pages are paired, and while a mount runs.
     risky: bool,
     /// Pages at the end of a block that take nothing but filler: none, but while a mount runs.
@@ -97,6 +99,7 @@ impl<S: Store> Space<S> {
             failing: Vec::new(),
             next_epoch: 1,
             pair_protection: true,
+            mounting: false,
             risky: false,
             kept_back: 0,
         };
@@ -135,6 +138,7 @@ impl<S: Store> Space<S> {
     /// A mount begins: what is programmed from now on is provisional. (Blocks of a few pages have no room for that; there a
     /// mount is like anything else.)
     pub(crate) fn begin_mount(&mut self) {
+        self.mounting = true;
         let pages = self.geometry().pages_per_block;
         let kept_back = provisional::filler_of_full_block(self.flash.chip().pairs(), pages);
         if pages > 2 * kept_back {
@@ -147,10 +151,17 @@ impl<S: Store> Space<S> {
     /// The mount ends: what it programmed counts.
     pub(crate) fn end_mount(&mut self) -> Result<(), FtlError> {
         self.make_safe()?;
+        self.mounting = false;
         self.kept_back = 0;
         self.set_pair_protection(self.pair_protection);
         self.flash.set_mark(Flags::NONE);
         Ok(())
+    }
+
+    /// Whether a mount after a cut is under way.
+    #[inline]
+    pub(crate) fn is_mounting(&self) -> bool {
+        self.mounting
     }
 
     #[inline]

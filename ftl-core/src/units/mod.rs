@@ -26,17 +26,17 @@ use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, Params};
 use crate::error::FtlError;
 use crate::flash::Flash;
-use crate::format::{Flags, PageTag, Role, UNMAPPED};
+use crate::format::{Flags, LOST, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::{Collect, Gc, Settings};
-use crate::recovery::CleanStop;
+use crate::recovery::{CleanStop, MountByRecords};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
 use crate::trims::Trims;
 use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Ppn, Profile, Store};
 use slices::Slices;
-use tables::{AtHand, LOST, Place, Tables};
+use tables::{AtHand, Place, Tables};
 
 /// What schemes of units differ in.
 pub(crate) trait Policy: Send {
@@ -122,8 +122,6 @@ pub(crate) struct UnitFtl<S: Store, P> {
     checkpoints: Checkpoints,
     next_ver: u64,
     gc: Gc,
-    /// While a mount runs everything goes to the common blocks.
-    mounting: bool,
     /// The unit being collected, how many blocks it had, and how often that was tried: it was worth it when one is free.
     collecting: Option<(u32, u32, u32)>,
     /// Where blocks are cleaned in slices.
@@ -169,7 +167,6 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             trims: Trims::new(&geometry, config.logical_pages, COMMON),
             checkpoints: Checkpoints::new(CHECKPOINT),
             next_ver: 1,
-            mounting: false,
             collecting: None,
             slices: None,
             next_settled: 0,
@@ -209,17 +206,7 @@ impl<S: Store, P: Policy> Ftl<S> for UnitFtl<S, P> {
             let ppn = self.look_up(lpn, Cause::Host)?;
             self.places.push(ppn);
         }
-        let mut done = 0;
-        while done < count as usize {
-            let run = self.physical_run(done);
-            let (bytes, lpn) = (&mut out[done * page..][..run * page], first.raw() + done as u32);
-            match self.places[done] {
-                UNMAPPED => bytes.fill(0),
-                LOST => return Err(FtlError::MediaLost(lpn)),
-                ppn => self.space.flash.read_host(lpn, Ppn::new(ppn), bytes)?,
-            }
-            done += run;
-        }
+        self.space.flash.read_places(first.raw(), &self.places, out)?;
         Ok(self.space.flash.now())
     }
 
@@ -591,19 +578,6 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     fn give_up_page(&mut self, ppn: Ppn) {
         self.space.table.clear_live(ppn);
         self.note_block(self.space.geometry().block_of(ppn));
-    }
-
-    /// From the `from`-th of [`UnitFtl::places`] on, how many are unmapped together or lie one after the other in one block.
-    fn physical_run(&self, from: usize) -> usize {
-        let geometry = self.space.geometry();
-        let first = self.places[from];
-        let same_block = |ppn: u32| geometry.block_of(Ppn::new(ppn)) == geometry.block_of(Ppn::new(first));
-        let follows = |(i, ppn): &(usize, &u32)| match first {
-            UNMAPPED => **ppn == UNMAPPED,
-            LOST => false,
-            first => **ppn < LOST && **ppn == first + *i as u32 && same_block(**ppn),
-        };
-        1 + (1..).zip(&self.places[from + 1..]).take_while(follows).count()
     }
 
     /// These pages hold nothing from now on; a record says so.

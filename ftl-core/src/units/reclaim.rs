@@ -22,7 +22,7 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
         let valid = self.space.table.valid(victim);
         let abroad = self.space.blocks_for(COMMON, valid);
-        match self.lists.owner(victim).filter(|_| !self.mounting) {
+        match self.lists.owner(victim).filter(|_| !self.space.is_mounting()) {
             None => abroad,
             Some(unit) => {
                 let home = self.space.blocks_for(self.stream_of(unit), valid);
@@ -35,7 +35,7 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
     fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let emptiest = self.space.table.greedy_victim();
         let valid = |block: Pbn| self.space.table.valid(block);
-        if self.mounting || self.policy.takes_emptiest() || emptiest.is_some_and(|block| valid(block) == 0) {
+        if self.space.is_mounting() || self.policy.takes_emptiest() || emptiest.is_some_and(|block| valid(block) == 0) {
             return Ok(emptiest);
         }
         // Filler may take what a collection gives back; then the emptiest block helps more than the same unit again.
@@ -195,7 +195,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     fn destination(&self, victim: Pbn, unit: u32, cause: Cause) -> StreamId {
         let home = self.stream_of(unit);
         let at_home = match self.lists.owner(victim) {
-            _ if self.mounting => false,
+            _ if self.space.is_mounting() => false,
             Some(_) if !self.lists.takes_another(unit) && self.space.room(home) == 0 => false,
             Some(_) => cause != Cause::Gc || self.is_under_way(victim) || self.can_shrink(unit),
             None => self.space.room(home) > 0,

@@ -6,13 +6,10 @@
 //! program of a page of a table puts that on flash again, and trims see to it that their number stays below a limit.
 
 use super::lists::Lists;
-use crate::format::UNMAPPED;
+use crate::format::{LOST, UNMAPPED};
 use nand_model::{Geometry, Pbn, Ppn};
 use std::collections::BTreeMap;
 use std::ops::Range;
-
-/// A page that is mapped and gone: reading it is an error.
-pub(super) const LOST: u32 = UNMAPPED - 1;
 
 /// Pointer of a group that is in RAM.
 const IN_RAM: u32 = UNMAPPED - 1;

@@ -26,7 +26,7 @@ use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
 use crate::hash::FastMap;
-use crate::hybrid::{self, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
+use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 
@@ -84,9 +84,9 @@ impl Policy for Bast {
         Route::Log(write.lbn)
     }
 
-    fn due(&mut self, stream: LogStream, view: &View, limit: usize) -> Option<Pbn> {
+    fn due(&mut self, stream: LogStream, view: &View) -> Option<Due> {
         let own = view.logs.of_stream(stream).first().copied();
-        own.or_else(|| if view.logs.len() >= limit { self.victim(view) } else { None })
+        own.or_else(|| if view.logs.len() >= view.limit { self.victim(view) } else { None }).map(Due::Merge)
     }
 
     fn victim(&mut self, view: &View) -> Option<Pbn> {
@@ -96,7 +96,7 @@ impl Policy for Bast {
             // What a mount found.
             (None, _) => 0,
             (Some(stream), true) => self.used.get(&stream).copied().unwrap_or(0),
-            (Some(_), false) => 1 + log.live() as u64,
+            (Some(_), false) => 1 + log.live as u64,
         };
         logs.iter().min_by_key(cost).map(|log| log.block)
     }

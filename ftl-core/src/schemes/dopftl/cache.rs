@@ -1,5 +1,6 @@
 //! The cache: mapping pages in both forms share one stock of equal blocks, an original page takes `ratio` of them. The least recently
-//! used one leaves; an original one is compressed instead, if that is possible and was not tried since its last use.
+//! used one leaves; an original one is compressed instead, if that is possible and was not tried since its last use. To measure what
+//! that is good for, each form may have a fixed part of the stock, and pages may be searched for on the list of what was used.
 
 use super::node::{Form, compress};
 use super::{EXTENT_BYTES, HEAD_BYTES};
@@ -16,6 +17,10 @@ use nand_model::Ppn;
 pub(super) struct Shape {
     /// Cache blocks.
     pub(super) blocks: u32,
+    /// Of these, what original pages have for themselves and compressed ones not; `None`: they share all.
+    pub(super) original: Option<u32>,
+    /// Whether the directory tells where a page is.
+    pub(super) ctpa: bool,
     pub(super) block_bytes: u32,
     /// Cache blocks of an original page.
     pub(super) ratio: u32,
@@ -23,6 +28,23 @@ pub(super) struct Shape {
     pub(super) extents: u32,
     pub(super) per_page: u32,
     pub(super) logical_pages: u32,
+}
+
+/// What a page in the cache takes: blocks, and a place on one of the lists.
+#[derive(Clone, Copy)]
+struct Stock {
+    list: u32,
+    blocks: u32,
+}
+
+impl Shape {
+    #[inline]
+    fn stock(&self, form: &Form) -> Stock {
+        match form {
+            Form::Original(_) => Stock { list: 0, blocks: self.ratio },
+            Form::Compressed(_) => Stock { list: self.original.is_some() as u32, blocks: 1 },
+        }
+    }
 }
 
 struct Node {
@@ -42,8 +64,11 @@ pub(super) struct Cache {
     places: Vec<u32>,
     nodes: Vec<Option<Node>>,
     unused: Vec<u32>,
+    /// Original pages, and compressed ones where they have a part of their own.
     used: Lists,
-    blocks: u32,
+    /// Blocks taken by the pages of each list.
+    blocks: [u32; 2],
+    steps: u64,
     /// A page that has just left, for whoever has to write it.
     leaving: Option<(u32, Form)>,
 }
@@ -55,17 +80,49 @@ impl Cache {
             places: vec![ABSENT; shape.logical_pages.div_ceil(shape.per_page) as usize],
             nodes: Vec::new(),
             unused: Vec::new(),
-            used: Lists::new(1),
-            blocks: 0,
+            used: Lists::new(2),
+            blocks: [0; 2],
+            steps: 0,
             leaving: None,
         }
     }
 
-    fn size(&self, form: &Form) -> u32 {
-        match form {
-            Form::Original(_) => self.shape.ratio,
-            Form::Compressed(_) => 1,
+    /// A node that took this much may have another form now.
+    fn recount(&mut self, place: u32, was: Stock) {
+        let node = self.nodes[place as usize].as_ref().expect("a listed place is taken");
+        let is = self.shape.stock(&node.form);
+        self.blocks[was.list as usize] -= was.blocks;
+        self.blocks[is.list as usize] += is.blocks;
+        if is.list != was.list {
+            self.used.remove(place);
+            self.used.push(is.list, place);
         }
+    }
+
+    /// Blocks that the pages of a list may take.
+    fn limit(&self, list: u32) -> u32 {
+        match self.shape.original {
+            None => self.shape.blocks,
+            Some(original) if list == 0 => original,
+            Some(original) => self.shape.blocks - original,
+        }
+    }
+
+    /// Where a page is, counting what has to be looked at to find out: its entry in the directory, or the list.
+    #[inline]
+    fn find(&mut self, vtpn: u32) -> Option<u32> {
+        let place = Some(self.places[vtpn as usize]).filter(|place| *place != ABSENT);
+        if self.shape.ctpa {
+            self.steps += 1;
+            return place;
+        }
+        for other in (0..2).flat_map(|list| self.used.newest_first(list)) {
+            self.steps += 1;
+            if Some(other) == place {
+                break;
+            }
+        }
+        place
     }
 
     fn node(&self, lpn: u32) -> Option<&Node> {
@@ -73,7 +130,8 @@ impl Cache {
     }
 
     fn insert(&mut self, vtpn: u32, form: Form) {
-        self.blocks += self.size(&form);
+        let Stock { list, blocks } = self.shape.stock(&form);
+        self.blocks[list as usize] += blocks;
         let node = Some(Node { vtpn, form, tried: false });
         let place = match self.unused.pop() {
             Some(place) => {
@@ -86,7 +144,7 @@ impl Cache {
             }
         };
         self.places[vtpn as usize] = place;
-        self.used.push(0, place);
+        self.used.push(list, place);
     }
 
     fn remove(&mut self, vtpn: u32) -> Option<Form> {
@@ -94,20 +152,19 @@ impl Cache {
         let node = self.nodes.get_mut(place as usize)?.take()?;
         self.used.remove(place);
         self.unused.push(place);
-        self.blocks -= self.size(&node.form);
+        let Stock { list, blocks } = self.shape.stock(&node.form);
+        self.blocks[list as usize] -= blocks;
         Some(node.form)
     }
 
     /// Changes an entry of a cached page. False if the page is not cached.
     fn set(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
         let (vtpn, offset) = (lpn / self.shape.per_page, lpn % self.shape.per_page);
-        let shape = self.shape;
-        let Some(Some(node)) = self.nodes.get_mut(self.places[vtpn as usize] as usize) else { return false };
-        let was_original = matches!(node.form, Form::Original(_));
+        let (shape, place) = (self.shape, self.places[vtpn as usize]);
+        let Some(Some(node)) = self.nodes.get_mut(place as usize) else { return false };
+        let was = shape.stock(&node.form);
         node.form.set(offset, to.map_or(UNMAPPED, Ppn::raw), shape.per_page, shape.extents);
-        if !was_original && matches!(node.form, Form::Original(_)) {
-            self.blocks += shape.ratio - 1;
-        }
+        self.recount(place, was);
         true
     }
 
@@ -128,8 +185,9 @@ impl Cache {
         }
         let Form::Original(entries) = &node.form else { return false };
         let Some(extents) = compress(entries.iter().copied(), self.shape.extents) else { return false };
+        let was = self.shape.stock(&node.form);
         node.form = Form::Compressed(extents);
-        self.blocks -= self.shape.ratio - 1;
+        self.recount(place, was);
         true
     }
 }
@@ -139,11 +197,13 @@ impl Policy for Cache {
 
     #[inline]
     fn get(&mut self, lpn: u32, _: bool) -> Option<Option<Ppn>> {
-        let place = self.places[(lpn / self.shape.per_page) as usize];
-        let node = self.nodes.get_mut(place as usize)?.as_mut()?;
+        let place = self.find(lpn / self.shape.per_page)?;
+        let node = self.nodes[place as usize].as_mut()?;
         node.tried = false;
-        self.used.touch(0, place);
-        Some(mapped(node.form.get(lpn % self.shape.per_page)))
+        let (raw, looked_at) = node.form.look_up(lpn % self.shape.per_page);
+        self.steps += looked_at as u64;
+        self.used.touch(self.shape.stock(&node.form).list, place);
+        Some(mapped(raw))
     }
 
     fn peek(&self, lpn: u32) -> Option<Option<Ppn>> {
@@ -170,8 +230,8 @@ impl Policy for Cache {
 
     #[inline]
     fn evict(&mut self, pending: &Pending) -> Option<u32> {
-        while self.blocks > self.shape.blocks {
-            let place = self.used.oldest(0)?;
+        while let Some(list) = (0..2).find(|list| self.blocks[*list as usize] > self.limit(*list)) {
+            let place = self.used.oldest(list)?;
             if self.shrink(place) {
                 continue;
             }
@@ -203,6 +263,10 @@ impl Policy for Cache {
             set_entry(out, index, mapped(raw));
         }
         true
+    }
+
+    fn lookup_steps(&self) -> u64 {
+        self.steps
     }
 
     fn ram(&self) -> Vec<RamEntry> {

@@ -47,6 +47,14 @@ pub(super) const SCHEME: Scheme = Scheme {
             help: "extents of a compressed mapping page (default as many as fit into its share: 125 for pages of 4 KiB)",
         },
         ParamDoc { key: "dop.ratio", help: "how much smaller a compressed mapping page is (default 4)" },
+        ParamDoc {
+            key: "dop.original_share",
+            help: "share of the cache that original mapping pages have for themselves, compressed ones the rest; or auto (default): what comes",
+        },
+        ParamDoc {
+            key: "dop.ctpa",
+            help: "on (default): the directory tells where a cached mapping page is; off: its list is searched, as without CTPA",
+        },
         ParamDoc { key: "dop.max_pending", help: "changed entries that the flash may not know (default 16384)" },
         docs::AGE_WINDOW,
         docs::TOMBSTONES,
@@ -93,7 +101,23 @@ fn own_params(params: &Params, geometry: &Geometry, logical_pages: u32) -> Resul
         return refuse(format!("parameter dop.max_pending: {max_pending} is too few, need at least 64"));
     }
     let blocks = u32::try_from(bytes / block as u64).unwrap_or(u32::MAX);
-    Ok((Shape { blocks, block_bytes: block, ratio, extents, per_page: page / 4, logical_pages }, max_pending))
+    let original = match params.get("dop.original_share", "auto".to_string())?.as_str() {
+        "auto" => None,
+        text => {
+            let share = text.parse::<f64>().unwrap_or(f64::NAN);
+            let original = (blocks as f64 * share).round();
+            // Each part has to hold a page.
+            if !(ratio as f64..=blocks as f64 - 1.0).contains(&original) {
+                return refuse(format!(
+                    "parameter dop.original_share: {text} is neither auto nor a share of {blocks} blocks that leaves {ratio} to original and 1 to compressed pages"
+                ));
+            }
+            Some(original as u32)
+        }
+    };
+    let ctpa = params.choice("dop.ctpa", "on", "off")?;
+    let shape = Shape { blocks, original, ctpa, block_bytes: block, ratio, extents, per_page: page / 4, logical_pages };
+    Ok((shape, max_pending))
 }
 
 fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {

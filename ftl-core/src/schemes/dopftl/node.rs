@@ -63,10 +63,18 @@ impl Form {
     /// The entry, raw.
     #[inline]
     pub(super) fn get(&self, offset: u32) -> u32 {
+        self.look_up(offset).0
+    }
+
+    /// The entry, raw, and how many entries or extents were looked at to find it.
+    #[inline]
+    pub(super) fn look_up(&self, offset: u32) -> (u32, u32) {
         match self {
-            Form::Original(entries) => entries[offset as usize],
+            Form::Original(entries) => (entries[offset as usize], 1),
             Form::Compressed(extents) => {
-                extents.iter().rev().find_map(|extent| extent.at(offset)).expect("extents cover the page")
+                let newest_first = (1..).zip(extents.iter().rev());
+                let mut covering = newest_first.filter_map(|(looked_at, extent)| Some((extent.at(offset)?, looked_at)));
+                covering.next().expect("extents cover the page")
             }
         }
     }

@@ -85,17 +85,79 @@ impl Cache {
     }
 }
 
+const SHAPE: Shape = Shape {
+    blocks: 8,
+    original: None,
+    ctpa: true,
+    block_bytes: 128,
+    ratio: 4,
+    extents: 13,
+    per_page: 128,
+    logical_pages: 1280,
+};
+
+/// A mapping page that has as many runs as entries, or one.
+fn mapping_page(scattered: bool) -> Vec<u8> {
+    (0..128u32).flat_map(|i| (if scattered { 3 * i } else { i }).to_le_bytes()).collect()
+}
+
+#[test]
+fn with_ctpa_finding_a_page_takes_a_step_and_without_it_the_list_is_walked() {
+    use crate::paged::Policy;
+    use crate::paged::pending::Pending;
+    let geometry = Geometry { pages_per_block: 16, page_bytes: 512, ..profile("slc-2k", 64).geometry };
+    let pending = Pending::new(geometry, false);
+    let steps = |ctpa: bool| {
+        let mut cache = Cache::new(Shape { ctpa, ..SHAPE });
+        (0..3).for_each(|vtpn| cache.load(vtpn, &mapping_page(false), 0, 0, &pending));
+        let mut looked_at = Vec::new();
+        // The oldest, which is then the newest; that again; one that is not there.
+        for lpn in [0, 1, 128 * 5] {
+            let before = cache.lookup_steps();
+            assert_eq!(cache.get(lpn, false).is_some(), lpn < 128);
+            looked_at.push(cache.lookup_steps() - before);
+        }
+        looked_at
+    };
+    // An extent is looked at in each page that is found.
+    assert_eq!((steps(true), steps(false)), (vec![2, 2, 1], vec![4, 2, 3]));
+}
+
+#[test]
+fn a_fixed_share_keeps_the_forms_apart() {
+    use crate::paged::Policy;
+    use crate::paged::pending::Pending;
+    let geometry = Geometry { pages_per_block: 16, page_bytes: 512, ..profile("slc-2k", 64).geometry };
+    let pending = Pending::new(geometry, false);
+    // Room for one original page and four compressed ones.
+    let mut cache = Cache::new(Shape { original: Some(4), ..SHAPE });
+    let cached = |cache: &Cache| (0..10).filter(|vtpn| cache.peek(vtpn * 128).is_some()).collect::<Vec<u32>>();
+    for vtpn in 0..6 {
+        cache.load(vtpn, &mapping_page(false), vtpn * 128, 0, &pending);
+        assert_eq!(cache.evict(&pending), None);
+    }
+    assert_eq!(cached(&cache), [2, 3, 4, 5]);
+    for vtpn in 6..8 {
+        cache.load(vtpn, &mapping_page(true), vtpn * 128, 0, &pending);
+        assert_eq!(cache.evict(&pending), None);
+    }
+    assert_eq!(cached(&cache), [2, 3, 4, 5, 7]);
+    // Rewritten in order, it makes way as a compressed page, for which another one leaves.
+    (0..128).for_each(|i| assert!(cache.moved(7 * 128 + i, Some(nand_model::Ppn::new(500 + i)))));
+    cache.load(8, &mapping_page(true), 8 * 128, 0, &pending);
+    assert_eq!(cache.evict(&pending), None);
+    assert_eq!(cached(&cache), [3, 4, 5, 7, 8]);
+}
+
 #[test]
 fn what_is_compressed_on_its_way_out_stays_once() {
     use crate::paged::Policy;
     use crate::paged::pending::Pending;
     let geometry = Geometry { pages_per_block: 16, page_bytes: 512, ..profile("slc-2k", 64).geometry };
-    let shape = Shape { blocks: 8, block_bytes: 128, ratio: 4, extents: 13, per_page: 128, logical_pages: 1280 };
+    let shape = SHAPE;
     let mut cache = Cache::new(shape);
     let pending = Pending::new(geometry, false);
-    let page = |scattered: bool| -> Vec<u8> {
-        (0..128u32).flat_map(|i| (if scattered { 3 * i } else { i }).to_le_bytes()).collect()
-    };
+    let page = mapping_page;
     for (vtpn, scattered) in [(0, true), (1, true), (2, false)] {
         cache.load(vtpn, &page(scattered), vtpn * 128, 0, &pending);
     }

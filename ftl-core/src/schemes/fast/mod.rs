@@ -26,7 +26,7 @@ use crate::config::{FtlConfig, ParamDoc};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
-use crate::hybrid::{self, HybridFtl, LogBlock, LogStream, Logs, Policy, Route, View, Write};
+use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Logs, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 
@@ -159,8 +159,8 @@ impl Policy for Fast {
         Route::Log(RANDOM)
     }
 
-    fn due(&mut self, _: LogStream, view: &View, limit: usize) -> Option<Pbn> {
-        if view.logs.len() >= limit { self.victim(view) } else { None }
+    fn due(&mut self, _: LogStream, view: &View) -> Option<Due> {
+        if view.logs.len() >= view.limit { self.victim(view).map(Due::Merge) } else { None }
     }
 
     fn victim(&mut self, view: &View) -> Option<Pbn> {

@@ -46,6 +46,7 @@ use crate::flash::Flash;
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
 use crate::gc::{Collect, Gc, SCRUB_PARAM, Scrub};
+use crate::recovery::MountByRecords;
 use crate::recovery::{CleanStop, rescue_blocks};
 use crate::schemes::{MlcUse, Scheme};
 use crate::space::{Space, StreamId, StreamSpec};
@@ -244,8 +245,6 @@ struct Mlam<S: Store> {
     checkpoints: Checkpoints,
     next_ver: u64,
     gc: Gc,
-    /// While a mount runs everything goes to the common blocks.
-    mounting: bool,
     /// Buffered pages of which nothing is on flash.
     unborn: u64,
     cost: Cost,
@@ -287,7 +286,6 @@ impl<S: Store> Mlam<S> {
             trims: Trims::new(&geometry, logical_pages, COMMON),
             checkpoints: Checkpoints::new(CHECKPOINT),
             next_ver: 1,
-            mounting: false,
             unborn: 0,
             cost: Cost::new(logical, settings.k_empty),
             rows: Rows::new(&geometry, shape.chips),

@@ -23,7 +23,7 @@ impl<S: Store> Collect<S> for Mlam<S> {
 
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
         match self.superblocks.owner(victim) {
-            Some(_) if !self.mounting => 1,
+            Some(_) if !self.space.is_mounting() => 1,
             _ => self.space.blocks_for(COMMON, self.space.table.valid(victim)),
         }
     }
@@ -39,7 +39,7 @@ impl<S: Store> Collect<S> for Mlam<S> {
 
     fn collect_together(&mut self) -> Result<bool, FtlError> {
         let needed = self.shape.chips + 1;
-        if self.mounting || self.space.failing_block().is_some() || self.space.free_blocks() < needed {
+        if self.space.is_mounting() || self.space.failing_block().is_some() || self.space.free_blocks() < needed {
             return Ok(false);
         }
         let loose = self.space.table.greedy_victim().map(|block| self.space.table.valid(block));
@@ -61,7 +61,7 @@ impl<S: Store> Collect<S> for Mlam<S> {
     }
 
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
-        if let Some((psb, chip)) = self.superblocks.owner(victim).filter(|_| !self.mounting) {
+        if let Some((psb, chip)) = self.superblocks.owner(victim).filter(|_| !self.space.is_mounting()) {
             return self.copy_block(victim, psb, chip, cause);
         }
         let collectable = self.space.table.withdraw(victim);

@@ -7,66 +7,21 @@ use super::{COMMON, Mlam, SPARE_BYTES};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::{COUNTER_FOUND_MAX, UNMAPPED};
-use crate::gc::Collect;
-use crate::recovery::{CleanStop, Newest, find_newest, scan_heads};
+use crate::recovery::{MountByRecords, Newest, Unmounted};
 use nand_model::{Cause, Pbn, Ppn, Store};
 use std::collections::BTreeMap;
 
-impl<S: Store> Mlam<S> {
-    /// Finds what an earlier run left.
-    pub(super) fn mount(&mut self) -> Result<(), FtlError> {
-        self.space.flash.begin(0);
-        let mut scanned = 0;
-        let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
-        self.end_step("scan heads");
-        let pages = self.logical_pages;
-        let stop = CleanStop::load(&mut self.space, &mut self.checkpoints, &heads, pages, &mut scanned)?;
-        self.end_step("load checkpoint");
-        let free = stop.as_ref().map(CleanStop::free);
-        let (space, trims) = (&mut self.space, &mut self.trims);
-        let mut newest = find_newest(space, &heads, trims, &self.checkpoints, pages, free.as_ref(), &mut scanned)?;
-        self.end_step("scan pages");
-        self.next_ver = newest.next_ver;
-        self.stats.mount.pages_scanned = scanned;
-        self.stats.mount.clean = stop.is_some();
-        self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
-        match stop {
-            Some(stop) => {
-                self.next_ver = self.next_ver.max(stop.next_ver);
-                stop.resume(&mut self.space);
-                self.adopt(&newest)?;
-            }
-            None => self.put_right(&mut newest)?,
+impl<S: Store> MountByRecords<S> for Mlam<S> {
+    fn unmounted(&mut self) -> Unmounted<'_, S> {
+        Unmounted {
+            space: &mut self.space,
+            trims: &mut self.trims,
+            checkpoints: &mut self.checkpoints,
+            next_ver: &mut self.next_ver,
+            report: &mut self.stats.mount,
+            logical_pages: self.logical_pages,
+            common: COMMON,
         }
-        // From now on superblocks are collected together.
-        let blocks: Vec<Pbn> = self.superblocks.iter().flat_map(|(_, superblock)| superblock.blocks()).collect();
-        for block in blocks {
-            self.space.table.withdraw(block);
-        }
-        self.stats.mount.pages_discarded = newest.discarded;
-        self.end_step("rebuild tables");
-        Ok(())
-    }
-
-    /// After a cut: rescues, and collects until the free blocks are back at their usual number.
-    fn put_right(&mut self, newest: &mut Newest) -> Result<(), FtlError> {
-        self.space.begin_mount();
-        self.mounting = true;
-        let rescued = newest.rescue(&mut self.space, &mut self.trims, COMMON);
-        self.adopt(newest)?;
-        match rescued.and_then(|()| self.collect_until(self.gc.threshold + 1)) {
-            // Reading goes on.
-            Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
-            other => other?,
-        }
-        self.mounting = false;
-        self.space.end_mount()
-    }
-
-    fn end_step(&mut self, name: &'static str) {
-        let before = self.stats.mount.total_ns();
-        let now = self.space.flash.now();
-        self.stats.mount.steps.push((name, now - before));
     }
 
     fn adopt(&mut self, newest: &Newest) -> Result<(), FtlError> {
@@ -83,6 +38,16 @@ impl<S: Store> Mlam<S> {
         Ok(())
     }
 
+    fn settle(&mut self) {
+        // Superblocks are collected together.
+        let blocks: Vec<Pbn> = self.superblocks.iter().flat_map(|(_, superblock)| superblock.blocks()).collect();
+        for block in blocks {
+            self.space.table.withdraw(block);
+        }
+    }
+}
+
+impl<S: Store> Mlam<S> {
     /// Puts blocks together that carry the same serial number, the older ones first: of two that claim to be the same chip's, one is a
     /// copy that was not finished.
     fn adopt_blocks(&mut self) -> Result<(), FtlError> {

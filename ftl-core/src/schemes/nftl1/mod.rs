@@ -24,7 +24,7 @@ use crate::config::FtlConfig;
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
-use crate::hybrid::{self, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
+use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 
@@ -69,9 +69,9 @@ impl Policy for Nftl1 {
         Route::Log(write.lbn)
     }
 
-    fn due(&mut self, stream: LogStream, view: &View, limit: usize) -> Option<Pbn> {
+    fn due(&mut self, stream: LogStream, view: &View) -> Option<Due> {
         let own = view.logs.of_stream(stream).first().copied();
-        own.or_else(|| if view.logs.len() >= limit { self.victim(view) } else { None })
+        own.or_else(|| if view.logs.len() >= view.limit { self.victim(view) } else { None }).map(Due::Merge)
     }
 
     fn victim(&mut self, view: &View) -> Option<Pbn> {

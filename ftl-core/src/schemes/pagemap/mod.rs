@@ -178,17 +178,8 @@ impl<S: Store> Ftl<S> for PageMap<S> {
         let page = self.space.geometry().page_bytes as usize;
         let count = (out.len() / page) as u32;
         self.stats.host_pages_read += count as u64;
-        let mut done = 0;
-        while done < count {
-            let lpn = first.plus(done);
-            let run = self.physical_run(lpn, count - done);
-            let bytes = &mut out[done as usize * page..][..run as usize * page];
-            match self.map[lpn.index()] {
-                UNMAPPED => bytes.fill(0),
-                ppn => self.space.flash.read_host(lpn.raw(), Ppn::new(ppn), bytes)?,
-            }
-            done += run;
-        }
+        let places = &self.map[first.index()..][..count as usize];
+        self.space.flash.read_places(first.raw(), places, out)?;
         Ok(self.space.flash.now())
     }
 
@@ -332,20 +323,6 @@ impl<S: Store> PageMap<S> {
             self.advance_checkpoint(taken)?;
         }
         Ok(())
-    }
-
-    /// Pages from `lpn` on, at most `max`, that are unmapped together or lie one after the other in one block.
-    fn physical_run(&self, lpn: Lpn, max: u32) -> u32 {
-        let geometry = self.space.geometry();
-        let first = self.map[lpn.index()];
-        let follows = |i: &u32| match (first, self.map[lpn.plus(*i).index()]) {
-            (UNMAPPED, other) => other == UNMAPPED,
-            (first, other) => {
-                other == first.wrapping_add(*i)
-                    && geometry.block_of(Ppn::new(first)) == geometry.block_of(Ppn::new(other))
-            }
-        };
-        1 + (1..max).take_while(follows).count() as u32
     }
 
     /// Points the page at its new place and gives up the old one.

@@ -212,28 +212,28 @@ impl<S: Store> PageMap<S> {
         self.space.flash.begin(0);
         let mut scanned = 0;
         let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
-        self.end_step("scan heads");
+        self.stats.mount.end_step("scan heads", self.space.flash.now());
         let base = self.load_checkpoint(&heads, &mut scanned)?;
-        self.end_step("load checkpoint");
+        self.stats.mount.end_step("load checkpoint", self.space.flash.now());
         let window = self.scan_window(&heads, &base, &mut scanned)?;
-        self.end_step("scan window");
+        self.stats.mount.end_step("scan window", self.space.flash.now());
         self.adopt_blocks(&heads, &base, &window);
         let kept = self.resolve(&base, &window)?;
-        self.end_step("resolve versions");
+        self.stats.mount.end_step("resolve versions", self.space.flash.now());
         self.stats.mount.pages_scanned = scanned;
         self.stats.mount.clean = base.clean && !window.touched;
         self.space.begin_mount();
         let withheld = self.settle_blocks(&kept);
         self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
         let rewritten = self.rewrite_suspects(kept, withheld);
-        self.end_step("rewrite suspects");
+        self.stats.mount.end_step("rewrite suspects", self.space.flash.now());
         match rewritten.and_then(|()| self.refill_pool()) {
             // Reading goes on.
             Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
             other => other?,
         }
         self.space.end_mount()?;
-        self.end_step("refill pool");
+        self.stats.mount.end_step("refill pool", self.space.flash.now());
         self.last_checkpoint = self.space.flash.pseq();
         Ok(())
     }
@@ -245,12 +245,6 @@ impl<S: Store> PageMap<S> {
             return Ok(());
         }
         self.collect_until(self.gc.threshold + 1)
-    }
-
-    fn end_step(&mut self, name: &'static str) {
-        let before = self.stats.mount.total_ns();
-        let now = self.space.flash.now();
-        self.stats.mount.steps.push((name, now - before));
     }
 
     fn load_checkpoint(&mut self, heads: &[Head], scanned: &mut u64) -> Result<Base, FtlError> {

@@ -18,7 +18,7 @@
 //!
 //! Where we deviate, or the paper is silent:
 //! - In what unit age is held against cost is not said, and against microseconds it would hardly count: `maro.cost_unit = page_copy` (default) takes a log block's
-//!   reclamation against a page copy; `us` the time. Age is counted in log blocks given up.
+//!   reclamation against a page copy; `us` the time. Age is counted in log blocks reclaimed.
 //! - The victim is searched when it is needed, by the same formula, instead of keeping every score up to date with an index: a search costs what the copies of a
 //!   few pages do. A block that FPR makes a log block has its age from then.
 //! - Cheap merges are taken where the paper assumes full ones: `rose.cheap_merge = off` for those.
@@ -34,7 +34,7 @@ use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
-use crate::hybrid::{self, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
+use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store, Timing};
 
@@ -145,17 +145,19 @@ impl Rose {
         copied * self.copy_cost + (log.associated.len() + 1) as f64 * self.erase_cost
     }
 
-    /// The higher, the sooner the log block is merged. Blocks without valid pages come first by any rule: they cost an erase.
+    /// The higher, the sooner the log block is merged. Blocks without valid pages come first by any rule that looks at blocks: they cost an
+    /// erase.
     fn score(&self, log: &LogBlock, view: &View) -> f64 {
-        let age = (view.logs.given_up() - log.born) as f64;
+        let age = (view.logs.reclaimed() - log.born) as f64;
         match self.victim {
-            _ if log.live() == 0 => f64::INFINITY,
+            // Not even that a block has nothing to merge counts.
             Victim::RoundRobin => 0.0,
+            _ if log.live == 0 => f64::INFINITY,
             Victim::Maro if self.age_weight.is_infinite() => age,
             Victim::Maro => age * self.age_weight - self.merge_cost(log, view),
             Victim::Cheapest => -self.merge_cost(log, view),
             Victim::CostAgeTime => {
-                let used = log.live() as f64 / self.pages_per_block as f64;
+                let used = log.live as f64 / self.pages_per_block as f64;
                 let gain = (age + 1.0) * (1.0 - used);
                 -(used * view.erases(log.block) as f64) / gain.max(f64::MIN_POSITIVE)
             }
@@ -178,8 +180,8 @@ impl Policy for Rose {
         Route::Log(LOG)
     }
 
-    fn due(&mut self, _: LogStream, view: &View, limit: usize) -> Option<Pbn> {
-        if view.logs.len() >= limit { self.victim(view) } else { None }
+    fn due(&mut self, _: LogStream, view: &View) -> Option<Due> {
+        if view.logs.len() >= view.limit { self.victim(view).map(Due::Merge) } else { None }
     }
 
     fn victim(&mut self, view: &View) -> Option<Pbn> {
@@ -198,8 +200,8 @@ impl Policy for Rose {
             return None;
         }
         let full = view.logs.iter().filter(|log| log.stream == Some(LOG) && view.is_full(log.block));
-        let emptiest = full.min_by_key(|log| log.live())?;
-        (emptiest.live() < free).then_some(emptiest.block)
+        let emptiest = full.min_by_key(|log| log.live)?;
+        (emptiest.live < free).then_some(emptiest.block)
     }
 
     fn swapped_blocks(&self) -> u32 {

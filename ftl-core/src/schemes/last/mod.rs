@@ -1,0 +1,272 @@
+//! LAST: log blocks apart for sequential writes, for pages that change often, and for the others.
+//!
+//! Lee, Shin, Kim, Kim: *LAST: Locality-Aware Sector Translation for NAND Flash Memory-Based Storage Systems*, ACM SIGOPS Operating Systems
+//! Review 42(6), 2008. Requests of some length count as sequential: several logical blocks may have a log block of their own each for them, which
+//! becomes the data block with few copies or none. All other overwrites go to random log blocks of any logical blocks; a page
+//! that is overwritten again soon is hot, and goes to another partition of them than the cold ones. There blocks die as a whole and cost an
+//! erase, while the victim among the cold ones is the block whose merge is cheapest. What still lives in the oldest hot block when there are too
+//! many is copied to the cold ones. All of that is [`crate::hybrid`] with a log stream per sequential block and one per partition; here
+//! is what counts as sequential and as hot, and how large the partitions are.
+//!
+//! RAM: 4 bytes per logical block and 8 per page of a log block, for its place and for when it was written. Ours beside it in the report:
+//! times only of the writes that may still count.
+//!
+//! Where we deviate, or the paper is silent:
+//! - The original is not at hand; this follows how later papers describe it.
+//! - A page is hot if its previous content is in a log block still and was among the last writes to random log blocks, as many of them as the hot
+//!   partition has pages.
+//! - A request is sequential from `last.large_request` bytes on, if it begins at the first page of a logical block or where that one's log block
+//!   ends. Of the log blocks an eighth may be sequential, `last.sequential` at most; the one written longest ago is merged for the next.
+//! - The hot partition has half of the others at first. It grows by a block with a reclamation if more than 0.2 of the pages written there are live while
+//!   less than 0.9 of the cold ones are; else it shrinks.
+//! - The cheapest merge is that of the fewest logical blocks, then of the fewest pages.
+//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads are ours. A mount does not know partitions: what it
+//!   finds in log blocks is cold.
+//!
+//! What always holds, and what happens if power fails: [`crate::hybrid`].
+
+#[cfg(test)]
+mod tests;
+
+use crate::config::{FtlConfig, ParamDoc};
+use crate::error::FtlError;
+use crate::ftl::{Ftl, Start};
+use crate::gc::docs;
+use crate::hash::FastMap;
+use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
+use crate::schemes::{MlcUse, Scheme};
+use nand_model::{Chip, Pbn, Store};
+use std::collections::VecDeque;
+
+/// The table's line.
+pub(super) const SCHEME: Scheme = Scheme {
+    name: Last::NAME,
+    title: "LAST: log blocks for sequential, hot and cold writes",
+    paper: "Lee, Shin, Kim, Kim: LAST, ACM SIGOPS OSR 2008",
+    mapping: "block; page in log blocks: sequential, hot, cold",
+    ram: "4 B per logical block + 8 B per page of a log block",
+    fidelity: 'B',
+    mlc: MlcUse::Adapted,
+    params: &[
+        ParamDoc { key: "last.large_request", help: "bytes from which on a request is sequential (default 8192)" },
+        ParamDoc { key: "last.sequential", help: "sequential log blocks at most, 1 to 64 (default 8)" },
+        hybrid::LOG_BLOCKS,
+        docs::FREE_THRESHOLD,
+        docs::WEAR_POLICY,
+        docs::WEAR_GAP,
+        docs::SCRUB,
+        docs::PAIR_POLICY,
+    ],
+    overhead_blocks: hybrid::overhead_blocks,
+    mem: start,
+    file: start,
+    oob_only: start,
+};
+
+/// Log streams of the partitions; those behind them are sequential, with a logical block each.
+const HOT: LogStream = 0;
+const COLD: LogStream = 1;
+const FIRST_SEQUENTIAL: LogStream = 2;
+
+/// Live share of the hot pages above which their partition grows, unless the cold ones live to such a share.
+const HOT_USE: f64 = 0.2;
+const COLD_USE: f64 = 0.9;
+
+fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+    let sequential = config.params.get("last.sequential", 8)?;
+    if !(1..=64).contains(&sequential) {
+        return Err(FtlError::Config(format!("parameter last.sequential: {sequential} is not within 1 to 64")));
+    }
+    let geometry = chip.geometry();
+    let policy = Last {
+        large: config.params.get("last.large_request", 8192u32)?.div_ceil(geometry.page_bytes),
+        pages_per_block: geometry.pages_per_block,
+        slots: vec![Slot::default(); sequential],
+        hot_quota: None,
+        recent: Recent::default(),
+    };
+    Ok(Box::new(HybridFtl::create(chip, config, start, policy)?))
+}
+
+/// A sequential log block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// Its logical block.
+    owner: Option<u32>,
+    /// Random writes before it was written last.
+    used: u64,
+}
+
+/// The last writes to random log blocks.
+#[derive(Default)]
+struct Recent {
+    /// Pages in the order of their writes.
+    written: VecDeque<u32>,
+    /// By page: its latest write, counted from the first ever.
+    latest: FastMap<u32, u64>,
+    writes: u64,
+}
+
+impl Recent {
+    fn contains(&self, lpn: u32) -> bool {
+        self.latest.contains_key(&lpn)
+    }
+
+    /// One write more; of all, `limit` are kept.
+    fn note(&mut self, lpn: u32, limit: usize) {
+        self.written.push_back(lpn);
+        self.latest.insert(lpn, self.writes);
+        self.writes += 1;
+        while self.written.len() > limit {
+            let number = self.writes - self.written.len() as u64;
+            let lpn = self.written.pop_front().expect("more than the limit");
+            if self.latest.get(&lpn) == Some(&number) {
+                self.latest.remove(&lpn);
+            }
+        }
+    }
+}
+
+/// What LAST decides.
+struct Last {
+    /// Pages from which on a request is sequential.
+    large: u32,
+    pages_per_block: u32,
+    slots: Vec<Slot>,
+    /// Hot log blocks that there may be, once it is known how many there may be in all.
+    hot_quota: Option<usize>,
+    recent: Recent,
+}
+
+/// Live share of the pages written to a log stream.
+fn utilisation(stream: LogStream, view: &View) -> f64 {
+    let blocks = view.logs.of_stream(stream).iter().filter_map(|block| view.logs.get(*block));
+    let (live, written) = blocks.fold((0, 0), |(live, written), log| (live + log.live, written + log.written));
+    live as f64 / written.max(1) as f64
+}
+
+impl Last {
+    /// Log blocks that may be sequential.
+    fn slots_of(&self, limit: usize) -> usize {
+        self.slots.len().min((limit / 8).max(1))
+    }
+
+    /// Blocks that the partitions may have together.
+    fn random_limit(&self, limit: usize) -> usize {
+        (limit - self.slots_of(limit)).max(1)
+    }
+
+    /// Where a sequential page goes, or `None` if it is none.
+    fn route_sequential(&mut self, write: &Write, view: &View) -> Option<Route> {
+        if write.request < self.large {
+            return None;
+        }
+        let slots = self.slots_of(view.limit);
+        let stream = |slot: usize| FIRST_SEQUENTIAL + slot as LogStream;
+        let written = |slot: usize| view.logs.newest(stream(slot)).map(|log| log.written);
+        let own = (0..slots).find(|slot| self.slots[*slot].owner == Some(write.lbn) && written(*slot).is_some());
+        let slot = match own {
+            Some(slot) if written(slot) == Some(write.offset) => slot,
+            Some(slot) if write.offset == 0 => return Some(Route::Retire(stream(slot))),
+            None if write.offset == 0 => match (0..slots).find(|slot| written(*slot).is_none()) {
+                Some(slot) => slot,
+                None => {
+                    let oldest = (0..slots).min_by_key(|slot| self.slots[*slot].used)?;
+                    return Some(Route::Retire(stream(oldest)));
+                }
+            },
+            _ => return None,
+        };
+        self.slots[slot] = Slot { owner: Some(write.lbn), used: self.recent.writes };
+        Some(Route::Log(stream(slot)))
+    }
+
+    /// Blocks that the hot partition may have, so that the cold one has some, too.
+    fn most_hot(&self, limit: usize) -> usize {
+        self.random_limit(limit).saturating_sub(2)
+    }
+
+    /// How many it may have after a reclamation. An empty partition would tell nothing about how it is used.
+    fn adapt(&self, quota: usize, view: &View) -> usize {
+        let most = self.most_hot(view.limit);
+        let grows = utilisation(HOT, view) > HOT_USE && utilisation(COLD, view) < COLD_USE;
+        if grows { quota + 1 } else { quota.saturating_sub(1) }.clamp(most.min(1), most)
+    }
+
+    /// A hot block that costs no more than an erase.
+    fn dead_hot(view: &View) -> Option<Pbn> {
+        let is_dead = |block: &&Pbn| view.logs.get(**block).is_some_and(|log| log.live == 0 && view.is_full(**block));
+        view.logs.of_stream(HOT).iter().find(is_dead).copied()
+    }
+
+    fn oldest_hot(view: &View) -> Option<Pbn> {
+        view.logs.of_stream(HOT).iter().find(|block| view.is_full(**block)).copied()
+    }
+
+    /// The cold block whose merge is cheapest.
+    fn cheapest_cold(view: &View) -> Option<Pbn> {
+        let is_cold = |log: &&LogBlock| matches!(log.stream, Some(COLD) | None) && view.is_full(log.block);
+        let cost = |log: &&LogBlock| (log.associated.len(), log.live);
+        view.logs.iter().filter(is_cold).min_by_key(cost).map(|log| log.block)
+    }
+}
+
+impl Policy for Last {
+    const NAME: &'static str = "last";
+
+    fn shared_streams(&self) -> u32 {
+        FIRST_SEQUENTIAL + self.slots.len() as u32
+    }
+
+    fn route(&mut self, write: &Write, view: &View) -> Route {
+        if let Some(route) = self.route_sequential(write, view) {
+            return route;
+        }
+        let most = self.most_hot(view.limit);
+        let quota = self.hot_quota.map_or(most.div_ceil(2), |quota| quota.min(most));
+        self.hot_quota = Some(quota);
+        let lpn = write.lbn * self.pages_per_block + write.offset;
+        let is_hot = quota > 0 && self.recent.contains(lpn) && view.logs.place(lpn).is_some();
+        self.recent.note(lpn, quota * self.pages_per_block as usize);
+        Route::Log(if is_hot { HOT } else { COLD })
+    }
+
+    fn due(&mut self, stream: LogStream, view: &View) -> Option<Due> {
+        if stream >= FIRST_SEQUENTIAL {
+            return if view.logs.len() >= view.limit { self.victim(view).map(Due::Merge) } else { None };
+        }
+        let quota = self.hot_quota.unwrap_or(0);
+        let blocks = |stream| view.logs.of_stream(stream).len();
+        let sequential: usize = (FIRST_SEQUENTIAL..self.shared_streams()).map(blocks).sum();
+        let all_used = view.logs.len() - sequential >= self.random_limit(view.limit);
+        let too_hot = stream == HOT && blocks(HOT) >= quota;
+        if !all_used && !too_hot {
+            return None;
+        }
+        self.hot_quota = Some(self.adapt(quota, view));
+        let dead = Self::dead_hot(view).map(Due::Merge);
+        match all_used {
+            true => dead.or_else(|| self.victim(view).map(Due::Merge)),
+            false => dead.or_else(|| Self::oldest_hot(view).map(|block| Due::Move(block, COLD))),
+        }
+    }
+
+    fn victim(&mut self, view: &View) -> Option<Pbn> {
+        let any = || view.logs.iter().find(|log| !view.is_emptied(log.block)).map(|log| log.block);
+        let cold = || Self::cheapest_cold(view);
+        Self::dead_hot(view).or_else(cold).or_else(|| Self::oldest_hot(view)).or_else(any)
+    }
+
+    fn may_become_data(&self, block: &LogBlock) -> bool {
+        block.stream.is_some_and(|stream| stream >= FIRST_SEQUENTIAL)
+    }
+
+    fn paper_bytes(&self, logical_blocks: u64, log_blocks: u64, pages_per_block: u64) -> u64 {
+        4 * logical_blocks + 8 * log_blocks * pages_per_block
+    }
+
+    fn bytes(&self) -> u64 {
+        let Recent { written, latest, .. } = &self.recent;
+        (self.slots.len() * size_of::<Slot>() + 4 * written.capacity() + 13 * latest.capacity()) as u64
+    }
+}
