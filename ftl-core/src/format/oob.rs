@@ -191,10 +191,10 @@ impl Oob {
     /// As [`Oob::encode`].
     #[inline]
     pub fn recopy(slots: &mut [[u8; OOB_SLOT]], mark: Flags, pseq: u64, epoch: u64) {
-        let last = pseq + slots.len() as u64;
-        assert!((last | epoch) >> COUNTER_BITS == 0, "a 48-bit counter is exhausted");
+        let end = pseq + slots.len() as u64;
+        assert!((end.saturating_sub(1) | epoch) >> COUNTER_BITS == 0, "a 48-bit counter is exhausted");
         let (cleared, set) = ((Flags::PROVISIONAL.0 as u64) << 16, (Flags::COPY.with(mark).0 as u64) << 16);
-        for (slot, pseq) in slots.iter_mut().zip(pseq..last) {
+        for (slot, pseq) in slots.iter_mut().zip(pseq..end) {
             let [head, middle, tail, rest] = slot.as_chunks_mut::<8>().0 else { unreachable!("a slot is four words") };
             *head = ((u64::from_le_bytes(*head) | cleared) & !set).to_le_bytes();
             *middle = (u64::from_le_bytes(*middle) & COUNTER_MAX | pseq << 48).to_le_bytes();
