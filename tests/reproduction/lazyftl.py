@@ -28,7 +28,7 @@ def section(ftld):
     loads = [f"stand-in-usr_2:order={order}" for order in ORDERS]
     order = Rows()
     for name in names:
-        preset = "nftl1-paper" if name == "nftl1" else "lazyftl-paper"
+        preset = f"{name}-paper" if name in ("nftl1", "nftln") else "lazyftl-paper"
         order += ftld.compare(f"lazyftl-order-{name}", loads, [name], "--preset", preset, "--warm-up", "1")
     lines = []
     for load in loads:
