@@ -6,9 +6,9 @@
 //! What always holds: a live device keeps what was flushed and what was acknowledged. What a paper leaves out at the cost of that stands
 //! apart and is for simulation alone.
 
-use crate::config::DeviceOptions;
 use crate::failure::Failure;
-use crate::replay::{Average, Precondition};
+use crate::options::DeviceOptions;
+use crate::replay::method::{Average, Precondition};
 use ftl_core::schemes::Scheme;
 
 /// A paper mode.

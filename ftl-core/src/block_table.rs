@@ -208,10 +208,13 @@ impl BlockTable {
         let first = self.geometry.page(block, 0).index();
         for (word, bits) in words_of(first, self.geometry.pages_per_block as usize) {
             let mut left = self.live[word] & bits;
-            while left != 0 {
-                pages.push(Ppn::new((word * 64) as u32 + left.trailing_zeros()));
-                left &= left - 1;
-            }
+            let base = (word * 64) as u32;
+            // With a count, so that room is made once per word.
+            pages.extend((0..left.count_ones()).map(|_| {
+                let page = Ppn::new(base | left.trailing_zeros());
+                left &= left.wrapping_sub(1);
+                page
+            }));
         }
     }
 

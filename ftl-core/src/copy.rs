@@ -39,7 +39,11 @@ impl CopyBuffer {
         live.clear();
         space.table.live_pages(block, &mut live);
         live.truncate(most as usize);
-        self.load_into(space, live, cause)
+        self.unknown.clear();
+        self.records.resize(live.len(), [0; OOB_SLOT]);
+        let outcome = self.read_run(space, 0, &live, cause);
+        self.from = live;
+        outcome
     }
 
     /// The same with these pages, wherever they are.
@@ -79,15 +83,27 @@ impl CopyBuffer {
     /// Reads pages, block by block.
     fn read<S: Store>(&mut self, space: &mut Space<S>, from: &[Ppn], cause: Cause) -> Result<(), FtlError> {
         let geometry = space.geometry();
-        let page = geometry.page_bytes as usize;
         self.records.resize(from.len(), [0; OOB_SLOT]);
         let mut done = 0;
         for run in from.chunk_by(|a, b| a < b && geometry.block_of(*a) == geometry.block_of(*b)) {
-            let data = &mut self.data[done * page..][..run.len() * page];
-            if !space.flash.read_pages(run, data, &mut self.records[done..done + run.len()], cause)? {
-                self.mend(done, space.flash.health());
-            }
+            self.read_run(space, done, run, cause)?;
             done += run.len();
+        }
+        Ok(())
+    }
+
+    /// Reads pages of one block, ascending, to the places from `first` on.
+    fn read_run<S: Store>(
+        &mut self,
+        space: &mut Space<S>,
+        first: usize,
+        run: &[Ppn],
+        cause: Cause,
+    ) -> Result<(), FtlError> {
+        let page = space.geometry().page_bytes as usize;
+        let data = &mut self.data[first * page..][..run.len() * page];
+        if !space.flash.read_pages(run, data, &mut self.records[first..first + run.len()], cause)? {
+            self.mend(first, space.flash.health());
         }
         Ok(())
     }

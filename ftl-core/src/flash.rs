@@ -25,6 +25,21 @@ impl Kept {
         }
     }
 
+    /// Puts what is kept of these pages of one block into `data`, where they lie one behind the other.
+    #[inline]
+    fn restore(&self, geometry: &Geometry, pages: impl Iterator<Item = Ppn> + Clone, data: &mut [u8]) {
+        let Some(first) = pages.clone().next() else { return };
+        if let Some(own) = self.0.get(&geometry.block_of(first).raw()) {
+            let page_bytes = geometry.page_bytes as usize;
+            for (page, ppn) in data.chunks_mut(page_bytes).zip(pages) {
+                match &own[geometry.offset_of(ppn) as usize] {
+                    own if own.is_empty() => {}
+                    own => page.copy_from_slice(own),
+                }
+            }
+        }
+    }
+
     fn get(&self, geometry: &Geometry, ppn: Ppn) -> Option<&[u8]> {
         let page = &self.0.get(&geometry.block_of(ppn).raw())?[geometry.offset_of(ppn) as usize];
         (!page.is_empty()).then_some(page)
@@ -207,7 +222,7 @@ impl<S: Store> Flash<S> {
             slot[..OOB_BYTES].copy_from_slice(&spare[..OOB_BYTES]);
             let is_meant = Oob::decode(&slot).is_some_and(|oob| oob.tag.lpn == lpn && oob.tag.role.is_host_data());
             if is_meant {
-                Oob::recopy(&mut slot, mark, pseq, epoch);
+                Oob::recopy(std::slice::from_mut(&mut slot), mark, pseq, epoch);
                 Oob::assume(&mut slot, Role::Data);
                 spare[..OOB_BYTES].copy_from_slice(&slot[..OOB_BYTES]);
                 fill(&mut spare[OOB_BYTES..]);
@@ -253,11 +268,7 @@ impl<S: Store> Flash<S> {
         let oobs = self.oobs.as_flattened_mut();
         self.now = self.chip.read_run(self.now, first, data, oobs, &mut self.health, cause)?;
         if let Some(kept) = &self.kept {
-            for (page, ppn) in data.chunks_mut(data.len() / count).zip((first.raw()..).map(Ppn::new)) {
-                if let Some(own) = kept.get(self.chip.geometry(), ppn) {
-                    page.copy_from_slice(own);
-                }
-            }
+            kept.restore(self.chip.geometry(), (first.raw()..).map(Ppn::new).take(count), data);
         }
         pages.clear();
         pages.extend(self.oobs.iter().zip(&self.health).map(|(oob, health)| {
@@ -318,19 +329,15 @@ impl<S: Store> Flash<S> {
         records: &mut [[u8; OOB_SLOT]],
         cause: Cause,
     ) -> Result<bool, NandError> {
-        self.health.clear();
         self.health.resize(pages.len(), Health::Good);
         let oobs = records.as_flattened_mut();
         self.now = self.chip.read_pages(self.now, pages, data, oobs, &mut self.health, cause)?;
         if let Some(kept) = &self.kept {
-            for (page, ppn) in data.chunks_mut(data.len() / pages.len()).zip(pages) {
-                if let Some(own) = kept.get(self.chip.geometry(), *ppn) {
-                    page.copy_from_slice(own);
-                }
-            }
+            kept.restore(self.chip.geometry(), pages.iter().copied(), data);
         }
-        let good = |health: &Health| health.data_ok() && health.oob_ok();
-        Ok(self.health.iter().all(good) && records.iter().all(Oob::is_record))
+        // Without a branch per page.
+        let good = self.health.iter().fold(true, |so_far, health| so_far & matches!(health, Health::Good));
+        Ok(good && records.iter().fold(true, |so_far, record| so_far & Oob::is_record(record)))
     }
 
     /// What the last [`Flash::read_pages`] found, page by page.
@@ -350,9 +357,7 @@ impl<S: Store> Flash<S> {
     ) -> Result<(), RunError> {
         let pseq = self.pseq;
         self.pseq += records.len() as u64;
-        for (pseq, record) in (pseq + 1..).zip(&mut *records) {
-            Oob::recopy(record, self.mark, pseq, epoch);
-        }
+        Oob::recopy(records, self.mark, pseq + 1, epoch);
         let (count, oobs) = (records.len() as u32, records.as_flattened());
         self.now = self.chip.program_run(self.now, first, count, data, oobs, cause)?;
         self.keep(first, data, records.iter().map(|record| Oob::owner(record).0));
@@ -365,9 +370,8 @@ impl<S: Store> Flash<S> {
         let Some(kept) = &mut self.kept else { return };
         let page = self.chip.geometry().page_bytes as usize;
         let own = |role: &Role| matches!(role, Role::Map | Role::Trim | Role::Checkpoint);
-        let pages = data.chunks(page).zip((first.raw()..).map(Ppn::new));
-        for (_, (page, ppn)) in roles.zip(pages).filter(|(role, _)| own(role)) {
-            kept.put(self.chip.geometry(), ppn, page);
+        for (i, _) in roles.enumerate().filter(|(_, role)| own(role)) {
+            kept.put(self.chip.geometry(), Ppn::new(first.raw() + i as u32), &data[i * page..][..page]);
         }
     }
 

@@ -61,7 +61,8 @@ impl Geometry {
     /// Bits of a [`Ppn`] that number the page inside its block.
     #[inline]
     pub const fn page_shift(&self) -> u32 {
-        u32::BITS - (self.pages_per_block - 1).leading_zeros()
+        // Without checks for what validation has excluded: every split of a page number comes by here.
+        u32::BITS.wrapping_sub((self.pages_per_block.wrapping_sub(1) | 1).leading_zeros())
     }
 
     /// Size of a table indexed by [`Ppn::index`].
@@ -96,19 +97,19 @@ impl Geometry {
     #[inline]
     pub const fn page(&self, block: Pbn, offset: u32) -> Ppn {
         debug_assert!(offset < self.pages_per_block);
-        Ppn::new((block.raw() << self.page_shift()) | offset)
+        Ppn::new(block.raw().wrapping_shl(self.page_shift()) | offset)
     }
 
     /// The block a page lies in.
     #[inline]
     pub const fn block_of(&self, ppn: Ppn) -> Pbn {
-        Pbn::new(ppn.raw() >> self.page_shift())
+        Pbn::new(ppn.raw().wrapping_shr(self.page_shift()))
     }
 
     /// The page's place inside its block.
     #[inline]
     pub const fn offset_of(&self, ppn: Ppn) -> u32 {
-        ppn.raw() & ((1 << self.page_shift()) - 1)
+        ppn.raw() & !u32::MAX.wrapping_shl(self.page_shift())
     }
 
     /// The die a block lies on.

@@ -12,20 +12,26 @@ pub type Nanos = u64;
 #[derive(Clone, Debug)]
 pub(crate) struct Clocks {
     timing: Timing,
-    dies: Vec<Nanos>,
+    dies: Vec<Die>,
     buses: Vec<Nanos>,
-    ways: usize,
+}
+
+/// When a die is free again, and the bus that leads to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Die {
+    busy: Nanos,
+    bus: u32,
 }
 
 impl Clocks {
     pub(crate) fn new(geometry: &Geometry, timing: Timing) -> Self {
-        let (dies, buses) = (vec![0; geometry.dies() as usize], vec![0; geometry.channels as usize]);
-        Clocks { timing, dies, buses, ways: geometry.ways as usize }
+        let dies = (0..geometry.dies()).map(|die| Die { busy: 0, bus: die / geometry.ways }).collect();
+        Clocks { timing, dies, buses: vec![0; geometry.channels as usize] }
     }
 
     /// When the last die and the last bus are free.
     pub(crate) fn busy_until(&self) -> Nanos {
-        self.dies.iter().chain(&self.buses).copied().max().unwrap_or(0)
+        self.dies.iter().map(|die| &die.busy).chain(&self.buses).copied().max().unwrap_or(0)
     }
 
     /// Sets the price of a bus transfer, returns the old one: a copyback pays none.
@@ -36,9 +42,9 @@ impl Clocks {
     /// A die works for `cell_ns`, nothing crosses the bus.
     #[inline]
     pub(crate) fn work(&mut self, at: Nanos, die: u32, cell_ns: Nanos) -> Nanos {
-        let busy = &mut self.dies[die as usize];
-        *busy = at.max(*busy) + cell_ns;
-        *busy
+        let die = &mut self.dies[die as usize];
+        die.busy = at.max(die.busy) + cell_ns;
+        die.busy
     }
 
     /// `count` pages, one after the other: cells first, then the page crosses the bus.
@@ -52,9 +58,10 @@ impl Clocks {
         }
         // Only the first page may have to wait: each later one starts when the one before is done.
         let done = first + (cell_ns + bus_ns) * (count as u64 - 1);
-        self.dies[die as usize] = done - bus_ns;
+        let die = &mut self.dies[die as usize];
+        die.busy = done - bus_ns;
         if bus_ns > 0 {
-            self.buses[die as usize / self.ways] = done;
+            self.buses[die.bus as usize] = done;
         }
         done
     }
@@ -67,10 +74,12 @@ impl Clocks {
         if bus_ns == 0 {
             return self.work(at, die, cells_ns);
         }
-        let loaded = self.transfer(at, die);
-        let done = self.work(loaded, die, cells_ns + bus_ns * (count as u64 - 1));
-        self.buses[die as usize / self.ways] = if count > 1 { done - last_ns } else { loaded };
-        done
+        let die = &mut self.dies[die as usize];
+        let bus = &mut self.buses[die.bus as usize];
+        let loaded = at.max(*bus) + bus_ns;
+        die.busy = loaded.max(die.busy) + cells_ns + bus_ns * (count as u64 - 1);
+        *bus = if count > 1 { die.busy - last_ns } else { loaded };
+        die.busy
     }
 
     #[inline]
@@ -78,7 +87,7 @@ impl Clocks {
         if self.timing.bus_ns == 0 {
             return at;
         }
-        let bus = &mut self.buses[die as usize / self.ways];
+        let bus = &mut self.buses[self.dies[die as usize].bus as usize];
         *bus = at.max(*bus) + self.timing.bus_ns;
         *bus
     }

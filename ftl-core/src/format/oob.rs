@@ -169,8 +169,13 @@ impl Oob {
     /// Role and logical page of a record.
     #[inline]
     pub fn owner(slot: &[u8; OOB_SLOT]) -> (Role, u32) {
-        let role = Role::from_byte(slot[1]).expect("the slot holds a record");
-        (role, u32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]]))
+        (Role::from_byte(slot[1]).expect("the slot holds a record"), Oob::lpn(slot))
+    }
+
+    /// Logical page of a record.
+    #[inline]
+    pub fn lpn(slot: &[u8; OOB_SLOT]) -> u32 {
+        u32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]])
     }
 
     /// Changes what a record says its page is for.
@@ -179,20 +184,23 @@ impl Oob {
         slot[1] = role as u8;
     }
 
-    /// Turns a record into that of a copy of its page, programmed as `pseq` in another block's life: what decoding it, setting
+    /// Turns records into those of copies of their pages, programmed as `pseq` and so on in another block's life: what decoding each, setting
     /// [`Flags::COPY`], replacing [`Flags::PROVISIONAL`] by `mark` and encoding it anew would give.
     ///
     /// # Panics
     /// As [`Oob::encode`].
     #[inline]
-    pub fn recopy(slot: &mut [u8; OOB_SLOT], mark: Flags, pseq: u64, epoch: u64) {
-        assert!((pseq | epoch) >> COUNTER_BITS == 0, "a 48-bit counter is exhausted");
-        let [head, middle, tail, rest] = slot.as_chunks_mut::<8>().0 else { unreachable!("a slot is four words") };
-        let (cleared, set) = (Flags::PROVISIONAL.0 as u64, Flags::COPY.with(mark).0 as u64);
-        *head = ((u64::from_le_bytes(*head) | cleared << 16) & !(set << 16)).to_le_bytes();
-        *middle = (u64::from_le_bytes(*middle) & COUNTER_MAX | pseq << 48).to_le_bytes();
-        *tail = (pseq >> 16 | epoch << 32).to_le_bytes();
-        *rest = (epoch >> 32 | !0xFFFF).to_le_bytes();
+    pub fn recopy(slots: &mut [[u8; OOB_SLOT]], mark: Flags, pseq: u64, epoch: u64) {
+        let end = pseq + slots.len() as u64;
+        assert!((end.saturating_sub(1) | epoch) >> COUNTER_BITS == 0, "a 48-bit counter is exhausted");
+        let (cleared, set) = ((Flags::PROVISIONAL.0 as u64) << 16, (Flags::COPY.with(mark).0 as u64) << 16);
+        for (slot, pseq) in slots.iter_mut().zip(pseq..end) {
+            let [head, middle, tail, rest] = slot.as_chunks_mut::<8>().0 else { unreachable!("a slot is four words") };
+            *head = ((u64::from_le_bytes(*head) | cleared) & !set).to_le_bytes();
+            *middle = (u64::from_le_bytes(*middle) & COUNTER_MAX | pseq << 48).to_le_bytes();
+            *tail = (pseq >> 16 | epoch << 32).to_le_bytes();
+            *rest = (epoch >> 32 | !0xFFFF).to_le_bytes();
+        }
     }
 
     /// The bytes that mark a programmed record [`Flags::INVALID`] when programmed over it.
@@ -241,7 +249,7 @@ mod tests {
             assert!(Oob::is_record(&slot));
             assert_eq!(Oob::owner(&slot), (original.tag.role, original.tag.lpn));
             for mark in [Flags::PROVISIONAL, Flags::NONE] {
-                Oob::recopy(&mut slot, mark, 0x1234_5678_9ABC, 0x7EDC_BA98_7654);
+                Oob::recopy(std::slice::from_mut(&mut slot), mark, 0x1234_5678_9ABC, 0x7EDC_BA98_7654);
                 let tag = PageTag { flags: flags.with(Flags::COPY).with(mark), ..original.tag };
                 assert_eq!(slot, Oob { tag, pseq: 0x1234_5678_9ABC, epoch: 0x7EDC_BA98_7654 }.encode());
             }

@@ -3,11 +3,15 @@
 //!
 //!     bench_sim schemes
 //!     bench_sim blocks SCHEME BLOCKS PAGES_PER_BLOCK LOGICAL_BLOCKS WARMUP_WRITES WRITES SEED [KEY=VALUE ...]
-//!     bench_sim size SCHEME BYTES OP_PERCENT WARMUP_WRITES WRITES SEED [KEY=VALUE ...]
+//!     bench_sim size SCHEME BYTES OP_PERCENT WARMUP_WRITES FLASH_OPERATIONS ROUNDS SEED [KEY=VALUE ...]
 //!
-//! The first prints the names of all schemes. The others fill the device, warm up and print
-//! `WRITES CPU_SECONDS WRITE_AMPLIFICATION FLASH_OPERATIONS PEAK_RSS_BYTES`: the figures of the measured writes, and the most
-//! memory that the process ever had.
+//! The first prints the names of all schemes. The second makes a device of so many blocks and measures so many writes, the third one as the
+//! daemon would make it for so many bytes, and measures rounds of about so many reads, programs and erases: a write can cost one
+//! scheme hundreds of what it costs another. Both fill the device, warm up, and print a line per round:
+//!
+//!     WRITES CPU_SECONDS PROGRAMS FLASH_OPERATIONS ERASES PEAK_RSS_BYTES BLOCKS LOGICAL_PAGES
+//!
+//! Resident memory is the most that the process ever had.
 
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{Ftl, FtlConfig, Lpn, Params, Start};
@@ -39,15 +43,19 @@ fn run(args: &[&str]) -> Result<(), Failure> {
         }
         ["blocks", scheme, blocks, pages, logical, warmup, writes, seed, ref params @ ..] => {
             let device = by_blocks(find(scheme)?, blocks.parse()?, pages.parse()?, logical.parse()?, params)?;
-            measure(device, warmup.parse()?, writes.parse()?, seed.parse()?)
+            let mut bench = Bench::new(device, warmup.parse()?, seed.parse()?)?;
+            let writes = writes.parse()?;
+            bench.round(|done, _| done < writes)
         }
-        ["size", scheme, bytes, op, warmup, writes, seed, ref params @ ..] => {
+        ["size", scheme, bytes, op, warmup, operations, rounds, seed, ref params @ ..] => {
             let device = by_size(find(scheme)?, bytes.parse()?, op.parse()?, params)?;
-            measure(device, warmup.parse()?, writes.parse()?, seed.parse()?)
+            let mut bench = Bench::new(device, warmup.parse()?, seed.parse()?)?;
+            let (operations, rounds): (u64, u32) = (operations.parse()?, rounds.parse()?);
+            (0..rounds).try_for_each(|_| bench.round(|_, done| done < operations))
         }
         _ => Err(
             "usage: bench_sim schemes | blocks SCHEME BLOCKS PAGES LOGICAL_BLOCKS WARMUP WRITES SEED [KEY=VALUE ...] \
-                  | size SCHEME BYTES OP_PERCENT WARMUP WRITES SEED [KEY=VALUE ...]"
+                  | size SCHEME BYTES OP_PERCENT WARMUP OPERATIONS ROUNDS SEED [KEY=VALUE ...]"
                 .into(),
         ),
     }
@@ -92,42 +100,51 @@ fn start(scheme: &Scheme, profile: Profile, logical_pages: u32, params: Params) 
     Ok(scheme.start(chip, &FtlConfig { logical_pages, params }, Start::Format)?)
 }
 
-fn measure(mut ftl: Device, warmup: u64, writes: u64, seed: u64) -> Result<(), Failure> {
-    let page = vec![0; ftl.chip().geometry().page_bytes as usize];
-    let mut load = Load { rng: SplitMix::new(seed), pages: ftl.logical_pages(), at: 0, page };
-    load.fill(&mut *ftl)?;
-    load.write(&mut *ftl, warmup)?;
-    let (before, cpu) = (operations(&*ftl), cpu_ns());
-    load.write(&mut *ftl, writes)?;
-    let (after, cpu) = (operations(&*ftl), cpu_ns() - cpu);
-
-    let waf = (after.programs - before.programs) as f64 / writes as f64;
-    let flash = sum(&after) - sum(&before);
-    println!("{writes} {:.6} {waf:.4} {flash} {}", cpu as f64 / 1e9, peak_rss());
-    Ok(())
-}
-
 /// A closed loop of one-page writes: each starts when the one before is done.
-struct Load {
+struct Bench {
+    ftl: Device,
     rng: SplitMix,
-    pages: u32,
     at: u64,
     page: Vec<u8>,
 }
 
-impl Load {
-    fn fill(&mut self, ftl: &mut dyn Ftl<OobOnlyStore>) -> Result<(), Failure> {
-        for lpn in 0..self.pages {
-            self.at = ftl.write(self.at, Lpn::new(lpn), &self.page)?;
+/// Writes between two looks at the counters.
+const BATCH: u64 = 500;
+
+impl Bench {
+    /// A device that was filled, and overwritten at random by so many pages.
+    fn new(ftl: Device, warmup: u64, seed: u64) -> Result<Self, Failure> {
+        let page = vec![0; ftl.chip().geometry().page_bytes as usize];
+        let mut bench = Bench { ftl, rng: SplitMix::new(seed), at: 0, page };
+        for lpn in 0..bench.ftl.logical_pages() {
+            bench.at = bench.ftl.write(bench.at, Lpn::new(lpn), &bench.page)?;
+        }
+        bench.write(warmup)?;
+        Ok(bench)
+    }
+
+    fn write(&mut self, count: u64) -> Result<(), Failure> {
+        let pages = self.ftl.logical_pages() as u64;
+        for _ in 0..count {
+            let lpn = Lpn::new(self.rng.below(pages) as u32);
+            self.at = self.ftl.write(self.at, lpn, &self.page)?;
         }
         Ok(())
     }
 
-    fn write(&mut self, ftl: &mut dyn Ftl<OobOnlyStore>, writes: u64) -> Result<(), Failure> {
-        for _ in 0..writes {
-            let lpn = Lpn::new(self.rng.below(self.pages as u64) as u32);
-            self.at = ftl.write(self.at, lpn, &self.page)?;
+    /// Measures writes for as long as `more` says, which is told how many there were and what they took of the flash.
+    fn round(&mut self, more: impl Fn(u64, u64) -> bool) -> Result<(), Failure> {
+        let (before, cpu) = (operations(&*self.ftl), cpu_ns());
+        let mut writes = 0;
+        while more(writes, sum(&operations(&*self.ftl)) - sum(&before)) {
+            self.write(BATCH)?;
+            writes += BATCH;
         }
+        let (after, cpu) = (operations(&*self.ftl), cpu_ns() - cpu);
+        let (programs, erases) = (after.programs - before.programs, after.erases - before.erases);
+        let (flash, rss) = (sum(&after) - sum(&before), peak_rss());
+        let (blocks, logical) = (self.ftl.chip().geometry().blocks, self.ftl.logical_pages());
+        println!("{writes} {:.6} {programs} {flash} {erases} {rss} {blocks} {logical}", cpu as f64 / 1e9);
         Ok(())
     }
 }

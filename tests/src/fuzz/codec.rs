@@ -27,7 +27,7 @@ fn oob(bytes: &[u8]) {
     for mark in [Flags::NONE, Flags::PROVISIONAL] {
         let mut copy: [u8; OOB_SLOT] = slot;
         let (pseq, epoch) = (found.epoch, found.pseq);
-        Oob::recopy(&mut copy, mark, pseq, epoch);
+        Oob::recopy(std::slice::from_mut(&mut copy), mark, pseq, epoch);
         let flags = found.tag.flags.without(Flags::PROVISIONAL).with(Flags::COPY).with(mark);
         assert_eq!(copy, Oob { tag: PageTag { flags, ..found.tag }, pseq, epoch }.encode());
     }

@@ -186,33 +186,10 @@ impl<S: Store> Ftl<S> for PageMap<S> {
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
         self.gc.refuse_if_read_only()?;
-        let page = self.space.geometry().page_bytes as usize;
-        let count = (data.len() / page) as u32;
-        let mut done = 0;
-        while done < count {
-            self.make_room(HOST)?;
-            let wanted = (count - done).min(self.space.geometry().pages_per_block);
-            let tag = |i| PageTag {
-                role: Role::Data,
-                flags: Flags::NONE,
-                lpn: first.raw() + done + i,
-                ver: self.next_ver + i as u64,
-            };
-            let bytes = &data[done as usize * page..][..wanted as usize * page];
-            let (ppn, taken) = if wanted == 1 {
-                (self.space.append_page(HOST, tag(0), bytes, Cause::Host)?, 1)
-            } else {
-                self.tags.clear();
-                self.tags.extend((0..wanted).map(tag));
-                self.space.append(HOST, &self.tags, bytes, Cause::Host)?
-            };
-            self.next_ver += taken as u64;
-            for i in 0..taken {
-                self.set_map(first.plus(done + i), Some(Ppn::new(ppn.raw() + i)));
-            }
-            self.stats.host_pages_written += taken as u64;
-            done += taken;
-            self.advance_checkpoint(taken)?;
+        if data.len() == self.space.flash.geometry().page_bytes as usize {
+            self.write_page(first, data)?;
+        } else {
+            self.write_run(first, data)?;
         }
         Ok(self.space.flash.now())
     }
@@ -304,15 +281,66 @@ impl<S: Store> Ftl<S> for PageMap<S> {
 }
 
 impl<S: Store> PageMap<S> {
+    /// [`Ftl::write`] of one page.
+    #[inline]
+    fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
+        self.make_room(HOST)?;
+        let tag = PageTag { role: Role::Data, flags: Flags::NONE, lpn: lpn.raw(), ver: self.next_ver };
+        // Looked up before the page is programmed: a table this large is seldom in a near cache, and the program need not wait for it.
+        let old = self.map[lpn.index()];
+        let ppn = self.space.append_page(HOST, tag, data, Cause::Host)?;
+        self.next_ver += 1;
+        self.map[lpn.index()] = ppn.raw();
+        self.give_up(old, true);
+        self.stats.host_pages_written += 1;
+        self.advance_checkpoint(1)
+    }
+
+    /// [`Ftl::write`] of any number of pages.
+    fn write_run(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
+        let page = self.space.geometry().page_bytes as usize;
+        let count = (data.len() / page) as u32;
+        let mut done = 0;
+        while done < count {
+            self.make_room(HOST)?;
+            let wanted = (count - done).min(self.space.geometry().pages_per_block);
+            let tag = |i| PageTag {
+                role: Role::Data,
+                flags: Flags::NONE,
+                lpn: first.raw() + done + i,
+                ver: self.next_ver + i as u64,
+            };
+            let bytes = &data[done as usize * page..][..wanted as usize * page];
+            self.tags.clear();
+            self.tags.extend((0..wanted).map(tag));
+            let (ppn, taken) = self.space.append(HOST, &self.tags, bytes, Cause::Host)?;
+            self.next_ver += taken as u64;
+            for i in 0..taken {
+                self.set_map(first.plus(done + i), Some(Ppn::new(ppn.raw() + i)));
+            }
+            self.stats.host_pages_written += taken as u64;
+            done += taken;
+            self.advance_checkpoint(taken)?;
+        }
+        Ok(())
+    }
+
     /// Points the page at its new place and gives up the old one.
     #[inline]
     fn set_map(&mut self, lpn: Lpn, ppn: Option<Ppn>) {
-        let entry = &mut self.map[lpn.index()];
-        let old = std::mem::replace(entry, ppn.map_or(UNMAPPED, Ppn::raw));
-        self.mapped += ppn.is_some() as u64;
-        if old != UNMAPPED {
-            self.mapped -= 1;
-            self.space.table.clear_live(Ppn::new(old));
+        let old = std::mem::replace(&mut self.map[lpn.index()], ppn.map_or(UNMAPPED, Ppn::raw));
+        self.give_up(old, ppn.is_some());
+    }
+
+    /// An entry of the map was replaced: by that of another page, or by none.
+    #[inline(always)]
+    fn give_up(&mut self, old: u32, mapped: bool) {
+        match old {
+            UNMAPPED => self.mapped += mapped as u64,
+            old => {
+                self.mapped -= !mapped as u64;
+                self.space.table.clear_live(Ppn::new(old));
+            }
         }
     }
 

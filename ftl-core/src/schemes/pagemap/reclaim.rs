@@ -47,11 +47,16 @@ impl<S: Store> Collect<S> for PageMap<S> {
 
 impl<S: Store> PageMap<S> {
     /// Makes sure that the stream can take a page without touching the reserve.
-    #[inline]
+    #[inline(always)]
     pub(super) fn make_room(&mut self, stream: StreamId) -> Result<(), FtlError> {
         if self.space.room(stream) > 0 && self.space.failing_block().is_none() {
             return Ok(());
         }
+        self.make_free_blocks()
+    }
+
+    #[cold]
+    fn make_free_blocks(&mut self) -> Result<(), FtlError> {
         self.collect_until(self.gc.threshold + 1)?;
         self.upkeep()
     }
@@ -66,16 +71,14 @@ impl<S: Store> PageMap<S> {
         while !records.is_empty() {
             let (first, taken) = self.space.append_copies(self.settings.gc_stream, records, data, cause)?;
             let (moved, rest) = records.split_at_mut(taken as usize);
-            for (to, (record, from)) in (first.raw()..).map(Ppn::new).zip(moved.iter().zip(from)) {
-                let (role, lpn) = Oob::owner(record);
-                if role == Role::Trim {
-                    self.trims.moved(*from, to);
-                    continue;
+            for (to, (record, from)) in (first.raw()..first.raw() + taken).zip(moved.iter().zip(from)) {
+                match self.map.get_mut(Oob::lpn(record) as usize) {
+                    Some(entry) if *entry == from.raw() => *entry = to,
+                    _ => match Oob::owner(record) {
+                        (Role::Trim, _) => self.trims.moved(*from, Ppn::new(to)),
+                        (_, lpn) => return Err(misplaced(*from, lpn)),
+                    },
                 }
-                let Some(entry) = self.map.get_mut(lpn as usize).filter(|entry| **entry == from.raw()) else {
-                    return Err(misplaced(*from, lpn));
-                };
-                *entry = to.raw();
             }
             self.space.table.clear_live_pages(&from[..taken as usize]);
             (data, records, from) = (&data[taken as usize * page..], rest, &from[taken as usize..]);

@@ -106,15 +106,23 @@ const CHUNKS_PER_PROGRAM: u32 = 1;
 
 impl<S: Store> PageMap<S> {
     /// Called after `programs` host programs: begins a checkpoint when one is due, and writes its chunks a few at a time.
+    #[inline]
     pub(super) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {
+        if self.map_writer.is_some() || self.checkpoint_due() { self.write_chunks(programs) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn checkpoint_due(&self) -> bool {
+        let interval = self.settings.checkpoint_interval;
+        let aged = interval > 0 && self.space.flash.pseq() - self.last_checkpoint >= interval;
+        // Trim records live until checkpoints contain them: without any, they would fill the flash.
+        aged || self.gc.wants_checkpoint || self.trims.checkpoint_due(self.checkpoints.next_id())
+    }
+
+    #[cold]
+    fn write_chunks(&mut self, programs: u32) -> Result<(), FtlError> {
         if self.map_writer.is_none() {
-            let interval = self.settings.checkpoint_interval;
-            let aged = interval > 0 && self.space.flash.pseq() - self.last_checkpoint >= interval;
-            // Trim records live until checkpoints contain them: without any, they would fill the flash.
-            let wanted = std::mem::take(&mut self.gc.wants_checkpoint);
-            if !aged && !wanted && !self.trims.checkpoint_due(self.checkpoints.next_id()) {
-                return Ok(());
-            }
+            self.gc.wants_checkpoint = false;
             self.begin_checkpoint(false)?;
         }
         for _ in 0..programs * CHUNKS_PER_PROGRAM {
