@@ -193,4 +193,13 @@ def least(trace, loads, policies, free):
 
 
 # Why a figure of ours differs, by claim.
-WHY = {"lru": "", "best": "", "desktop": "", "pcfat32": "", "iozone": "", "k small": "", "k large": "", "buffer": ""}
+WHY = {
+    "lru": "More than 64 % where the loads have few hot superblocks: LRU flushes what was written longest ago, however little of it that is, and the real traces lie less close together. On Iozone every superblock is full when it is flushed.",
+    "best": "Size is best where the addresses are scattered over everything (Internet Explorer), so that age tells nothing.",
+    "desktop": "",
+    "pcfat32": "",
+    "iozone": "One stream fills each superblock before it is flushed, so all but FlushAll write the same. The real Iozone must leave superblocks half filled, which Size then keeps.",
+    "k small": "",
+    "k large": "",
+    "buffer": "",
+}
