@@ -14,11 +14,11 @@ import os
 import subprocess
 import sys
 
-from reproduction import dopftl, lazyftl, mnftl, traces
+from reproduction import dopftl, lazyftl, mlam, mnftl, rose, traces
 from reproduction.rows import ROOT, TARGET, Ftld
 
 # One line per paper.
-PAPERS = [mnftl, lazyftl, dopftl]
+PAPERS = [mnftl, lazyftl, rose, mlam, dopftl]
 HEAD = """\
 # Reproduction
 
@@ -58,6 +58,7 @@ def main():
         text += f"\n## {traces.TITLE}\n\n{body}"
     wrong += [f"trace {trace} is missing: --traces DIR, a folder with {trace}.csv or .csv.zst" for trace in missing]
     wrong += ftld.failed
+    wrong += [f"{scheme} is not on the page" for scheme in ftld.schemes if scheme not in text]
     page = ROOT / "docs" / "REPRODUCTION.md" if chosen.scale == 1 else ftld.folder / "trial.md"
     page.write_text(text.rstrip() + "\n")
     print(f"reproduction: {page} is written", file=sys.stderr)

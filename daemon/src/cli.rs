@@ -1,8 +1,8 @@
 //! The command line: without a subcommand, serve.
 
 use crate::compare::CompareArgs;
-use crate::config::DeviceOptions;
 use crate::inject::{BadBlock, BitErrors, PowerCut};
+use crate::options::DeviceOptions;
 use crate::replay::Job;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;

@@ -2,73 +2,20 @@
 
 use crate::failure::Failure;
 use crate::instance::{self, Dirs};
+use crate::options::DeviceOptions;
 use crate::preset::{Preset, Use};
 use crate::size::parse_size;
-use crate::stack::find_scheme;
 use crate::target::Target;
 use crate::transport::nbd::TlsOptions;
-use clap::Args;
 use ftl_core::Params;
+use ftl_core::schemes::{SCHEMES, Scheme};
 use nand_model::{PROFILES, Profile};
-use serde::{Deserialize, Deserializer};
-use std::collections::BTreeMap;
+use serde::Deserialize;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 /// Where metrics are served unless told otherwise.
 pub const METRICS_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9917);
-
-/// Options of a device, on the command line and in a file alike.
-#[derive(Args, Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
-pub struct DeviceOptions {
-    /// Scheme, flash device and parameters of a paper, where no option says otherwise; see `ftld presets`
-    #[arg(long, value_name = "NAME")]
-    pub preset: Option<String>,
-    /// Flash translation layer of a new image; see `ftld schemes`
-    #[arg(long, value_name = "NAME")]
-    pub scheme: Option<String>,
-    /// Image file; made if missing
-    #[arg(long, value_name = "PATH")]
-    pub image: Option<PathBuf>,
-    /// Size that the host sees, such as 1GiB
-    #[arg(long, value_name = "SIZE")]
-    pub size: Option<String>,
-    /// Flash device of a new image; see `ftld profiles`
-    #[arg(long, value_name = "NAME")]
-    pub profile: Option<String>,
-    /// Over-provisioning in percent of the size
-    #[arg(long, value_name = "PERCENT")]
-    pub op: Option<f64>,
-    /// Address for /metrics, /healthz and /status, or `off` [default: 127.0.0.1:9917]
-    #[arg(long, value_name = "ADDR|off")]
-    pub metrics: Option<String>,
-    /// How long a request takes: none, as little as it needs here; emulate, as long as on the emulated flash [default: none]
-    #[arg(long, value_name = "none|emulate")]
-    pub latency: Option<String>,
-    /// TLS for NBD: off, optional or require [default: require with a certificate or nbds://, else off]
-    #[arg(long, value_name = "off|optional|require")]
-    pub tls: Option<String>,
-    /// PEM file of the NBD server's certificate, followed by those that lead to its authority
-    #[arg(long, value_name = "PEM")]
-    pub tls_cert: Option<PathBuf>,
-    /// PEM file of the certificate's private key
-    #[arg(long, value_name = "PEM")]
-    pub tls_key: Option<PathBuf>,
-    /// PEM file of the authorities that NBD clients need a certificate of; without it anybody is let in
-    #[arg(long, value_name = "PEM")]
-    pub tls_client_ca: Option<PathBuf>,
-    /// Refuse writes and leave the image as it is
-    #[arg(long)]
-    pub read_only: bool,
-    /// Name of the instance [default: that of the target]
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
-    /// Scheme parameter, may be given more than once
-    #[arg(long, value_name = "KEY=VALUE")]
-    #[serde(deserialize_with = "set_table")]
-    pub set: Vec<String>,
-}
 
 /// A configuration file: the options and the target.
 #[derive(Debug, Default, Deserialize)]
@@ -77,17 +24,6 @@ struct FileOptions {
     target: Option<String>,
     #[serde(flatten)]
     rest: toml::Table,
-}
-
-fn set_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let pair = |(key, value): (String, toml::Value)| match value {
-        toml::Value::String(text) => Ok(format!("{key}={text}")),
-        toml::Value::Integer(number) => Ok(format!("{key}={number}")),
-        toml::Value::Float(number) => Ok(format!("{key}={number}")),
-        toml::Value::Boolean(yes) => Ok(format!("{key}={yes}")),
-        _ => Err(serde::de::Error::custom(format!("set.{key} is not a plain value"))),
-    };
-    BTreeMap::deserialize(deserializer)?.into_iter().map(pair).collect()
 }
 
 /// What an image must be like. What was not asked for is `None`, so that only a real contradiction is one.
@@ -296,6 +232,13 @@ impl DeviceOptions {
         }
         Ok(params)
     }
+}
+
+pub(crate) fn find_scheme(name: &str) -> Result<&'static Scheme, Failure> {
+    Scheme::find(name).ok_or_else(|| {
+        let names: Vec<_> = SCHEMES.iter().map(|s| s.name).collect();
+        Failure::usage(format!("no scheme {name:?}; there are {}", names.join(", ")))
+    })
 }
 
 fn find_profile(name: &str) -> Result<&'static Profile, Failure> {

@@ -17,6 +17,7 @@ pub mod inspect;
 pub mod instance;
 pub mod logging;
 pub mod metrics;
+pub mod options;
 pub mod pages;
 pub mod preset;
 pub mod replay;

@@ -6,9 +6,9 @@
 //! What always holds: a live device keeps what was flushed and what was acknowledged. What a paper leaves out at the cost of that stands
 //! apart and is for simulation alone.
 
-use crate::config::DeviceOptions;
 use crate::failure::Failure;
-use crate::replay::{Average, Precondition};
+use crate::options::DeviceOptions;
+use crate::replay::method::{Average, Precondition};
 use ftl_core::schemes::Scheme;
 
 /// A paper mode.
@@ -127,6 +127,7 @@ const ROSE: Preset = Preset {
     params: &[
         ("log.blocks", "16384"),
         ("last.large_request", "8192"),
+        ("maro.cost_unit", "us"),
         ("maro.age_weight", "1"),
         ("maro.alpha", "0.5"),
         ("wear.gap", "10"),
@@ -150,6 +151,8 @@ const MLAM: Preset = Preset {
         ("mlam.low", "0.1"),
         ("mlam.high", "0.5"),
         ("mlam.candidates", "4"),
+        // Not published. With 0.5 the share of a superblock that is buffered, a few hundredths, hardly counts beside its age.
+        ("mlam.alpha", "0.05"),
         ("wear.policy", "none"),
         ("scrub.hours", "0"),
         ("ckpt.interval", "0"),

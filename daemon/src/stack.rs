@@ -3,7 +3,7 @@
 //! What always holds: an image is never changed by finding out that it is not the one that was asked for; a new image that could
 //! not be finished is removed again.
 
-use crate::config::{Config, Latency, Wish};
+use crate::config::{Config, Latency, Wish, find_scheme};
 use crate::failure::{Exit, Failure};
 use crate::volume::{Durable, Volume, VolumeOptions};
 use ftl_core::schemes::{Layout, SCHEMES, Scheme};
@@ -194,13 +194,6 @@ fn sync_hooks(sync: &SyncHandle) {
     }
 }
 
-pub(crate) fn find_scheme(name: &str) -> Result<&'static Scheme, Failure> {
-    Scheme::find(name).ok_or_else(|| {
-        let names: Vec<_> = SCHEMES.iter().map(|s| s.name).collect();
-        Failure::usage(format!("no scheme {name:?}; there are {}", names.join(", ")))
-    })
-}
-
 fn params_text(params: &Params, op_percent: f64) -> String {
     let own = format!("{OP_KEY}={op_percent}\n");
     params.iter().fold(own, |text, (key, value)| text + &format!("{key}={value}\n"))
@@ -284,9 +277,9 @@ pub fn image_failure(error: &ImageError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::DeviceOptions;
     use crate::device::BlockDevice;
     use crate::instance::Dirs;
+    use crate::options::DeviceOptions;
 
     fn config(folder: &Path, profile: &str, size: Option<&str>) -> Config {
         let dirs = Dirs { state: folder.join("state"), runtime: folder.join("run") };

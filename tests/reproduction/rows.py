@@ -24,11 +24,11 @@ class Ftld:
         """Those of these schemes that the program has, in this order."""
         return [name for name in names if name in self.schemes]
 
-    def scaled(self, workload, requests):
-        """The workload, with as many requests as the trial asks for; all of them at scale 1."""
-        if self.scale == 1:
+    def scaled(self, workload, requests, share=1):
+        """The workload with this share of its requests, or of as many as a trial asks for."""
+        if self.scale == 1 and share == 1:
             return workload
-        key = f"requests={max(1, int(requests * self.scale))}"
+        key = f"requests={max(1, int(requests * self.scale * share))}"
         return workload + ("," if ":" in workload else ":") + key
 
     def compare(self, name, workloads, schemes, *options, lenient=False):

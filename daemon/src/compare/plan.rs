@@ -1,9 +1,9 @@
 //! From lists of schemes, workloads and settings to jobs, in a fixed order.
 
+use crate::config::find_scheme;
 use crate::failure::Failure;
 use crate::preset::Preset;
 use crate::replay::{Address, Job, Method};
-use crate::stack::find_scheme;
 use clap::Args;
 use ftl_core::schemes::{SCHEMES, Scheme};
 

@@ -8,7 +8,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const WIDTH: u32 = 1000;
 /// Colours that can be told apart, also by those who see fewer (Okabe and Ito, and lighter ones of them).
-const COLOURS: [RGBColor; 12] = [
+const COLOURS: [RGBColor; 16] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),
@@ -21,6 +21,10 @@ const COLOURS: [RGBColor; 12] = [
     RGBColor(150, 110, 60),
     RGBColor(150, 210, 150),
     RGBColor(250, 170, 170),
+    RGBColor(0, 70, 70),
+    RGBColor(120, 150, 30),
+    RGBColor(200, 30, 50),
+    RGBColor(30, 30, 30),
 ];
 
 /// One bar per label, made of parts.

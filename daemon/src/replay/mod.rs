@@ -6,14 +6,16 @@
 mod address;
 mod job;
 mod measure;
+pub(crate) mod method;
 mod precondition;
 mod report;
 mod row;
 mod sim;
 mod source;
 
-pub use job::{Address, Arrival, Average, DEVICE_WRITES_MAX, Job, Method, Precondition};
+pub use job::{Address, Arrival, Job, Method};
 pub use measure::{Response, Responses};
+pub use method::{Average, DEVICE_WRITES_MAX, Precondition};
 pub use precondition::Conditioned;
 pub use row::{
     Busy, Counts, Device, Erases, MapCache, Operations, Optimum, Ram, RamPart, Requests, Row, Run, SCHEMA,
@@ -21,9 +23,10 @@ pub use row::{
 };
 
 use crate::commands::print;
+use crate::config::find_scheme;
 use crate::failure::{Failure, panic_text};
 use crate::size::show_size;
-use crate::stack::{OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
+use crate::stack::{OP_DEFAULT, SIZE_DEFAULT, usage};
 use address::{Footprint, Map};
 use ftl_core::schemes::{Layout, SCHEMES};
 use ftl_core::{Ftl, FtlConfig, SchemeStats, Start};

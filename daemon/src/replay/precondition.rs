@@ -1,6 +1,6 @@
 //! Bringing a device to the state in which it is measured.
 
-use super::job::Precondition;
+use super::method::Precondition;
 use super::sim::{Extent, Sim};
 use ftl_core::{FtlError, Lpn};
 use ftld_traces::Op;

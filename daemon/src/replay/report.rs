@@ -1,7 +1,8 @@
 //! A row for people.
 
-use super::job::{Arrival, Average};
+use super::job::Arrival;
 use super::measure::Response;
+use super::method::Average;
 use super::row::{Operations, Row};
 use crate::size::show_size;
 

@@ -3,8 +3,8 @@
 //! What always holds: every error of the scheme ends the run; a page that was asked of the scheme is counted here and must be counted
 //! there ([`Sim::settle`]).
 
-use super::job::Average;
 use super::measure::Sides;
+use super::method::Average;
 use crate::pages::{Paged, slice_bytes, slice_end};
 use ftl_core::{Ftl, FtlError, Lpn, SchemeStats, Span};
 use ftld_traces::Op;

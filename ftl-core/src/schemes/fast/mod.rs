@@ -75,6 +75,7 @@ fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Bo
         merges_broken: config.params.choice("fast.sw_break", "merge_then_rw", "keep_sw_then_rw")?,
         large: LARGE_REQUEST.div_ceil(chip.geometry().page_bytes),
         owner: None,
+        next: 0,
     };
     Ok(Box::new(HybridFtl::create(chip, config, start, policy)?))
 }
@@ -112,13 +113,14 @@ struct Fast {
     large: u32,
     /// Logical block of the sequential log block.
     owner: Option<u32>,
+    /// Page of it that goes on where the last one that went there ended.
+    next: u32,
 }
 
 impl Fast {
     /// Whether the page follows in the sequential log block.
     fn follows(&self, write: &Write, logs: &Logs) -> bool {
-        let next = logs.newest(SEQUENTIAL).map(|log| log.written);
-        self.owner == Some(write.lbn) && next == Some(write.offset)
+        logs.newest(SEQUENTIAL).is_some() && (self.owner, self.next) == (Some(write.lbn), write.offset)
     }
 }
 
@@ -151,6 +153,7 @@ impl Policy for Fast {
             self.owner = Some(write.lbn);
         }
         if begins || goes_on {
+            self.next = write.offset + 1;
             return Route::Log(SEQUENTIAL);
         }
         if is_used && self.merges_broken && self.owner == Some(write.lbn) {

@@ -58,6 +58,21 @@ fn a_page_that_does_not_follow_may_leave_the_sequential_log_block_alone() {
 }
 
 #[test]
+fn by_size_a_request_in_the_middle_of_a_block_is_merged_once() {
+    let mut device = full_device(&[("fast.predict", "lp")]);
+    // 8 KiB: all four pages go on in the sequential log block.
+    assert_eq!(device.write(64 + 8, 4, 2), 4 * WRITE);
+    assert_eq!(device.write(64 + 12, 4, 2), 4 * WRITE, "so does the next request");
+    assert_eq!(
+        device.write(128, 4, 2),
+        4 * WRITE + 64 * COPY + 2 * ERASE,
+        "it begins in the middle, so it is no data block"
+    );
+    assert_eq!((device.read(64 + 9).0, device.read(64 + 15).0, device.read(64 + 16).0), (2, 2, 1));
+    device.assert_sound();
+}
+
+#[test]
 fn a_request_for_a_whole_logical_block_takes_a_new_data_block() {
     let mut device = full_device(&[("fast.predict", "ebw")]);
     device.write(70, 1, 2);

@@ -17,8 +17,8 @@
 //! block score, age stamp and live count. Ours beside it in the report.
 //!
 //! Where we deviate, or the paper is silent:
-//! - In what unit age is held against cost is not said, and against microseconds it would hardly count: `maro.cost_unit = page_copy` (default) takes a log block's
-//!   reclamation against a page copy; `us` the time. Age is counted in log blocks reclaimed.
+//! - In what unit age is held against cost is not said. Microseconds (default): both count with the paper's 16,384 log blocks, which get that old;
+//!   `maro.cost_unit = page_copy` takes a log block's reclamation against a page copy, beside which cost hardly counts. Age is counted in log blocks reclaimed.
 //! - The victim is searched when it is needed, by the same formula, instead of keeping every score up to date with an index: a search costs what the copies of a
 //!   few pages do. A block that FPR makes a log block has its age from then.
 //! - Cheap merges are taken where the paper assumes full ones: `rose.cheap_merge = off` for those.
@@ -60,7 +60,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         ParamDoc { key: "rose.cheap_merge", help: "on (default): switch and partial merges; or off" },
         ParamDoc { key: "maro.age_weight", help: "weight of a log block's age, 0 or more, or inf (default 1)" },
         ParamDoc { key: "maro.alpha", help: "weight of pages that are dead in the data block, 0 to 1 (default 0.5)" },
-        ParamDoc { key: "maro.cost_unit", help: "what age is weighed against: page_copy (default) or us" },
+        ParamDoc { key: "maro.cost_unit", help: "what age is weighed against: us (default) or page_copy" },
         hybrid::LOG_BLOCKS,
         docs::FREE_THRESHOLD,
         docs::WEAR_POLICY,
@@ -124,7 +124,7 @@ impl Rose {
             }
         };
         let copy = (timing.read_ns + timing.program_ns) as f64;
-        let unit = if params.choice("maro.cost_unit", "page_copy", "us")? { copy } else { 1000.0 };
+        let unit = if params.choice("maro.cost_unit", "us", "page_copy")? { 1000.0 } else { copy };
         Ok(Rose {
             whole_blocks: params.choice("rose.ebw", "on", "off")?,
             reuses: params.choice("rose.fpr", "on", "off")?,
@@ -138,9 +138,9 @@ impl Rose {
         })
     }
 
-    /// What merging the log block costs: copies, of which those of pages that are dead in their data block are weighed, and erases.
-    fn merge_cost(&self, log: &LogBlock, view: &View) -> f64 {
-        let copies = |lbn: u32| view.live_in_data(lbn) as f64 + self.alpha * view.logs.pages_of(lbn) as f64;
+    /// What merging the log block costs: copies, of which those of pages that are dead in their data block weigh `alpha`, and erases.
+    fn merge_cost(&self, log: &LogBlock, view: &View, alpha: f64) -> f64 {
+        let copies = |lbn: u32| view.live_in_data(lbn) as f64 + alpha * view.logs.pages_of(lbn) as f64;
         let copied: f64 = log.associated.iter().map(|(lbn, _)| copies(*lbn)).sum();
         copied * self.copy_cost + (log.associated.len() + 1) as f64 * self.erase_cost
     }
@@ -154,8 +154,9 @@ impl Rose {
             Victim::RoundRobin => 0.0,
             _ if log.live == 0 => f64::INFINITY,
             Victim::Maro if self.age_weight.is_infinite() => age,
-            Victim::Maro => age * self.age_weight - self.merge_cost(log, view),
-            Victim::Cheapest => -self.merge_cost(log, view),
+            Victim::Maro => age * self.age_weight - self.merge_cost(log, view, self.alpha),
+            // LAST knows neither age nor weight.
+            Victim::Cheapest => -self.merge_cost(log, view, 1.0),
             Victim::CostAgeTime => {
                 let used = log.live as f64 / self.pages_per_block as f64;
                 let gain = (age + 1.0) * (1.0 - used);

@@ -1,0 +1,25 @@
+#!/bin/bash
+# Adds the scheme that docs/SCHEMES.md shows, in a copy of the tree: one folder and its line in the table. Runs the battery of every scheme on it.
+# usage: toy_scheme.sh [SUITE...]     suites of tests/tests; without any, all but those that need no scheme
+set -euo pipefail
+cd "$(dirname "$0")/.."
+suites=("$@")
+[ $# -gt 0 ] || suites=(conformance power_cut host_crash recovery_stories wear faulty_parts differential regressions)
+
+tree=$(mktemp -d "${TMPDIR:-/tmp}/ftld-toy.XXXXXX")
+trap 'rm -rf "$tree"' EXIT
+git ls-files -z | xargs -0 cp --parents -t "$tree"
+export CARGO_TARGET_DIR=$PWD/target
+cd "$tree"
+
+schemes=ftl-core/src/schemes
+mkdir $schemes/toy
+sed -n '/^```rust$/,/^```$/{/^```/!p}' docs/SCHEMES.md > $schemes/toy/mod.rs
+sed -i 's/^mod tpftl;/mod toy;\n&/; s/^    pagemap::SCHEME,/&\n    toy::SCHEME,/' $schemes/mod.rs
+diff -r "$OLDPWD/$schemes" $schemes || true
+
+rows=$(printf -- ' --test %s' "${suites[@]}")
+# shellcheck disable=SC2086
+FTLD_CASE=toy cargo test -p ftld-tests $rows
+cargo clippy -q -p ftl-core -- -D warnings
+cargo fmt --check
