@@ -46,6 +46,13 @@ impl Kept {
     }
 }
 
+/// Whether pages of the role with this number are the controller's own, which schemes read back.
+#[inline]
+fn is_own(role: u8) -> bool {
+    const OWN: u32 = 1 << Role::Map as u32 | 1 << Role::Trim as u32 | 1 << Role::Checkpoint as u32;
+    OWN.checked_shr(role as u32).is_some_and(|own| own & 1 == 1)
+}
+
 /// A chip with the counters that every program needs.
 pub(crate) struct Flash<S> {
     chip: Chip<S>,
@@ -360,7 +367,10 @@ impl<S: Store> Flash<S> {
         Oob::recopy(records, self.mark, pseq + 1, epoch);
         let (count, oobs) = (records.len() as u32, records.as_flattened());
         self.now = self.chip.program_run(self.now, first, count, data, oobs, cause)?;
-        self.keep(first, data, records.iter().map(|record| Oob::owner(record).0));
+        // Mostly there are none, and a look at one byte is the cheapest way to know.
+        if self.kept.is_some() && records.iter().fold(false, |any, record| any | is_own(record[1])) {
+            self.keep(first, data, records.iter().map(|record| Oob::owner(record).0));
+        }
         Ok(())
     }
 
@@ -369,8 +379,7 @@ impl<S: Store> Flash<S> {
     fn keep(&mut self, first: Ppn, data: &[u8], roles: impl Iterator<Item = Role>) {
         let Some(kept) = &mut self.kept else { return };
         let page = self.chip.geometry().page_bytes as usize;
-        let own = |role: &Role| matches!(role, Role::Map | Role::Trim | Role::Checkpoint);
-        for (i, _) in roles.enumerate().filter(|(_, role)| own(role)) {
+        for (i, _) in roles.enumerate().filter(|(_, role)| is_own(*role as u8)) {
             kept.put(self.chip.geometry(), Ppn::new(first.raw() + i as u32), &data[i * page..][..page]);
         }
     }

@@ -260,6 +260,7 @@ impl<S: Store> Space<S> {
     }
 
     /// Pages that a block takes.
+    #[inline]
     pub(crate) fn pages_per_block(&self) -> u32 {
         self.flash.geometry().pages_per_block - self.kept_back
     }
@@ -501,6 +502,18 @@ impl<S: Store> Space<S> {
     /// Where the stream's next pages go, for how many there is room, and the block's allocation number; opens a block if need be.
     #[inline(always)]
     fn frontier(&mut self, stream: StreamId) -> Result<(Ppn, u32, u64), FtlError> {
+        let (geometry, pages) = (self.flash.geometry(), self.pages_per_block());
+        match &self.streams[stream].open {
+            Some(open) if open.next < pages && !open.gaps => {
+                Ok((geometry.page(open.block, open.next), pages - open.next, open.epoch))
+            }
+            _ => self.new_frontier(stream),
+        }
+    }
+
+    /// The same when there is no room yet, or only between pages.
+    #[cold]
+    fn new_frontier(&mut self, stream: StreamId) -> Result<(Ppn, u32, u64), FtlError> {
         if self.room(stream) == 0 {
             self.open_new(stream)?;
         }
@@ -522,7 +535,6 @@ impl<S: Store> Space<S> {
         (geometry.page(block, first), (first..geometry.pages_per_block).take_while(free).count() as u32)
     }
 
-    #[cold]
     fn open_new(&mut self, stream: StreamId) -> Result<(), FtlError> {
         self.seal(stream)?;
         let spec = self.streams[stream].spec;

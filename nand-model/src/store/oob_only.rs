@@ -108,13 +108,13 @@ impl OobOnlyStore {
                 if !shared.decided {
                     *shared = Shared { half: split(&slots[0]).1, decided: true, mixed: false };
                 }
-                let mut mixed = shared.mixed;
+                let mut differences = 0;
                 for (kept, slot) in kept.iter_mut().zip(slots) {
                     let second;
                     (*kept, second) = split(slot);
-                    mixed |= second != shared.half;
+                    differences |= (second[0] ^ shared.half[0]) | (second[1] ^ shared.half[1]);
                 }
-                if mixed {
+                if differences != 0 || shared.mixed {
                     self.program_mixed(first, slots);
                 }
             }
