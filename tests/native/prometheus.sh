@@ -4,6 +4,7 @@ SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-prometheus.XXXXXX")
 . "$(dirname "$0")/../lib.sh"
 export FTLD_RUNTIME_DIR=$SCRATCH/run FTLD_STATE_DIR=$SCRATCH
 document=$(dirname "$0")/../../docs/METRICS.md
+rules=$(realpath "$(dirname "$0")/../../deploy/prometheus")
 prometheus=
 
 clean_up() {
@@ -24,6 +25,25 @@ lint() {
   local rc=$?
   cat "$SCRATCH/lint"
   [ $rc = 0 ] && [ ! -s "$SCRATCH/lint" ]
+}
+
+# alerts FILE PATTERN: prints the names of alerts in a file, sorted.
+alerts() { sed -n "s/$2/\\1/p" "$1" | sort -u; }
+
+# rules_hold: the rules are well formed, their tests pass, and every alert has a test and a row in the document.
+rules_hold() {
+  (cd "$rules" && promtool check rules ftld.rules.yml && promtool test rules ftld.rules.test.yml) || return 1
+  alerts "$rules/ftld.rules.yml" '^ *- alert: \(.*\)' > "$SCRATCH/alerts"
+  [ "$(wc -l < "$SCRATCH/alerts")" -ge 10 ] &&
+    diff "$SCRATCH/alerts" <(alerts "$rules/ftld.rules.test.yml" '^ *- name: "\(Ftld[A-Za-z]*\):.*') &&
+    diff "$SCRATCH/alerts" <(alerts "$document" '^| `\(Ftld[A-Za-z]*\)` .*')
+}
+
+# every_record: all that the rules record has values.
+every_record() {
+  local name wrong=0
+  while read -r name; do instant "$name" || wrong=1; done < <(sed -n 's/^ *- record: //p' "$rules/ftld.rules.yml")
+  return $wrong
 }
 
 # free_port: prints a TCP port that nobody listens on.
@@ -63,7 +83,8 @@ every_formula() {
 port=$(free_port) METRICS=127.0.0.1:$(free_port)
 server=http://127.0.0.1:$port
 cat > "$SCRATCH/prometheus.yml" << YML
-global: {scrape_interval: 1s}
+global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: ["$rules/ftld.rules.yml"]
 scrape_configs:
   - job_name: ftld
     static_configs: [{targets: ["$METRICS"]}]
@@ -71,6 +92,8 @@ YML
 
 serve --scheme pagemap --size 64MiB --image "$SCRATCH/p.ftld" --name default "nbd+unix:///?socket=$SCRATCH/nbd.sock" || finish
 check "promtool has nothing to say about a fresh page" lint
+check "the rules are in order, and every alert has a test and is documented" rules_hold
+step "promtool accepts the configuration" promtool check config "$SCRATCH/prometheus.yml"
 
 prometheus --config.file="$SCRATCH/prometheus.yml" --storage.tsdb.path="$SCRATCH/tsdb" \
   --web.listen-address="127.0.0.1:$port" > "$SCRATCH/prometheus.log" 2>&1 &
@@ -84,6 +107,8 @@ step "the device is written until it collects" \
 step "the daemon is up" test "$(value 'up{job="ftld"}')" = 1
 check "every metric of the catalogue has values" every_metric
 check "every formula of the document has values" every_formula
+check "everything the rules record has values" every_record
+step "no critical alert fires" test -z "$(promtool query instant "$server" 'ALERTS{alertstate="firing",severity="critical"}')"
 written=$(value 'ftld_host_written_bytes_total') collected=$(value 'ftld_gc_runs_total')
 step "collections were counted ($collected, after $written bytes)" test "${collected%.*}" -gt 0
 waf=$(value 'ftld_write_amplification_ratio')
