@@ -76,7 +76,7 @@ pub fn schemes(as_json: bool) -> Result<(), Failure> {
         text += &format!("{}{default}: {}\n", scheme.name, scheme.title);
         text += &format!("  paper    {} (fidelity {})\n", scheme.paper, scheme.fidelity);
         text += &format!("  mapping  {}\n  RAM      {}\n  MLC      {}\n", scheme.mapping, scheme.ram, mlc(scheme));
-        for param in scheme.params {
+        for param in scheme.all_params() {
             text += &format!("  --set {}=…  {}\n", param.key, param.help);
         }
         text += "\n";
@@ -92,7 +92,7 @@ fn mlc(scheme: &Scheme) -> &'static str {
 }
 
 fn scheme_json((i, scheme): (usize, &Scheme)) -> Value {
-    let params: Vec<_> = scheme.params.iter().map(|p| json!({"key": p.key, "help": p.help})).collect();
+    let params: Vec<_> = scheme.all_params().map(|p| json!({"key": p.key, "help": p.help})).collect();
     json!({
         "name": scheme.name, "default": i == 0, "title": scheme.title, "paper": scheme.paper,
         "mapping": scheme.mapping, "ram": scheme.ram, "fidelity": scheme.fidelity, "mlc": mlc(scheme), "params": params,

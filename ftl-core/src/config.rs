@@ -34,13 +34,11 @@ impl Params {
     }
 
     /// Refuses keys that are not in the list.
-    pub fn only(&self, known: &[ParamDoc]) -> Result<(), FtlError> {
-        match self.0.keys().find(|key| known.iter().all(|p| p.key != **key)) {
+    pub fn only<'a>(&self, known: impl IntoIterator<Item = &'a ParamDoc>) -> Result<(), FtlError> {
+        let keys: Vec<_> = known.into_iter().map(|param| param.key).collect();
+        match self.0.keys().find(|key| !keys.contains(&key.as_str())) {
             None => Ok(()),
-            Some(key) => {
-                let keys: Vec<_> = known.iter().map(|p| p.key).collect();
-                Err(FtlError::Config(format!("no parameter {key:?}; this scheme has {}", keys.join(", "))))
-            }
+            Some(key) => Err(FtlError::Config(format!("no parameter {key:?}; this scheme has {}", keys.join(", ")))),
         }
     }
 

@@ -46,9 +46,9 @@ fn descriptors_say_something_and_parameters_are_told_apart() {
         for text in [scheme.title, scheme.paper, scheme.mapping, scheme.ram] {
             assert!(!text.trim().is_empty(), "{}: an empty description", scheme.name);
         }
-        let keys: BTreeSet<_> = scheme.params.iter().map(|param| param.key).collect();
-        assert_eq!(keys.len(), scheme.params.len(), "{}: a parameter twice", scheme.name);
-        assert!(scheme.params.iter().all(|param| !param.help.is_empty()), "{}: a parameter without help", scheme.name);
+        let keys: BTreeSet<_> = scheme.all_params().map(|param| param.key).collect();
+        assert_eq!(keys.len(), scheme.all_params().count(), "{}: a parameter twice", scheme.name);
+        assert!(scheme.all_params().all(|param| !param.help.is_empty()), "{}: a parameter without help", scheme.name);
     }
 }
 

@@ -19,6 +19,9 @@ pub(crate) mod docs {
         ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" };
     pub(crate) use crate::gc::SCRUB_PARAM as SCRUB;
     pub(crate) use crate::wear::{GAP_PARAM as WEAR_GAP, POLICY_PARAM as WEAR_POLICY};
+
+    /// All of them.
+    pub(crate) const SHARED: &[ParamDoc] = &[FREE_THRESHOLD, WEAR_POLICY, WEAR_GAP, SCRUB, PAIR_POLICY];
 }
 
 /// The parameters, validated.

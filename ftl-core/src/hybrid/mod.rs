@@ -33,7 +33,7 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
-use crate::gc::{Collect, Gc, Settings};
+use crate::gc::{Collect, Gc, Settings, docs};
 use crate::recovery::{CleanStop, MountByRecords};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
@@ -54,9 +54,12 @@ const RESERVE: u32 = 3;
 /// Log blocks without which there is no going on.
 const MIN_LOGS: u32 = 2;
 
-/// A parameter of all schemes of this kind.
-pub(crate) const LOG_BLOCKS: ParamDoc =
+const LOG_BLOCKS: ParamDoc =
     ParamDoc { key: "log.blocks", help: "log blocks at most, 0 = all that over-provisioning leaves (default 0)" };
+
+/// Parameters of all schemes of this kind.
+pub(crate) const PARAMS: &[ParamDoc] =
+    &[LOG_BLOCKS, docs::FREE_THRESHOLD, docs::WEAR_POLICY, docs::WEAR_GAP, docs::SCRUB, docs::PAIR_POLICY];
 
 /// Blocks beyond data and over-provisioning of a device: three sets of checkpoints; trim pages; open common blocks, one for a failing block,
 /// two waiting for their erase, a data block that is partly used, the fewest log blocks, and the free threshold.

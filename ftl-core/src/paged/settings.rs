@@ -27,6 +27,10 @@ pub(crate) mod docs {
     pub(crate) use crate::wear::{GAP_PARAM as WEAR_GAP, POLICY_PARAM as WEAR_POLICY};
     pub(crate) const PAIR_POLICY: ParamDoc =
         ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" };
+
+    /// All of them but the age window, which LazyFTL calls something else.
+    pub(crate) const SHARED: &[ParamDoc] =
+        &[TOMBSTONES, FREE_THRESHOLD, CHECKPOINT_INTERVAL, WEAR_POLICY, WEAR_GAP, crate::gc::SCRUB_PARAM, PAIR_POLICY];
 }
 
 /// The parameters, validated.

@@ -51,8 +51,10 @@ pub struct Scheme {
     pub fidelity: char,
     /// Multi-level cells.
     pub mlc: MlcUse,
-    /// Parameters it understands.
+    /// Parameters of its own.
     pub params: &'static [ParamDoc],
+    /// Those that it shares with its family.
+    pub shared_params: &'static [ParamDoc],
     /// Blocks beyond data and over-provisioning: mapping, checkpoints, open blocks, reserve.
     pub overhead_blocks: fn(&Profile, logical_pages: u32, &Params) -> Result<u32, FtlError>,
     mem: Constructor<MemStore>,
@@ -87,9 +89,14 @@ impl Scheme {
         SCHEMES.iter().find(|s| s.name == name)
     }
 
+    /// Every parameter it understands.
+    pub fn all_params(&self) -> impl Iterator<Item = &'static ParamDoc> {
+        self.params.iter().chain(self.shared_params)
+    }
+
     /// Whether the scheme has this parameter.
     pub fn knows(&self, key: &str) -> bool {
-        self.params.iter().any(|param| param.key == key)
+        self.all_params().any(|param| param.key == key)
     }
 
     /// Starts the scheme on a chip.
@@ -99,7 +106,7 @@ impl Scheme {
         config: &FtlConfig,
         start: Start,
     ) -> Result<Box<dyn Ftl<S>>, FtlError> {
-        config.params.only(self.params)?;
+        config.params.only(self.all_params())?;
         S::constructor(self)(chip, config, start)
     }
 
@@ -108,7 +115,7 @@ impl Scheme {
     /// A profile by size: data x (1 + over-provisioning), the scheme's overhead, and the bad blocks its data sheet allows. A
     /// paper's device has its raw blocks; then the logical size follows and `size_bytes` must be 0 or not larger.
     pub fn layout(&self, profile: &Profile, size_bytes: u64, op: f64, params: &Params) -> Result<Layout, FtlError> {
-        params.only(self.params)?;
+        params.only(self.all_params())?;
         if !(0.01..=10.0).contains(&op) {
             return Err(FtlError::Config(format!("over-provisioning of {:.1} %: need 1 to 1000 %", op * 100.0)));
         }

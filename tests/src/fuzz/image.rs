@@ -36,7 +36,7 @@ fn base(scheme: &'static Scheme, clean: bool) -> Base {
     let torture = Profile::find("torture").expect("a built-in profile");
     let mut params = Params::default();
     params.set("ckpt.interval", "100");
-    params.only(scheme.params).is_err().then(|| params = Params::default());
+    params.only(scheme.all_params()).is_err().then(|| params = Params::default());
     let layout = scheme.layout(torture, SIZE, 0.07, &params).expect("a size that fits");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("image");

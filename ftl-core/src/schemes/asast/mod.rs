@@ -28,7 +28,6 @@ mod tests;
 use crate::config::{FtlConfig, ParamDoc};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
-use crate::gc::docs;
 use crate::hash::FastMap;
 use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
@@ -54,13 +53,8 @@ pub(super) const SCHEME: Scheme = Scheme {
             key: "asast.victim",
             help: "lru (default): a log block of the group not written for longest; or least_valid of all",
         },
-        hybrid::LOG_BLOCKS,
-        docs::FREE_THRESHOLD,
-        docs::WEAR_POLICY,
-        docs::WEAR_GAP,
-        docs::SCRUB,
-        docs::PAIR_POLICY,
     ],
+    shared_params: hybrid::PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
     mem: start,
     file: start,

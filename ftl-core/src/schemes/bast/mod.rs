@@ -24,7 +24,6 @@ mod tests;
 use crate::config::{FtlConfig, ParamDoc};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
-use crate::gc::docs;
 use crate::hash::FastMap;
 use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
@@ -39,15 +38,11 @@ pub(super) const SCHEME: Scheme = Scheme {
     ram: "4 B per logical block + (4 + 4 B per page) per log block",
     fidelity: 'B',
     mlc: MlcUse::Adapted,
-    params: &[
-        ParamDoc { key: "bast.victim", help: "lru (default): the log block not written for longest; or least_valid" },
-        hybrid::LOG_BLOCKS,
-        docs::FREE_THRESHOLD,
-        docs::WEAR_POLICY,
-        docs::WEAR_GAP,
-        docs::SCRUB,
-        docs::PAIR_POLICY,
-    ],
+    params: &[ParamDoc {
+        key: "bast.victim",
+        help: "lru (default): the log block not written for longest; or least_valid",
+    }],
+    shared_params: hybrid::PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
     mem: start,
     file: start,

@@ -21,7 +21,6 @@ mod tests;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
-use crate::gc::SCRUB_PARAM;
 use crate::paged::{self, Paged, Settings, docs};
 use crate::schemes::{MlcUse, Scheme};
 use cmt::Cmt;
@@ -39,14 +38,8 @@ pub(super) const SCHEME: Scheme = Scheme {
     params: &[
         ParamDoc { key: "dftl.cache", help: "bytes of cached entries, 8 each (default a 16th of the table)" },
         docs::AGE_WINDOW,
-        docs::TOMBSTONES,
-        docs::FREE_THRESHOLD,
-        docs::CHECKPOINT_INTERVAL,
-        docs::WEAR_POLICY,
-        docs::WEAR_GAP,
-        SCRUB_PARAM,
-        docs::PAIR_POLICY,
     ],
+    shared_params: docs::SHARED,
     overhead_blocks,
     mem: start,
     file: start,

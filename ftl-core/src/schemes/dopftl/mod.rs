@@ -22,7 +22,6 @@ mod tests;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
-use crate::gc::SCRUB_PARAM;
 use crate::paged::{self, Paged, Settings, docs};
 use crate::schemes::{MlcUse, Scheme};
 use cache::{Cache, Shape};
@@ -57,14 +56,8 @@ pub(super) const SCHEME: Scheme = Scheme {
         },
         ParamDoc { key: "dop.max_pending", help: "changed entries that the flash may not know (default 16384)" },
         docs::AGE_WINDOW,
-        docs::TOMBSTONES,
-        docs::FREE_THRESHOLD,
-        docs::CHECKPOINT_INTERVAL,
-        docs::WEAR_POLICY,
-        docs::WEAR_GAP,
-        SCRUB_PARAM,
-        docs::PAIR_POLICY,
     ],
+    shared_params: docs::SHARED,
     overhead_blocks,
     mem: start,
     file: start,

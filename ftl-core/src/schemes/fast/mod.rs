@@ -25,7 +25,6 @@ mod tests;
 use crate::config::{FtlConfig, ParamDoc};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
-use crate::gc::docs;
 use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Logs, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
@@ -49,13 +48,8 @@ pub(super) const SCHEME: Scheme = Scheme {
             key: "fast.sw_break",
             help: "a page that does not follow in the sequential log block: merge_then_rw (default) or keep_sw_then_rw",
         },
-        hybrid::LOG_BLOCKS,
-        docs::FREE_THRESHOLD,
-        docs::WEAR_POLICY,
-        docs::WEAR_GAP,
-        docs::SCRUB,
-        docs::PAIR_POLICY,
     ],
+    shared_params: hybrid::PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
     mem: start,
     file: start,

@@ -31,7 +31,6 @@ mod tests;
 use crate::config::{FtlConfig, ParamDoc};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
-use crate::gc::docs;
 use crate::hash::FastMap;
 use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
@@ -50,13 +49,8 @@ pub(super) const SCHEME: Scheme = Scheme {
     params: &[
         ParamDoc { key: "last.large_request", help: "bytes from which on a request is sequential (default 8192)" },
         ParamDoc { key: "last.sequential", help: "sequential log blocks at most, 1 to 64 (default 8)" },
-        hybrid::LOG_BLOCKS,
-        docs::FREE_THRESHOLD,
-        docs::WEAR_POLICY,
-        docs::WEAR_GAP,
-        docs::SCRUB,
-        docs::PAIR_POLICY,
     ],
+    shared_params: hybrid::PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
     mem: start,
     file: start,

@@ -31,7 +31,6 @@ use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
-use crate::gc::SCRUB_PARAM;
 use crate::mapping::PageLru;
 use crate::paged::map::entry_at;
 use crate::paged::pending::Pending;
@@ -59,18 +58,12 @@ pub(super) const SCHEME: Scheme = Scheme {
             key: "lazy.age_window",
             help: "block allocations after which a block must be converted (default 4 x buffer_blocks)",
         },
-        docs::TOMBSTONES,
         ParamDoc {
             key: "valid_tracking",
             help: "oob_mark (default where NOP > 1) or ram_bitmap: where superseded pages are marked",
         },
-        docs::FREE_THRESHOLD,
-        docs::CHECKPOINT_INTERVAL,
-        docs::WEAR_POLICY,
-        docs::WEAR_GAP,
-        SCRUB_PARAM,
-        docs::PAIR_POLICY,
     ],
+    shared_params: docs::SHARED,
     overhead_blocks,
     mem: start,
     file: start,

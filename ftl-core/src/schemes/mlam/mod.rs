@@ -104,6 +104,7 @@ pub(super) const SCHEME: Scheme = Scheme {
         SCRUB_PARAM,
         ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" },
     ],
+    shared_params: &[],
     overhead_blocks,
     mem: start,
     file: start,

@@ -23,7 +23,6 @@ mod tests;
 use crate::config::FtlConfig;
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
-use crate::gc::docs;
 use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
@@ -37,14 +36,8 @@ pub(super) const SCHEME: Scheme = Scheme {
     ram: "9 B per logical block",
     fidelity: 'A',
     mlc: MlcUse::Adapted,
-    params: &[
-        hybrid::LOG_BLOCKS,
-        docs::FREE_THRESHOLD,
-        docs::WEAR_POLICY,
-        docs::WEAR_GAP,
-        docs::SCRUB,
-        docs::PAIR_POLICY,
-    ],
+    params: &[],
+    shared_params: hybrid::PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
     mem: start,
     file: start,

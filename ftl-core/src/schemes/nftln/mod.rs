@@ -23,7 +23,6 @@ mod tests;
 use crate::config::{FtlConfig, ParamDoc};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
-use crate::gc::docs;
 use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
@@ -37,15 +36,8 @@ pub(super) const SCHEME: Scheme = Scheme {
     ram: "4 B per logical block + 8 B per block in a list",
     fidelity: 'A',
     mlc: MlcUse::Adapted,
-    params: &[
-        ParamDoc { key: "nftln.max_length", help: "blocks of a list at most, 2 to 64 (default 16)" },
-        hybrid::LOG_BLOCKS,
-        docs::FREE_THRESHOLD,
-        docs::WEAR_POLICY,
-        docs::WEAR_GAP,
-        docs::SCRUB,
-        docs::PAIR_POLICY,
-    ],
+    params: &[ParamDoc { key: "nftln.max_length", help: "blocks of a list at most, 2 to 64 (default 16)" }],
+    shared_params: hybrid::PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
     mem: start,
     file: start,

@@ -33,7 +33,6 @@ mod tests;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
-use crate::gc::docs;
 use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store, Timing};
@@ -61,13 +60,8 @@ pub(super) const SCHEME: Scheme = Scheme {
         ParamDoc { key: "maro.age_weight", help: "weight of a log block's age, 0 or more, or inf (default 1)" },
         ParamDoc { key: "maro.alpha", help: "weight of pages that are dead in the data block, 0 to 1 (default 0.5)" },
         ParamDoc { key: "maro.cost_unit", help: "what age is weighed against: us (default) or page_copy" },
-        hybrid::LOG_BLOCKS,
-        docs::FREE_THRESHOLD,
-        docs::WEAR_POLICY,
-        docs::WEAR_GAP,
-        docs::SCRUB,
-        docs::PAIR_POLICY,
     ],
+    shared_params: hybrid::PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
     mem: start,
     file: start,

@@ -20,7 +20,6 @@ mod tests;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
 use crate::ftl::{Ftl, Start};
-use crate::gc::SCRUB_PARAM;
 use crate::paged::{self, Paged, Settings, docs};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Profile, Store};
@@ -45,14 +44,8 @@ pub(super) const SCHEME: Scheme = Scheme {
             help: "nodes lost or won that begin or end a sequential phase, 0 = never prefetch (default 3)",
         },
         docs::AGE_WINDOW,
-        docs::TOMBSTONES,
-        docs::FREE_THRESHOLD,
-        docs::CHECKPOINT_INTERVAL,
-        docs::WEAR_POLICY,
-        docs::WEAR_GAP,
-        SCRUB_PARAM,
-        docs::PAIR_POLICY,
     ],
+    shared_params: docs::SHARED,
     overhead_blocks,
     mem: start,
     file: start,
