@@ -2,13 +2,13 @@
 # formula of docs/METRICS.md answers with values.
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-prometheus.XXXXXX")
 . "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/monitoring.sh"
 export FTLD_RUNTIME_DIR=$SCRATCH/run FTLD_STATE_DIR=$SCRATCH
 document=$(dirname "$0")/../../docs/METRICS.md
 rules=$(realpath "$(dirname "$0")/../../deploy/prometheus")
-prometheus=
 
 clean_up() {
-  [ -z "$prometheus" ] || { kill -9 "$prometheus"; wait "$prometheus"; } 2> /dev/null
+  stop_prometheus
   [ -z "${FTLD:-}" ] || kill -9 "$FTLD" 2> /dev/null
   rm -rf "$SCRATCH"
 }
@@ -46,11 +46,6 @@ every_record() {
   return $wrong
 }
 
-# free_port: prints a TCP port that nobody listens on.
-free_port() {
-  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
-
 # instant QUERY: fails unless Prometheus answers with at least one sample that is a number.
 instant() {
   promtool query instant "$server" "$1" > "$SCRATCH/answer" 2>&1 && grep -q '=>' "$SCRATCH/answer" &&
@@ -80,29 +75,20 @@ every_formula() {
   [ $count -ge 8 ] && [ $wrong = 0 ]
 }
 
-port=$(free_port) METRICS=127.0.0.1:$(free_port)
-server=http://127.0.0.1:$port
-cat > "$SCRATCH/prometheus.yml" << YML
-global: {scrape_interval: 1s, evaluation_interval: 1s}
-rule_files: ["$rules/ftld.rules.yml"]
-scrape_configs:
-  - job_name: ftld
-    static_configs: [{targets: ["$METRICS"]}]
-YML
-
+METRICS=127.0.0.1:$(free_port)
 serve --scheme pagemap --size 64MiB --image "$SCRATCH/p.ftld" --name default "nbd+unix:///?socket=$SCRATCH/nbd.sock" || finish
 check "promtool has nothing to say about a fresh page" lint
 check "the rules are in order, and every alert has a test and is documented" rules_hold
-step "promtool accepts the configuration" promtool check config "$SCRATCH/prometheus.yml"
 
-prometheus --config.file="$SCRATCH/prometheus.yml" --storage.tsdb.path="$SCRATCH/tsdb" \
-  --web.listen-address="127.0.0.1:$port" > "$SCRATCH/prometheus.log" 2>&1 &
-prometheus=$!
-wait_for 30 curl -sf "$server/-/ready" || bad "Prometheus does not start: $(tail -n 3 "$SCRATCH/prometheus.log")"
+start_prometheus "$rules/ftld.rules.yml" "$METRICS"
 uri="nbd+unix:///?socket=$SCRATCH/nbd.sock"
-step "the device is written until it collects" \
-  fio --name=fill --ioengine=nbd --uri="$uri" --rw=randrw --rwmixread=20 --bs=4k --size=64m --iodepth=8 --fsync=64 \
-  --norandommap --randrepeat=0 --time_based --runtime=15 --thread --output="$SCRATCH/fio.log"
+# Rates need a load as long as somebody asks.
+fio --name=load --ioengine=nbd --uri="$uri" --rw=randrw --rwmixread=20 --bs=4k --size=64m --iodepth=8 --fsync=64 \
+  --norandommap --randrepeat=0 --time_based --runtime=600 --rate_iops=4000 --thread > "$SCRATCH/fio.log" 2>&1 &
+load=$!
+collects() { instant 'rate(ftld_gc_runs_total[10s]) > 0'; }
+soon "the device is written until it collects" 90 collects
+sleep 12
 
 step "the daemon is up" test "$(value 'up{job="ftld"}')" = 1
 check "every metric of the catalogue has values" every_metric
@@ -114,5 +100,6 @@ step "collections were counted ($collected, after $written bytes)" test "${colle
 waf=$(value 'ftld_write_amplification_ratio')
 step "write amplification is plausible ($waf)" python3 -c "import sys; sys.exit(not 1 <= float(sys.argv[1]) < 20)" "$waf"
 check "promtool has nothing to say about a busy page" lint
+kill "$load" && wait "$load"
 quit pagemap
 finish

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Checks of the Grafana dashboards.
+
+    tests/grafana.py lint                    the rules of Grafana's dashboard-linter, on the files
+    tests/grafana.py evaluate URL DEVICES    every variable and every query against a live Prometheus that scrapes so many devices
+
+`evaluate` resolves the variables as Grafana does, puts them into every query, and fails on an error, no answer, NaN, a value out of the bounds
+that deploy/grafana/dashboards.py gives, or a device without an answer where all others have one. Grafana itself, its rendering and its
+migrations of dashboards are not tested.
+"""
+
+import json
+import math
+import re
+import sys
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+GRAFANA = ROOT / "deploy" / "grafana"
+sys.path.insert(0, str(GRAFANA))
+sys.dont_write_bytecode = True
+
+from dashboards import DASHBOARDS, FOLDER  # noqa: E402
+
+DATASOURCE = "${datasource}"
+COUNTER = re.compile(r"\b(ftld_\w+_total)\b")
+RATES = ("rate(", "irate(", "increase(")
+
+
+def dashboards():
+    return [json.loads(file.read_text()) for file in sorted(FOLDER.glob("*.json"))]
+
+
+def lint(board):
+    """One line per rule that the dashboard breaks."""
+    wrong = []
+    variables = {variable["name"]: variable for variable in board["templating"]["list"]}
+
+    def want(holds, what):
+        if not holds:
+            wrong.append(f"{board['uid']}: {what}")
+
+    source = variables.get("datasource", {})
+    want(source.get("type") == "datasource" and source.get("query") == "prometheus", "no variable for the data source")
+    want(source.get("label") == "Data source", "the data source's variable has another label")
+    want(board["editable"] is False, "it can be edited")
+    want(re.fullmatch(r"[a-z-]{1,40}", board["uid"]), "its uid is not a stable name")
+    for name, label in (("job", "Job"), ("instance", "Instance")):
+        variable = variables.get(name, {})
+        want(variable.get("label") == label, f"variable {name}: no label {label}")
+        want(variable.get("multi") and variable.get("includeAll"), f"variable {name}: not several, or not all")
+        want(variable.get("allValue") == ".+", f"variable {name}: all is not .+")
+    for name, variable in variables.items():
+        if name != "datasource":
+            want(variable.get("refresh") == 2, f"variable {name}: not looked up again with the time range")
+            want(variable["datasource"]["uid"] == DATASOURCE, f"variable {name}: another data source")
+    ids = [panel["id"] for panel in board["panels"]]
+    want(len(set(ids)) == len(ids), "panels with the same number")
+    for panel in board["panels"]:
+        here = f"panel {panel['title']!r}"
+        want(panel["title"] and panel["description"], f"{here}: no title or description")
+        want(panel["fieldConfig"]["defaults"].get("unit"), f"{here}: no unit")
+        want(panel["datasource"]["uid"] == DATASOURCE, f"{here}: another data source")
+        want(panel["targets"], f"{here}: no query")
+        for target in panel["targets"]:
+            query = f"{here}, {target['refId']}"
+            expr = target["expr"]
+            want(target["datasource"]["uid"] == DATASOURCE, f"{query}: another data source")
+            selectors = re.findall(r"ftld_\w+(\{[^}]*\})?", expr)
+            for name in ("job", "instance"):
+                want(all(f'{name}=~"${name}"' in selector for selector in selectors), f"{query}: a metric without {name}")
+            ranges = re.findall(r"\[([^\]]*)\]", expr)
+            want(all(r in ("$__rate_interval", "1h") for r in ranges), f"{query}: a range that is not $__rate_interval")
+            for counter in COUNTER.finditer(expr):
+                want(expr[: counter.start()].endswith(RATES), f"{query}: {counter[1]} is a counter without a rate")
+    return wrong
+
+
+class Prometheus:
+    def __init__(self, url):
+        self.url = url
+
+    def get(self, path, **query):
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=30) as answer:
+            return json.load(answer)["data"]
+
+    def label_values(self, definition):
+        found = re.fullmatch(r"label_values\((.*), (\w+)\)", definition)
+        selector = found[1].replace("{}", "")
+        return self.get(f"label/{found[2]}/values", **{"match[]": selector})
+
+
+def resolved(board, prometheus):
+    """Every variable with all its values, as Grafana writes a choice of several."""
+    values = {}
+    for variable in board["templating"]["list"]:
+        if variable["type"] == "datasource":
+            continue
+        found = prometheus.label_values(substituted(variable["query"]["query"], values))
+        if not found:
+            sys.exit(f"{board['uid']}: variable {variable['name']} has no value")
+        values[variable["name"]] = "(" + "|".join(re.escape(value).replace("\\", "\\\\") for value in found) + ")"
+    return values
+
+
+def substituted(expr, values):
+    for name, value in values.items():
+        expr = expr.replace(f"${name}", value)
+    return expr.replace("$__rate_interval", "10s")
+
+
+def evaluate(board, prometheus, devices):
+    """One line per query that does not answer as it should, and how many there are."""
+    wrong, values, queries = [], resolved(board, prometheus), 0
+    source = DASHBOARDS[board["uid"]][2]
+    for panel, origin in zip(board["panels"], source, strict=True):
+        for target, query in zip(panel["targets"], origin["queries"], strict=True):
+            queries += 1
+            here = f"{board['uid']}, {panel['title']!r}, {target['refId']}"
+            try:
+                answer = prometheus.get("query", query=substituted(target["expr"], values))
+            except urllib.error.HTTPError as error:
+                wrong.append(f"{here}: {error.read().decode()}")
+                continue
+            samples = answer["result"]
+            numbers = [float(sample["value"][1]) for sample in samples]
+            low, high = query["bounds"]
+            if any(math.isnan(number) for number in numbers):
+                wrong.append(f"{here}: NaN")
+            elif not all(low <= number <= high for number in numbers):
+                out = [number for number in numbers if not low <= number <= high]
+                wrong.append(f"{here}: {out[:4]} beyond {low} to {high}")
+            seen = {sample["metric"].get("device") for sample in samples}
+            if len(seen) != devices:
+                wrong.append(f"{here}: {len(seen)} of {devices} devices answer")
+    return wrong, queries
+
+
+def main():
+    match sys.argv[1:]:
+        case ["lint"]:
+            wrong = [line for board in dashboards() for line in lint(board)]
+            print(f"{len(dashboards())} dashboards, {sum(len(board['panels']) for board in dashboards())} panels, {len(wrong)} faults")
+        case ["evaluate", url, devices]:
+            wrong, queries = [], 0
+            for board in dashboards():
+                faults, count = evaluate(board, Prometheus(url), int(devices))
+                wrong, queries = wrong + faults, queries + count
+            print(f"{queries} queries of {len(dashboards())} dashboards on {devices} devices, {len(wrong)} faults")
+        case _:
+            sys.exit(__doc__)
+    print("\n".join(wrong), end="\n" if wrong else "")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
