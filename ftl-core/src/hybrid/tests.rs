@@ -15,6 +15,13 @@ pub(crate) struct Device {
     config: FtlConfig,
 }
 
+/// What the profile `rose` takes, in emulated nanoseconds.
+pub(crate) mod rose_part {
+    pub(crate) const WRITE: u64 = 263_000;
+    pub(crate) const COPY: u64 = 88_000 + WRITE;
+    pub(crate) const ERASE: u64 = 2_000_000;
+}
+
 /// Pages of slots of any order, and paired ones that go one after the other; with so few pages that blocks fill up.
 pub(crate) const SLC: &str = "lazyftl";
 /// See above.

@@ -1,11 +1,7 @@
 //! What goes where, and what merges cost on ROSE's device: reads take 88 us, programs 263 us, erases 2,000 us.
 
+use crate::hybrid::tests::rose_part::{COPY, ERASE, WRITE};
 use crate::hybrid::tests::{Device, agrees_with_a_model};
-
-const US: u64 = 1_000;
-const WRITE: u64 = 263 * US;
-const COPY: u64 = 351 * US;
-const ERASE: u64 = 2000 * US;
 
 #[test]
 fn it_agrees_with_a_model() {
