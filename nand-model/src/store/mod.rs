@@ -117,7 +117,7 @@ pub trait Store: Send + 'static {
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()>;
 
     /// Reads `health.len()` programmed pages from `first` on. `data` is empty or holds that many pages; `oobs` is empty or holds
-    /// that many equal slices, each at most the OOB size.
+    /// that many equal slices, each at most the OOB size. Every element of `health` is set, whatever it was before.
     fn read(&mut self, first: Ppn, data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()>;
 
     /// Reads programmed pages of one block, ascending; the buffers are as in [`Store::read`].

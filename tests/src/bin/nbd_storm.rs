@@ -23,8 +23,8 @@ const BORDER: u64 = 32 * MIB;
 const SIZE: u64 = 64 * MIB;
 /// A session that is closed on our side must be over by then, and every answer be there.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How much more memory the server may have after malformed sessions, however many: its allocator's pools grow ever more slowly (8 MiB after
-/// 20,000, 12 after 60,000, 18 after a million); 32 bytes that each session leaks come to as much.
+/// How much more memory the server may have after malformed sessions, however many. It grows ever more slowly (8 MiB after 20,000, 12 after
+/// 60,000, 18 after a million); 32 bytes that each of a million leaks would come to as much.
 const STORM_GROWTH: u64 = 32 * MIB;
 /// The same after a flood: its allocator may keep the buffers of as many connections as it serves at once.
 const FLOOD_GROWTH: u64 = 64 * MIB;
