@@ -42,6 +42,7 @@ use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
+use crate::events::EventLog;
 use crate::flash::Flash;
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
@@ -50,14 +51,14 @@ use crate::recovery::MountByRecords;
 use crate::recovery::{CleanStop, rescue_blocks};
 use crate::schemes::{MlcUse, Scheme};
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
+use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
 use crate::trims::Trims;
 use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
 use buffer::Buffer;
 use flush::{Cost, Rows};
 use mapping::{Mapping, Place};
 use nand_model::canary::{Canary, sings};
-use nand_model::{Cause, Chip, Geometry, Nanos, PairTable, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Geometry, Nanos, PairTable, Pbn, Ppn, Profile, Store};
 use policy::Policy;
 use shape::{QUARTERS, Shape};
 use superblocks::Superblocks;
@@ -416,6 +417,14 @@ impl<S: Store> Ftl<S> for Mlam<S> {
             map_cache_hits: self.stats.host_pages_read,
             ..self.stats.clone()
         })
+    }
+
+    fn block(&self, block: Pbn) -> BlockView {
+        self.space.look_at(block)
+    }
+
+    fn events(&self) -> &EventLog {
+        &self.space.events
     }
 
     fn ram_report(&self) -> RamReport {
