@@ -15,6 +15,7 @@ pub mod failure;
 pub mod inject;
 pub mod inspect;
 pub mod instance;
+mod live_page;
 pub mod logging;
 pub mod metrics;
 pub mod options;

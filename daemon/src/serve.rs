@@ -9,7 +9,7 @@ use crate::control::{self, Asked};
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
 use crate::instance::{Dirs, Instance};
-use crate::metrics::http;
+use crate::metrics::{hosts::Hosts, http};
 use crate::shutdown::{Action, Event, Shutdown};
 use crate::stack::{self, DaemonStore};
 use crate::status::{Facts, Observed, View};
@@ -17,7 +17,7 @@ use crate::sys;
 use crate::target::Target;
 use crate::transport::nbd::{NbdStats, Tls};
 use crate::transport::{self, Context, Service, StopHow};
-use crate::volume::Volume;
+use crate::volume::{BlockMap, EventsView, Volume};
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,6 +80,7 @@ pub fn serve(config: &Config, dirs: &Dirs, recover: bool) -> Result<(), Failure>
     let served =
         Arc::new(Served { facts: Arc::new(facts), volume, nbd: service.nbd_stats(), waiting_for: Mutex::default() });
     let background = Background::start(&served.volume).map_err(|error| Failure::io("background thread", &error))?;
+    let http = http.map(|listener| (listener, Arc::new(Hosts::new(&config.metrics_hosts))));
     let how = run(&served, &service, http, control, metrics.as_deref());
     let how = match how {
         Ok(how) => how,
@@ -142,8 +143,21 @@ impl Observed for Served {
             injected: self.volume.injected(),
             nbd: self.nbd.as_ref().map(|stats| stats.snapshot()).unwrap_or_default(),
             trouble: self.volume.trouble(),
+            paused: self.volume.paused(),
             waiting_for: self.waiting_for.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
+    }
+
+    fn watch(&self) {
+        self.volume.watch();
+    }
+
+    fn blocks(&self) -> Arc<BlockMap> {
+        self.volume.blocks()
+    }
+
+    fn events(&self, from: u64, most: usize) -> EventsView {
+        self.volume.events(from, most)
     }
 }
 
@@ -151,7 +165,7 @@ impl Observed for Served {
 fn run(
     served: &Arc<Served>,
     service: &Arc<dyn Service>,
-    http: Option<std::net::TcpListener>,
+    http: Option<(std::net::TcpListener, Arc<Hosts>)>,
     control: std::os::unix::net::UnixListener,
     metrics: Option<&str>,
 ) -> Result<StopHow, Failure> {
@@ -160,8 +174,8 @@ fn run(
     runtime.block_on(async {
         let signals =
             (signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?);
-        if let Some(listener) = http {
-            tokio::spawn(http::serve(listener, served.clone() as Arc<dyn Observed>));
+        if let Some((listener, hosts)) = http {
+            tokio::spawn(http::serve(listener, served.clone() as Arc<dyn Observed>, hosts));
         }
         let (ask, asked) = mpsc::channel(4);
         tokio::spawn(control::serve(control, served.clone() as Arc<dyn Observed>, ask));
@@ -214,6 +228,9 @@ async fn until_end(
         let asking = service.clone();
         let holders = tokio::task::spawn_blocking(move || asking.holders()).await.unwrap_or_default();
         let action = shutdown.decide(event, !holders.is_empty());
+        if action != Action::Serve {
+            served.volume.resume();
+        }
         served.wait_for(if action == Action::FlushAndWait || event == Event::Look { &holders } else { &[] });
         if let Some(stop) = stop {
             let told = if action == Action::FlushAndWait { holders.clone() } else { Vec::new() };
@@ -248,6 +265,7 @@ impl Served {
 fn end(served: &Served, service: &dyn Service, background: Background, how: StopHow) -> Result<(), Failure> {
     // A device that waits for its next daemon has lost nothing, and must not lose anything on the way out.
     let how = if how == StopHow::Leave && !served.volume.keep_power() { StopHow::Remove } else { how };
+    served.volume.resume();
     let stopped = service.stop(how);
     drop(background);
     let closed = close(&served.volume, &served.facts.image);
