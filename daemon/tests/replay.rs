@@ -372,7 +372,11 @@ fn what_was_meant_is_said() {
     host.fails(&["replay", "uniform:raed=30%"], 2, &["no key \"raed\", did you mean \"read\"?"]);
     host.fails(&["replay", "uniforn"], 1, &["uniforn: no such file, and no workload of that name; there are uniform"]);
     host.fails(&["replay", "uniform", "--scheme", "lazy"], 2, &["(did you mean \"lazyftl\"?); there are lazyftl"]);
-    host.fails(&["replay", "uniform", "--profile", "mlc"], 2, &["no profile \"mlc\" (did you mean \"mlc-4k\"?); there are mlc-4k"]);
+    host.fails(
+        &["replay", "uniform", "--profile", "mlc"],
+        2,
+        &["no profile \"mlc\" (did you mean \"mlc-4k\"?); there are mlc-4k"],
+    );
     host.fails(&["replay", "uniform", "--address", "fold"], 2, &["--address are for trace files"]);
     host.fails(&["replay", "uniform", "--set", "x=1"], 2, &["no parameter \"x\""]);
     host.fails(&["replay", "uniform:size=2MiB", "--size", "1MiB"], 2, &["requests of up to 2097152 bytes"]);
