@@ -29,7 +29,7 @@ mod units;
 mod wear;
 
 pub use addr::{Lpn, Span};
-pub use config::{FtlConfig, ParamDoc, Params};
+pub use config::{FtlConfig, ParamDoc, Params, near_miss};
 pub use error::FtlError;
 pub use events::{EVENTS_KEPT, Event, EventKind, EventLog};
 pub use ftl::{Ftl, Start};
