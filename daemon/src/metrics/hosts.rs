@@ -80,7 +80,7 @@ mod tests {
             "[localhost]",
             "::1",
         ] {
-            assert_eq!(hosts.allow(header), false, "{header}");
+            assert!(!hosts.allow(header), "{header}");
         }
     }
 }
