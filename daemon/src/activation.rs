@@ -52,7 +52,10 @@ impl Passed {
                 self.nbd.replace(listening).is_some()
             }
             "metrics" => {
-                let listener = tcp(sockets).ok().flatten().ok_or("it is no TCP socket, as ListenStream=127.0.0.1:9917 makes one")?;
+                let listener = tcp(sockets)
+                    .ok()
+                    .flatten()
+                    .ok_or("it is no TCP socket, as ListenStream=127.0.0.1:9917 makes one")?;
                 listens(&listener)?;
                 self.metrics.replace(listener).is_some()
             }

@@ -1,22 +1,18 @@
 //! The command line: without a subcommand, serve.
 
 use crate::compare::CompareArgs;
+use crate::failure::Exit;
 use crate::inject::{BadBlock, BitErrors, PowerCut};
 use crate::options::DeviceOptions;
 use crate::replay::Job;
-use clap::{Args, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// A real block device whose flash you can see, torture and compare.
 #[derive(Debug, Parser)]
-#[command(
-    name = "ftld",
-    version,
-    args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  ftld --scheme lazyftl /dev/ublkb0\n  ftld --size 4GiB 'nbd+unix:///disk?socket=/tmp/disk.sock'\n\n\
-                  Exit codes: 0 done, 1 failed, 2 usage, 3 not running, 4 quiesced, 5 driver missing, 6 permission, 7 in use, \
-                  8 image damaged, 9 power cut injected"
-)]
+#[command(name = "ftld", version, args_conflicts_with_subcommands = true, after_help = epilogue())]
 pub struct Cli {
     /// What to do; without one, serve.
     #[command(subcommand)]
@@ -24,39 +20,51 @@ pub struct Cli {
     /// Serve.
     #[command(flatten)]
     pub serve: ServeArgs,
+    /// Print JSON, errors on standard error included
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// Which device: the target, and options from the command line, the environment and a file.
+#[derive(Args, Clone, Debug, Default)]
+pub struct DeviceArgs {
+    /// /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH; without one, ublk if the kernel has
+    /// it, else an NBD unix socket
+    #[arg(env = "FTLD_TARGET")]
+    pub target: Option<String>,
+    /// Read options from a TOML file [default: /etc/ftld/NAME.toml, if there is one]
+    #[arg(long, value_name = "FILE", env = "FTLD_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// The device itself.
+    #[command(flatten)]
+    pub options: DeviceOptions,
+    /// Keys of the options that came from the environment.
+    #[arg(skip)]
+    pub from_env: BTreeSet<String>,
 }
 
 /// Arguments of serving.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ServeArgs {
-    /// /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH; without one, ublk if the kernel has
-    /// it, else an NBD unix socket
-    pub target: Option<String>,
-    /// Read options from a TOML file; flags win
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// The device itself.
+    /// The device.
     #[command(flatten)]
-    pub device: DeviceOptions,
+    pub device: DeviceArgs,
+    /// Go on in the background once the device is ready; the log goes to NAME.log beside the default image
+    #[arg(long)]
+    pub detach: bool,
+    /// The process in the background that `--detach` started.
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    pub detached: bool,
+    /// Print what would be served and where each value comes from, as a configuration file, and serve nothing
+    #[arg(long)]
+    pub print_config: bool,
 }
 
 /// Subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Make an image without serving it
-    Create {
-        /// Serve it later under this target (names the image)
-        target: Option<String>,
-        /// Read options from a TOML file; flags win
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
-        /// The device itself.
-        #[command(flatten)]
-        device: Box<DeviceOptions>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Create(Box<DeviceArgs>),
     /// Show what is in an image; never changes it
     Inspect {
         /// Path of an image, or name of an instance
@@ -70,31 +78,18 @@ pub enum Command {
         /// Show where a logical page's content is and was
         #[arg(long, value_name = "N")]
         lpn: Option<u32>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
     /// Mount an image, compare every table with the flash; never changes it
     Check {
         /// Path of an image, or name of an instance
         image: String,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
-    /// Run a trace or a synthetic workload through a scheme, in emulated time and in memory
+    /// Run a trace or a synthetic workload through a scheme, in emulated time and in memory; one row with --json
     #[command(
         after_help = "Examples:\n  ftld replay trace.csv.gz --address compact\n  ftld replay uniform:requests=2M,read=30% --scheme pagemap --json\n\n\
                             `ftld workloads` lists generators and trace formats; docs/REPLAY.md says what is measured."
     )]
-    Replay {
-        /// What is run.
-        #[command(flatten)]
-        job: Box<Job>,
-        /// Print one row of JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Replay(Box<Job>),
     /// Replay workloads under several schemes and settings, over the cores
     #[command(
         after_help = "Examples:\n  ftld compare uniform hotcold:access=95% --size 256MiB --html compare.html\n  \
@@ -104,42 +99,22 @@ pub enum Command {
     )]
     Compare(Box<CompareArgs>),
     /// List synthetic workloads and trace formats
-    Workloads {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Workloads,
     /// List the flash translation layers to choose from
-    Schemes {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Schemes,
     /// List the devices and chips to choose from
-    Profiles {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Profiles,
     /// List the presets: scheme, device, parameters and method of a paper by one name
-    Presets {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// List instances
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Presets,
+    /// List instances, and devices that a dead daemon left
+    List,
     /// Show what a running instance does
     Status {
         /// Name of the instance; not needed if only one is running
         name: Option<String>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        /// Again and again, with rates in between
+        #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
+        watch: Option<f64>,
     },
     /// Stop a running instance
     Stop {
@@ -154,6 +129,19 @@ pub enum Command {
     /// Let something go wrong with the flash of a running instance
     #[command(subcommand)]
     Inject(Inject),
+    /// Look at this machine and say what a device lacks here, with the way out
+    Doctor(Box<DeviceArgs>),
+    /// Print the completions of a shell
+    #[command(after_help = "For this shell only: source <(ftld completions bash)")]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder
+    Man {
+        /// The folder; made if missing
+        folder: PathBuf,
+    },
 }
 
 /// What can go wrong.
@@ -175,7 +163,50 @@ pub struct On<F: Args> {
     /// The fault.
     #[command(flatten)]
     pub fault: F,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+}
+
+impl Cli {
+    /// Reads the command line and the environment; wrong use ends the process with exit code 2.
+    pub fn read() -> Cli {
+        Cli::of(&Cli::command().get_matches()).unwrap_or_else(|error| error.exit())
+    }
+
+    fn of(matches: &ArgMatches) -> Result<Cli, clap::Error> {
+        let mut cli = Cli::from_arg_matches(matches)?;
+        let matches = matches.subcommand().map_or(matches, |(_, matches)| matches);
+        let device = match &mut cli.command {
+            None => &mut cli.serve.device,
+            Some(Command::Recover(args)) => &mut args.device,
+            Some(Command::Create(args) | Command::Doctor(args)) => args,
+            Some(_) => return Ok(cli),
+        };
+        let by_env = |id: &&clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::EnvVariable);
+        device.from_env = matches.ids().filter(by_env).map(|id| id.as_str().replace('_', "-")).collect();
+        Ok(cli)
+    }
+}
+
+fn epilogue() -> String {
+    let exits = Exit::ALL.map(|exit| format!("{} {}", exit as u8, exit.meaning())).join(", ");
+    format!(
+        "Examples:\n  ftld --scheme lazyftl /dev/ublkb0\n  ftld --size 4GiB 'nbd+unix:///disk?socket=/tmp/disk.sock'\n\n\
+         Exit codes: 0 done, {exits}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn json_may_stand_behind_any_command() {
+        for line in [&["ftld", "list", "--json"][..], &["ftld", "inject", "power-cut", "--json"], &["ftld", "--json"]] {
+            assert!(Cli::try_parse_from(line).unwrap().json, "{line:?}");
+        }
+    }
 }

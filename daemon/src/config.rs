@@ -1,5 +1,6 @@
-//! File and flags become one validated [`Config`]; flags win.
+//! Command line, environment and file become one validated [`Config`]; the earlier wins.
 
+use crate::cli::DeviceArgs;
 use crate::failure::Failure;
 use crate::instance::{self, Dirs};
 use crate::options::DeviceOptions;
@@ -7,24 +8,15 @@ use crate::preset::{Preset, Use};
 use crate::size::parse_size;
 use crate::target::Target;
 use crate::transport::nbd::TlsOptions;
-use ftl_core::Params;
+use clap::Args;
 use ftl_core::schemes::{SCHEMES, Scheme};
+use ftl_core::{Params, near_miss};
 use nand_model::{PROFILES, Profile};
-use serde::Deserialize;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 /// Where metrics are served unless told otherwise.
 pub const METRICS_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9917);
-
-/// A configuration file: the options and the target.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct FileOptions {
-    target: Option<String>,
-    #[serde(flatten)]
-    rest: toml::Table,
-}
 
 /// What an image must be like. What was not asked for is `None`, so that only a real contradiction is one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,19 +75,49 @@ pub struct Config {
 }
 
 impl Config {
-    /// Merges the file, if any, with the flags and checks everything that can be checked without the image.
-    pub fn new(
-        target: Option<&str>,
-        file: Option<&Path>,
-        flags: &DeviceOptions,
-        dirs: &Dirs,
-    ) -> Result<Config, Failure> {
-        let (file_target, file) = file.map_or(Ok(Default::default()), read_file)?;
-        let options = flags.clone().or(file);
-        let target = target.map(str::to_owned).or(file_target).map(|text| Target::parse(&text)).transpose()?;
-        let of_target = || target.as_ref().map_or("default".into(), Target::instance_name);
-        let name = options.name.clone().unwrap_or_else(of_target);
-        instance::check_name(&name)?;
+    /// Merges command line, environment and file, in that order, and checks everything that can be checked without the image.
+    pub fn new(args: &DeviceArgs, dirs: &Dirs) -> Result<Config, Failure> {
+        Layers::read(args, dirs)?.config(dirs)
+    }
+}
+
+/// What was said where, the strongest first.
+pub(crate) struct Layers {
+    /// Command line and environment.
+    typed: DeviceArgs,
+    /// The file, and where it lies; empty without one.
+    file: (Option<PathBuf>, FileOptions),
+}
+
+/// A configuration file: the options and the target.
+#[derive(Debug, Default)]
+struct FileOptions {
+    target: Option<String>,
+    options: DeviceOptions,
+}
+
+impl Layers {
+    pub(crate) fn read(args: &DeviceArgs, dirs: &Dirs) -> Result<Layers, Failure> {
+        let path = match &args.config {
+            Some(path) => Some(path.clone()),
+            None => Some(dirs.config(&name_of(args.options.name.clone(), parse(args.target.as_deref())?.as_ref())?))
+                .filter(|path| path.exists()),
+        };
+        let file = path.as_deref().map_or(Ok(Default::default()), FileOptions::read)?;
+        Ok(Layers { typed: args.clone(), file: (path, file) })
+    }
+
+    pub(crate) fn target(&self) -> Result<Option<Target>, Failure> {
+        parse(self.typed.target.as_deref().or(self.file.1.target.as_deref()))
+    }
+
+    pub(crate) fn options(&self) -> DeviceOptions {
+        self.typed.options.clone().or(self.file.1.options.clone())
+    }
+
+    pub(crate) fn config(&self, dirs: &Dirs) -> Result<Config, Failure> {
+        let (target, options) = (self.target()?, self.options());
+        let name = name_of(options.name.clone(), target.as_ref())?;
         Ok(Config {
             image: options.image.clone().unwrap_or_else(|| dirs.image(&name)),
             wish: options.wish()?,
@@ -107,14 +129,50 @@ impl Config {
             name,
         })
     }
+
+    /// Who said it.
+    pub(crate) fn origin(&self, key: &str) -> Option<String> {
+        let says = |target: &Option<String>, options: &DeviceOptions| match key {
+            "target" => target.is_some(),
+            key => options.table().contains_key(key),
+        };
+        let typed = says(&self.typed.target, &self.typed.options);
+        let in_file = says(&self.file.1.target, &self.file.1.options);
+        if typed && self.typed.from_env.contains(key) {
+            return Some(format!("FTLD_{}", key.replace('-', "_").to_uppercase()));
+        }
+        let file = self.file.0.as_ref().filter(|_| in_file).map(|path| path.display().to_string());
+        typed.then(|| "command line".to_owned()).or(file)
+    }
 }
 
-fn read_file(path: &Path) -> Result<(Option<String>, DeviceOptions), Failure> {
-    let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("configuration {}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
-    let file: FileOptions = toml::from_str(&text).map_err(|error| wrong(&error))?;
-    let options = toml::Value::Table(file.rest).try_into().map_err(|error: toml::de::Error| wrong(&error.message()))?;
-    Ok((file.target, options))
+fn parse(target: Option<&str>) -> Result<Option<Target>, Failure> {
+    target.map(Target::parse).transpose()
+}
+
+fn name_of(name: Option<String>, target: Option<&Target>) -> Result<String, Failure> {
+    let name = name.unwrap_or_else(|| target.map_or("default".into(), Target::instance_name));
+    instance::check_name(&name).map(|()| name)
+}
+
+impl FileOptions {
+    fn read(path: &Path) -> Result<FileOptions, Failure> {
+        let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("configuration {}: {why}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+        let mut table: toml::Table = toml::from_str(&text).map_err(|error| wrong(&error))?;
+        let target = match table.remove("target") {
+            None => None,
+            Some(toml::Value::String(target)) => Some(target),
+            Some(other) => return Err(wrong(&format!("target = {other} is not a text"))),
+        };
+        let known: Vec<_> = std::iter::once("target".to_owned()).chain(DeviceOptions::keys()).collect();
+        if let Some(key) = table.keys().find(|key| !known.contains(key)) {
+            let hint = near_miss(key, known.iter().map(String::as_str));
+            return Err(wrong(&format!("no option `{key}`{hint}; there are {}", known.join(", "))));
+        }
+        let options = toml::Value::Table(table).try_into();
+        Ok(FileOptions { target, options: options.map_err(|error: toml::de::Error| wrong(&error.message()))? })
+    }
 }
 
 fn metrics_addr(text: &str) -> Result<Option<SocketAddr>, Failure> {
@@ -128,6 +186,19 @@ fn metrics_addr(text: &str) -> Result<Option<SocketAddr>, Failure> {
 }
 
 impl DeviceOptions {
+    /// Every option, as it is written in a file, in the order of the help.
+    pub fn keys() -> impl Iterator<Item = String> {
+        let command = DeviceOptions::augment_args(clap::Command::new("keys"));
+        command.get_arguments().map(|arg| arg.get_id().as_str().replace('_', "-")).collect::<Vec<_>>().into_iter()
+    }
+
+    /// What these options say, as a file would.
+    pub(crate) fn table(&self) -> toml::Table {
+        let mut table = toml::Table::try_from(self).expect("plain data");
+        table.retain(|_, value| *value != toml::Value::Boolean(false));
+        table
+    }
+
     /// These options, and those of `other` where these say nothing.
     fn or(self, other: DeviceOptions) -> DeviceOptions {
         DeviceOptions {
@@ -193,7 +264,7 @@ impl DeviceOptions {
     }
 
     /// These options, and those of the preset where these say nothing.
-    fn with_preset(self) -> Result<DeviceOptions, Failure> {
+    pub(crate) fn with_preset(self) -> Result<DeviceOptions, Failure> {
         let Some(name) = self.preset.as_deref() else { return Ok(self) };
         let preset = Preset::find(name)?;
         let scheme = find_scheme(self.scheme.as_deref().unwrap_or(preset.scheme))?;
@@ -237,14 +308,16 @@ impl DeviceOptions {
 pub(crate) fn find_scheme(name: &str) -> Result<&'static Scheme, Failure> {
     Scheme::find(name).ok_or_else(|| {
         let names: Vec<_> = SCHEMES.iter().map(|s| s.name).collect();
-        Failure::usage(format!("no scheme {name:?}; there are {}", names.join(", ")))
+        let hint = near_miss(name, names.iter().copied());
+        Failure::usage(format!("no scheme {name:?}{hint}; there are {}", names.join(", ")))
     })
 }
 
 fn find_profile(name: &str) -> Result<&'static Profile, Failure> {
     Profile::find(name).ok_or_else(|| {
         let names: Vec<_> = PROFILES.iter().map(|p| p.name).collect();
-        Failure::usage(format!("no profile {name:?}; there are {}", names.join(", ")))
+        let hint = near_miss(name, names.iter().copied());
+        Failure::usage(format!("no profile {name:?}{hint}; there are {}", names.join(", ")))
     })
 }
 
@@ -253,21 +326,29 @@ mod tests {
     use super::*;
 
     fn dirs() -> Dirs {
-        Dirs { state: "/s".into(), runtime: "/r".into() }
+        Dirs { config: "/c".into(), state: "/s".into(), runtime: "/r".into() }
+    }
+
+    fn typed(target: Option<&str>, options: &DeviceOptions) -> Result<Config, Failure> {
+        let target = target.map(str::to_owned);
+        Config::new(&DeviceArgs { target, options: options.clone(), ..DeviceArgs::default() }, &dirs())
     }
 
     fn with_file(text: &str, flags: &DeviceOptions) -> Result<Config, Failure> {
         let name = format!("ftld-config-{}-{:?}.toml", std::process::id(), std::thread::current().id());
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, text).unwrap();
-        let config = Config::new(None, Some(&path), flags, &dirs());
+        let config = Config::new(
+            &DeviceArgs { config: Some(path.clone()), options: flags.clone(), ..DeviceArgs::default() },
+            &dirs(),
+        );
         std::fs::remove_file(&path).unwrap();
         config
     }
 
     #[test]
     fn nothing_said_means_the_defaults() {
-        let config = Config::new(None, None, &DeviceOptions::default(), &dirs()).unwrap();
+        let config = typed(None, &DeviceOptions::default()).unwrap();
         assert_eq!((config.name.as_str(), config.image.as_path()), ("default", Path::new("/s/default.ftld")));
         assert_eq!((config.metrics, config.latency, config.read_only), (Some(METRICS_DEFAULT), Latency::None, false));
         assert_eq!((config.target, config.wish), (None, Wish::default()));
@@ -293,7 +374,7 @@ mod tests {
     #[test]
     fn a_misspelt_key_in_the_file_is_named() {
         let failure = with_file("sise = \"1GiB\"\n", &DeviceOptions::default()).unwrap_err();
-        assert!(failure.message.contains("unknown field `sise`"), "{failure}");
+        assert!(failure.message.contains("no option `sise` (did you mean \"size\"?)"), "{failure}");
     }
 
     #[test]
@@ -306,7 +387,7 @@ mod tests {
         };
         let with = |target: &str, mode: Option<&str>, base: &DeviceOptions| {
             let options = DeviceOptions { tls: mode.map(str::to_owned), ..base.clone() };
-            Config::new(Some(target), None, &options, &dirs()).map(|config| config.tls)
+            typed(Some(target), &options).map(|config| config.tls)
         };
         let required = with("nbd://192.0.2.1", None, &files).unwrap().unwrap();
         assert_eq!((required.required, required.client_ca.is_some()), (true, true));
@@ -331,7 +412,7 @@ mod tests {
         let device = |change: &dyn Fn(&mut DeviceOptions)| {
             let mut options = DeviceOptions::default();
             change(&mut options);
-            Config::new(None, None, &options, &dirs()).unwrap_err().message
+            typed(None, &options).unwrap_err().message
         };
         let cases = [
             (device(&|o| o.size = Some("1000".into())), "multiple of 4 KiB"),

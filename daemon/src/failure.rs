@@ -9,11 +9,11 @@ use std::fmt;
 pub enum Exit {
     /// Did not work, for a reason of its own.
     Failed = 1,
-    /// The command line or the configuration file is wrong.
+    /// The command line, the environment or the configuration file is wrong.
     Usage = 2,
     /// No such instance is running.
     NotRunning = 3,
-    /// The device was left quiesced, or waits for its daemon.
+    /// The device was left quiesced: it waits for a daemon.
     Quiesced = 4,
     /// The kernel lacks the driver.
     DriverMissing = 5,
@@ -28,11 +28,30 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// All of them, in order.
+    pub const ALL: [Exit; 9] = {
+        use Exit::*;
+        [Failed, Usage, NotRunning, Quiesced, DriverMissing, Permission, InUse, Damaged, PowerCut]
+    };
+
+    /// In a few words, as in the help and the manual.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Exit::Failed => "failed",
+            Exit::Usage => "usage",
+            Exit::NotRunning => "not running",
+            Exit::Quiesced => "a device waits for its daemon",
+            Exit::DriverMissing => "driver missing",
+            Exit::Permission => "permission",
+            Exit::InUse => "in use",
+            Exit::Damaged => "image damaged",
+            Exit::PowerCut => "power cut injected",
+        }
+    }
+
     /// The exit code with this number; those without a name are [`Exit::Failed`].
     pub fn from_code(code: i32) -> Exit {
-        use Exit::*;
-        let all = [Failed, Usage, NotRunning, Quiesced, DriverMissing, Permission, InUse, Damaged, PowerCut];
-        all.into_iter().find(|exit| *exit as i32 == code).unwrap_or(Failed)
+        Exit::ALL.into_iter().find(|exit| *exit as i32 == code).unwrap_or(Exit::Failed)
     }
 }
 
@@ -69,6 +88,13 @@ impl Failure {
             _ => Exit::Failed,
         };
         Failure::new(exit, format!("{what}: {error}"))
+    }
+}
+
+impl Failure {
+    /// For programs: what `--json` prints on standard error.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({"schema": "ftld.error/1", "exit": self.exit as u8, "error": self.message})
     }
 }
 

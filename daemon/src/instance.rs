@@ -10,9 +10,11 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where images lie by default and where running daemons can be found.
+/// Where images lie by default, where running daemons can be found, and where their configuration files lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dirs {
+    /// Configuration files: `NAME.toml`.
+    pub config: PathBuf,
     /// Default images: `NAME.ftld`.
     pub state: PathBuf,
     /// One folder per instance.
@@ -20,16 +22,22 @@ pub struct Dirs {
 }
 
 impl Dirs {
-    /// `/var/lib/ftld` and `/run/ftld` for root, the XDG folders for others; `FTLD_STATE_DIR` and `FTLD_RUNTIME_DIR` override.
+    /// `/etc/ftld`, `/var/lib/ftld` and `/run/ftld` for root, the XDG folders for others; `FTLD_CONFIG_DIR`, `FTLD_STATE_DIR` and
+    /// `FTLD_RUNTIME_DIR` override.
     pub fn from_env() -> Dirs {
         let uid = nix::unistd::geteuid();
         let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let state = var("FTLD_STATE_DIR").unwrap_or_else(|| {
-            if uid.is_root() {
-                return "/var/lib/ftld".into();
-            }
-            let home = || var("HOME").unwrap_or_else(|| "/".into()).join(".local/state");
-            var("XDG_STATE_HOME").unwrap_or_else(home).join("ftld")
+        let of_user = |xdg: &str, below_home: &str| {
+            let home = || var("HOME").unwrap_or_else(|| "/".into()).join(below_home);
+            var(xdg).unwrap_or_else(home).join("ftld")
+        };
+        let config = var("FTLD_CONFIG_DIR").unwrap_or_else(|| match uid.is_root() {
+            true => "/etc/ftld".into(),
+            false => of_user("XDG_CONFIG_HOME", ".config"),
+        });
+        let state = var("FTLD_STATE_DIR").unwrap_or_else(|| match uid.is_root() {
+            true => "/var/lib/ftld".into(),
+            false => of_user("XDG_STATE_HOME", ".local/state"),
         });
         let runtime = var("FTLD_RUNTIME_DIR").unwrap_or_else(|| {
             if uid.is_root() {
@@ -38,7 +46,17 @@ impl Dirs {
             let shared = || std::env::temp_dir().join(format!("ftld-{uid}"));
             var("XDG_RUNTIME_DIR").map_or_else(shared, |dir| dir.join("ftld"))
         });
-        Dirs { state, runtime }
+        Dirs { config, state, runtime }
+    }
+
+    /// Configuration file of an instance.
+    pub fn config(&self, name: &str) -> PathBuf {
+        self.config.join(format!("{name}.toml"))
+    }
+
+    /// Where an instance in the background writes its log.
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.state.join(format!("{name}.log"))
     }
 
     /// Default image of an instance.
@@ -163,7 +181,7 @@ mod tests {
     fn dirs(test: &str) -> Dirs {
         let root = std::env::temp_dir().join(format!("ftld-instance-{test}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
-        Dirs { state: root.join("state"), runtime: root.join("run") }
+        Dirs { config: root.join("etc"), state: root.join("state"), runtime: root.join("run") }
     }
 
     #[test]

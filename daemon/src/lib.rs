@@ -11,10 +11,10 @@ pub mod commands;
 pub mod compare;
 pub mod config;
 pub mod control;
+mod detach;
 pub mod device;
 pub mod failure;
 pub mod inject;
-pub mod inspect;
 pub mod instance;
 pub mod logging;
 pub mod metrics;
@@ -41,37 +41,46 @@ use instance::Dirs;
 
 /// Does what the command line says.
 pub fn run(cli: Cli) -> Result<(), Failure> {
-    let dirs = Dirs::from_env();
+    let (dirs, json) = (Dirs::from_env(), cli.json);
     match cli.command {
-        None => serve::serve(&config(&cli.serve, &dirs)?, &dirs, false),
-        Some(Command::Recover(args)) => serve::serve(&config(&args, &dirs)?, &dirs, true),
-        Some(Command::Create { target, config: file, device, json }) => {
-            commands::create(&Config::new(target.as_deref(), file.as_deref(), &device, &dirs)?, json)
+        None => serve_or_print(&cli.serve, &dirs, false, json),
+        Some(Command::Recover(args)) => serve_or_print(&args, &dirs, true, json),
+        Some(Command::Create(args)) => commands::create(&Config::new(&args, &dirs)?, json),
+        Some(Command::Inspect { image, blocks, page, lpn }) => {
+            commands::inspect(&dirs, &image, &commands::Wanted { blocks, page, lpn, json })
         }
-        Some(Command::Inspect { image, blocks, page, lpn, json }) => {
-            inspect::inspect(&dirs, &image, &inspect::Wanted { blocks, page, lpn, json })
-        }
-        Some(Command::Check { image, json }) => inspect::check(&dirs, &image, json),
-        Some(Command::Replay { job, json }) => replay::replay(&job, json),
-        Some(Command::Compare(args)) => compare::compare(&args),
-        Some(Command::Workloads { json }) => commands::workloads(json),
-        Some(Command::Schemes { json }) => commands::schemes(json),
-        Some(Command::Profiles { json }) => commands::profiles(json),
-        Some(Command::Presets { json }) => commands::presets(json),
-        Some(Command::List { json }) => commands::list(&dirs, json),
-        Some(Command::Status { name, json }) => commands::status(&dirs, name.as_deref(), json),
+        Some(Command::Check { image }) => commands::check(&dirs, &image, json),
+        Some(Command::Replay(job)) => replay::replay(&job, json),
+        Some(Command::Compare(args)) => compare::compare(&args, json),
+        Some(Command::Workloads) => commands::workloads(json),
+        Some(Command::Schemes) => commands::schemes(json),
+        Some(Command::Profiles) => commands::profiles(json),
+        Some(Command::Presets) => commands::presets(json),
+        Some(Command::List) => commands::list(&dirs, json),
+        Some(Command::Status { name, watch: None }) => commands::status(&dirs, name.as_deref(), json),
+        Some(Command::Status { name, watch: Some(seconds) }) => commands::watch(&dirs, name.as_deref(), seconds, json),
         Some(Command::Stop { name, force }) => commands::stop(&dirs, name.as_deref(), force),
         Some(Command::Inject(inject)) => {
-            let (name, injection, json) = match inject {
-                Inject::PowerCut(on) => (on.name, Injection::PowerCut(on.fault), on.json),
-                Inject::BadBlock(on) => (on.name, Injection::BadBlock(on.fault), on.json),
-                Inject::BitErrors(on) => (on.name, Injection::BitErrors(on.fault), on.json),
+            let (name, injection) = match inject {
+                Inject::PowerCut(on) => (on.name, Injection::PowerCut(on.fault)),
+                Inject::BadBlock(on) => (on.name, Injection::BadBlock(on.fault)),
+                Inject::BitErrors(on) => (on.name, Injection::BitErrors(on.fault)),
             };
             commands::inject(&dirs, name.as_deref(), injection, json)
         }
+        Some(Command::Doctor(args)) => commands::doctor(&args, &dirs, json),
+        Some(Command::Completions { shell }) => commands::completions(shell),
+        Some(Command::Man { folder }) => commands::manual(&folder),
     }
 }
 
-fn config(args: &ServeArgs, dirs: &Dirs) -> Result<Config, Failure> {
-    Config::new(args.target.as_deref(), args.config.as_deref(), &args.device, dirs)
+fn serve_or_print(args: &ServeArgs, dirs: &Dirs, recover: bool, json: bool) -> Result<(), Failure> {
+    if args.print_config {
+        return commands::print_config(&args.device, dirs, json);
+    }
+    if args.detach {
+        return detach::start();
+    }
+    let how = serve::How { recover, detached: args.detached, json };
+    serve::serve(&Config::new(&args.device, dirs)?, dirs, how)
 }

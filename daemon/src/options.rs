@@ -1,59 +1,59 @@
 //! The options of a device as they were typed: nothing is checked yet.
 
 use clap::Args;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Options of a device, on the command line and in a file alike.
-#[derive(Args, Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct DeviceOptions {
     /// Scheme, flash device and parameters of a paper, where no option says otherwise; see `ftld presets`
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "FTLD_PRESET")]
     pub preset: Option<String>,
     /// Flash translation layer of a new image; see `ftld schemes`
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "FTLD_SCHEME")]
     pub scheme: Option<String>,
     /// Image file; made if missing
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", env = "FTLD_IMAGE")]
     pub image: Option<PathBuf>,
     /// Size that the host sees, such as 1GiB
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", env = "FTLD_SIZE")]
     pub size: Option<String>,
     /// Flash device of a new image; see `ftld profiles`
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "FTLD_PROFILE")]
     pub profile: Option<String>,
     /// Over-provisioning in percent of the size
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", env = "FTLD_OP")]
     pub op: Option<f64>,
     /// Address for /metrics, /healthz and /status, or `off` [default: 127.0.0.1:9917]
-    #[arg(long, value_name = "ADDR|off")]
+    #[arg(long, value_name = "ADDR|off", env = "FTLD_METRICS")]
     pub metrics: Option<String>,
     /// How long a request takes: none, as little as it needs here; emulate, as long as on the emulated flash [default: none]
-    #[arg(long, value_name = "none|emulate")]
+    #[arg(long, value_name = "none|emulate", env = "FTLD_LATENCY")]
     pub latency: Option<String>,
     /// TLS for NBD: off, optional or require [default: require with a certificate or nbds://, else off]
-    #[arg(long, value_name = "off|optional|require")]
+    #[arg(long, value_name = "off|optional|require", env = "FTLD_TLS")]
     pub tls: Option<String>,
     /// PEM file of the NBD server's certificate, followed by those that lead to its authority
-    #[arg(long, value_name = "PEM")]
+    #[arg(long, value_name = "PEM", env = "FTLD_TLS_CERT")]
     pub tls_cert: Option<PathBuf>,
     /// PEM file of the certificate's private key
-    #[arg(long, value_name = "PEM")]
+    #[arg(long, value_name = "PEM", env = "FTLD_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
     /// PEM file of the authorities that NBD clients need a certificate of; without it anybody is let in
-    #[arg(long, value_name = "PEM")]
+    #[arg(long, value_name = "PEM", env = "FTLD_TLS_CLIENT_CA")]
     pub tls_client_ca: Option<PathBuf>,
     /// Refuse writes and leave the image as it is
-    #[arg(long)]
+    #[arg(long, env = "FTLD_READ_ONLY")]
     pub read_only: bool,
     /// Name of the instance [default: that of the target]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "FTLD_NAME")]
     pub name: Option<String>,
     /// Scheme parameter, may be given more than once
-    #[arg(long, value_name = "KEY=VALUE")]
-    #[serde(deserialize_with = "set_table")]
+    #[arg(long, value_name = "KEY=VALUE", env = "FTLD_SET", value_delimiter = ' ')]
+    #[serde(deserialize_with = "set_table", serialize_with = "as_table", skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<String>,
 }
 
@@ -66,4 +66,8 @@ fn set_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, 
         _ => Err(serde::de::Error::custom(format!("set.{key} is not a plain value"))),
     };
     BTreeMap::deserialize(deserializer)?.into_iter().map(pair).collect()
+}
+
+fn as_table<S: Serializer>(pairs: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().filter_map(|pair| pair.split_once('=')))
 }

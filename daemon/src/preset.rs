@@ -198,7 +198,8 @@ impl Preset {
     pub fn find(name: &str) -> Result<&'static Preset, Failure> {
         PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| {
             let names: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
-            Failure::usage(format!("no preset {name:?}; there are {}", names.join(", ")))
+            let hint = ftl_core::near_miss(name, names.iter().copied());
+            Failure::usage(format!("no preset {name:?}{hint}; there are {}", names.join(", ")))
         })
     }
 

@@ -5,8 +5,10 @@
 
 use crate::activation::Passed;
 use crate::background::Background;
+use crate::commands::print;
 use crate::config::Config;
 use crate::control::{self, Asked};
+use crate::detach;
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
 use crate::instance::{Dirs, Instance};
@@ -20,7 +22,7 @@ use crate::target::Target;
 use crate::transport::nbd::{NbdStats, Tls};
 use crate::transport::{self, Context, Service, StopHow};
 use crate::volume::Volume;
-use std::io::Write;
+use serde_json::json;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,19 +33,34 @@ use tokio::sync::mpsc;
 /// How often a waiting daemon looks whether the holder is gone, and any daemon whether its transport is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Serves until told to stop. `recover` insists on taking over what a killed daemon left.
-pub fn serve(config: &Config, dirs: &Dirs, recover: bool) -> Result<(), Failure> {
+/// How a daemon is started.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct How {
+    /// Insists on taking over what a killed daemon left.
+    pub recover: bool,
+    /// Goes on without its caller once it is ready.
+    pub detached: bool,
+    /// The ready line is JSON.
+    pub json: bool,
+}
+
+/// Serves until told to stop.
+pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
+    if how.detached {
+        detach::leave_session();
+    }
     let target = config.target.clone().unwrap_or_else(|| {
         let target = transport::default_target(&dirs.of(&config.name));
         tracing::info!("no target given: serving {target}");
         target
     });
     let passed = Passed::take(&target)?;
-    transport::probe(&target, recover)?;
+    transport::probe(&target, how.recover)?;
     let tls = load_tls(config, &target)?;
     prepare(&target);
     let _instance = Instance::take(dirs, &config.name)?;
-    let http = passed.metrics.map_or_else(|| config.metrics.map(http::bind).transpose(), |listener| Ok(Some(listener)))?;
+    let http =
+        passed.metrics.map_or_else(|| config.metrics.map(http::bind).transpose(), |listener| Ok(Some(listener)))?;
     let metrics = match &http {
         None => None,
         Some(listener) => {
@@ -95,8 +112,14 @@ pub fn serve(config: &Config, dirs: &Dirs, recover: bool) -> Result<(), Failure>
             at_storage: volume.waits_for_storage(),
         }
     };
-    let how = run(&served, &service, http, control, pulse);
-    let how = match how {
+    let ready = || {
+        announce(&served.facts, how.json);
+        if how.detached {
+            detach::leave_terminal(&dirs.log(&config.name));
+        }
+        tokio::spawn(notify::watch(served.clone() as Arc<dyn Observed>, pulse));
+    };
+    let how = match run(&served, &service, http, control, ready) {
         Ok(how) => how,
         Err(failure) => {
             end(&served, &*service, background, StopHow::Remove)?;
@@ -168,7 +191,7 @@ fn run(
     service: &Arc<dyn Service>,
     http: Option<std::net::TcpListener>,
     control: std::os::unix::net::UnixListener,
-    pulse: impl Fn() -> Pulse + Send + 'static,
+    ready: impl FnOnce(),
 ) -> Result<StopHow, Failure> {
     let failed = |error: std::io::Error| Failure::io("runtime", &error);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -180,19 +203,23 @@ fn run(
         }
         let (ask, asked) = mpsc::channel(4);
         tokio::spawn(control::serve(control, served.clone() as Arc<dyn Observed>, ask));
-        announce(&served.facts);
-        tokio::spawn(notify::watch(served.clone() as Arc<dyn Observed>, pulse));
+        ready();
         until_end(served, service, signals, asked).await
     })
 }
 
 /// The first request can be served.
-fn announce(Facts { target, metrics, .. }: &Facts) {
-    let mut out = std::io::stdout().lock();
-    let metrics = metrics.as_deref().unwrap_or("off");
-    let written = writeln!(out, "ready {target} metrics={metrics}").and_then(|()| out.flush());
-    if let Err(error) = written {
-        tracing::warn!("could not say ready: {error}");
+fn announce(facts: &Facts, as_json: bool) {
+    let (target, metrics) = (&facts.target, facts.metrics.as_deref());
+    let line = match as_json {
+        true => {
+            let (schema, name) = ("ftld.ready/1", &facts.name);
+            json!({"schema": schema, "name": name, "target": target, "metrics": metrics}).to_string()
+        }
+        false => format!("ready {target} metrics={}", metrics.unwrap_or("off")),
+    };
+    if let Err(failure) = print(&(line + "\n")) {
+        tracing::warn!("could not say ready: {failure}");
     }
     notify::ready(target);
     tracing::info!("ready {target}");

@@ -49,10 +49,10 @@ pub struct Made {
 }
 
 /// What an image was made with.
-struct Label {
-    scheme: &'static Scheme,
-    params: Params,
-    op_percent: Option<f64>,
+pub(crate) struct Label {
+    pub(crate) scheme: &'static Scheme,
+    pub(crate) params: Params,
+    pub(crate) op_percent: Option<f64>,
 }
 
 /// How the image file reaches the host's storage.
@@ -200,7 +200,7 @@ fn params_text(params: &Params, op_percent: f64) -> String {
 }
 
 /// Reads what the image says about its scheme.
-fn read_label(image: &Path, info: &ImageInfo) -> Result<Label, Failure> {
+pub(crate) fn read_label(image: &Path, info: &ImageInfo) -> Result<Label, Failure> {
     let scheme = Scheme::find(&info.scheme).ok_or_else(|| {
         let why = format!("{}: made for scheme {:?}, which this build does not have", image.display(), info.scheme);
         Failure::new(Exit::Damaged, why)
@@ -213,6 +213,11 @@ fn read_label(image: &Path, info: &ImageInfo) -> Result<Label, Failure> {
         }
     }
     Ok(label)
+}
+
+/// Whether the image is one that can be served with this configuration.
+pub(crate) fn fits(config: &Config, info: &ImageInfo) -> Result<(), Failure> {
+    contradiction(&config.image, &config.wish, info, &read_label(&config.image, info)?)
 }
 
 /// An existing image knows what it is; options that say otherwise are a mistake.
@@ -277,15 +282,16 @@ pub fn image_failure(error: &ImageError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::DeviceArgs;
     use crate::device::BlockDevice;
     use crate::instance::Dirs;
     use crate::options::DeviceOptions;
 
     fn config(folder: &Path, profile: &str, size: Option<&str>) -> Config {
-        let dirs = Dirs { state: folder.join("state"), runtime: folder.join("run") };
+        let dirs = Dirs { config: folder.join("etc"), state: folder.join("state"), runtime: folder.join("run") };
         let options =
             DeviceOptions { profile: Some(profile.into()), size: size.map(str::to_owned), ..DeviceOptions::default() };
-        Config::new(None, None, &options, &dirs).unwrap()
+        Config::new(&DeviceArgs { options, ..DeviceArgs::default() }, &dirs).unwrap()
     }
 
     fn page(round: u64, at: u64) -> Vec<u8> {

@@ -136,7 +136,10 @@ mod tests {
     fn a_mount_line_gives_device_and_path() {
         let line = r"36 35 259:3 / /mnt/my\040disk rw,noatime shared:1 - ext4 /dev/ublkb0 rw";
         let mount = parse_mount(line).unwrap();
-        assert_eq!((mount.device.as_str(), mount.path.to_str().unwrap(), mount.follows), ("259:3", "/mnt/my disk", false));
+        assert_eq!(
+            (mount.device.as_str(), mount.path.to_str().unwrap(), mount.follows),
+            ("259:3", "/mnt/my disk", false)
+        );
         assert!(parse_mount(&line.replace("shared:1", "shared:9 master:1")).unwrap().follows);
         assert!(parse_mount("36 35").is_none());
     }

@@ -32,7 +32,7 @@ fn what_was_acknowledged_survives_the_death_of_the_daemon() {
         expected[64 << 10..80 << 10].fill(0);
         daemon.signal(Signal::SIGKILL);
         assert_eq!(daemon.exit_code(), None, "killed");
-        assert_eq!(host.json(&["list", "--json"])[0]["state"], "dead");
+        assert_eq!(host.json(&["list", "--json"])["instances"][0]["state"], "dead");
         host.fails(&["status", "default"], 3, &["\"default\" is not running"]);
     }
     let (code, out, _) = host.run(&["check", "default"]);
@@ -107,7 +107,7 @@ fn a_running_instance_can_be_seen_and_stopped() {
     assert_eq!(daemon.client().write(0, 0, &page(9)).error, 0);
     let listed = host.json(&["list", "--json"]);
     let status = host.json(&["status", "--json"]);
-    for one in [&listed[0], &status] {
+    for one in [&listed["instances"][0], &status] {
         assert_eq!((one["name"].as_str(), one["state"].as_str()), (Some("disk"), Some("serving")));
         assert_eq!((one["pid"].as_u64(), one["size_bytes"].as_u64()), (Some(daemon.child.id().into()), Some(2 << 20)));
     }
@@ -266,12 +266,12 @@ fn a_configuration_file_gives_what_flags_do_not() {
     std::fs::write(&file, format!("target = \"{target}\"\nop = 28\n[set]\n\"wear.gap\" = 4\n")).unwrap();
     let daemon = host.serve(&["--config", file.to_str().unwrap()]);
     assert!(Path::new(&socket).exists());
-    assert_eq!(host.json(&["list", "--json"])[0]["name"], "disk");
+    assert_eq!(host.json(&["list", "--json"])["instances"][0]["name"], "disk");
     drop(daemon);
     let params = &host.json(&["inspect", "disk", "--json"])["params"];
     assert_eq!(params, &serde_json::json!(["image.op_percent=28", "wear.gap=4"]));
     std::fs::write(&file, "sise = 1\n").unwrap();
-    host.fails(&["--config", file.to_str().unwrap()], 2, &["disk.toml", "unknown field `sise`"]);
+    host.fails(&["--config", file.to_str().unwrap()], 2, &["disk.toml", "no option `sise` (did you mean \"size\"?)"]);
 }
 
 #[test]
@@ -280,6 +280,8 @@ fn lists_are_for_people_and_programs() {
     for command in ["schemes", "profiles"] {
         let listed = host.json(&[command, "--json"]);
         let (_, text, _) = host.run(&[command]);
+        assert_eq!(listed["schema"], format!("ftld.{command}/1"));
+        let listed = &listed[command];
         let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
         assert!(!names.is_empty() && names.iter().all(|name| text.contains(name)));
         assert_eq!(listed.as_array().unwrap().iter().filter(|one| one["default"] == true).count(), 1);
@@ -292,7 +294,7 @@ fn lists_are_for_people_and_programs() {
         assert_eq!(&told[..4], ["paper", "mapping", "RAM", "MLC"], "{block}");
         assert!(block.contains("(fidelity "), "{block}");
     }
-    assert_eq!(blocks.len(), host.json(&["schemes", "--json"]).as_array().unwrap().len() + 1);
+    assert_eq!(blocks.len(), host.json(&["schemes", "--json"])["schemes"].as_array().unwrap().len() + 1);
     assert!(blocks.last().unwrap().starts_with("optimum: "), "{text}");
-    assert_eq!(host.json(&["list", "--json"]), serde_json::json!([]));
+    assert_eq!(host.json(&["list", "--json"])["instances"], serde_json::json!([]));
 }

@@ -19,7 +19,7 @@ fn number(row: &Value, path: &str) -> f64 {
 
 fn schemes(host: &Host) -> Vec<String> {
     let all = host.json(&["schemes", "--json"]);
-    all.as_array().unwrap().iter().map(|scheme| scheme["name"].as_str().unwrap().to_owned()).collect()
+    all["schemes"].as_array().unwrap().iter().map(|scheme| scheme["name"].as_str().unwrap().to_owned()).collect()
 }
 
 fn file(host: &Host, name: &str, text: &str) -> PathBuf {
@@ -97,7 +97,7 @@ const LARGE: [&str; 1] = ["rose-paper"];
 #[test]
 fn a_preset_is_a_paper_by_one_name() {
     let host = Host::new();
-    let presets = host.json(&["presets", "--json"]);
+    let presets = &host.json(&["presets", "--json"])["presets"];
     let name = |preset: &Value| preset["name"].as_str().unwrap().to_owned();
     assert!(LARGE.iter().all(|large| presets.as_array().unwrap().iter().any(|preset| name(preset) == *large)));
     for preset in presets.as_array().unwrap().iter().filter(|preset| !LARGE.contains(&name(preset).as_str())) {
@@ -371,8 +371,12 @@ fn what_was_meant_is_said() {
     let host = Host::new();
     host.fails(&["replay", "uniform:raed=30%"], 2, &["no key \"raed\", did you mean \"read\"?"]);
     host.fails(&["replay", "uniforn"], 1, &["uniforn: no such file, and no workload of that name; there are uniform"]);
-    host.fails(&["replay", "uniform", "--scheme", "lazy"], 2, &["no scheme \"lazy\"; there are lazyftl"]);
-    host.fails(&["replay", "uniform", "--profile", "mlc"], 2, &["no profile \"mlc\"; there are mlc-4k"]);
+    host.fails(&["replay", "uniform", "--scheme", "lazy"], 2, &["(did you mean \"lazyftl\"?); there are lazyftl"]);
+    host.fails(
+        &["replay", "uniform", "--profile", "mlc"],
+        2,
+        &["no profile \"mlc\" (did you mean \"mlc-4k\"?); there are mlc-4k"],
+    );
     host.fails(&["replay", "uniform", "--address", "fold"], 2, &["--address are for trace files"]);
     host.fails(&["replay", "uniform", "--set", "x=1"], 2, &["no parameter \"x\""]);
     host.fails(&["replay", "uniform:size=2MiB", "--size", "1MiB"], 2, &["requests of up to 2097152 bytes"]);

@@ -60,7 +60,10 @@ fn the_manager_hears_of_every_step_and_kicks_stop_with_the_process() {
     let ready = manager.until("READY=1");
     assert!(ready.contains("STATUS=serving nbd+unix:///?socket="), "{ready}");
     let idle = manager.until("WATCHDOG=1");
-    assert!(idle.contains("STATUS=lazyftl: write amplification -, ") && idle.contains(" free blocks, 0.0 MB/s"), "{idle}");
+    assert!(
+        idle.contains("STATUS=lazyftl: write amplification -, ") && idle.contains(" free blocks, 0.0 MB/s"),
+        "{idle}"
+    );
     let mut client = daemon.client();
     assert_eq!(client.write(0, 4096, &page(1)).error, 0);
     manager.until("STATUS=lazyftl: write amplification 1.");
@@ -123,7 +126,8 @@ fn sockets_that_nobody_would_use_are_named() {
     let host = Host::new();
     let unix = |name: &str| UnixListener::bind(host.folder.path().join(name)).unwrap();
     let (one, two, tcp) = (unix("one"), unix("two"), TcpListener::bind("127.0.0.1:0").unwrap());
-    let (udp, connected) = (UdpSocket::bind("127.0.0.1:0").unwrap(), TcpStream::connect(tcp.local_addr().unwrap()).unwrap());
+    let (udp, connected) =
+        (UdpSocket::bind("127.0.0.1:0").unwrap(), TcpStream::connect(tcp.local_addr().unwrap()).unwrap());
     let file = tempfile::tempfile().unwrap();
     let nbd = "nbd+unix:///?socket=x";
     for (names, sockets, target, part) in [

@@ -38,7 +38,10 @@ impl Params {
         let keys: Vec<_> = known.into_iter().map(|param| param.key).collect();
         match self.0.keys().find(|key| !keys.contains(&key.as_str())) {
             None => Ok(()),
-            Some(key) => Err(FtlError::Config(format!("no parameter {key:?}; this scheme has {}", keys.join(", ")))),
+            Some(key) => {
+                let hint = near_miss(key, keys.iter().copied());
+                Err(FtlError::Config(format!("no parameter {key:?}{hint}; this scheme has {}", keys.join(", "))))
+            }
         }
     }
 
@@ -46,6 +49,13 @@ impl Params {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
+}
+
+/// For messages about a name that there is not: a question after the one that was perhaps meant, or nothing.
+pub fn near_miss<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let near = known.into_iter().map(|name| (strsim::jaro_winkler(word, name), name)).filter(|(score, _)| *score > 0.8);
+    let best = near.max_by(|a, b| a.0.total_cmp(&b.0));
+    best.map_or(String::new(), |(_, name)| format!(" (did you mean {name:?}?)"))
 }
 
 /// One parameter of a scheme, for help texts and validation.

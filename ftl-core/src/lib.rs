@@ -28,7 +28,7 @@ mod units;
 mod wear;
 
 pub use addr::{Lpn, Span};
-pub use config::{FtlConfig, ParamDoc, Params};
+pub use config::{FtlConfig, ParamDoc, Params, near_miss};
 pub use error::FtlError;
 pub use ftl::{Ftl, Start};
 pub use stats::{BlockCounts, MountReport, RamEntry, RamReport, SchemeStats};

@@ -177,7 +177,7 @@ class Bench:
 
     def run(self):
         schemes = json.loads(subprocess.run([self.args.ftld, "schemes", "--json"], capture_output=True, check=True).stdout)
-        names = [entry["name"] for entry in (schemes if isinstance(schemes, list) else schemes["schemes"])]
+        names = [entry["name"] for entry in schemes["schemes"]]
         ours = [self.ftld("pagemap", 28)]
         if "lazyftl" in names:
             ours.append(self.ftld("lazyftl", 7))

@@ -18,7 +18,7 @@ class Ftld:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.failed = []
         listed = subprocess.run([program, "schemes", "--json"], capture_output=True, text=True, check=True)
-        self.schemes = {scheme["name"]: scheme for scheme in json.loads(listed.stdout)}
+        self.schemes = {scheme["name"]: scheme for scheme in json.loads(listed.stdout)["schemes"]}
 
     def have(self, *names):
         """Those of these schemes that the program has, in this order."""

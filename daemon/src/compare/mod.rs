@@ -33,8 +33,8 @@ pub struct CompareArgs {
     /// Print comma-separated values
     #[arg(long, conflicts_with = "ndjson")]
     pub csv: bool,
-    /// Print one row of JSON per run, as `ftld replay --json` does
-    #[arg(long, visible_alias = "json")]
+    /// Print one row of JSON per run, as `ftld replay --json` does; --json is the same
+    #[arg(long)]
     pub ndjson: bool,
     /// Write a page with tables and plots, which needs nothing but a browser
     #[arg(long, value_name = "FILE")]
@@ -83,7 +83,8 @@ impl Outcome {
 }
 
 /// `ftld compare`.
-pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
+pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
+    let args = &CompareArgs { ndjson: args.ndjson || json && !args.csv, ..args.clone() };
     if let Some(file) = &args.job {
         return one(file);
     }

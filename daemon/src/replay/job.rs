@@ -261,6 +261,9 @@ mod tests {
             ["dftl.cache=4096"]
         );
         let failure = Job { preset: Some("mnftl".into()), ..Job::default() }.complete().unwrap_err();
-        assert!(failure.message.contains("no preset \"mnftl\"; there are mnftl-paper"), "{failure}");
+        assert!(
+            failure.message.contains("no preset \"mnftl\" (did you mean \"mnftl-paper\"?); there are mnftl-paper"),
+            "{failure}"
+        );
     }
 }

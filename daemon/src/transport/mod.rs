@@ -7,7 +7,9 @@ mod service;
 #[cfg(feature = "ublk")]
 pub mod ublk;
 
-pub use service::{Context, Service, StopHow, default_target, probe, start, stop_left};
+pub use service::{
+    Context, Service, StopHow, default_target, left_by_the_dead, probe, start, stop_left, waits_for_a_daemon,
+};
 
 use crate::volume::Queue;
 use std::io;

@@ -82,7 +82,8 @@ pub fn probe(target: &Target, recover: bool) -> Result<(), Failure> {
             kernel::State::Connected { pid } => Err(nothing_to_recover(target, pid)),
             kernel::State::Free => Err(nothing_left(target)),
         },
-        Target::NbdKernel(_) | Target::Nbd(_) => Ok(()),
+        Target::NbdKernel(n) => kernel::probe(*n).map_err(kernel_failure),
+        Target::Nbd(_) => Ok(()),
     }
 }
 
@@ -95,30 +96,40 @@ fn nothing_left(target: &Target) -> Failure {
     Failure::new(Exit::NotRunning, message)
 }
 
-/// Ends what a dead daemon left of the device of this name (`ublkb0`, `nbd0`): with `force` it is removed, and the I/O of
-/// whoever waits for it fails; otherwise the answer says what can be done. `None` if nothing was left.
-pub fn stop_left(name: &str, force: bool) -> Option<Result<(), Failure>> {
+/// The device of this name (`ublkb0`, `nbd0`), if a dead daemon left it and its users wait.
+pub fn left_by_the_dead(name: &str) -> Option<Target> {
     let target = Target::parse(&format!("/dev/{name}")).ok()?;
     let left = match target {
         #[cfg(feature = "ublk")]
-        Target::Ublk(n) => force || matches!(super::ublk::state(n), Ok(super::ublk::State::Quiesced)),
+        Target::Ublk(n) => matches!(super::ublk::state(n), Ok(super::ublk::State::Quiesced)),
         Target::NbdKernel(n) => matches!(kernel::state(n), kernel::State::Left { .. }),
         _ => false,
     };
-    if !left {
-        return None;
-    }
+    left.then_some(target)
+}
+
+/// What to tell whoever asks for the daemon of such a device.
+pub fn waits_for_a_daemon(name: &str, target: &Target) -> Failure {
+    let message = format!(
+        "{target} was left by a daemon that died, and its users wait: go on with `ftld recover {target}`, or remove it, \
+         failing their I/O, with `ftld stop --force {name}`"
+    );
+    Failure::new(Exit::Quiesced, message)
+}
+
+/// Ends what a dead daemon left of the device of this name: with `force` it is removed, and the I/O of whoever waits for it
+/// fails; otherwise the answer says what can be done. `None` if nothing was left.
+pub fn stop_left(name: &str, force: bool) -> Option<Result<(), Failure>> {
     if !force {
-        let message = format!(
-            "{target} was left by a daemon that died, and its users wait: go on with `ftld recover {target}`, or remove it, \
-             failing their I/O, with `ftld stop --force {name}`"
-        );
-        return Some(Err(Failure::new(Exit::Quiesced, message)));
+        return left_by_the_dead(name).map(|target| Err(waits_for_a_daemon(name, &target)));
     }
-    match target {
+    match Target::parse(&format!("/dev/{name}")).ok()? {
+        // Whatever the driver knows of it, one that never came to be included.
         #[cfg(feature = "ublk")]
         Target::Ublk(n) => Some(super::ublk::stop(n, true).map_err(ublk_failure)),
-        Target::NbdKernel(n) => Some(kernel::detach(n).map_err(|error| Failure::io(target, &error))),
+        Target::NbdKernel(n) if left_by_the_dead(name).is_some() => {
+            Some(kernel::detach(n).map_err(|error| Failure::io(format!("/dev/nbd{n}"), &error)))
+        }
         _ => None,
     }
 }
@@ -144,6 +155,10 @@ fn probe_ublk(_: u32, _: bool) -> Result<(), Failure> {
 
 #[cfg(feature = "ublk")]
 fn ublk_failure(error: super::ublk::Error) -> Failure {
+    Failure::new(Exit::from_code(error.exit_code()), error.to_string())
+}
+
+fn kernel_failure(error: kernel::Error) -> Failure {
     Failure::new(Exit::from_code(error.exit_code()), error.to_string())
 }
 
@@ -337,7 +352,7 @@ impl KernelClient {
         match attached {
             Ok(true) => tracing::info!("took /dev/nbd{n} up again where a daemon had left it"),
             Ok(false) => {}
-            Err(error) => return Err(Failure::new(Exit::from_code(error.exit_code()), error.to_string())),
+            Err(error) => return Err(kernel_failure(error)),
         }
         Ok(KernelClient { n, leave, stats, workers })
     }

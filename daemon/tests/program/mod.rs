@@ -37,7 +37,8 @@ impl Host {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ftld"));
         let folder = self.folder.path();
-        command.env("FTLD_STATE_DIR", folder.join("state")).env("FTLD_RUNTIME_DIR", folder.join("run"));
+        command.env("FTLD_CONFIG_DIR", folder.join("etc")).env("FTLD_STATE_DIR", folder.join("state"));
+        command.env("FTLD_RUNTIME_DIR", folder.join("run"));
         command.env("FTLD_LOG", "warn").args(args);
         command
     }

@@ -2,9 +2,9 @@
 //!
 //! Properties: an error or a configuration whose parts keep to their documented bounds; a target reads back as it is shown.
 
+use ftld::cli::DeviceArgs;
 use ftld::config::Config;
 use ftld::instance::Dirs;
-use ftld::options::DeviceOptions;
 use ftld::size::parse_size;
 use ftld::target::Target;
 use tempfile::TempDir;
@@ -15,8 +15,9 @@ pub fn run(data: &[u8]) {
     FOLDER.with(|folder| {
         let path = &folder.path().join("file.toml");
         std::fs::write(path, data).expect("room for a configuration file");
-        let dirs = Dirs { state: "/state".into(), runtime: "/run".into() };
-        let Ok(config) = Config::new(None, Some(path), &DeviceOptions::default(), &dirs) else { return };
+        let dirs = Dirs { config: "/config".into(), state: "/state".into(), runtime: "/run".into() };
+        let args = DeviceArgs { config: Some(path.clone()), ..DeviceArgs::default() };
+        let Ok(config) = Config::new(&args, &dirs) else { return };
         assert!(config.wish.size.is_none_or(|size| size > 0 && size.is_multiple_of(4096)));
         assert!(config.wish.op.is_none_or(|op| (0.1..=1000.0).contains(&op)));
         assert!(!config.name.is_empty() && !config.name.contains('/'), "instance {:?}", config.name);

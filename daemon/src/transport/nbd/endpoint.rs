@@ -265,7 +265,9 @@ impl Listener {
     /// The next client, and where it comes from if that can be told.
     pub(super) async fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
         match self {
-            Listener::Unix(_, listener) | Listener::Passed(_, listener) => Ok((Socket::Unix(listener.accept().await?.0), None)),
+            Listener::Unix(_, listener) | Listener::Passed(_, listener) => {
+                Ok((Socket::Unix(listener.accept().await?.0), None))
+            }
             Listener::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 // A peer that is gone already is noticed by the first read.

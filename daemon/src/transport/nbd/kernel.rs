@@ -75,6 +75,14 @@ impl Error {
     }
 }
 
+/// Whether this kernel has an NBD client.
+pub fn probe(n: u32) -> Result<(), Error> {
+    Netlink::open().map(drop).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => Error::DriverMissing,
+        _ => Error::Io { n, source },
+    })
+}
+
 /// Sets `/dev/nbdN` up with `connections` connections and returns our ends of them, to be served at once: the kernel reads the
 /// partition table before it is done, so this has to run on another thread than they do; `serve` gets them before. `flags` are
 /// the server's transmission flags, `image` names the image.

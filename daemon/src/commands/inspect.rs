@@ -1,6 +1,6 @@
 //! `ftld inspect` and `ftld check`: look at an image without changing a byte of it, also after a cut.
 
-use crate::commands::{print, print_json};
+use super::{print, print_json};
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
 use crate::size::show_size;
@@ -50,7 +50,7 @@ pub fn inspect(dirs: &Dirs, image: &str, wanted: &Wanted) -> Result<(), Failure>
             value["lpn"] = lpn_json(&mut *ftl, lpn)?;
         }
     }
-    if wanted.json { print_json(&value) } else { print(&text(&value)) }
+    if wanted.json { print_json("inspect", value) } else { print(&text(&value)) }
 }
 
 /// The scheme is mounted, in memory, so that a logical page can be looked up. An image in use says so.
@@ -66,10 +66,11 @@ pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
     let findings = ftl.check().map_err(failed)?;
     let report = ftl.stats().mount;
     if as_json {
-        print_json(&json!({
+        let report = json!({
             "image": path, "scheme": ftl.scheme(), "clean": report.clean, "pages_scanned": report.pages_scanned,
             "pages_discarded": report.pages_discarded, "findings": findings,
-        }))?;
+        });
+        print_json("check", report)?;
     } else if findings.is_empty() {
         let stop = if report.clean { "closed in order" } else { "not closed in order, recovers" };
         print(&format!("{}: good ({stop}; scheme {})\n", path.display(), ftl.scheme()))?;

@@ -1,0 +1,187 @@
+//! What there is to choose from: schemes, flash devices, presets, workloads.
+
+use super::{print, print_json};
+use crate::failure::Failure;
+use crate::preset::{PRESETS, Preset};
+use crate::size::show_size;
+use ftl_core::schemes::{MlcUse, SCHEMES, Scheme};
+use ftld_traces::workload::{COMMON, GENERATORS, Generator, Key};
+use ftld_traces::{DIALECTS, Dialect};
+use nand_model::{Capacity, PROFILES, PageOrder, Profile};
+use serde_json::{Value, json};
+
+/// What no scheme can beat, in the order of a scheme's lines: a figure, not a scheme, so programs do not get it as one.
+const OPTIMUM: &str = "\
+optimum: the bound in every result of replay and compare, no scheme: a read per page read, a program per page written, an erase per block of them
+  paper    Ma, Feng, Li: LazyFTL, SIGMOD 2011, its theoretically optimal solution (fidelity A)
+  mapping  none
+  RAM      none
+  MLC      as published
+";
+
+/// `ftld schemes`.
+pub fn schemes(as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        return print_json(
+            "schemes",
+            json!({"schemes": SCHEMES.iter().enumerate().map(scheme_json).collect::<Value>()}),
+        );
+    }
+    let mut text = String::new();
+    for (i, scheme) in SCHEMES.iter().enumerate() {
+        let default = if i == 0 { " (default)" } else { "" };
+        text += &format!("{}{default}: {}\n", scheme.name, scheme.title);
+        text += &format!("  paper    {} (fidelity {})\n", scheme.paper, scheme.fidelity);
+        text += &format!("  mapping  {}\n  RAM      {}\n  MLC      {}\n", scheme.mapping, scheme.ram, mlc(scheme));
+        for param in scheme.all_params() {
+            text += &format!("  --set {}=…  {}\n", param.key, param.help);
+        }
+        text += "\n";
+    }
+    print(&(text + OPTIMUM))
+}
+
+fn mlc(scheme: &Scheme) -> &'static str {
+    match scheme.mlc {
+        MlcUse::AsPublished => "as published",
+        MlcUse::Adapted => "by an adaptation of ours",
+    }
+}
+
+fn scheme_json((i, scheme): (usize, &Scheme)) -> Value {
+    let params: Vec<_> = scheme.all_params().map(|p| json!({"key": p.key, "help": p.help})).collect();
+    json!({
+        "name": scheme.name, "default": i == 0, "title": scheme.title, "paper": scheme.paper,
+        "mapping": scheme.mapping, "ram": scheme.ram, "fidelity": scheme.fidelity, "mlc": mlc(scheme), "params": params,
+    })
+}
+
+/// `ftld workloads`.
+pub fn workloads(as_json: bool) -> Result<(), Failure> {
+    let keys = |keys: &[Key]| keys.iter().map(|key| json!({"key": key.name, "help": key.help})).collect::<Vec<_>>();
+    if as_json {
+        let generator = |g: &Generator| json!({"name": g.name, "title": g.title, "keys": keys(g.keys), "stands_for": g.stands_for()});
+        let format = |d: &Dialect| json!({"name": d.name, "title": d.title, "line": d.line});
+        let generators: Value = GENERATORS.iter().map(generator).collect();
+        let formats: Value = DIALECTS.iter().map(format).collect();
+        return print_json(
+            "workloads",
+            json!({"generators": generators, "common_keys": keys(COMMON), "formats": formats}),
+        );
+    }
+    let mut text = String::from("Workloads: GENERATOR or GENERATOR:KEY=VALUE,...\n");
+    for generator in GENERATORS {
+        text += &format!("  {:<22} {}\n", generator.name, generator.title);
+        generator.keys.iter().for_each(|key| text += &format!("    {:<12} {}\n", key.name, key.help));
+        if let Some(alias) = generator.stands_for() {
+            text += &format!("    is {alias}\n");
+        }
+    }
+    text += "\nKeys of every generator but stand-in-usr_2:\n";
+    COMMON.iter().for_each(|key| text += &format!("  {:<10} {}\n", key.name, key.help));
+    text += "\nTrace formats, plain or compressed by gzip or zstd:\n";
+    DIALECTS.iter().for_each(|d| text += &format!("  {:<10} {}: {}\n", d.name, d.title, d.line));
+    print(&text)
+}
+
+/// `ftld profiles`.
+pub fn profiles(as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        return print_json(
+            "profiles",
+            json!({"profiles": PROFILES.iter().enumerate().map(profile_json).collect::<Value>()}),
+        );
+    }
+    let mut text = String::new();
+    for (i, profile) in PROFILES.iter().enumerate() {
+        let default = if i == 0 { " (default)" } else { "" };
+        let (g, t) = (&profile.geometry, &profile.timing);
+        let raw = match profile.capacity {
+            Capacity::Blocks(_) => format!("{} raw", show_size(g.data_bytes())),
+            Capacity::BySize => "as large as asked for".into(),
+        };
+        text += &format!("{}{default}: {}\n", profile.name, profile.source);
+        text += &format!(
+            "  {} pages of {}+{} bytes per block, {} die(s), {raw}; pages programmed {}, {} time(s)\n",
+            g.pages_per_block,
+            g.page_bytes,
+            g.oob_bytes,
+            g.dies(),
+            order(profile),
+            profile.nop
+        );
+        text += &format!(
+            "  read {}, program {}/{}, erase {} us; {} cycles\n",
+            t.read_ns / 1000,
+            t.program_ns / 1000,
+            t.program_msb_ns / 1000,
+            t.erase_ns / 1000,
+            profile.endurance
+        );
+    }
+    print(&text)
+}
+
+fn order(profile: &Profile) -> &'static str {
+    match profile.order {
+        PageOrder::Any => "in any order",
+        PageOrder::Ascending => "upwards",
+        PageOrder::Consecutive => "one after the other",
+    }
+}
+
+fn profile_json((i, profile): (usize, &Profile)) -> Value {
+    let (g, t) = (&profile.geometry, &profile.timing);
+    let blocks = match profile.capacity {
+        Capacity::Blocks(blocks) => Some(blocks),
+        Capacity::BySize => None,
+    };
+    json!({
+        "name": profile.name, "default": i == 0, "source": profile.source, "blocks": blocks,
+        "channels": g.channels, "ways": g.ways, "planes": g.planes, "pages_per_block": g.pages_per_block,
+        "page_bytes": g.page_bytes, "oob_bytes": g.oob_bytes, "order": order(profile), "nop": profile.nop,
+        "mlc": profile.is_mlc(), "endurance": profile.endurance, "read_ns": t.read_ns, "partial_read_ns": t.partial_read_ns,
+        "program_ns": t.program_ns, "program_msb_ns": t.program_msb_ns, "erase_ns": t.erase_ns, "bus_ns": t.bus_ns,
+        "factory_bad_permille": profile.factory_bad_permille, "max_bad_permille": profile.max_bad_permille,
+    })
+}
+
+/// `ftld presets`.
+pub fn presets(as_json: bool) -> Result<(), Failure> {
+    let table =
+        |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| (key.to_string(), json!(value))).collect::<Value>();
+    if as_json {
+        let preset = |p: &Preset| {
+            json!({
+                "name": p.name, "title": p.title, "scheme": p.scheme, "profile": p.profile, "size": p.size, "op_percent": p.op,
+                "params": table(p.params), "simulation_params": table(p.unsafe_params),
+                "precondition": p.precondition, "average": p.average,
+            })
+        };
+        return print_json("presets", json!({"presets": PRESETS.iter().map(preset).collect::<Value>()}));
+    }
+    let list = |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| format!(" {key}={value}")).collect::<String>();
+    let mut text =
+        String::from("Each fills in what no option says; its parameters go to the schemes that have them.\n");
+    for preset in PRESETS {
+        let size = preset.size.map_or(String::new(), |size| format!(", size {size}"));
+        let average = serde_json::to_value(preset.average).expect("plain data");
+        text += &format!("{}: {}\n", preset.name, preset.title);
+        text += &format!(
+            "  scheme {}, profile {}{size}, over-provisioning {} %\n",
+            preset.scheme, preset.profile, preset.op
+        );
+        text += &format!("  set{}\n", list(preset.params));
+        text += &format!(
+            "  replay and compare: precondition {}, average {}{}\n",
+            preset.precondition,
+            average.as_str().unwrap_or_default(),
+            match preset.unsafe_params {
+                [] => String::new(),
+                pairs =>
+                    format!("; set{} (gives up what was flushed or acknowledged, so never a live device)", list(pairs)),
+            }
+        );
+    }
+    print(&text)
+}

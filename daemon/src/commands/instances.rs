@@ -1,0 +1,257 @@
+//! Running instances: seen, watched, harmed, stopped.
+
+use super::{print, print_json, with_schema};
+use crate::control::{self, Request};
+use crate::failure::{Exit, Failure};
+use crate::inject::Injection;
+use crate::instance::Dirs;
+use crate::size::show_size;
+use crate::transport;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Longest wait of `ftld stop` for the daemon to be gone.
+const STOP_PATIENCE: Duration = Duration::from_secs(15);
+/// Lines of `ftld status --watch` between two headings.
+const HEADING_EVERY: usize = 20;
+
+/// `ftld list`.
+pub fn list(dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
+    let instances: Vec<_> = dirs.names().into_iter().map(|name| instance_json(dirs, &name)).collect();
+    if as_json {
+        return print_json("list", json!({"instances": instances}));
+    }
+    if instances.is_empty() {
+        return print("no instance is running\n");
+    }
+    let line = |cells: [&str; 7]| {
+        let [name, state, scheme, size, ratio, target, image] = cells;
+        format!("{name:<16} {state:<18} {scheme:<10} {size:>10} {ratio:>6}  {target:<14} {image}\n")
+    };
+    let mut text = line(["NAME", "STATE", "SCHEME", "SIZE", "WAF", "TARGET", "IMAGE"]);
+    for instance in &instances {
+        let field = |key: &str| instance[key].as_str().unwrap_or("-");
+        let size = instance["size_bytes"].as_u64().map_or("-".into(), show_size);
+        let ratio = instance["write_amplification"].as_f64().map_or("-".into(), |ratio| format!("{ratio:.2}"));
+        let state = field("state");
+        text += &line([field("name"), state, field("scheme"), &size, &ratio, field("target"), field("image")]);
+    }
+    print(&text)
+}
+
+fn instance_json(dirs: &Dirs, name: &str) -> Value {
+    match (control::ask(dirs, name, &Request::Status {}), dirs.holder(name)) {
+        (Ok(status), _) => {
+            let keys = [
+                "name",
+                "pid",
+                "state",
+                "target",
+                "image",
+                "scheme",
+                "profile",
+                "size_bytes",
+                "write_amplification",
+                "uptime_seconds",
+                "metrics",
+            ];
+            Value::Object(keys.iter().map(|&key| (key.to_owned(), status[key].clone())).collect())
+        }
+        (Err(_), Some(pid)) => json!({"name": name, "pid": pid, "state": "starting or busy"}),
+        (Err(_), None) if transport::left_by_the_dead(name).is_some() => json!({"name": name, "state": "quiesced"}),
+        (Err(_), None) => json!({"name": name, "state": "dead"}),
+    }
+}
+
+/// The one that is running, if no name was given.
+fn pick(dirs: &Dirs, name: Option<&str>) -> Result<String, Failure> {
+    if let Some(name) = name {
+        return Ok(name.to_owned());
+    }
+    let mut running: Vec<_> = dirs.names().into_iter().filter(|name| dirs.holder(name).is_some()).collect();
+    match running.len() {
+        0 => Err(Failure::new(
+            Exit::NotRunning,
+            "no instance is running; `ftld TARGET` starts one, `ftld doctor` looks why not",
+        )),
+        1 => Ok(running.remove(0)),
+        _ => Err(Failure::usage(format!("several instances are running, name one: {}", running.join(", ")))),
+    }
+}
+
+/// What a running instance says of itself. Exit 4 if it left a device that waits, 3 if there is nothing.
+fn ask_status(dirs: &Dirs, name: &str) -> Result<Value, Failure> {
+    control::ask(dirs, name, &Request::Status {}).map_err(|failure| match transport::left_by_the_dead(name) {
+        Some(target) if failure.exit == Exit::NotRunning => transport::waits_for_a_daemon(name, &target),
+        _ => failure,
+    })
+}
+
+/// `ftld status`.
+pub fn status(dirs: &Dirs, name: Option<&str>, as_json: bool) -> Result<(), Failure> {
+    let status = ask_status(dirs, &pick(dirs, name)?)?;
+    if as_json {
+        return print_json("status", status);
+    }
+    let text = |value: &Value| match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let size = |value: &Value| value.as_u64().map_or("-".into(), show_size);
+    let mut lines = vec![format!("{}: {} (pid {})", text(&status["name"]), text(&status["state"]), status["pid"])];
+    for (label, key) in [("target", "target"), ("image", "image"), ("metrics", "metrics")] {
+        lines.push(format!("  {label:<10} {}", text(&status[key])));
+    }
+    let raw = size(&status["raw_bytes"]);
+    lines.push(format!(
+        "  {:<10} {} on {raw} of {} flash, scheme {}",
+        "device",
+        size(&status["size_bytes"]),
+        text(&status["profile"]),
+        text(&status["scheme"])
+    ));
+    let host = &status["host"];
+    lines.push(format!(
+        "  {:<10} read {}, written {}, flushes {}",
+        "host",
+        size(&host["read"]["bytes"]),
+        size(&host["write"]["bytes"]),
+        host["flush"]["completed"]
+    ));
+    if let Some(ratio) = status["write_amplification"].as_f64() {
+        lines.push(format!("  {:<10} write amplification {ratio:.2}", "flash"));
+    }
+    let wear = &status["wear"];
+    let mean = wear["mean"].as_f64().unwrap_or_default();
+    lines.push(format!("  {:<10} erases {} to {}, mean {mean:.1}", "wear", wear["min"], wear["max"]));
+    let reason = text(&status["read_only_reason"]);
+    if !reason.is_empty() {
+        lines.push(format!("  {:<10} {reason}", "read-only"));
+    }
+    print(&(lines.join("\n") + "\n"))
+}
+
+/// `ftld inject`.
+pub fn inject(dirs: &Dirs, name: Option<&str>, injection: Injection, as_json: bool) -> Result<(), Failure> {
+    let name = pick(dirs, name)?;
+    let mut answer = control::ask(dirs, &name, &Request::Inject { fault: injection })?;
+    if as_json {
+        answer["name"] = name.into();
+        return print_json("inject", answer);
+    }
+    print(&format!("{name}: {}\n", answer["text"].as_str().unwrap_or("done")))
+}
+
+/// `ftld stop`.
+pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure> {
+    let name = pick(dirs, name)?;
+    let answer = match control::ask(dirs, &name, &Request::Stop { force }) {
+        Err(failure) if failure.exit == Exit::NotRunning => {
+            return transport::stop_left(&name, force).unwrap_or(Err(failure));
+        }
+        answer => answer?,
+    };
+    let holders: Vec<_> = answer["waiting_for"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !holders.is_empty() {
+        return Err(Failure::new(
+            Exit::InUse,
+            format!(
+                "instance {name:?} is held by {}; everything is flushed and it stops when they let go; \
+                 `ftld stop {name} --force` removes it under them",
+                holders.join(", ")
+            ),
+        ));
+    }
+    let until = Instant::now() + STOP_PATIENCE;
+    while dirs.holder(&name).is_some() {
+        if Instant::now() > until {
+            return Err(Failure::failed(format!("instance {name:?} is still stopping; its log says why")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// `ftld status --watch`: a line for each interval, until interrupted or the instance ends.
+pub fn watch(dirs: &Dirs, name: Option<&str>, seconds: f64, as_json: bool) -> Result<(), Failure> {
+    if !(0.1..=3600.0).contains(&seconds) {
+        return Err(Failure::usage(format!("--watch {seconds}: from 0.1 to 3600 seconds between two looks")));
+    }
+    let name = pick(dirs, name)?;
+    let mut before = ask_status(dirs, &name)?;
+    for line in 0.. {
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        let now = ask_status(dirs, &name)?;
+        if as_json {
+            print(&format!("{}\n", with_schema("status", now.clone())))?;
+        } else {
+            let heading = if line % HEADING_EVERY == 0 { HEADING } else { "" };
+            print(&format!("{heading}{}\n", rates(&before, &now)))?;
+        }
+        before = now;
+    }
+    Ok(())
+}
+
+const HEADING: &str =
+    "state           read/s    write/s    ops/s  WAF now   life  free blk  moved/s  map hit  erases\n";
+
+/// What happened between two looks.
+fn rates(before: &Value, now: &Value) -> String {
+    let number = |value: &Value, path: &str| value.pointer(path).and_then(Value::as_f64).unwrap_or_default();
+    let grown = |path: &str| (number(now, path) - number(before, path)).max(0.0);
+    let seconds = grown("/uptime_seconds").max(1e-3);
+    let per_second = |bytes: f64| show_size((bytes / seconds) as u64);
+    let of_causes = |value: &Value, what: &str| {
+        let causes = value["nand"].as_object().into_iter().flatten();
+        causes.filter_map(|(_, ops)| ops[what].as_f64()).sum::<f64>()
+    };
+    let ratio = |part: f64, whole: f64, digits: usize| match whole > 0.0 {
+        true => format!("{:.digits$}", part / whole),
+        false => "-".into(),
+    };
+    let page = number(now, "/page_bytes");
+    let programmed = (of_causes(now, "programs") - of_causes(before, "programs")) * page;
+    let written = grown("/flash_written_bytes");
+    let ops: f64 = ["read", "write", "flush", "discard", "write_zeroes"]
+        .iter()
+        .map(|op| grown(&format!("/host/{op}/completed")))
+        .sum();
+    let (hits, misses) = (grown("/scheme_stats/map_cache_hits"), grown("/scheme_stats/map_cache_misses"));
+    format!(
+        "{:<11} {:>10} {:>10} {:>8.0} {:>8} {:>6} {:>9} {:>8.0} {:>8} {:>3}-{}",
+        now["state"].as_str().unwrap_or("-"),
+        per_second(grown("/host/read/bytes")),
+        per_second(grown("/host/write/bytes")),
+        ops / seconds,
+        ratio(programmed, written, 2),
+        now["write_amplification"].as_f64().map_or("-".into(), |ratio| format!("{ratio:.2}")),
+        now["blocks"]["free"],
+        grown("/scheme_stats/gc_pages_moved") / seconds,
+        ratio(hits, hits + misses, 3),
+        now["wear"]["min"],
+        now["wear"]["max"],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_what_happened_in_between() {
+        let look = |seconds: f64, written: u64, programs: u64| {
+            json!({
+                "state": "serving", "uptime_seconds": seconds, "page_bytes": 4096, "flash_written_bytes": written,
+                "host": {"write": {"completed": written / 4096, "bytes": written}, "read": {"completed": 0, "bytes": 0}},
+                "nand": {"host": {"programs": written / 4096}, "gc": {"programs": programs}}, "write_amplification": 1.25,
+                "blocks": {"free": 17}, "wear": {"min": 1, "max": 3},
+                "scheme_stats": {"gc_pages_moved": programs, "map_cache_hits": 3 * programs, "map_cache_misses": programs},
+            })
+        };
+        let line = rates(&look(10.0, 4096 * 100, 100), &look(12.0, 4096 * 300, 200));
+        let words: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(words, ["serving", "0", "B", "400", "KiB", "100", "1.50", "1.25", "17", "50", "0.750", "1-3"]);
+    }
+}

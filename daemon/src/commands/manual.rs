@@ -1,0 +1,168 @@
+//! Manual pages and completions, from the same definitions as the program.
+
+use super::print;
+use crate::cli::Cli;
+use crate::failure::{Exit, Failure};
+use crate::options::DeviceOptions;
+use clap::{Args, Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use ftl_core::schemes::SCHEMES;
+use roff::{Roff, bold, italic, roman};
+use std::path::Path;
+
+/// `ftld completions`.
+pub fn completions(shell: Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "ftld", &mut script);
+    print(&String::from_utf8_lossy(&script))
+}
+
+/// `ftld man`: `ftld(8)` and a page for every subcommand, `ftld.toml(5)`, `ftld-schemes(7)`.
+pub fn manual(folder: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
+    let mut program = Cli::command();
+    program.build();
+    let mut pages = vec![("ftld.toml.5".into(), file_page()), ("ftld-schemes.7".into(), schemes_page())];
+    command_pages(&program, &mut pages);
+    for (name, text) in pages {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|error| Failure::io(path.display(), &error))?;
+    }
+    Ok(())
+}
+
+/// `ftld(8)`, `ftld-list(8)`, `ftld-inject-power-cut(8)` …
+fn command_pages(command: &Command, pages: &mut Vec<(String, String)>) {
+    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+    let mut page = Vec::new();
+    let written = Man::new(command.clone()).section("8").render(&mut page);
+    written.expect("memory takes everything");
+    let mut text = String::from_utf8_lossy(&page).into_owned();
+    if name == "ftld" {
+        text += &of_the_program().to_roff();
+    }
+    pages.push((format!("{name}.8"), text));
+    let subcommands = command.get_subcommands().filter(|command| command.get_name() != "help");
+    subcommands.for_each(|subcommand| command_pages(subcommand, pages));
+}
+
+/// What a page of options does not say.
+fn of_the_program() -> Roff {
+    let mut page = Roff::new();
+    page.control("SH", ["EXIT STATUS"]);
+    entry(&mut page, "0", "done");
+    for exit in Exit::ALL {
+        entry(&mut page, &(exit as u8).to_string(), exit.meaning());
+    }
+    page.control("SH", ["ENVIRONMENT"]);
+    page.text([
+        roman("Every option of a device can be given as "),
+        bold("FTLD_OPTION"),
+        roman(" too: FTLD_SCHEME, FTLD_READ_ONLY=true, "),
+    ]);
+    page.text([roman(
+        "FTLD_SET=\"gc.policy=greedy wear.gap=4\". The command line wins, then the environment, then the file.",
+    )]);
+    entry(&mut page, "FTLD_LOG", "error, warn, info (the default), debug or trace");
+    entry(&mut page, "FTLD_CONFIG_DIR, FTLD_STATE_DIR, FTLD_RUNTIME_DIR", "instead of the folders below");
+    page.control("SH", ["FILES"]);
+    entry(&mut page, "/etc/ftld/NAME.toml", "options of an instance, see ftld.toml(5)");
+    entry(&mut page, "/var/lib/ftld/NAME.ftld", "its image, unless --image names another");
+    entry(&mut page, "/run/ftld/NAME/", "its process number and control socket, while it runs");
+    page.text([roman(
+        "For other users than root: $XDG_CONFIG_HOME/ftld, $XDG_STATE_HOME/ftld and $XDG_RUNTIME_DIR/ftld.",
+    )]);
+    page.control("SH", ["SEE ALSO"]);
+    page.text([
+        bold("ftld.toml"),
+        roman("(5), "),
+        bold("ftld-schemes"),
+        roman("(7), "),
+        bold("nbd-client"),
+        roman("(8)"),
+    ]);
+    page
+}
+
+fn entry(page: &mut Roff, name: &str, meaning: &str) {
+    page.control("TP", []);
+    page.text([bold(name)]);
+    page.text([roman(meaning)]);
+}
+
+fn titled(name: &str, section: &str, line: &str) -> Roff {
+    let mut page = Roff::new();
+    page.control("TH", [name, section, "", concat!("ftld ", env!("CARGO_PKG_VERSION"))]);
+    page.control("SH", ["NAME"]);
+    page.text([roman(format!("{name} - {line}"))]);
+    page
+}
+
+/// `ftld.toml(5)`.
+fn file_page() -> String {
+    let mut page = titled("ftld.toml", "5", "options of an ftld device in a file");
+    page.control("SH", ["DESCRIPTION"]);
+    page.text([
+        bold("ftld"),
+        roman(" reads "),
+        italic("/etc/ftld/NAME.toml"),
+        roman(" when it serves the instance NAME, or the file that --config names. The keys are the options of the command line, which win, "),
+        roman("as does the environment. A key that there is not is an error. "),
+        bold("ftld --print-config"),
+        roman(" prints what holds and where each value comes from, in this form."),
+    ]);
+    page.control("SH", ["KEYS"]);
+    entry(
+        &mut page,
+        "target",
+        "What is served: /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH",
+    );
+    for arg in DeviceOptions::augment_args(Command::new("keys")).get_arguments() {
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let key = arg.get_id().as_str().replace('_', "-");
+        entry(&mut page, if key == "set" { "[set]" } else { &key }, &help);
+    }
+    page.control("SH", ["EXAMPLE"]);
+    page.control("nf", []);
+    for line in [
+        "target = \"/dev/ublkb0\"",
+        "scheme = \"lazyftl\"",
+        "size = \"8GiB\"",
+        "op = 12.5",
+        "[set]",
+        "\"gc.policy\" = \"greedy\"",
+    ] {
+        page.text([roman(line)]);
+    }
+    page.control("fi", []);
+    page.control("SH", ["SEE ALSO"]);
+    page.text([bold("ftld"), roman("(8), "), bold("ftld-schemes"), roman("(7)")]);
+    page.to_roff()
+}
+
+/// `ftld-schemes(7)`.
+fn schemes_page() -> String {
+    let mut page = titled("ftld-schemes", "7", "the flash translation layers of ftld");
+    page.control("SH", ["DESCRIPTION"]);
+    page.text([
+        roman("A scheme decides where a logical page lies and what is moved when space runs out. Choose one with "),
+        bold("--scheme"),
+        roman("; its parameters with "),
+        bold("--set KEY=VALUE"),
+        roman(". Fidelity: A, as its authors did; B, well known but the original not at hand; C, a reconstruction."),
+    ]);
+    for scheme in SCHEMES {
+        page.control("SH", [scheme.name]);
+        page.text([roman(format!("{}.", scheme.title))]);
+        entry(&mut page, "paper", &format!("{} (fidelity {})", scheme.paper, scheme.fidelity));
+        entry(&mut page, "mapping", scheme.mapping);
+        entry(&mut page, "RAM", scheme.ram);
+        for param in scheme.all_params() {
+            entry(&mut page, param.key, param.help);
+        }
+    }
+    page.control("SH", ["SEE ALSO"]);
+    page.text([bold("ftld"), roman("(8), "), bold("ftld.toml"), roman("(5)")]);
+    page.to_roff()
+}

@@ -1,0 +1,104 @@
+//! `ftld --print-config`: what would be served, and who says so.
+
+use super::{print, print_json};
+use crate::cli::DeviceArgs;
+use crate::config::{Config, Layers, METRICS_DEFAULT};
+use crate::failure::Failure;
+use crate::instance::Dirs;
+use crate::options::DeviceOptions;
+use crate::stack::{self, Label, OP_DEFAULT, SIZE_DEFAULT};
+use crate::transport;
+use ftl_core::schemes::SCHEMES;
+use nand_model::store::peek;
+use nand_model::{ImageInfo, Profile};
+use serde_json::json;
+use toml::Value;
+
+/// One option: its value, who gave it, and whether that was nobody.
+struct Entry {
+    key: String,
+    value: Value,
+    origin: String,
+    by_default: bool,
+}
+
+/// Prints every option as a configuration file has it. Those that nobody gave are comments, so that the file can be used as it is.
+pub fn print_config(args: &DeviceArgs, dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
+    let layers = Layers::read(args, dirs)?;
+    let entries = entries(&layers, dirs)?;
+    if as_json {
+        let of = |entry: &Entry| json!({"key": entry.key, "value": entry.value, "origin": entry.origin});
+        return print_json("config", json!({"options": entries.iter().map(of).collect::<Vec<_>>()}));
+    }
+    print(&entries.iter().map(Entry::line).collect::<String>())
+}
+
+impl Entry {
+    fn line(&self) -> String {
+        let Entry { key, value, origin, by_default } = self;
+        let comment = if *by_default { "#" } else { "" };
+        format!("{:<47} # {origin}\n", format!("{comment}{key} = {value}"))
+    }
+}
+
+fn entries(layers: &Layers, dirs: &Dirs) -> Result<Vec<Entry>, Failure> {
+    let config = layers.config(dirs)?;
+    let typed = layers.options();
+    let preset = typed.preset.as_ref().map(|name| format!("preset {name}"));
+    let mut given = typed.with_preset()?.table();
+    if let Some(target) = layers.target()? {
+        given.insert("target".into(), target.to_string().into());
+    }
+    let image = peek(&config.image).ok().and_then(|info| {
+        let label = stack::read_label(&config.image, &info).ok()?;
+        Some((info, label))
+    });
+    let entry = |key: String| match given.get(&key) {
+        Some(value) => {
+            let origin = layers.origin(&key).or_else(|| preset.clone())?;
+            Some(Entry { value: value.clone(), origin, by_default: false, key })
+        }
+        None => {
+            let of_image = image.as_ref().and_then(|(info, label)| of_image(&key, info, label));
+            let of_image = of_image.map(|value| (value, "the image"));
+            let (value, origin) = of_image.or_else(|| default(&key, &config, dirs))?;
+            Some(Entry { value, origin: origin.into(), by_default: true, key })
+        }
+    };
+    Ok(std::iter::once("target".to_owned()).chain(DeviceOptions::keys()).filter_map(entry).collect())
+}
+
+/// What an image knows about itself.
+fn of_image(key: &str, info: &ImageInfo, label: &Label) -> Option<Value> {
+    let set = || label.params.iter().map(|(key, value)| (key.to_owned(), Value::from(value))).collect::<toml::Table>();
+    Some(match key {
+        "scheme" => label.scheme.name.into(),
+        "profile" => info.profile.name.into(),
+        "size" => info.size.to_string().into(),
+        "op" => label.op_percent?.into(),
+        "set" => Value::Table(set()),
+        _ => return None,
+    })
+}
+
+/// What holds where nobody says anything.
+fn default(key: &str, config: &Config, dirs: &Dirs) -> Option<(Value, &'static str)> {
+    let value = match key {
+        "target" => {
+            let target = transport::default_target(&dirs.of(&config.name));
+            return Some((target.to_string().into(), "what this machine can do"));
+        }
+        "scheme" => SCHEMES[0].name.into(),
+        "image" => config.image.display().to_string().into(),
+        "size" => SIZE_DEFAULT.to_string().into(),
+        "profile" => Profile::default_profile().name.into(),
+        "op" => OP_DEFAULT.into(),
+        "metrics" => METRICS_DEFAULT.to_string().into(),
+        "latency" => config.latency.name().into(),
+        "tls" => if config.tls.is_some() { "require" } else { "off" }.into(),
+        "read-only" => config.read_only.into(),
+        "name" => config.name.clone().into(),
+        _ => return None,
+    };
+    Some((value, "default"))
+}
