@@ -6,6 +6,7 @@
 #   make bench      simulation and NBD beside their peers (BENCH_ARGS=--short for a look)
 #   make reproduction  docs/REPRODUCTION.md from measured rows (TRACES=DIR with the real traces)
 #   make policy     licences and sources of all dependencies
+#   make packages   target/package/ftld.deb and ftld.rpm
 #   make deps       install what these need; as another user than root, say what to type
 
 CARGO ?= cargo
@@ -15,8 +16,9 @@ BENCH_ARGS ?=
 TOOLS := target/tools
 DENY := $(TOOLS)/bin/cargo-deny
 FSX := $(TOOLS)/bin/fsx
+PACKAGERS := $(TOOLS)/bin/cargo-deb $(TOOLS)/bin/cargo-generate-rpm
 
-.PHONY: run check test long-test bench reproduction deps policy
+.PHONY: run check test long-test bench reproduction packages deps policy
 
 run: deps
 	$(CARGO) run --release -p ftld --bin ftld -- $(ARGS)
@@ -30,7 +32,7 @@ check:
 # checks of overflow as a release; on a bare machine one build less is minutes. Nothing is edited and built again here, so
 # incremental building would only cost.
 test: export CARGO_INCREMENTAL := 0
-test: deps $(FSX)
+test: deps $(FSX) $(PACKAGERS)
 	$(CARGO) fmt --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy -p ftld --no-default-features -- -D warnings
@@ -53,8 +55,15 @@ $(FSX):
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build fsx@0.3.2
 	rm -rf $(TOOLS)/build
 
+$(PACKAGERS) &:
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build cargo-deb@3.8.0 cargo-generate-rpm@0.21.1
+	rm -rf $(TOOLS)/build
+
+packages: deps $(PACKAGERS)
+	deploy/packages.sh deb rpm
+
 # What needs more than a stable toolchain and Debian's packages fails with the name of what is missing.
-long-test: deps $(DENY) $(FSX)
+long-test: deps $(DENY) $(FSX) $(PACKAGERS)
 	FTLD_LONG=1 $(CARGO) test -p ftld-tests
 	tests/toy_scheme.sh
 	FUZZ_SECONDS=1200 tests/fuzz/run.sh
