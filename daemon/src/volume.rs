@@ -16,7 +16,7 @@ mod snapshot;
 mod watch;
 
 pub use histogram::{BOUNDS_NS, Histogram, HistogramView};
-pub use host::{ErrorClass, HostCounters, HostView, Op, OpView};
+pub use host::{ErrorClass, HostCounters, HostView, Op, OpView, Queue};
 pub use pace::{PAUSE_DEFAULT, PAUSE_MAX, Paused, Step};
 pub use request::{Completion, Hold};
 pub use snapshot::{FlashSnapshot, WEAR_BOUNDS, Wear};
@@ -136,6 +136,8 @@ struct Shared {
     /// Whether erases run short, and the thread that waits to hear of it.
     short: AtomicBool,
     short_told: (Mutex<()>, Condvar),
+    /// How many wait for the host's storage.
+    at_storage: AtomicU64,
 }
 
 /// Everything is served.
@@ -195,6 +197,16 @@ impl<S: Store + 'static> Volume<S> {
     /// Host counters now.
     pub fn host(&self) -> HostView {
         self.shared.counters.view()
+    }
+
+    /// Requests for the flash: FLUSH is not one.
+    pub fn queue(&self) -> Queue {
+        self.shared.counters.queue()
+    }
+
+    /// Whether somebody waits for the host's storage.
+    pub fn waits_for_storage(&self) -> bool {
+        self.shared.at_storage.load(Relaxed) > 0
     }
 
     /// The flash side as last published. Never waits for a request.
@@ -377,7 +389,7 @@ impl<S: Store + 'static> Volume<S> {
             return Idle::Settled;
         }
         if self.paused().is_some() {
-            return Idle::After(WATCHED);
+            return Idle::After(Duration::from_secs(1));
         }
         let Ok(mut guard) = self.core.try_lock() else { return Idle::More };
         if guard.as_mut().is_some_and(|core| core.erases_left() < self.shape.erases_eager) {
@@ -505,7 +517,7 @@ impl<S: Store + 'static> Volume<S> {
     /// Waits for erased space. That the host has no room for it is the request's error, a failed sync the device's end.
     fn reclaim(&self, mark: u64) -> io::Result<()> {
         let Some(durable) = &self.durable else { return Ok(()) };
-        durable.reclaim(mark).map_err(|error| {
+        self.shared.at_storage(|| durable.reclaim(mark)).map_err(|error| {
             if durable.failed() {
                 return self.shared.sync_failed(&error);
             }
@@ -684,6 +696,7 @@ impl Shared {
             events: AtomicU64::new(0),
             short: AtomicBool::new(false),
             short_told: (Mutex::new(()), Condvar::new()),
+            at_storage: AtomicU64::new(0),
         }
     }
 
@@ -724,9 +737,17 @@ impl Shared {
             return Err(io::Error::from_raw_os_error(EIO));
         }
         let began = Instant::now();
-        let synced = durable.wait(mark);
+        let synced = self.at_storage(|| durable.wait(mark));
         self.counters.sync.record(began.elapsed().as_nanos() as u64);
         synced.map_err(|error| self.sync_failed(&error))
+    }
+
+    /// Waits for the host's storage, and lets it be seen.
+    fn at_storage<R>(&self, wait: impl FnOnce() -> R) -> R {
+        self.at_storage.fetch_add(1, Relaxed);
+        let result = wait();
+        self.at_storage.fetch_sub(1, Relaxed);
+        result
     }
 
     fn sync_failed(&self, error: &io::Error) -> io::Error {
