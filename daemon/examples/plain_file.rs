@@ -105,7 +105,7 @@ fn serve(node: &str, path: &str, size: u64, flush_delay: Duration) -> Result<(),
     let device: Arc<dyn BlockDevice> = Arc::new(PlainFile { file: Arc::new(file), size, flush_delay });
     let target = Target::parse(node)?;
     let how = if matches!(target, Target::Ublk(_)) { StopHow::Leave } else { StopHow::Remove };
-    let service = transport::start(&target, device, Context { name, image: path, tls: None })?;
+    let service = transport::start(&target, None, device, Context { name, image: path, tls: None })?;
     println!("ready {}", service.target());
     let leaving = service.clone();
     thread::spawn(move || {

@@ -4,6 +4,7 @@
 use crate::volume::{Idle, Volume};
 use nand_model::Store;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -29,18 +30,25 @@ const SYNC_PATIENCE: Duration = Duration::from_millis(200);
 pub(crate) struct Background {
     stop: Vec<Sender<()>>,
     threads: Vec<JoinHandle<()>>,
+    turns: Arc<AtomicU64>,
 }
 
 impl Background {
     /// Starts them.
     pub(crate) fn start<S: Store + 'static>(volume: &Arc<Volume<S>>) -> std::io::Result<Background> {
-        let mut background = Background { stop: Vec::new(), threads: Vec::new() };
-        let mut worker = Worker { volume: volume.clone(), skipped: 0, settled: None, tidied: Instant::now() };
+        let turns = Arc::<AtomicU64>::default();
+        let mut background = Background { stop: Vec::new(), threads: Vec::new(), turns: turns.clone() };
+        let mut worker = Worker { volume: volume.clone(), turns, skipped: 0, settled: None, tidied: Instant::now() };
         background.repeat("ftld-background", PUBLISH_EVERY, move || worker.tick())?;
         let volume = volume.clone();
         // Begins the sync that frees erased space before a request would have to wait for it.
         background.repeat("ftld-sync", Duration::ZERO, move || volume.reclaim_when_short(SYNC_PATIENCE))?;
         Ok(background)
+    }
+
+    /// Counts how often it had the request lock: some times a second, as long as nobody keeps it.
+    pub(crate) fn turns(&self) -> Arc<AtomicU64> {
+        self.turns.clone()
     }
 
     fn repeat(&mut self, name: &str, every: Duration, mut work: impl FnMut() + Send + 'static) -> std::io::Result<()> {
@@ -67,6 +75,7 @@ impl Drop for Background {
 
 struct Worker<S: Store> {
     volume: Arc<Volume<S>>,
+    turns: Arc<AtomicU64>,
     skipped: u32,
     /// When there was nothing left to do, and how many programs and erases were done by then.
     settled: Option<(Instant, u64)>,
@@ -77,6 +86,7 @@ impl<S: Store + 'static> Worker<S> {
     fn tick(&mut self) {
         let had_it = self.volume.publish(self.skipped >= PATIENCE);
         self.skipped = if had_it { 0 } else { self.skipped + 1 };
+        self.turns.fetch_add(had_it.into(), Relaxed);
         if self.volume.quiet_for() < QUIET {
             return;
         }

@@ -4,6 +4,7 @@
 //! extents and runs each under its lock in the scheme. Everything else (HTTP, control socket, signals) reads what the volume
 //! published. [`stack`] is the wiring diagram, [`serve`] a daemon's life.
 
+mod activation;
 mod background;
 pub mod cli;
 pub mod commands;
@@ -17,6 +18,7 @@ pub mod inject;
 pub mod instance;
 pub mod logging;
 pub mod metrics;
+mod notify;
 pub mod options;
 pub mod pages;
 pub mod preset;

@@ -3,6 +3,7 @@
 //! If power fails anywhere in here, the image is what the volume last made durable; if only this process dies, what it
 //! acknowledged is in the image and the next start takes the name and the image over.
 
+use crate::activation::Passed;
 use crate::background::Background;
 use crate::commands::print;
 use crate::config::Config;
@@ -12,6 +13,7 @@ use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
 use crate::instance::{Dirs, Instance};
 use crate::metrics::http;
+use crate::notify::{self, Patience, Pulse};
 use crate::shutdown::{Action, Event, Shutdown};
 use crate::stack::{self, DaemonStore};
 use crate::status::{Facts, Observed, View};
@@ -22,6 +24,7 @@ use crate::transport::{self, Context, Service, StopHow};
 use crate::volume::Volume;
 use serde_json::json;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -51,11 +54,13 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
         tracing::info!("no target given: serving {target}");
         target
     });
+    let passed = Passed::take(&target)?;
     transport::probe(&target, how.recover)?;
     let tls = load_tls(config, &target)?;
     prepare(&target);
     let _instance = Instance::take(dirs, &config.name)?;
-    let http = config.metrics.map(http::bind).transpose()?;
+    let http =
+        passed.metrics.map_or_else(|| config.metrics.map(http::bind).transpose(), |listener| Ok(Some(listener)))?;
     let metrics = match &http {
         None => None,
         Some(listener) => {
@@ -63,6 +68,7 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
             Some(format!("http://{addr}/metrics"))
         }
     };
+    let patience = Patience::ask(format!("recovering: opening {}", config.image.display()));
     let opening = Instant::now();
     let stack = stack::open_or_create(config)?;
     let opened_in = opening.elapsed();
@@ -70,7 +76,8 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
     let image = std::fs::canonicalize(&config.image).map_err(|error| Failure::io(config.image.display(), &error))?;
     let context = Context { name: &config.name, image: &image.to_string_lossy(), tls: tls.as_ref() };
     let started = control::bind(&dirs.control(&config.name))
-        .and_then(|control| Ok((control, transport::start(&target, volume.clone(), context)?)));
+        .and_then(|control| Ok((control, transport::start(&target, passed.nbd, volume.clone(), context)?)));
+    drop(patience);
     let (control, service) = match started {
         Ok(started) => started,
         Err(failure) => {
@@ -96,11 +103,21 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
     let served =
         Arc::new(Served { facts: Arc::new(facts), volume, nbd: service.nbd_stats(), waiting_for: Mutex::default() });
     let background = Background::start(&served.volume).map_err(|error| Failure::io("background thread", &error))?;
+    let pulse = {
+        let (volume, service, turns) = (served.volume.clone(), service.clone(), background.turns());
+        move || Pulse {
+            turns: turns.load(Relaxed),
+            volume: volume.queue(),
+            device: service.kernel_queue(),
+            at_storage: volume.waits_for_storage(),
+        }
+    };
     let ready = || {
         announce(&served.facts, how.json);
         if how.detached {
             detach::leave_terminal(&dirs.log(&config.name));
         }
+        tokio::spawn(notify::watch(served.clone() as Arc<dyn Observed>, pulse));
     };
     let how = match run(&served, &service, http, control, ready) {
         Ok(how) => how,
@@ -204,6 +221,7 @@ fn announce(facts: &Facts, as_json: bool) {
     if let Err(failure) = print(&(line + "\n")) {
         tracing::warn!("could not say ready: {failure}");
     }
+    notify::ready(target);
     tracing::info!("ready {target}");
 }
 
@@ -254,6 +272,7 @@ async fn until_end(
                 return Ok(how);
             }
             Action::FlushAndWait => {
+                notify::waiting(&holders);
                 tracing::warn!("held by {}; flushing, and stopping when they let go", holders.join(", "));
                 let volume = served.volume.clone();
                 let flushed = tokio::task::spawn_blocking(move || volume.flush().and_then(|flush| flush.wait())).await;
@@ -275,6 +294,7 @@ impl Served {
 fn end(served: &Served, service: &dyn Service, background: Background, how: StopHow) -> Result<(), Failure> {
     // A device that waits for its next daemon has lost nothing, and must not lose anything on the way out.
     let how = if how == StopHow::Leave && !served.volume.keep_power() { StopHow::Remove } else { how };
+    notify::stopping();
     let stopped = service.stop(how);
     drop(background);
     let closed = close(&served.volume, &served.facts.image);

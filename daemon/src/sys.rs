@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags};
 use nix::sched::CloneFlags;
 use nix::sys::mman::MlockAllFlags;
@@ -53,22 +54,28 @@ pub fn private_umask() {
 
 /// Moves the process into a mount namespace of its own. In a shared one it could be the last to hold a file system on its own
 /// device: exiting, it would wait for a write that only it can serve. Mounts and unmounts of others still reach it. Needs
-/// `CAP_SYS_ADMIN`, and no other thread yet.
+/// `CAP_SYS_ADMIN`, and no other thread yet. A service manager may have done it, and forbidden it from then on.
 pub fn own_mount_namespace() -> io::Result<()> {
-    nix::sched::unshare(CloneFlags::CLONE_NEWNS)?;
+    match nix::sched::unshare(CloneFlags::CLONE_NEWNS) {
+        Err(Errno::EPERM) if !shares_first_mount_namespace()? => return Ok(()),
+        unshared => unshared?,
+    }
     Ok(nix::mount::mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>)?)
 }
 
+fn shares_first_mount_namespace() -> io::Result<bool> {
+    Ok(std::fs::read_link("/proc/self/ns/mnt")? == std::fs::read_link("/proc/1/ns/mnt")?)
+}
+
 /// Detaches this namespace's copies of mounts that sit on the block devices `devices` (`major:minor`). A daemon restarted
-/// under a mounted device inherits such copies, and would hold the file system open after its users unmounted it. Refuses to
-/// in a namespace shared with process 1, where the mount is no copy.
+/// under a mounted device inherits such copies, and would hold the file system open after its users unmounted it. Copies that
+/// go with their original are left alone, and so is everything in a namespace shared with process 1, where the mount is no copy.
 pub fn detach_mount_copies(devices: &BTreeSet<String>) -> io::Result<()> {
-    let own = std::fs::read_link("/proc/self/ns/mnt")?;
-    if own == std::fs::read_link("/proc/1/ns/mnt")? {
+    if shares_first_mount_namespace()? {
         return Ok(());
     }
     for mount in mounts(Path::new("/proc/self/mountinfo"))? {
-        if devices.contains(&mount.device) {
+        if devices.contains(&mount.device) && !mount.follows {
             nix::mount::umount2(&mount.path, MntFlags::MNT_DETACH)?;
         }
     }
@@ -81,6 +88,8 @@ pub struct Mount {
     pub device: String,
     /// Where.
     pub path: PathBuf,
+    /// Whether it is unmounted when its original is.
+    pub follows: bool,
 }
 
 /// Reads a `mountinfo` file.
@@ -92,7 +101,8 @@ fn parse_mount(line: &str) -> Option<Mount> {
     let mut words = line.split(' ').skip(2);
     let device = words.next()?.to_owned();
     let path = unescape(words.nth(1)?);
-    Some(Mount { device, path: PathBuf::from(path) })
+    let follows = words.skip(1).take_while(|word| *word != "-").any(|word| word.starts_with("master:"));
+    Some(Mount { device, path: PathBuf::from(path), follows })
 }
 
 /// The kernel writes space, tab, newline and backslash as three octal digits.
@@ -126,7 +136,11 @@ mod tests {
     fn a_mount_line_gives_device_and_path() {
         let line = r"36 35 259:3 / /mnt/my\040disk rw,noatime shared:1 - ext4 /dev/ublkb0 rw";
         let mount = parse_mount(line).unwrap();
-        assert_eq!((mount.device.as_str(), mount.path.to_str().unwrap()), ("259:3", "/mnt/my disk"));
+        assert_eq!(
+            (mount.device.as_str(), mount.path.to_str().unwrap(), mount.follows),
+            ("259:3", "/mnt/my disk", false)
+        );
+        assert!(parse_mount(&line.replace("shared:1", "shared:9 master:1")).unwrap().follows);
         assert!(parse_mount("36 35").is_none());
     }
 

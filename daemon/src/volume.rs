@@ -14,7 +14,7 @@ mod request;
 mod snapshot;
 
 pub use histogram::{BOUNDS_NS, Histogram, HistogramView};
-pub use host::{ErrorClass, HostCounters, HostView, Op, OpView};
+pub use host::{ErrorClass, HostCounters, HostView, Op, OpView, Queue};
 pub use request::{Completion, Hold};
 pub use snapshot::{FlashSnapshot, WEAR_BOUNDS, Wear};
 
@@ -118,6 +118,8 @@ struct Shared {
     /// Whether erases run short, and the thread that waits to hear of it.
     short: AtomicBool,
     short_told: (Mutex<()>, Condvar),
+    /// How many wait for the host's storage.
+    at_storage: AtomicU64,
 }
 
 /// Everything is served.
@@ -174,6 +176,16 @@ impl<S: Store + 'static> Volume<S> {
     /// Host counters now.
     pub fn host(&self) -> HostView {
         self.shared.counters.view()
+    }
+
+    /// Requests for the flash: FLUSH is not one.
+    pub fn queue(&self) -> Queue {
+        self.shared.counters.queue()
+    }
+
+    /// Whether somebody waits for the host's storage.
+    pub fn waits_for_storage(&self) -> bool {
+        self.shared.at_storage.load(Relaxed) > 0
     }
 
     /// The flash side as last published. Never waits for a request.
@@ -391,7 +403,7 @@ impl<S: Store + 'static> Volume<S> {
     /// Waits for erased space. That the host has no room for it is the request's error, a failed sync the device's end.
     fn reclaim(&self, mark: u64) -> io::Result<()> {
         let Some(durable) = &self.durable else { return Ok(()) };
-        durable.reclaim(mark).map_err(|error| {
+        self.shared.at_storage(|| durable.reclaim(mark)).map_err(|error| {
             if durable.failed() {
                 return self.shared.sync_failed(&error);
             }
@@ -566,6 +578,7 @@ impl Shared {
             last_request_ms: AtomicU64::new(0),
             short: AtomicBool::new(false),
             short_told: (Mutex::new(()), Condvar::new()),
+            at_storage: AtomicU64::new(0),
         }
     }
 
@@ -604,9 +617,17 @@ impl Shared {
             return Err(io::Error::from_raw_os_error(EIO));
         }
         let began = Instant::now();
-        let synced = durable.wait(mark);
+        let synced = self.at_storage(|| durable.wait(mark));
         self.counters.sync.record(began.elapsed().as_nanos() as u64);
         synced.map_err(|error| self.sync_failed(&error))
+    }
+
+    /// Waits for the host's storage, and lets it be seen.
+    fn at_storage<R>(&self, wait: impl FnOnce() -> R) -> R {
+        self.at_storage.fetch_add(1, Relaxed);
+        let result = wait();
+        self.at_storage.fetch_sub(1, Relaxed);
+        result
     }
 
     fn sync_failed(&self, error: &io::Error) -> io::Error {

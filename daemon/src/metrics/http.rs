@@ -31,8 +31,6 @@ pub fn bind(addr: SocketAddr) -> Result<std::net::TcpListener, Failure> {
         let exit = if error.kind() == std::io::ErrorKind::AddrInUse { Exit::InUse } else { failure.exit };
         Failure::new(exit, format!("{}; {way_out}", failure.message))
     })?;
-    let failed = |error| Failure::io("metrics socket", &error);
-    listener.set_nonblocking(true).map_err(failed)?;
     if !addr.ip().is_loopback() {
         tracing::warn!("metrics on {addr} can be read from other machines");
     }
@@ -41,6 +39,7 @@ pub fn bind(addr: SocketAddr) -> Result<std::net::TcpListener, Failure> {
 
 /// Answers until the runtime ends.
 pub async fn serve(listener: std::net::TcpListener, observed: Arc<dyn Observed>) -> std::io::Result<()> {
+    listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
     loop {

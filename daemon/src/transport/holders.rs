@@ -19,6 +19,15 @@ pub fn of(name: &str) -> Vec<String> {
     found
 }
 
+/// The same of a device that is being served: it can be opened, so that the kernel has a say, too.
+pub fn of_live(name: &str) -> Vec<String> {
+    match exclude(name) {
+        Ok(excluded) => excluded.err().unwrap_or_default(),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENXIO | libc::ENODEV)) => Vec::new(),
+        Err(error) => vec![format!("it cannot be told by whom ({error})")],
+    }
+}
+
 /// Opens `/dev/NAME` so that nobody can mount it while the file lives; otherwise says who uses it. Processes that only have
 /// it open are users, too.
 pub fn exclude(name: &str) -> io::Result<Result<File, Vec<String>>> {

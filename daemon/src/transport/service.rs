@@ -1,10 +1,11 @@
 //! A running way in, as the rest of the daemon sees it: one [`Service`] per target, each plugged in by one line of [`start`].
 
 use super::holders;
-use super::nbd::{self, Endpoint, ExportInfo, Limits, NbdStats, NbdUri, Server, Tls, kernel};
+use super::nbd::{self, Endpoint, ExportInfo, Limits, Listening, NbdStats, NbdUri, Server, Tls, kernel};
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
 use crate::target::Target;
+use crate::volume::Queue;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
@@ -29,6 +30,10 @@ pub trait Service: Send + Sync {
     fn ended(&self) -> Option<String>;
     /// Ends it within seconds: requests under way are answered, no further one reaches the device. Blocks.
     fn stop(&self, how: StopHow) -> Result<(), Failure>;
+    /// Requests as the kernel sees them, where it has a block device of ours.
+    fn kernel_queue(&self) -> Option<Queue> {
+        None
+    }
     /// What the NBD server counts, where there is one.
     fn nbd_stats(&self) -> Option<Arc<NbdStats>> {
         None
@@ -157,12 +162,18 @@ fn kernel_failure(error: kernel::Error) -> Failure {
     Failure::new(Exit::from_code(error.exit_code()), error.to_string())
 }
 
-/// Starts serving the device at the target; returns when the first request can be served.
-pub fn start(target: &Target, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
+/// Starts serving the device at the target; returns when the first request can be served. An NBD address uses the socket
+/// `passed`, if there is one.
+pub fn start(
+    target: &Target,
+    passed: Option<Listening>,
+    device: Arc<dyn BlockDevice>,
+    context: Context<'_>,
+) -> Result<Arc<dyn Service>, Failure> {
     match target {
         Target::Ublk(n) => ublk(*n, device, context),
         Target::NbdKernel(n) => Ok(Arc::new(KernelClient::start(*n, device, context)?)),
-        Target::Nbd(uri) => Ok(Arc::new(NbdServer::start(uri, device, context)?)),
+        Target::Nbd(uri) => Ok(Arc::new(NbdServer::start(uri, passed, device, context)?)),
     }
 }
 
@@ -191,6 +202,9 @@ impl Service for super::ublk::Served {
     }
     fn holders(&self) -> Vec<String> {
         super::ublk::Served::holders(self)
+    }
+    fn kernel_queue(&self) -> Option<Queue> {
+        super::kernel_queue(&format!("ublkb{}", self.n()))
     }
     fn ended(&self) -> Option<String> {
         super::ublk::Served::ended(self)
@@ -253,7 +267,12 @@ struct NbdServer {
 }
 
 impl NbdServer {
-    fn start(uri: &NbdUri, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Self, Failure> {
+    fn start(
+        uri: &NbdUri,
+        passed: Option<Listening>,
+        device: Arc<dyn BlockDevice>,
+        context: Context<'_>,
+    ) -> Result<Self, Failure> {
         let info = ExportInfo { name: uri.export.clone(), description: format!("ftld {}", context.name) };
         let (endpoint, text, tls) = (uri.endpoint.clone(), uri.to_string(), context.tls.cloned());
         let (stop, mut stopped) = watch::channel(false);
@@ -264,7 +283,10 @@ impl NbdServer {
                 Err(error) => return drop(tell.send(Err(error))),
             };
             runtime.block_on(async {
-                let bound = Server::bind(&endpoint, device, info, Limits::default(), tls);
+                let bound = match passed {
+                    Some(socket) => Server::adopt(socket, device, info, Limits::default(), tls),
+                    None => Server::bind(&endpoint, device, info, Limits::default(), tls),
+                };
                 let server = match bound.and_then(|server| Ok((server.uri()?.to_string(), server.stats(), server))) {
                     Ok((uri, stats, server)) => {
                         let _ = tell.send(Ok((uri, stats)));
@@ -365,7 +387,10 @@ impl Service for KernelClient {
         format!("/dev/nbd{}", self.n)
     }
     fn holders(&self) -> Vec<String> {
-        holders::of(&format!("nbd{}", self.n))
+        holders::of_live(&format!("nbd{}", self.n))
+    }
+    fn kernel_queue(&self) -> Option<Queue> {
+        super::kernel_queue(&format!("nbd{}", self.n))
     }
     fn ended(&self) -> Option<String> {
         self.workers.iter().all(Worker::finished).then(|| "disconnected by another program".into())

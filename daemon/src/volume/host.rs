@@ -111,6 +111,15 @@ pub struct OpView {
     pub emulated: HistogramView,
 }
 
+/// Requests on their way somewhere, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// How many are not answered yet.
+    pub under_way: u64,
+    /// How many were answered so far, well or not.
+    pub answered: u64,
+}
+
 /// Counters of all verbs at one moment, in the order of [`Op::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostView {
@@ -132,6 +141,16 @@ impl HostCounters {
     pub(super) fn depth(&self) -> u64 {
         let under_way = |op: Op| self.of(op).in_flight.load(Relaxed);
         [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes].into_iter().map(under_way).sum()
+    }
+
+    /// What asks for the flash: all but FLUSH.
+    pub(super) fn queue(&self) -> Queue {
+        let flash = [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes];
+        let answered = |op: Op| {
+            let counter = self.of(op);
+            counter.completed.load(Relaxed) + counter.errors.iter().map(|count| count.load(Relaxed)).sum::<u64>()
+        };
+        Queue { under_way: self.depth(), answered: flash.into_iter().map(answered).sum() }
     }
 
     /// The counters now.

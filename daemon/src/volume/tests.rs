@@ -23,6 +23,8 @@ struct Toy {
 enum Trap {
     Fail(FtlError),
     Panic,
+    /// Goes on when somebody else lets the lock go.
+    Hang(Arc<Mutex<()>>),
 }
 
 #[derive(Clone, Default)]
@@ -48,6 +50,10 @@ impl Toy {
         match trap {
             Some((page, Trap::Fail(error))) if hit(page) => Err(error),
             Some((page, Trap::Panic)) if hit(page) => panic!("law: page {page}"),
+            Some((page, Trap::Hang(until))) if hit(page) => {
+                drop(until.lock().unwrap());
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -483,4 +489,45 @@ fn a_cut_that_strikes_a_verb_ends_the_device_and_one_taken_back_does_not() {
     volume.inject(&crate::inject::Injection::PowerCut(cut)).unwrap();
     let armed = || volume.lock().as_ref().unwrap().ftl.chip().faults().is_some_and(|plan| plan.cut.is_some());
     assert!(armed() && volume.keep_power() && !armed());
+}
+
+#[test]
+fn a_scheme_that_hangs_is_stuck_and_goes_on_when_it_does() {
+    use crate::background::Background;
+    use crate::notify::{Progress, Pulse};
+    let (volume, handles) = toy(None, false);
+    let volume = Arc::new(volume);
+    let background = Background::start(&volume).unwrap();
+    let turns = background.turns();
+    let pulse = || Pulse {
+        turns: turns.load(Relaxed),
+        volume: volume.queue(),
+        device: None,
+        at_storage: volume.waits_for_storage(),
+    };
+    let until = |done: &dyn Fn() -> bool| {
+        while !done() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let hung = Arc::new(Mutex::new(()));
+    let held = hung.lock().unwrap();
+    handles.set(3, Trap::Hang(hung.clone()));
+    std::thread::scope(|scope| {
+        scope.spawn(|| volume.read(3 * PAGE as u64, &mut [0; PAGE]).unwrap());
+        until(&|| !handles.calls().is_empty());
+        let mut progress = Progress::default();
+        // A turn that had begun may still end.
+        let _ = progress.look(pulse());
+        std::thread::sleep(Duration::from_millis(500));
+        let _ = progress.look(pulse());
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(progress.look(pulse()).unwrap_err().contains("request lock"));
+        assert_eq!(volume.queue(), Queue { under_way: 1, answered: 0 });
+        drop(held);
+        let last = turns.load(Relaxed);
+        until(&|| turns.load(Relaxed) > last && volume.queue().under_way == 0);
+        assert_eq!(progress.look(pulse()), Ok(()));
+        assert_eq!(volume.queue(), Queue { under_way: 0, answered: 1 });
+    });
 }

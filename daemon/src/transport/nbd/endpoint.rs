@@ -156,11 +156,22 @@ impl fmt::Display for NbdUri {
     }
 }
 
+/// A socket on which somebody else, the service manager, listens for us. Its file is theirs.
+#[derive(Debug)]
+pub enum Listening {
+    /// A unix socket.
+    Unix(std::os::unix::net::UnixListener),
+    /// A TCP socket.
+    Tcp(std::net::TcpListener),
+}
+
 /// A listening socket.
 #[derive(Debug)]
 pub(super) enum Listener {
     /// The file goes first, so that nobody connects to a server that is leaving.
     Unix(SocketFile, UnixListener),
+    /// A unix socket of somebody else, and where it is.
+    Passed(PathBuf, UnixListener),
     Tcp(TcpListener),
 }
 
@@ -218,13 +229,27 @@ impl Listener {
     pub(super) fn bind(endpoint: &Endpoint, tls_required: bool) -> io::Result<Self> {
         match endpoint {
             Endpoint::Unix(path) => bind_unix(path).map_err(|error| named(path.display(), error)),
-            Endpoint::Tcp(address) if address.ip().is_loopback() || tls_required => {
-                bind_tcp(*address).map_err(|error| named(address, error))
-            }
             Endpoint::Tcp(address) => {
-                let text =
-                    "beyond loopback NBD needs TLS; give it a certificate, or listen on 127.0.0.1 or a unix socket";
-                Err(named(address, io::Error::new(io::ErrorKind::Unsupported, text)))
+                let bound = within_reach(*address, tls_required).and_then(|()| bind_tcp(*address));
+                bound.map_err(|error| named(address, error))
+            }
+        }
+    }
+
+    /// Takes a socket that listens already; beyond loopback only if everybody must use TLS. Must be called inside a tokio runtime.
+    pub(super) fn adopt(socket: Listening, tls_required: bool) -> io::Result<Self> {
+        match socket {
+            Listening::Unix(listener) => {
+                let address = listener.local_addr()?;
+                let path = address.as_pathname().ok_or_else(|| io::Error::other("the socket passed has no path"))?;
+                listener.set_nonblocking(true)?;
+                Ok(Listener::Passed(path.to_owned(), UnixListener::from_std(listener)?))
+            }
+            Listening::Tcp(listener) => {
+                let address = listener.local_addr()?;
+                within_reach(address, tls_required).map_err(|error| named(address, error))?;
+                listener.set_nonblocking(true)?;
+                Ok(Listener::Tcp(TcpListener::from_std(listener)?))
             }
         }
     }
@@ -232,6 +257,7 @@ impl Listener {
     pub(super) fn endpoint(&self) -> io::Result<Endpoint> {
         match self {
             Listener::Unix(file, _) => Ok(Endpoint::Unix(file.path.clone())),
+            Listener::Passed(path, _) => Ok(Endpoint::Unix(path.clone())),
             Listener::Tcp(listener) => Ok(Endpoint::Tcp(listener.local_addr()?)),
         }
     }
@@ -239,7 +265,9 @@ impl Listener {
     /// The next client, and where it comes from if that can be told.
     pub(super) async fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
         match self {
-            Listener::Unix(_, listener) => Ok((Socket::Unix(listener.accept().await?.0), None)),
+            Listener::Unix(_, listener) | Listener::Passed(_, listener) => {
+                Ok((Socket::Unix(listener.accept().await?.0), None))
+            }
             Listener::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 // A peer that is gone already is noticed by the first read.
@@ -252,6 +280,14 @@ impl Listener {
 
 fn named(what: impl fmt::Display, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot listen on {what}: {error}"))
+}
+
+fn within_reach(address: SocketAddr, tls_required: bool) -> io::Result<()> {
+    if address.ip().is_loopback() || tls_required {
+        return Ok(());
+    }
+    let text = "beyond loopback NBD needs TLS; give it a certificate, or listen on 127.0.0.1 or a unix socket";
+    Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }
 
 fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
@@ -440,6 +476,20 @@ mod tests {
         let _successor = std::os::unix::net::UnixListener::bind(&path).unwrap();
         drop(listener);
         assert!(path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_passed_socket_is_taken_as_it_is_and_its_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let passed = || Listening::Unix(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let listener = Listener::adopt(passed(), false).unwrap();
+        assert_eq!(listener.endpoint().unwrap(), Endpoint::Unix(path.clone()));
+        drop(listener);
+        assert!(path.exists());
+        let everywhere = || Listening::Tcp(std::net::TcpListener::bind("0.0.0.0:0").unwrap());
+        assert!(Listener::adopt(everywhere(), false).unwrap_err().to_string().contains("needs TLS"));
+        Listener::adopt(everywhere(), true).unwrap();
     }
 
     #[tokio::test]

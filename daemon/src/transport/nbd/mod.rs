@@ -25,7 +25,7 @@ pub mod tls;
 pub mod wire;
 
 pub use connection::{Ended, attach_stream, serve_stream};
-pub use endpoint::{Endpoint, NbdUri, UriError};
+pub use endpoint::{Endpoint, Listening, NbdUri, UriError};
 pub use export::{Export, ExportInfo};
 pub use limits::Limits;
 pub use server::Server;

@@ -7,7 +7,7 @@
 //! because waking another thread costs more than most requests.
 
 use super::connection::{Ended, Opening, Silence, negotiate, note_end, transmit};
-use super::endpoint::{Endpoint, Listener, NbdUri, Socket};
+use super::endpoint::{Endpoint, Listener, Listening, NbdUri, Socket};
 use super::export::{Export, ExportInfo};
 use super::limits::Limits;
 use super::stats::{NbdStats, Share};
@@ -68,11 +68,37 @@ impl Server {
         limits: Limits,
         tls: Option<Tls>,
     ) -> io::Result<Self> {
+        let listener = || Listener::bind(endpoint, tls.as_ref().is_some_and(Tls::required));
+        Self::over(listener, device, info, limits, tls.clone())
+    }
+
+    /// The same over a socket that listens already.
+    ///
+    /// # Errors
+    /// It lies beyond loopback and TLS is not required, or has no path.
+    pub fn adopt(
+        socket: Listening,
+        device: Arc<dyn BlockDevice>,
+        info: ExportInfo,
+        limits: Limits,
+        tls: Option<Tls>,
+    ) -> io::Result<Self> {
+        let listener = || Listener::adopt(socket, tls.as_ref().is_some_and(Tls::required));
+        Self::over(listener, device, info, limits, tls.clone())
+    }
+
+    fn over(
+        listener: impl FnOnce() -> io::Result<Listener>,
+        device: Arc<dyn BlockDevice>,
+        info: ExportInfo,
+        limits: Limits,
+        tls: Option<Tls>,
+    ) -> io::Result<Self> {
         if info.name.len() > limits.name_len || info.description.len() > limits.name_len {
             let text = format!("an export's name and description are limited to {} bytes", limits.name_len);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let listener = Listener::bind(endpoint, tls.as_ref().is_some_and(Tls::required))?;
+        let listener = listener()?;
         let stats = Arc::default();
         let slots = Mutex::default();
         Ok(Server { listener, shared: Arc::new(Shared { device, info, limits, tls, stats, slots }) })

@@ -185,6 +185,11 @@ pub fn holders(n: u32) -> Vec<String> {
     crate::transport::holders::of(&name(n))
 }
 
+/// The same of a device that is being served.
+pub(super) fn live_holders(n: u32) -> Vec<String> {
+    crate::transport::holders::of_live(&name(n))
+}
+
 /// Detaches inherited copies of mounts on device `n`; see [`sys::detach_mount_copies`].
 pub fn detach_mount_copies(n: u32) -> io::Result<()> {
     crate::transport::holders::detach_mount_copies(&name(n))

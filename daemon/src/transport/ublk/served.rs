@@ -59,7 +59,7 @@ impl Served {
 
     /// Who uses it, one phrase each.
     pub fn holders(&self) -> Vec<String> {
-        control::holders(self.ready.n)
+        control::live_holders(self.ready.n)
     }
 
     /// Why it is served no more, if it ended by itself: another program removed it, or a queue failed.

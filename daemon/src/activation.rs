@@ -1,0 +1,79 @@
+//! Sockets on which the service manager listens for us (`LISTEN_FDS`), told apart by their names.
+//!
+//! A socket that was passed is used in place of the one that would be bound. One that nobody would use is an error: whoever
+//! connected to it would wait for ever.
+
+use crate::failure::Failure;
+use crate::target::Target;
+use crate::transport::nbd::Listening;
+use listenfd::ListenFd;
+use nix::sys::socket::{getsockopt, sockopt::AcceptConn};
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+
+/// What was passed.
+#[derive(Debug, Default)]
+pub(crate) struct Passed {
+    /// For NBD clients.
+    pub(crate) nbd: Option<Listening>,
+    /// For HTTP.
+    pub(crate) metrics: Option<TcpListener>,
+}
+
+impl Passed {
+    /// Takes them out of the environment, once; before there is a second thread.
+    pub(crate) fn take(target: &Target) -> Result<Passed, Failure> {
+        let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+        let mut sockets = ListenFd::from_env();
+        let mut passed = Passed::default();
+        for at in 0..sockets.len() {
+            let name = names.split(':').nth(at).unwrap_or_default();
+            passed.add(&mut sockets, at, name).map_err(|why| refused(name, &why))?;
+        }
+        if passed.nbd.is_some() && !matches!(target, Target::Nbd(_)) {
+            return Err(refused("nbd", &format!("{target} is no NBD address, as nbd+unix:///?socket=PATH is one")));
+        }
+        Ok(passed)
+    }
+
+    fn add(&mut self, sockets: &mut ListenFd, at: usize, name: &str) -> Result<(), String> {
+        let tcp = |sockets: &mut ListenFd| sockets.take_tcp_listener(at).map_err(|error| error.to_string());
+        let twice = match name {
+            "nbd" => {
+                let listening = match sockets.take_unix_listener(at) {
+                    Ok(listener) => listener.map(Listening::Unix),
+                    Err(_) => tcp(sockets).map_err(|_| NO_STREAM)?.map(Listening::Tcp),
+                };
+                let listening = listening.ok_or(NO_STREAM)?;
+                match &listening {
+                    Listening::Unix(listener) => listens(listener),
+                    Listening::Tcp(listener) => listens(listener),
+                }?;
+                self.nbd.replace(listening).is_some()
+            }
+            "metrics" => {
+                let listener = tcp(sockets)
+                    .ok()
+                    .flatten()
+                    .ok_or("it is no TCP socket, as ListenStream=127.0.0.1:9917 makes one")?;
+                listens(&listener)?;
+                self.metrics.replace(listener).is_some()
+            }
+            _ => return Err("nobody here asks for it; FileDescriptorName= is nbd or metrics".into()),
+        };
+        if twice { Err("there are two of this name".into()) } else { Ok(()) }
+    }
+}
+
+const NO_STREAM: &str = "it is neither a unix nor a TCP stream socket, as ListenStream= makes them";
+
+fn listens(socket: &impl AsFd) -> Result<(), String> {
+    match getsockopt(socket, AcceptConn) {
+        Ok(true) => Ok(()),
+        _ => Err("it does not listen; the socket unit needs Accept=no".into()),
+    }
+}
+
+fn refused(name: &str, why: &str) -> Failure {
+    Failure::usage(format!("socket {name:?} from the service manager: {why}"))
+}

@@ -1,0 +1,182 @@
+# ftld's units under a real systemd: boot through fstab, crashes, stops, power off, and the boot after it.
+# On its second boot the machine looks back at the first.
+. /root/settings
+SCRATCH=/run
+FIO_MIB=16
+. /root/lib.sh
+unit=ftld@ublkb0.service
+at=/mnt/flash
+
+seconds() { cut -d' ' -f1 /proc/uptime; }
+since() { awk -v began="$1" '{ printf "%.1f s", $1 - began }' /proc/uptime; }
+of() { systemctl show --value -p "$1" "${2:-$unit}"; }
+active() { [ "$(of ActiveState "$1")" = active ]; }
+state_is() { [ "$(of ActiveState)" = "$1" ]; }
+status_says() { of StatusText | grep -q -- "$1"; }
+restarted() { [ "$(of NRestarts)" -gt "$1" ] && active; }
+# What the kernel would have to say if something had gone wrong, in this boot or, with -1, the one before.
+complaints() {
+  journalctl -k -b "${1:-0}" -o cat | grep -E 'I/O error|Aborting journal|EXT4-fs error|recovery complete|blocked for more than' | tee /dev/stderr | wc -l
+}
+cycles() { journalctl -b "${1:-0}" -o cat | grep -c 'ordering cycle'; }
+# The file system is what it was, and takes more.
+keeps_data() {
+  step "$1: it is mounted" findmnt --source /dev/ublkb0
+  step "$1: what was written before is there" md5sum --quiet -c /root/sums
+  step "$1: it can be written" dd if=/dev/urandom of=$at/more bs=64k count=16 conv=fsync status=none
+}
+
+boot() {
+  wait_for 120 systemctl is-system-running
+  same "boot: the system" "$(systemctl is-system-running)" running
+  note "boot: $(systemd-analyze time | head -n 1)"
+  step "boot: fstab's line is mounted" findmnt --source /dev/ublkb0
+  same "boot: ordering cycles" "$(cycles)" 0
+  same "boot: by-uuid link" "$(readlink -f /dev/disk/by-uuid/5f3a7c1e-0d7b-4b52-9b53-6a1d8a3f2c10)" /dev/ublkb0
+  soon "boot: status says how it goes" 10 status_says "lazyftl: write amplification .*free blocks.*MB/s written"
+  note "boot: status: $(of StatusText)"
+  dd if=/dev/urandom of=$at/data bs=1M count=8 conv=fsync status=none
+  md5sum $at/data > /root/sums
+}
+
+kill9() {
+  local restarts=$(of NRestarts) daemon=$(of MainPID) began
+  (fio_verify "$FIO_SECONDS" --directory=$at; echo $? > /run/fio.rc) &
+  wait_for 60 writing ublkb0
+  kill -STOP "$daemon"
+  sleep 0.3
+  step "kill -9 under load: $(in_flight ublkb0) requests are under way" test "$(in_flight ublkb0)" -gt 0
+  began=$(seconds)
+  kill -9 "$daemon"
+  soon "kill -9 under load: it serves again" 30 restarted "$restarts"
+  note "kill -9 under load: from the kill to READY $(since "$began")"
+  wait
+  same "kill -9 under load: fio verify, exit code" "$(cat /run/fio.rc)" 0
+  rm -f $at/verify*
+  keeps_data "kill -9 under load"
+  same "kill -9 under load: complaints of the kernel" "$(complaints)" 0
+}
+
+watchdog() {
+  local restarts=$(of NRestarts) began
+  kill -STOP "$(of MainPID)"
+  began=$(seconds)
+  soon "watchdog: a stalled daemon is replaced" 60 restarted "$restarts"
+  note "watchdog: from the stall to READY $(since "$began"), limit 6 s"
+  step "watchdog: that was why" sh -c "journalctl -b -u $unit -o cat | grep 'Watchdog timeout'"
+  keeps_data "watchdog"
+  same "watchdog: complaints of the kernel" "$(complaints)" 0
+}
+
+gone_and_clean() {
+  step "$1: the device is gone" test ! -e /dev/ublkb0
+  same "$1: result" "$(of Result)" success
+  step "$1: closed in order" sh -c 'ftld check ublkb0 | grep "closed in order"'
+}
+
+again() {
+  step "$1: start" systemctl start $unit
+  step "$1: mount" systemctl start mnt-flash.mount
+  step "$1: fsck found it clean" sh -c 'journalctl -b -o cat -u systemd-fsck@dev-ublkb0.service | tail -n 2 | grep clean'
+  keeps_data "$1"
+  same "$1: complaints of the kernel" "$(complaints)" 0
+}
+
+stop_mounted() {
+  local began=$(seconds)
+  step "stop, mounted but idle" systemctl stop $unit
+  note "stop, mounted but idle: $(since "$began")"
+  same "stop, mounted but idle: mounts" "$(findmnt -n --source /dev/ublkb0)" ""
+  gone_and_clean "stop, mounted but idle"
+  again "after it"
+}
+
+stop_idle() {
+  local began
+  step "stop, idle: umount" umount $at
+  began=$(seconds)
+  step "stop, idle" systemctl stop $unit
+  note "stop, idle: $(since "$began")"
+  gone_and_clean "stop, idle"
+  again "after it"
+}
+
+stop_busy() {
+  local began sleeper
+  (cd $at && exec sleep 1000) &
+  sleeper=$!
+  echo acknowledged > $at/unsynced
+  began=$(seconds)
+  systemctl stop --no-block $unit
+  soon "stop, busy: status says by whom" 20 status_says "stop asked for, waiting: mounted on $at"
+  note "stop, busy: status: $(of StatusText)"
+  step "stop, busy: it is served meanwhile" dd if=$at/data of=/dev/null bs=64k count=4 iflag=direct status=none
+  soon "stop, busy: ends at its time limit" 40 state_is failed
+  note "stop, busy: $(since "$began"), limit 8 s"
+  refused "stop, busy: the device waits" 4 "was left by a daemon that died" ftld stop ublkb0
+  began=$(seconds)
+  step "stop, busy: start takes it up" systemctl start $unit
+  note "stop, busy: start takes $(since "$began")"
+  same "stop, busy: what was not synced is there" "$(cat $at/unsynced)" acknowledged
+  kill "$sleeper"
+  keeps_data "stop, busy"
+  same "stop, busy: complaints of the kernel" "$(complaints)" 0
+}
+
+nbd() {
+  local uri='nbd+unix:///disk?socket=/run/ftld/disk.sock' began
+  step "nbd: sockets" systemctl start ftld-nbd@disk.socket ftld-nbd-metrics@disk.socket
+  same "nbd: the service before a client comes" "$(of ActiveState ftld-nbd@disk.service)" inactive
+  began=$(seconds)
+  same "nbd: the first client starts it" "$(nbdinfo --size "$uri")" $((64 << 20))
+  note "nbd: the first answer after $(since "$began")"
+  same "nbd: the service" "$(of ActiveState ftld-nbd@disk.service)" active
+  step "nbd: its user is not root" test "$(stat -c %u "/proc/$(of MainPID ftld-nbd@disk.service)")" -gt 1000
+  dd if=/dev/urandom of=/run/disk bs=1M count=64 status=none
+  step "nbd: copy in" nbdcopy --flush /run/disk "$uri"
+  step "nbd: restart" systemctl restart ftld-nbd@disk.service
+  step "nbd: copy out" nbdcopy "$uri" /run/copy
+  step "nbd: the same bytes" cmp /run/disk /run/copy
+  rm /run/disk /run/copy
+  exec 5<> /dev/tcp/127.0.0.1/9920
+  printf 'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&5
+  same "nbd: metrics through their socket" "$(tail -n 1 <&5)" serving
+  exec 5>&-
+  step "nbd: root sees it among the instances" sh -c 'ftld list | grep disk'
+  step "nbd: stop" systemctl stop ftld-nbd@disk.socket ftld-nbd-metrics@disk.socket ftld-nbd@disk.service
+}
+
+security() {
+  local of
+  for of in ftld@:30 ftld-nbd@:10; do
+    step "security: ${of%:*}.service: exposure at most ${of#*:} tenths" systemd-analyze security --offline=yes --no-pager \
+      --threshold="${of#*:}" "/usr/lib/systemd/system/${of%:*}.service"
+    note "security: $(tail -n 1 /run/step.log)"
+  done
+  step "security: nothing in the units is unknown" systemd-analyze verify --man=no ftld@x.service ftld-nbd@x.service
+}
+
+look_back() {
+  wait_for 120 systemctl is-system-running
+  same "second boot: the system" "$(systemctl is-system-running)" running
+  step "second boot: the device was stopped in order" sh -c "journalctl -b -1 -u $unit -o cat | tail -n 5 | grep 'everything is on the image'"
+  same "second boot: the first one's ordering cycles" "$(cycles -1)" 0
+  same "second boot: ordering cycles" "$(cycles)" 0
+  same "second boot: the first one's complaints of the kernel" "$(complaints -1)" 0
+  step "second boot: fsck found it clean" sh -c 'journalctl -b -o cat -u systemd-fsck@dev-ublkb0.service | grep clean'
+  keeps_data "second boot"
+  same "second boot: complaints of the kernel" "$(complaints)" 0
+}
+
+if [ ! -e /root/looked ]; then
+  touch /root/looked
+  for case in boot ${CASES:-kill9 watchdog stop_mounted stop_idle stop_busy nbd security}; do
+    began=$(seconds)
+    $case
+    note "case $case: $(since "$began")"
+  done
+else
+  look_back
+fi
+if [ $FAILED = 1 ]; then journalctl -b -o short-monotonic -u 'ftld*' -u mnt-flash.mount; else echo BOOT-OK; fi
+systemctl poweroff
