@@ -66,6 +66,8 @@ pub struct Config {
     pub wish: Wish,
     /// Where HTTP is served.
     pub metrics: Option<SocketAddr>,
+    /// Names under which HTTP answers, beside addresses and this machine's own.
+    pub metrics_hosts: Vec<String>,
     /// How long requests take.
     pub latency: Latency,
     /// TLS for NBD; `None` does without.
@@ -122,6 +124,7 @@ impl Layers {
             image: options.image.clone().unwrap_or_else(|| dirs.image(&name)),
             wish: options.wish()?,
             metrics: options.metrics.as_deref().map_or(Ok(Some(METRICS_DEFAULT)), metrics_addr)?,
+            metrics_hosts: options.metrics_hosts(),
             latency: options.latency()?,
             tls: options.tls(target.as_ref())?,
             read_only: options.read_only,
@@ -186,6 +189,13 @@ fn metrics_addr(text: &str) -> Result<Option<SocketAddr>, Failure> {
 }
 
 impl DeviceOptions {
+    /// Those of `--metrics-host`, and the host of `--metrics`.
+    fn metrics_hosts(&self) -> Vec<String> {
+        let bound = self.metrics.as_deref().and_then(|addr| addr.rsplit_once(':')).map(|(host, _)| host);
+        let named = self.metrics_host.iter().flat_map(|names| names.split(','));
+        named.map(str::trim).chain(bound).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+
     /// Every option, as it is written in a file, in the order of the help.
     pub fn keys() -> impl Iterator<Item = String> {
         let command = DeviceOptions::augment_args(clap::Command::new("keys"));
@@ -209,6 +219,7 @@ impl DeviceOptions {
             profile: self.profile.or(other.profile),
             op: self.op.or(other.op),
             metrics: self.metrics.or(other.metrics),
+            metrics_host: self.metrics_host.or(other.metrics_host),
             latency: self.latency.or(other.latency),
             tls: self.tls.or(other.tls),
             tls_cert: self.tls_cert.or(other.tls_cert),

@@ -88,6 +88,8 @@ pub(crate) struct Pulse {
     pub(crate) device: Option<Queue>,
     /// Whether somebody waits for the host's storage. How long that takes is not ours, and requests may wait behind it.
     pub(crate) at_storage: bool,
+    /// Whether requests wait because somebody paused the device, for a limited time.
+    pub(crate) paused: bool,
 }
 
 /// Judges one pulse by the one before.
@@ -103,7 +105,7 @@ impl Progress {
         if now.turns == last.turns {
             return Err("nobody else had the request lock".into());
         }
-        if now.at_storage || last.at_storage {
+        if now.at_storage || last.at_storage || now.paused || last.paused {
             return Ok(());
         }
         let stuck = |last: Queue, now: Queue| last.under_way > 0 && now.under_way > 0 && now.answered == last.answered;
@@ -149,6 +151,7 @@ fn line(view: &View, rate: f64) -> String {
         return waiting_line(&view.waiting_for);
     }
     let state = match view.read_only_reason() {
+        _ if view.paused.is_some() => "paused, ".into(),
         why if why.is_empty() => String::new(),
         why => format!("{} ({why}), ", view.state()),
     };
@@ -203,6 +206,14 @@ mod tests {
         assert_eq!(between(waits, stuck), Ok(()));
         assert_eq!(between(stuck, waits), Ok(()));
         assert!(between(stuck, stuck).is_err());
+    }
+
+    #[test]
+    fn a_paused_device_is_not_stuck_but_one_whose_lock_is_taken_is() {
+        let stuck = Pulse { volume: queue(1, 9), ..Pulse::default() };
+        let paused = Pulse { paused: true, ..stuck };
+        assert_eq!((between(paused, stuck), between(stuck, paused)), (Ok(()), Ok(())));
+        assert!(Progress { last: paused }.look(paused).is_err());
     }
 
     #[test]

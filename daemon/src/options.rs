@@ -27,9 +27,12 @@ pub struct DeviceOptions {
     /// Over-provisioning in percent of the size
     #[arg(long, value_name = "PERCENT", env = "FTLD_OP")]
     pub op: Option<f64>,
-    /// Address for /metrics, /healthz and /status, or `off` [default: 127.0.0.1:9917]
+    /// Address for the live page, /metrics, /healthz and /status, or `off` [default: 127.0.0.1:9917]
     #[arg(long, value_name = "ADDR|off", env = "FTLD_METRICS")]
     pub metrics: Option<String>,
+    /// Names, with commas between, that browsers may reach the metrics address by, beside IP addresses, localhost and this machine's name
+    #[arg(long, value_name = "NAMES", env = "FTLD_METRICS_HOST")]
+    pub metrics_host: Option<String>,
     /// How long a request takes: none, as little as it needs here; emulate, as long as on the emulated flash [default: none]
     #[arg(long, value_name = "none|emulate", env = "FTLD_LATENCY")]
     pub latency: Option<String>,

@@ -12,7 +12,7 @@ use crate::detach;
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
 use crate::instance::{Dirs, Instance};
-use crate::metrics::http;
+use crate::metrics::{hosts::Hosts, http};
 use crate::notify::{self, Patience, Pulse};
 use crate::shutdown::{Action, Event, Shutdown};
 use crate::stack::{self, DaemonStore};
@@ -21,7 +21,7 @@ use crate::sys;
 use crate::target::Target;
 use crate::transport::nbd::{NbdStats, Tls};
 use crate::transport::{self, Context, Service, StopHow};
-use crate::volume::Volume;
+use crate::volume::{BlockMap, EventsView, Volume};
 use serde_json::json;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -103,6 +103,7 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
     let served =
         Arc::new(Served { facts: Arc::new(facts), volume, nbd: service.nbd_stats(), waiting_for: Mutex::default() });
     let background = Background::start(&served.volume).map_err(|error| Failure::io("background thread", &error))?;
+    let http = http.map(|listener| (listener, Arc::new(Hosts::new(&config.metrics_hosts))));
     let pulse = {
         let (volume, service, turns) = (served.volume.clone(), service.clone(), background.turns());
         move || Pulse {
@@ -110,6 +111,7 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
             volume: volume.queue(),
             device: service.kernel_queue(),
             at_storage: volume.waits_for_storage(),
+            paused: volume.paused().is_some(),
         }
     };
     let ready = || {
@@ -180,8 +182,21 @@ impl Observed for Served {
             injected: self.volume.injected(),
             nbd: self.nbd.as_ref().map(|stats| stats.snapshot()).unwrap_or_default(),
             trouble: self.volume.trouble(),
+            paused: self.volume.paused(),
             waiting_for: self.waiting_for.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
+    }
+
+    fn watch(&self) {
+        self.volume.watch();
+    }
+
+    fn blocks(&self) -> Arc<BlockMap> {
+        self.volume.blocks()
+    }
+
+    fn events(&self, from: u64, most: usize) -> EventsView {
+        self.volume.events(from, most)
     }
 }
 
@@ -189,7 +204,7 @@ impl Observed for Served {
 fn run(
     served: &Arc<Served>,
     service: &Arc<dyn Service>,
-    http: Option<std::net::TcpListener>,
+    http: Option<(std::net::TcpListener, Arc<Hosts>)>,
     control: std::os::unix::net::UnixListener,
     ready: impl FnOnce(),
 ) -> Result<StopHow, Failure> {
@@ -198,8 +213,8 @@ fn run(
     runtime.block_on(async {
         let signals =
             (signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?);
-        if let Some(listener) = http {
-            tokio::spawn(http::serve(listener, served.clone() as Arc<dyn Observed>));
+        if let Some((listener, hosts)) = http {
+            tokio::spawn(http::serve(listener, served.clone() as Arc<dyn Observed>, hosts));
         }
         let (ask, asked) = mpsc::channel(4);
         tokio::spawn(control::serve(control, served.clone() as Arc<dyn Observed>, ask));
@@ -239,6 +254,14 @@ async fn until_end(
             () = served.volume.power_lost() => return Ok(StopHow::Remove),
             Some(asked) = asked.recv() => match asked {
                 Asked::Stop { force, answer } => (if force { Event::ForcedStop } else { Event::Stop }, Some(answer)),
+                Asked::Pace { turn, answer } => {
+                    let volume = served.volume.clone();
+                    tokio::spawn(async move {
+                        let done = tokio::task::spawn_blocking(move || turn.apply(&volume)).await;
+                        let _ = answer.send(done.unwrap_or_else(|_| Err(Failure::failed("internal error"))));
+                    });
+                    continue;
+                }
                 Asked::Inject { fault, answer } => {
                     let volume = served.volume.clone();
                     let injected = tokio::task::spawn_blocking(move || volume.inject(&fault)).await;
@@ -259,6 +282,9 @@ async fn until_end(
         let asking = service.clone();
         let holders = tokio::task::spawn_blocking(move || asking.holders()).await.unwrap_or_default();
         let action = shutdown.decide(event, !holders.is_empty());
+        if action != Action::Serve {
+            served.volume.resume();
+        }
         served.wait_for(if action == Action::FlushAndWait || event == Event::Look { &holders } else { &[] });
         if let Some(stop) = stop {
             let told = if action == Action::FlushAndWait { holders.clone() } else { Vec::new() };
@@ -294,6 +320,7 @@ impl Served {
 fn end(served: &Served, service: &dyn Service, background: Background, how: StopHow) -> Result<(), Failure> {
     // A device that waits for its next daemon has lost nothing, and must not lose anything on the way out.
     let how = if how == StopHow::Leave && !served.volume.keep_power() { StopHow::Remove } else { how };
+    served.volume.resume();
     notify::stopping();
     let stopped = service.stop(how);
     drop(background);

@@ -3,7 +3,7 @@
 use crate::config::Latency;
 use crate::inject::Kind;
 use crate::transport::nbd::NbdSnapshot;
-use crate::volume::{ErrorClass, FlashSnapshot, HostView, Op};
+use crate::volume::{BOUNDS_NS, BlockMap, ErrorClass, EventsView, FlashSnapshot, HistogramView, HostView, Op, Paused};
 use nand_model::{Cause, Geometry, Profile};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -56,6 +56,8 @@ pub struct View {
     pub injected: [u64; Kind::COUNT],
     /// What went wrong for good, if anything did.
     pub trouble: Option<String>,
+    /// The pause, if there is one: requests wait, and that is as it should be.
+    pub paused: Option<Paused>,
     /// Who holds up a stop that was asked for; empty if none was.
     pub waiting_for: Vec<String>,
 }
@@ -64,6 +66,15 @@ pub struct View {
 pub trait Observed: Send + Sync {
     /// The instance now; never waits for a request.
     fn view(&self) -> View;
+
+    /// Somebody looks: for some seconds, blocks and events are published.
+    fn watch(&self);
+
+    /// The blocks as last published; never waits for a request.
+    fn blocks(&self) -> Arc<BlockMap>;
+
+    /// Of the published events from number `from` on, the newest, at most `most`; never waits for a request.
+    fn events(&self, from: u64, most: usize) -> EventsView;
 }
 
 impl Facts {
@@ -91,6 +102,7 @@ impl View {
         match () {
             () if self.trouble.is_some() => "failed",
             () if !self.waiting_for.is_empty() => "stopping",
+            () if self.paused.is_some() => "paused",
             () if !self.read_only_reason().is_empty() => "read-only",
             () => "serving",
         }
@@ -115,7 +127,12 @@ impl View {
             "page_bytes": self.facts.geometry().page_bytes,
             "raw_bytes": self.facts.geometry().data_bytes(), "flash_written_bytes": self.flash.host_written_bytes, "metrics": metrics, "uptime_seconds": uptime,
             "read_only_reason": self.read_only_reason(), "trouble": self.trouble, "waiting_for": self.waiting_for,
+            "paused": self.paused.map(|pause| json!({"seconds_left": pause.left.as_secs_f64(), "stepping": pause.stepping})),
+            "latency_bounds_ns": BOUNDS_NS,
             "write_amplification": self.write_amplification(),
+            "snapshot": {
+                "age_seconds": self.flash.taken.elapsed().as_secs_f64(), "host_written_bytes": self.flash.host_written_bytes,
+            },
             "host": self.host_json(), "nand": self.nand_json(), "blocks": self.blocks_json(), "wear": self.wear_json(),
             "scheme_stats": self.scheme_json(), "ram": self.ram_json(), "faults_injected": self.injected_json(),
         })
@@ -130,7 +147,9 @@ impl View {
         let op = |op: &Op| {
             let view = self.host.of(*op);
             let errors = ErrorClass::ALL.map(|class| (class.name().to_owned(), json!(view.errors[class as usize])));
+            let histogram = |h: &HistogramView| json!({"counts": h.counts, "sum_ns": h.sum_ns});
             let value = json!({
+                "wall": histogram(&view.wall), "emulated": histogram(&view.emulated),
                 "completed": view.completed, "held": view.held, "bytes": view.bytes, "in_flight": view.in_flight,
                 "unaligned": view.unaligned, "errors": Value::Object(errors.into_iter().collect()),
             });

@@ -10,21 +10,26 @@
 mod clock;
 mod histogram;
 mod host;
+mod pace;
 mod request;
 mod snapshot;
+mod watch;
 
 pub use histogram::{BOUNDS_NS, Histogram, HistogramView};
 pub use host::{ErrorClass, HostCounters, HostView, Op, OpView, Queue};
+pub use pace::{PAUSE_DEFAULT, PAUSE_MAX, Paused, Step};
 pub use request::{Completion, Hold};
 pub use snapshot::{FlashSnapshot, WEAR_BOUNDS, Wear};
+pub use watch::{BlockMap, CELLS_MAX, Cell, EventsView};
 
 use crate::device::{BlockDevice, Extent, Flush};
 use crate::failure::{Failure, panic_text};
 use crate::inject::{Injected, Injection, Kind};
 use crate::pages::{Paged, slice_bytes, slice_end};
 use clock::Clock;
-use ftl_core::{Ftl, FtlError, Lpn};
+use ftl_core::{Event, Ftl, FtlError, Lpn};
 use nand_model::{Nanos, Store};
+use pace::Pace;
 use request::{Facts, FlushWait, Request};
 use snapshot::WearScan;
 use std::io;
@@ -33,12 +38,16 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+use watch::{BlockScan, Shown};
 
 /// Pages trimmed, or looked up for block status, in one go.
 const SLICE_PAGES: u32 = 16_384;
 /// Below this many erases, or a quarter of what the store has if that is less, the next change waits for a sync: more than one
 /// extent takes.
 const ERASES_LOW: u32 = 8;
+
+/// How long after a look nobody counts as looking.
+const WATCHED: Duration = Duration::from_secs(5);
 
 const EPERM: i32 = 1;
 const EIO: i32 = 5;
@@ -88,6 +97,10 @@ pub struct Volume<S: Store> {
     core: Mutex<Option<Core<S>>>,
     durable: Option<Arc<dyn Durable<S>>>,
     published: Mutex<Arc<FlashSnapshot>>,
+    /// Taken by whoever publishes, before the request lock, and by nobody else.
+    scan: Mutex<BlockScan>,
+    map: Mutex<Arc<BlockMap>>,
+    shown: Mutex<Shown>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +128,11 @@ struct Shared {
     origin: Instant,
     /// End of the last request, in milliseconds since `origin`.
     last_request_ms: AtomicU64,
+    /// When somebody looked last, in milliseconds since `origin`; 0 if nobody did.
+    watched_ms: AtomicU64,
+    pace: Pace,
+    /// Events noted, as of the last snapshot or the last request that had to wait.
+    events: AtomicU64,
     /// Whether erases run short, and the thread that waits to hear of it.
     short: AtomicBool,
     short_told: (Mutex<()>, Condvar),
@@ -170,6 +188,9 @@ impl<S: Store + 'static> Volume<S> {
             core: Mutex::new(Some(core)),
             durable,
             published,
+            scan: Mutex::new(BlockScan::new(geometry.blocks)),
+            map: Mutex::default(),
+            shown: Mutex::default(),
         }
     }
 
@@ -240,6 +261,73 @@ impl<S: Store + 'static> Volume<S> {
         !self.is_powerless()
     }
 
+    /// Lets no further extent begin for so long; requests wait meanwhile. One that runs when this is asked has ended when it
+    /// returns.
+    pub fn pause(&self, length: Duration) -> Result<(), Failure> {
+        if let Some(why) = self.trouble() {
+            return Err(Failure::failed(format!("the device has failed ({why}) and stands still anyway; restart it")));
+        }
+        self.shared.pace.pause(length.min(PAUSE_MAX));
+        drop(self.lock());
+        tracing::warn!(
+            "PAUSED for at most {} s: requests wait; `ftld resume` goes on",
+            length.min(PAUSE_MAX).as_secs()
+        );
+        Ok(())
+    }
+
+    /// Lets a paused device on for a step; the pause then lasts as long as it first did.
+    /// Returns the number of the first event that it may set off.
+    pub fn step(&self, step: Step) -> Result<u64, Failure> {
+        let events = self.noted(&self.lock());
+        if !self.shared.pace.step(step, events) {
+            return Err(Failure::failed("the device is not paused; `ftld pause` pauses it"));
+        }
+        tracing::info!("paused, going on for {step:?}");
+        Ok(events)
+    }
+
+    /// Events from number `from` on, the first `most` of them. Waits for the lock.
+    pub(crate) fn noted_since(&self, from: u64, most: usize) -> Vec<(u64, Event)> {
+        let guard = self.lock();
+        let events = guard.iter().flat_map(|core| core.ftl.events().since(from));
+        events.take(most).map(|(number, event)| (number, *event)).collect()
+    }
+
+    /// Ends a pause. Returns whether there was one.
+    pub fn resume(&self) -> bool {
+        let was = self.shared.pace.resume();
+        if was {
+            tracing::info!("resumed");
+        }
+        was
+    }
+
+    /// The pause, if there is one. Never waits for a request.
+    pub fn paused(&self) -> Option<Paused> {
+        self.shared.pace.paused(self.shared.events.load(Relaxed))
+    }
+
+    /// Events noted so far.
+    fn noted(&self, guard: &MutexGuard<'_, Option<Core<S>>>) -> u64 {
+        guard.as_ref().map_or(0, |core| core.ftl.events().total())
+    }
+
+    /// The lock, when the device's pace lets an extent begin; `first` tells that none of its request did.
+    fn lock_to_begin(&self, first: bool) -> MutexGuard<'_, Option<Core<S>>> {
+        loop {
+            let guard = self.lock();
+            match self.shared.pace.admits(first, || self.noted(&guard)) {
+                Ok(()) => return guard,
+                Err(wait) => {
+                    self.shared.events.store(self.noted(&guard), Relaxed);
+                    drop(guard);
+                    self.shared.pace.wait(wait);
+                }
+            }
+        }
+    }
+
     /// Time since the last request ended.
     pub fn quiet_for(&self) -> Duration {
         let last = Duration::from_millis(self.shared.last_request_ms.load(Relaxed));
@@ -249,8 +337,31 @@ impl<S: Store + 'static> Volume<S> {
         self.shared.origin.elapsed().saturating_sub(last)
     }
 
-    /// Publishes a new snapshot. Waits for the lock only if `insist`; returns whether it had it.
+    /// Somebody looks: from now on, and for some seconds, the map of the blocks and the events are published, too.
+    pub fn watch(&self) {
+        let now = self.shared.origin.elapsed().as_millis() as u64;
+        self.shared.watched_ms.store(now.max(1), Relaxed);
+    }
+
+    fn is_watched(&self) -> bool {
+        let last = self.shared.watched_ms.load(Relaxed);
+        last > 0 && self.shared.origin.elapsed().saturating_sub(Duration::from_millis(last)) < WATCHED
+    }
+
+    /// The blocks as last published. Never waits for a request.
+    pub fn blocks(&self) -> Arc<BlockMap> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Of the published events from number `from` on, the newest, at most `most`. Never waits for a request.
+    pub fn events(&self, from: u64, most: usize) -> EventsView {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).since(from, most)
+    }
+
+    /// Publishes a new snapshot, and what somebody looks at. Waits for the lock only if `insist`; returns whether it had it.
     pub fn publish(&self, insist: bool) -> bool {
+        let mut scan = self.is_watched().then(|| self.scan.lock().unwrap_or_else(PoisonError::into_inner));
+        let next = self.shown.lock().unwrap_or_else(PoisonError::into_inner).next();
         let mut guard = match self.core.try_lock() {
             Ok(guard) => guard,
             Err(_) if insist => self.lock(),
@@ -259,17 +370,24 @@ impl<S: Store + 'static> Volume<S> {
         if self.shared.health.load(Relaxed) >= NO_DATA {
             return true;
         }
-        let snapshot = self.run(&mut guard, false, |core| {
+        let taken = self.run(&mut guard, false, |core| {
             core.look_at_wear();
-            Ok(FlashSnapshot::take(
-                &*core.ftl,
-                core.wear.clone(),
-                self.shared.counters.of(Op::Write).bytes.load(Relaxed),
-            ))
+            self.shared.events.store(core.ftl.events().total(), Relaxed);
+            let written = self.shared.counters.of(Op::Write).bytes.load(Relaxed);
+            let changed = scan.as_mut().is_some_and(|scan| scan.slice(&*core.ftl));
+            let events = match scan {
+                Some(_) => core.ftl.events().since(next).map(|(number, event)| (number, *event)).collect(),
+                None => Vec::new(),
+            };
+            Ok((FlashSnapshot::take(&*core.ftl, core.wear.clone(), written), changed, events))
         });
-        if let Ok(snapshot) = snapshot {
-            *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        drop(guard);
+        let Ok((snapshot, changed, events)) = taken else { return true };
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        if let Some(scan) = scan.filter(|_| changed) {
+            *self.map.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(scan.map().clone());
         }
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).add(events);
         true
     }
 
@@ -277,6 +395,9 @@ impl<S: Store + 'static> Volume<S> {
     pub fn idle(&self, budget: u32) -> Idle {
         if self.shape.read_only || self.shared.health.load(Relaxed) != WELL {
             return Idle::Settled;
+        }
+        if self.paused().is_some() {
+            return Idle::After(Duration::from_secs(1));
         }
         let Ok(mut guard) = self.core.try_lock() else { return Idle::More };
         if guard.as_mut().is_some_and(|core| core.erases_left() < self.shape.erases_eager) {
@@ -318,6 +439,7 @@ impl<S: Store + 'static> Volume<S> {
     /// Flushes, writes a checkpoint, waits for the host's storage and gives the store back. Requests that come later fail
     /// with `EIO`. A read-only or failed volume only gives the store back, and so does one whose flash loses power meanwhile.
     pub fn close(&self) -> io::Result<S> {
+        self.resume();
         let mut guard = self.lock();
         if guard.is_none() {
             return Err(io::Error::from_raw_os_error(EIO));
@@ -377,8 +499,8 @@ impl<S: Store + 'static> Volume<S> {
         last: bool,
         verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
     ) -> io::Result<()> {
+        let mut guard = self.lock_to_begin(request.begins());
         self.writable()?;
-        let mut guard = self.lock();
         let left = guard.as_ref().map_or(u32::MAX, Core::erases_left);
         if left < self.shape.erases_eager {
             self.tell_short();
@@ -387,7 +509,7 @@ impl<S: Store + 'static> Volume<S> {
             let mark = self.mark(&mut guard);
             drop(guard);
             self.reclaim(mark)?;
-            guard = self.lock();
+            guard = self.lock_to_begin(false);
         }
         self.run(&mut guard, true, |core| request.step(core, last, verb))
     }
@@ -420,7 +542,8 @@ impl<S: Store + 'static> Volume<S> {
         last: bool,
         verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
     ) -> io::Result<()> {
-        self.run(&mut self.lock(), false, |core| request.step(core, last, verb))
+        let mut guard = self.lock_to_begin(request.begins());
+        self.run(&mut guard, false, |core| request.step(core, last, verb))
     }
 
     fn writable(&self) -> io::Result<()> {
@@ -576,6 +699,9 @@ impl Shared {
             injected: Default::default(),
             origin: Instant::now(),
             last_request_ms: AtomicU64::new(0),
+            watched_ms: AtomicU64::new(0),
+            pace: Pace::default(),
+            events: AtomicU64::new(0),
             short: AtomicBool::new(false),
             short_told: (Mutex::new(()), Condvar::new()),
             at_storage: AtomicU64::new(0),
@@ -585,6 +711,7 @@ impl Shared {
     /// Stops writes (or everything) for good. The first reason is kept.
     fn fail(&self, health: u8, why: String) {
         self.health.fetch_max(health, Relaxed);
+        self.pace.resume();
         tracing::error!("DEVICE FAILED, no more writes: {why}; restart ftld to mount the image again");
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
@@ -592,6 +719,7 @@ impl Shared {
     /// Ends everything. What was acknowledged and not flushed may be gone, so the device must not go on.
     fn lose_power(&self) {
         if self.health.swap(NO_POWER, Relaxed) != NO_POWER {
+            self.pace.resume();
             tracing::error!("POWER CUT injected: the device fails and goes; a restart mounts what the chip kept");
             let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
             trouble.get_or_insert_with(|| "power cut injected".into());
@@ -704,7 +832,7 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         if self.shape.read_only {
             return Ok(Box::new(FlushWait::<S>::new(request, None)));
         }
-        let mut guard = self.lock();
+        let mut guard = self.lock_to_begin(true);
         let health = self.shared.health.load(Relaxed);
         let flushed = if health == WELL {
             self.run(&mut guard, true, |core| request.step(core, true, |core, at| core.ftl.flush(at)))
@@ -722,7 +850,7 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
     fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>> {
         let end = offset.checked_add(len).filter(|&end| end <= self.shape.size && max > 0);
         let end = end.ok_or_else(|| io::Error::from_raw_os_error(EINVAL))?;
-        self.run(&mut self.lock(), false, |core| core.extents(offset, end, max))
+        self.run(&mut self.lock_to_begin(true), false, |core| core.extents(offset, end, max))
     }
 }
 

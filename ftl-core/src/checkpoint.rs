@@ -8,6 +8,7 @@
 //! checkpoint bounds the scan and carries trims that left the flash; both newest sets say the same of trims older than either.
 
 use crate::error::FtlError;
+use crate::events::EventKind;
 use crate::format::checkpoint::{CHUNK_HEAD, ChunkHead};
 use crate::format::{Flags, PageTag, Role};
 use crate::recovery::{Head, scan_block};
@@ -95,6 +96,7 @@ impl Checkpoints {
         payload: &[u8],
         upto: u64,
     ) -> Result<Option<u64>, FtlError> {
+        let began = space.flash.now();
         let writing = self.writing.as_mut().expect("a set is under way");
         let last = writing.next + 1 == writing.total;
         if last {
@@ -120,6 +122,7 @@ impl Checkpoints {
         space.make_stream_safe(self.stream)?;
         space.seal(self.stream)?;
         let done = self.writing.take().expect("checked above");
+        space.note_event(EventKind::Checkpoint, done.blocks.first().copied(), done.total, began);
         self.complete.push((done.id, done.blocks));
         while self.complete.len() > KEPT {
             let (_, blocks) = self.complete.remove(0);

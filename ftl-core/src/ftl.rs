@@ -6,8 +6,9 @@
 
 use crate::addr::Lpn;
 use crate::error::FtlError;
-use crate::stats::{RamReport, SchemeStats};
-use nand_model::{Chip, Nanos, Store};
+use crate::events::EventLog;
+use crate::stats::{BlockView, RamReport, SchemeStats};
+use nand_model::{Chip, Nanos, Pbn, Store};
 
 /// A flash translation layer over a chip whose bytes live in `S`. One caller at a time; every verb takes the instant it may
 /// start and returns the instant it is done, in emulated time.
@@ -42,6 +43,12 @@ pub trait Ftl<S: Store>: Send {
 
     /// Counters and gauges; cheap, takes nothing from the flash.
     fn stats(&self) -> SchemeStats;
+
+    /// What a block is used for, and how much of it; cheap, takes nothing from the flash.
+    fn block(&self, block: Pbn) -> BlockView;
+
+    /// What was done beside the host's requests.
+    fn events(&self) -> &EventLog;
 
     /// RAM of the scheme's tables, as its paper counts it and as it really is.
     fn ram_report(&self) -> RamReport;

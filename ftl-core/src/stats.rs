@@ -21,6 +21,83 @@ pub struct BlockCounts {
     pub bad: u32,
 }
 
+/// What a block is used for. Those between `Open` and `Released` are full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum BlockUse {
+    /// Erased, or waiting for the erase that nothing forbids any more.
+    Free,
+    /// Being filled.
+    Open,
+    /// Holds host data.
+    Data,
+    /// Holds host data newly written, mapped in RAM alone.
+    Update,
+    /// Holds host data that a collection moved.
+    Cold,
+    /// Logs changes of data blocks.
+    Log,
+    /// Holds a buffer's journal.
+    Journal,
+    /// Holds mapping pages.
+    Map,
+    /// Holds checkpoints.
+    Checkpoint,
+    /// Holds only trim records or filler.
+    Other,
+    /// Collected, not yet erased.
+    Released,
+    /// Bad from the factory or grown bad.
+    Bad,
+}
+
+impl BlockUse {
+    /// Every use in the order of its number.
+    pub const ALL: [BlockUse; 12] = [
+        BlockUse::Free,
+        BlockUse::Open,
+        BlockUse::Data,
+        BlockUse::Update,
+        BlockUse::Cold,
+        BlockUse::Log,
+        BlockUse::Journal,
+        BlockUse::Map,
+        BlockUse::Checkpoint,
+        BlockUse::Other,
+        BlockUse::Released,
+        BlockUse::Bad,
+    ];
+
+    /// Lower-case name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BlockUse::Free => "free",
+            BlockUse::Open => "open",
+            BlockUse::Data => "data",
+            BlockUse::Update => "update",
+            BlockUse::Cold => "cold",
+            BlockUse::Log => "log",
+            BlockUse::Journal => "journal",
+            BlockUse::Map => "map",
+            BlockUse::Checkpoint => "checkpoint",
+            BlockUse::Other => "other",
+            BlockUse::Released => "released",
+            BlockUse::Bad => "bad",
+        }
+    }
+}
+
+/// One block as the scheme's tables have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockView {
+    /// What it is used for.
+    pub used: BlockUse,
+    /// Pages of live content.
+    pub valid: u32,
+    /// Blocks that were opened since this one was; 0 if it holds nothing.
+    pub age: u64,
+}
+
 /// What happened at mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountReport {

@@ -192,6 +192,13 @@ pub const CATALOG: &[Family] = &[
         },
     },
     Family {
+        name: "ftld_device_paused",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Whether somebody paused the device for a while, 0 or 1.",
+        fill: |view, to| to.value(&[], f64::from(u8::from(view.paused.is_some()))),
+    },
+    Family {
         name: "ftld_snapshot_age_seconds",
         kind: Kind::Gauge,
         labels: &[],

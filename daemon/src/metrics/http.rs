@@ -1,15 +1,20 @@
-//! The HTTP side: `GET /metrics`, `/healthz`, `/status`. Reads published views only, so a scrape never waits for a request.
+//! The HTTP side: the live page at `/`, what it asks for under `/api/`, and `/metrics`, `/healthz`, `/status`. Reads published views
+//! only, so nothing that is asked here waits for a request; and nothing that is asked here changes the device.
 //!
-//! A hostile or slow client costs one of a few connections for a few seconds, and 8 KiB.
+//! A hostile or slow client costs one of a few connections for a few seconds, and 8 KiB. A page of another site learns nothing: it may
+//! not read answers (no CORS header), nor show them in a frame, nor ask by a name of its own ([`Hosts`]).
 
+use super::hosts::Hosts;
 use super::render;
 use crate::failure::{Exit, Failure};
+use crate::live_page::{api, page};
 use crate::status::Observed;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::header::{REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,8 +25,14 @@ use tokio::sync::Semaphore;
 
 const CONNECTIONS: usize = 16;
 const BUFFER_BYTES: usize = 8 << 10;
-/// One connection, however many requests.
+/// One connection, which is one request: so those who look at the page all day hold none meanwhile.
 const DEADLINE: Duration = Duration::from_secs(2);
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+/// Of everything but the page itself: nothing is to be loaded or run.
+const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
+const PATHS: &str = "there are /, /metrics, /healthz, /status, /api/device, /api/blocks and /api/events\n";
 
 /// Takes the address, before anything else is touched, so that a taken port leaves no trace.
 pub fn bind(addr: SocketAddr) -> Result<std::net::TcpListener, Failure> {
@@ -38,7 +49,11 @@ pub fn bind(addr: SocketAddr) -> Result<std::net::TcpListener, Failure> {
 }
 
 /// Answers until the runtime ends.
-pub async fn serve(listener: std::net::TcpListener, observed: Arc<dyn Observed>) -> std::io::Result<()> {
+pub async fn serve(
+    listener: std::net::TcpListener,
+    observed: Arc<dyn Observed>,
+    hosts: Arc<Hosts>,
+) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
@@ -46,9 +61,9 @@ pub async fn serve(listener: std::net::TcpListener, observed: Arc<dyn Observed>)
         let Ok(permit) = permits.clone().acquire_owned().await else { return Ok(()) };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let observed = observed.clone();
+                let (observed, hosts) = (observed.clone(), hosts.clone());
                 tokio::spawn(async move {
-                    let _ = tokio::time::timeout(DEADLINE, connection(stream, observed)).await;
+                    let _ = tokio::time::timeout(DEADLINE, connection(stream, observed, hosts)).await;
                     drop(permit);
                 });
             }
@@ -60,45 +75,124 @@ pub async fn serve(listener: std::net::TcpListener, observed: Arc<dyn Observed>)
     }
 }
 
-async fn connection(stream: TcpStream, observed: Arc<dyn Observed>) {
+async fn connection(stream: TcpStream, observed: Arc<dyn Observed>, hosts: Arc<Hosts>) {
     let answer = service_fn(move |request: Request<Incoming>| {
-        let response = answer(request.method(), request.uri().path(), &*observed);
+        let host = request.headers().get(HOST).map(|host| host.to_str().unwrap_or_default());
+        let response = answer(request.method(), request.uri(), host, &*observed, &hosts);
         async move { Ok::<_, Infallible>(response) }
     });
     let mut server = hyper::server::conn::http1::Builder::new();
-    let server = server.max_buf_size(BUFFER_BYTES).max_headers(64);
+    let server = server.keep_alive(false).max_buf_size(BUFFER_BYTES).max_headers(64);
     if let Err(error) = server.serve_connection(TokioIo::new(stream), answer).await {
         tracing::debug!("metrics: {error}");
     }
 }
 
-fn answer(method: &Method, path: &str, observed: &dyn Observed) -> Response<Full<Bytes>> {
+/// `host` is the header of this name; a browser always sends it.
+fn answer(
+    method: &Method,
+    uri: &Uri,
+    host: Option<&str>,
+    observed: &dyn Observed,
+    hosts: &Hosts,
+) -> Response<Full<Bytes>> {
+    if let Some(host) = host.filter(|host| !hosts.allow(host)) {
+        let text = format!(
+            "this instance does not go by the name {host:?}: ask by IP address or localhost, or start ftld with \
+             --metrics-host NAME\n"
+        );
+        return reply(StatusCode::MISDIRECTED_REQUEST, TEXT, text);
+    }
     if method != Method::GET && method != Method::HEAD {
-        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n".into());
+        let mut response = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n");
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
-    match path {
+    let since = || uri.query().and_then(api::since);
+    match uri.path() {
+        "/" => {
+            let mut response = reply(StatusCode::OK, "text/html; charset=utf-8", page::PAGE.html.as_str());
+            let policy = HeaderValue::from_str(&page::PAGE.policy).expect("a policy of ASCII");
+            response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+            response
+        }
+        "/api/device" => reply(StatusCode::OK, JSON, api::device(&observed.view().facts)),
+        "/api/blocks" => reply(StatusCode::OK, JSON, api::blocks(observed, since())),
+        "/api/events" => reply(StatusCode::OK, JSON, api::events(observed, since())),
         "/metrics" => {
-            text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", render::render(&observed.view()))
+            reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", render::render(&observed.view()))
         }
         "/healthz" => health(observed),
-        "/status" => text(StatusCode::OK, "application/json", format!("{:#}\n", observed.view().json())),
-        _ => text(StatusCode::NOT_FOUND, "text/plain", "there are /metrics, /healthz and /status\n".into()),
+        "/status" => reply(StatusCode::OK, JSON, format!("{:#}\n", observed.view().json())),
+        _ => reply(StatusCode::NOT_FOUND, TEXT, PATHS),
     }
 }
 
 fn health(observed: &dyn Observed) -> Response<Full<Bytes>> {
     let view = observed.view();
     match view.trouble.as_deref() {
-        None => text(StatusCode::OK, "text/plain", format!("{}\n", view.state())),
-        Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("failed: {why}\n")),
+        None => reply(StatusCode::OK, TEXT, format!("{}\n", view.state())),
+        Some(why) => reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("failed: {why}\n")),
     }
 }
 
-fn text(status: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    const HEADERS: [(HeaderName, &str); 5] = [
+        (CACHE_CONTROL, "no-store"),
+        (CONTENT_SECURITY_POLICY, NOTHING),
+        (REFERRER_POLICY, "no-referrer"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+    ];
+    let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
     response
+}
+
+#[cfg(test)]
+pub(crate) fn get(target: &str, host: Option<&str>, observed: &dyn Observed) -> Response<Full<Bytes>> {
+    let uri = target.parse().expect("a target");
+    answer(&Method::GET, &uri, host, observed, &Hosts::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::tests::Still;
+
+    #[test]
+    fn only_names_of_ours_are_answered_and_the_message_says_what_to_do() {
+        for path in ["/", "/metrics", "/status", "/healthz", "/api/blocks", "/api/events", "/api/device"] {
+            for host in [None, Some("localhost:9917"), Some("192.0.2.1")] {
+                assert_eq!(get(path, host, &Still::default()).status(), StatusCode::OK, "{path} {host:?}");
+            }
+            let refused = get(path, Some("rebound.example:9917"), &Still::default());
+            assert_eq!(refused.status(), StatusCode::MISDIRECTED_REQUEST, "{path}");
+            let body = format!("{:?}", refused.body());
+            assert!(body.contains("rebound.example") && body.contains("--metrics-host NAME"), "{body}");
+        }
+    }
+
+    #[test]
+    fn nothing_but_get_and_head_and_nothing_may_be_framed_or_guessed() {
+        let (still, hosts) = (Still::default(), Hosts::default());
+        for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS, Method::PATCH, Method::TRACE] {
+            let refused = answer(&method, &Uri::from_static("/"), None, &still, &hosts);
+            assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
+        }
+        for path in ["/", "/metrics", "/api/blocks?since=1", "/nowhere"] {
+            let response = get(path, None, &still);
+            let header = |name| response.headers()[name].to_str().unwrap();
+            assert_eq!((header("x-content-type-options"), header("x-frame-options")), ("nosniff", "DENY"), "{path}");
+            let policy = header("content-security-policy");
+            assert!(policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
+            assert!(!response.headers().contains_key("access-control-allow-origin"));
+        }
+        assert_eq!(get("/nowhere", None, &still).status(), StatusCode::NOT_FOUND);
+    }
 }

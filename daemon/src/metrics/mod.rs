@@ -1,10 +1,11 @@
 //! Metrics stay at the edges: the core keeps plain counters, a view of them is rendered when somebody asks.
 
 pub mod catalog;
+pub mod hosts;
 pub mod http;
 mod render;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use render::render;
 #[cfg(test)]

@@ -1,11 +1,12 @@
 use super::catalog::{CATALOG, Family, Kind};
 use super::render;
-use crate::status::{Facts, View};
-use crate::volume::{FlashSnapshot, HostView, Wear};
+use crate::status::{Facts, Observed, View};
+use crate::volume::{BlockMap, EventsView, FlashSnapshot, HostView, Wear};
 use ftl_core::{RamEntry, SchemeStats};
 use nand_model::{Counters, Profile};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 
 /// An instance that has just started.
@@ -42,7 +43,38 @@ pub(crate) fn fresh() -> View {
         nbd: Default::default(),
         injected: Default::default(),
         trouble: None,
+        paused: None,
         waiting_for: Vec::new(),
+    }
+}
+
+/// An instance that stands still.
+pub(crate) struct Still {
+    pub(crate) view: View,
+    pub(crate) map: Arc<BlockMap>,
+    pub(crate) events: EventsView,
+    pub(crate) watched: AtomicU32,
+}
+
+impl Default for Still {
+    fn default() -> Self {
+        Still { view: fresh(), map: Arc::default(), events: EventsView::default(), watched: AtomicU32::new(0) }
+    }
+}
+
+impl Observed for Still {
+    fn view(&self) -> View {
+        self.view.clone()
+    }
+    fn watch(&self) {
+        self.watched.fetch_add(1, Relaxed);
+    }
+    fn blocks(&self) -> Arc<BlockMap> {
+        self.map.clone()
+    }
+    fn events(&self, from: u64, most: usize) -> EventsView {
+        let newer: Vec<_> = self.events.events.iter().filter(|(number, _)| *number >= from).copied().collect();
+        EventsView { next: self.events.next, events: newer[newer.len().saturating_sub(most)..].to_vec() }
     }
 }
 

@@ -199,8 +199,8 @@ fn split(extent: Extent, page: u64) -> impl Iterator<Item = Extent> {
 mod tests {
     use super::*;
     use ftl_core::schemes::Scheme;
-    use ftl_core::{FtlConfig, Params, RamReport, Start};
-    use nand_model::{Chip, Profile};
+    use ftl_core::{BlockView, EventLog, FtlConfig, Params, RamReport, Start};
+    use nand_model::{Chip, Pbn, Profile};
 
     /// A scheme that forgets to do, or to tell of, some of what it was asked for.
     struct Careless {
@@ -243,6 +243,12 @@ mod tests {
             stats.host_pages_written = stats.host_pages_written.saturating_sub(self.missing[1]);
             stats.host_pages_trimmed = stats.host_pages_trimmed.saturating_sub(self.missing[2]);
             stats
+        }
+        fn block(&self, block: Pbn) -> BlockView {
+            self.inner.block(block)
+        }
+        fn events(&self) -> &EventLog {
+            self.inner.events()
         }
         fn ram_report(&self) -> RamReport {
             self.inner.ram_report()

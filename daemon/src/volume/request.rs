@@ -78,6 +78,8 @@ pub(super) struct Request<'a> {
     shared: &'a Arc<Shared>,
     /// When it started on the emulated flash.
     start: Option<Nanos>,
+    /// Whether its first extent was asked for.
+    begun: bool,
     done: Nanos,
     due: Option<Instant>,
 }
@@ -85,7 +87,12 @@ pub(super) struct Request<'a> {
 impl<'a> Request<'a> {
     pub(super) fn begin(shared: &'a Arc<Shared>, op: Op, bytes: u64) -> Self {
         shared.counters.of(op).in_flight.fetch_add(1, Relaxed);
-        Request { op, bytes, began: Instant::now(), shared, start: None, done: 0, due: None }
+        Request { op, bytes, began: Instant::now(), shared, start: None, begun: false, done: 0, due: None }
+    }
+
+    /// Whether its first extent is about to be asked for; true once.
+    pub(super) fn begins(&mut self) -> bool {
+        !std::mem::replace(&mut self.begun, true)
     }
 
     /// Runs one extent: all extents of a request start at the same emulated instant.

@@ -1,6 +1,6 @@
 use super::*;
-use ftl_core::{RamReport, SchemeStats};
-use nand_model::{Chip, Profile, store::MemStore};
+use ftl_core::{BlockUse, BlockView, Event, EventKind, EventLog, RamReport, SchemeStats};
+use nand_model::{Chip, Pbn, Profile, store::MemStore};
 use std::collections::HashMap;
 use std::sync::Condvar;
 use std::sync::mpsc;
@@ -11,6 +11,8 @@ const PAGES: u32 = 64;
 /// A scheme that keeps its pages in a table and does as it is told.
 struct Toy {
     chip: Chip<MemStore>,
+    /// A write of page 0 is an event.
+    events: EventLog,
     pages: HashMap<u32, Vec<u8>>,
     calls: Arc<Mutex<Vec<String>>>,
     /// What the next verb on this page does.
@@ -81,6 +83,9 @@ impl Ftl<MemStore> for Toy {
         for (i, page) in data.chunks(PAGE).enumerate() {
             self.pages.insert(first.raw() + i as u32, page.to_vec());
         }
+        if first.raw() == 0 {
+            self.events.note(Event { kind: EventKind::Collect, block: Some(Pbn::new(3)), pages: 2, at, took: 7 });
+        }
         Ok(at + 500_000 * self.slow)
     }
     fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
@@ -104,6 +109,12 @@ impl Ftl<MemStore> for Toy {
     }
     fn stats(&self) -> SchemeStats {
         SchemeStats { mapped_pages: self.pages.len() as u64, ..SchemeStats::default() }
+    }
+    fn block(&self, _: Pbn) -> BlockView {
+        BlockView { used: BlockUse::Free, valid: 0, age: 0 }
+    }
+    fn events(&self) -> &EventLog {
+        &self.events
     }
     fn ram_report(&self) -> RamReport {
         Vec::new()
@@ -139,7 +150,7 @@ fn make(durable: Option<Arc<dyn Durable<MemStore>>>, options: VolumeOptions, slo
     let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
     let handles = Handles::default();
     let Handles { calls, trap } = handles.clone();
-    let ftl = Toy { chip, pages: HashMap::new(), calls, trap, slow };
+    let ftl = Toy { chip, events: EventLog::default(), pages: HashMap::new(), calls, trap, slow };
     (Volume::new(Box::new(ftl), options, durable), handles)
 }
 
@@ -491,6 +502,83 @@ fn a_cut_that_strikes_a_verb_ends_the_device_and_one_taken_back_does_not() {
     assert!(armed() && volume.keep_power() && !armed());
 }
 
+/// Waits until so many writes are done, and a little longer; returns how many are.
+fn settled(volume: &Volume<MemStore>, wanted: u64) -> u64 {
+    let writes = || volume.host().of(Op::Write).completed;
+    let until = Instant::now() + Duration::from_secs(10);
+    while writes() < wanted && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(30));
+    writes()
+}
+
+#[test]
+fn a_paused_device_waits_steps_and_goes_on_while_everything_else_works() {
+    let (volume, _) = toy(None, false);
+    volume.write(PAGE as u64, &[1; PAGE]).unwrap();
+    assert!(volume.step(Step::Requests(1)).unwrap_err().message.contains("`ftld pause`"));
+    volume.pause(Duration::from_secs(60)).unwrap();
+    std::thread::scope(|scope| {
+        // Every third write is an event.
+        scope.spawn(|| (0..30).for_each(|i| drop(volume.write((i + 1) % 3 * PAGE as u64, &[2; PAGE]).unwrap())));
+        assert_eq!(settled(&volume, 1), 1, "paused");
+        assert!(volume.publish(false), "a waiting request does not hold the lock");
+        assert!(matches!(volume.idle(16), Idle::After(_)), "the flash rests");
+        assert_eq!(volume.host().of(Op::Write).in_flight, 1);
+        volume.step(Step::Requests(4)).unwrap();
+        assert_eq!(settled(&volume, 5), 5);
+        volume.step(Step::Events(2)).unwrap();
+        assert_eq!(settled(&volume, 10), 10, "two of these wrote page 0, the last one did");
+        assert!(!volume.paused().unwrap().stepping && volume.paused().unwrap().left > Duration::from_secs(50));
+        assert!(volume.resume());
+    });
+    assert_eq!(settled(&volume, 31), 31);
+    assert!(volume.paused().is_none() && !volume.resume());
+    let mut page = [0; PAGE];
+    volume.read(0, &mut page).unwrap();
+    assert_eq!(page, [2; PAGE], "nothing was lost");
+}
+
+#[test]
+fn a_stop_a_power_cut_and_time_end_a_pause() {
+    let ended_by = |end: &(dyn Fn(&Volume<MemStore>) + Sync), length| {
+        let (volume, _) = toy(None, false);
+        volume.pause(length).unwrap();
+        std::thread::scope(|scope| {
+            let write = scope.spawn(|| volume.write(0, &[1; PAGE]).map(drop).map_err(|error| error.raw_os_error()));
+            assert_eq!(settled(&volume, 0), 0);
+            end(&volume);
+            write.join().unwrap()
+        })
+    };
+    let long = Duration::from_secs(500);
+    assert_eq!(ended_by(&|_| {}, Duration::from_millis(100)), Ok(()), "time");
+    let cut = crate::inject::Injection::PowerCut(Default::default());
+    assert_eq!(ended_by(&|volume| drop(volume.inject(&cut).unwrap()), long), Err(Some(EIO)), "a power cut");
+    // Whether the write or the end comes first is open.
+    let closed = ended_by(&|volume| drop(volume.close().unwrap()), long);
+    assert!(matches!(closed, Ok(()) | Err(Some(EIO))), "{closed:?}");
+    let (volume, _) = toy(None, false);
+    volume.shared.fail(NO_WRITES, "sync failed".into());
+    assert!(volume.pause(long).unwrap_err().message.contains("sync failed"));
+}
+
+#[test]
+fn blocks_and_events_are_published_while_somebody_looks() {
+    let (volume, _) = toy(None, false);
+    volume.write(0, &[1; PAGE]).unwrap();
+    volume.publish(true);
+    assert_eq!((volume.blocks().generation, volume.events(0, 9)), (0, EventsView::default()), "nobody looks");
+    volume.watch();
+    volume.publish(true);
+    let (blocks, events) = (volume.blocks(), volume.events(0, 9));
+    assert_eq!((blocks.generation, blocks.blocks, blocks.cells.len()), (1, 8, 8));
+    assert_eq!((events.next, events.events[0].1.block), (1, Some(Pbn::new(3))));
+    volume.publish(true);
+    assert_eq!((volume.blocks().generation, volume.events(1, 9).events), (1, vec![]), "nothing is new");
+}
+
 #[test]
 fn a_scheme_that_hangs_is_stuck_and_goes_on_when_it_does() {
     use crate::background::Background;
@@ -504,6 +592,7 @@ fn a_scheme_that_hangs_is_stuck_and_goes_on_when_it_does() {
         volume: volume.queue(),
         device: None,
         at_storage: volume.waits_for_storage(),
+        paused: volume.paused().is_some(),
     };
     let until = |done: &dyn Fn() -> bool| {
         while !done() {

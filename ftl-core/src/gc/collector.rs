@@ -8,6 +8,7 @@ use super::scrub::Scrub;
 use crate::block_table::State;
 use crate::copy::CopyBuffer;
 use crate::error::FtlError;
+use crate::events::EventKind;
 use crate::space::Space;
 use crate::stats::SchemeStats;
 use crate::wear::ColdToWorn;
@@ -33,6 +34,8 @@ pub(crate) struct Gc {
     read_only: Option<&'static str>,
     runs: u64,
     moved: u64,
+    /// A block that is emptied in parts, and how many of its pages were moved so far.
+    partly: Option<(Pbn, u32)>,
     wear_moves: u64,
     refreshed: u64,
 }
@@ -56,6 +59,7 @@ impl Gc {
             read_only: None,
             runs: 0,
             moved: 0,
+            partly: None,
             wear_moves: 0,
             refreshed: 0,
         }
@@ -83,9 +87,11 @@ impl Gc {
         self.read_only = Some(reason);
     }
 
-    /// Pages were moved by a part of a collection.
-    pub(crate) fn note_moved(&mut self, pages: u32) {
-        self.moved += pages as u64;
+    /// Pages of this block were moved by a part of a collection, or of another move.
+    pub(crate) fn note_moved(&mut self, block: Pbn, pages: u32, cause: Cause) {
+        self.moved += if cause == Cause::Gc { pages as u64 } else { 0 };
+        let earlier = self.partly.filter(|(partly, _)| *partly == block).map_or(0, |(_, pages)| pages);
+        self.partly = Some((block, earlier + pages));
     }
 
     /// `others` with what was counted here.
@@ -219,10 +225,18 @@ pub(crate) trait Collect<S: Store> {
     fn evacuate(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         let needed = self.blocks_to_move(victim);
         let space = self.parts().0;
-        let free = space.free_blocks();
+        let (free, began) = (space.free_blocks(), space.flash.now());
         assert!(free >= needed, "a collection that may take {needed} blocks was begun with {free} free ones");
         let moved = if space.table.valid(victim) > 0 { self.move_live_pages(victim, cause)? } else { 0 };
         self.give_up(victim);
+        let (space, gc) = self.parts();
+        let earlier = gc.partly.take_if(|(partly, _)| *partly == victim).map_or(0, |(_, pages)| pages);
+        let kind = match cause {
+            Cause::Wear => EventKind::WearMove,
+            Cause::Refresh => EventKind::Refresh,
+            _ => EventKind::Collect,
+        };
+        space.note_event(kind, Some(victim), earlier + moved, began);
         Ok(moved)
     }
 

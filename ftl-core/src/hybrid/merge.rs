@@ -8,6 +8,7 @@ use super::{FIRST_LOG, HybridFtl, LogBlock, Policy};
 use crate::block_table::State;
 use crate::copy::misplaced;
 use crate::error::FtlError;
+use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
 use crate::gc::Collect;
 use crate::space::StreamId;
@@ -16,9 +17,12 @@ use nand_model::{Cause, Pbn, Ppn, Store};
 impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// Merges a logical block; `candidate` is a log block that becomes its data block if that is cheaper. Returns how many pages were copied.
     pub(super) fn merge(&mut self, lbn: u32, candidate: Option<Pbn>, cause: Cause) -> Result<u32, FtlError> {
+        let began = self.space.flash.now();
         if let Some(candidate) = candidate
             && let Some(copied) = self.promote(lbn, candidate, cause)?
         {
+            let kind = if copied == 0 { EventKind::SwitchMerge } else { EventKind::PartialMerge };
+            self.space.note_event(kind, Some(candidate), copied, began);
             return Ok(copied);
         }
         let mut lpns: Vec<u32> = self.pages_of(lbn).filter(|lpn| self.trims.is_mapped(*lpn)).collect();
@@ -32,6 +36,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         };
         let block = self.with_copies(&lpns, cause, |ftl, tags, bytes| ftl.program_gathered(lbn, tags, bytes, cause))?;
         self.make_data_block(lbn, block, was_open)?;
+        self.space.note_event(EventKind::FullMerge, Some(block), lpns.len() as u32, began);
         Ok(lpns.len() as u32)
     }
 

@@ -30,13 +30,14 @@ use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
+use crate::events::EventLog;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::{Collect, Gc, Settings, docs};
 use crate::recovery::{CleanStop, MountByRecords};
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
+use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
 use crate::trims::Trims;
 use data::DataBlocks;
 use nand_model::canary::{Canary, sings};
@@ -257,6 +258,14 @@ impl<S: Store, P: Policy> Ftl<S> for HybridFtl<S, P> {
             blocks: self.space.table.counts(),
             ..self.stats.clone()
         })
+    }
+
+    fn block(&self, block: Pbn) -> BlockView {
+        self.space.look_at(block)
+    }
+
+    fn events(&self) -> &EventLog {
+        &self.space.events
     }
 
     fn ram_report(&self) -> RamReport {

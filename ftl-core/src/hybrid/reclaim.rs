@@ -4,6 +4,7 @@ use super::{COMMON, Due, FIRST_LOG, HybridFtl, LogStream, Policy};
 use crate::block_table::State;
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
+use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
 use crate::gc::{Collect, Gc};
 use crate::recovery::CleanStop;
@@ -199,6 +200,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// blocks, and with them pages of this one.
     fn move_to_log(&mut self, from: Pbn, to: LogStream) -> Result<(), FtlError> {
         self.emptying = Some(from);
+        let began = self.space.flash.now();
         let mut moved = 0;
         let outcome = loop {
             // If its cells fail it may be merged away meanwhile.
@@ -217,6 +219,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         self.emptying = None;
         self.gc.note_run(moved);
         outcome?;
+        self.space.note_event(EventKind::Collect, Some(from), moved as u32, began);
         self.space.reclaim(Cause::Gc)?;
         Ok(())
     }

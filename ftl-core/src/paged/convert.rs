@@ -10,6 +10,7 @@ use super::pending::Pending;
 use super::{COLD, HOST, MAP, Paged, Policy};
 use crate::block_table::State;
 use crate::error::FtlError;
+use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
 use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Pbn, Ppn, Store};
@@ -81,6 +82,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
     /// Makes plain data of a filled block of the update or cold area.
     pub(crate) fn convert(&mut self, block: Pbn) -> Result<(), FtlError> {
         assert_eq!(self.space.table.state(block), State::Full, "only filled blocks are converted");
+        let (began, before) = (self.space.flash.now(), self.stats.convert_map_pages);
         let nested = std::mem::replace(&mut self.converting, true);
         let outcome =
             self.pending.pages_to_write(block).into_iter().try_for_each(|vtpn| self.write_back(vtpn, Cause::Convert));
@@ -91,6 +93,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         self.space.table.set_role(block, Role::Data);
         self.space.table.set_collectable(block);
         self.stats.converts += 1;
+        let written = (self.stats.convert_map_pages - before) as u32;
+        self.space.note_event(EventKind::Convert, Some(block), written, began);
         Ok(())
     }
 

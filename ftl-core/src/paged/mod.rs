@@ -36,12 +36,13 @@ use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, Params};
 use crate::error::FtlError;
+use crate::events::EventLog;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::{Collect, Gc};
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
+use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
 use checkpoint::Writer;
 use map::Mapped;
 use nand_model::canary::{Canary, sings};
@@ -285,6 +286,14 @@ impl<S: Store, P: Policy> Ftl<S> for Paged<S, P> {
             map_lookup_steps: self.policy.lookup_steps(),
             ..self.stats.clone()
         })
+    }
+
+    fn block(&self, block: Pbn) -> BlockView {
+        self.space.look_at(block)
+    }
+
+    fn events(&self) -> &EventLog {
+        &self.space.events
     }
 
     fn ram_report(&self) -> RamReport {

@@ -26,11 +26,13 @@ pub(crate) use streams::{StreamId, StreamSpec};
 
 use crate::block_table::{BlockTable, State};
 use crate::error::FtlError;
+use crate::events::{Event, EventKind, EventLog};
 use crate::flash::Flash;
 use crate::format::{Flags, OOB_SLOT, PageTag, Role};
 use crate::recovery::provisional;
+use crate::stats::{BlockUse, BlockView};
 use nand_model::canary::{Canary, sings};
-use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, RunError, Store};
+use nand_model::{Cause, Geometry, NandError, Nanos, Pbn, Ppn, RunError, Store};
 use pool::FreePool;
 use std::collections::VecDeque;
 use streams::{AtRisk, NEVER, OpenBlock, RECENT, Stream};
@@ -59,6 +61,7 @@ struct Released {
 pub(crate) struct Space<S> {
     pub(crate) flash: Flash<S>,
     pub(crate) table: BlockTable,
+    pub(crate) events: EventLog,
     pool: FreePool,
     streams: Vec<Stream>,
     /// How many of them there were from the beginning.
@@ -90,6 +93,7 @@ impl<S: Store> Space<S> {
         let mut space = Space {
             table: BlockTable::new(geometry),
             flash,
+            events: EventLog::default(),
             pool: FreePool::new(geometry),
             streams: streams.iter().map(|spec| Stream::new(*spec)).collect(),
             fixed: streams.len(),
@@ -246,6 +250,42 @@ impl<S: Store> Space<S> {
     /// How many streams there are.
     pub(crate) fn streams(&self) -> usize {
         self.streams.len()
+    }
+
+    /// A block, for whoever looks on.
+    pub(crate) fn look_at(&self, block: Pbn) -> BlockView {
+        let used = match (self.table.state(block), self.table.role(block)) {
+            (State::Free, _) => BlockUse::Free,
+            (State::Open, _) => BlockUse::Open,
+            (State::Released, _) => BlockUse::Released,
+            (State::Bad, _) => BlockUse::Bad,
+            (State::Full, Role::Data) => BlockUse::Data,
+            (State::Full, Role::Update) => BlockUse::Update,
+            (State::Full, Role::Cold) => BlockUse::Cold,
+            (State::Full, Role::Log) => BlockUse::Log,
+            (State::Full, Role::Journal) => BlockUse::Journal,
+            (State::Full, Role::Map) => BlockUse::Map,
+            (State::Full, Role::Checkpoint) => BlockUse::Checkpoint,
+            (State::Full, Role::Trim | Role::Pad) => BlockUse::Other,
+        };
+        let age = if self.table.is_in_use(block) { self.next_epoch.saturating_sub(self.table.epoch(block)) } else { 0 };
+        BlockView { used, valid: self.table.valid(block), age }
+    }
+
+    /// Something was done that began at this instant.
+    pub(crate) fn note_event(&mut self, kind: EventKind, block: Option<Pbn>, pages: u32, began: Nanos) {
+        let took = self.flash.now().saturating_sub(began);
+        self.events.note(Event { kind, block, pages, at: began, took });
+    }
+
+    /// A block that could not be erased is used no more.
+    fn set_bad(&mut self, block: Pbn) {
+        self.table.set_state(block, State::Bad);
+        self.note_bad(block);
+    }
+
+    fn note_bad(&mut self, block: Pbn) {
+        self.note_event(EventKind::BadBlock, Some(block), 0, self.flash.now());
     }
 
     /// The block a stream is filling and how many of its pages are programmed.
@@ -496,6 +536,7 @@ impl<S: Store> Space<S> {
         if let Some(open) = self.streams[stream].open.take() {
             self.table.set_state(open.block, State::Full);
             self.failing.push(open.block);
+            self.note_bad(open.block);
         }
     }
 
@@ -556,7 +597,7 @@ impl<S: Store> Space<S> {
             }
             match self.flash.erase(block, Cause::Recovery) {
                 Ok(()) => return Ok(block),
-                Err(NandError::EraseFailed(_)) => self.table.set_state(block, State::Bad),
+                Err(NandError::EraseFailed(_)) => self.set_bad(block),
                 Err(other) => {
                     self.pool.put(block, self.flash.chip().erase_count(block), false);
                     return Err(other.into());
@@ -650,7 +691,7 @@ impl<S: Store> Space<S> {
         let block = self.released[at].block;
         match self.flash.erase(block, cause) {
             Ok(()) => self.add_free(block, true),
-            Err(NandError::EraseFailed(_)) => self.table.set_state(block, State::Bad),
+            Err(NandError::EraseFailed(_)) => self.set_bad(block),
             Err(other) => return Err(other.into()),
         }
         self.released.remove(at);

@@ -25,13 +25,14 @@ use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, Params};
 use crate::error::FtlError;
+use crate::events::EventLog;
 use crate::flash::Flash;
 use crate::format::{Flags, LOST, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::{Collect, Gc, Settings};
 use crate::recovery::{CleanStop, MountByRecords};
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
+use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
 use crate::trims::Trims;
 use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Ppn, Profile, Store};
@@ -289,6 +290,14 @@ impl<S: Store, P: Policy> Ftl<S> for UnitFtl<S, P> {
             blocks: self.space.table.counts(),
             ..self.stats.clone()
         })
+    }
+
+    fn block(&self, block: Pbn) -> BlockView {
+        self.space.look_at(block)
+    }
+
+    fn events(&self) -> &EventLog {
+        &self.space.events
     }
 
     fn ram_report(&self) -> RamReport {

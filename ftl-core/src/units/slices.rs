@@ -128,7 +128,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         self.gc.pages = buffer;
         match moved {
             Ok(moved) => {
-                self.gc.note_moved(if cause == Cause::Gc { moved } else { 0 });
+                self.gc.note_moved(victim, moved, cause);
                 Ok(Some(moved))
             }
             Err(error) => {

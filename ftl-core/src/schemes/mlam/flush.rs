@@ -10,6 +10,7 @@ use super::shape::{QUARTERS, Spot};
 use super::{COMMON, FIRST_CHIP, MAX_CANDIDATES, Mlam, SPARE_BYTES};
 use crate::block_table::State;
 use crate::error::FtlError;
+use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::gc::Collect;
 use nand_model::{Cause, Geometry, Nanos, Pbn, Ppn, Store};
@@ -211,6 +212,7 @@ impl<S: Store> Mlam<S> {
     /// Writes these quarters into a superblock, with all that is buffered of them. `cause` is that of unchanged pages. Returns how many of
     /// those there were.
     pub(super) fn write_superblock(&mut self, plan: &Virtual, cause: Cause) -> Result<u64, FtlError> {
+        let began = self.space.flash.now();
         let superchip = self.superchip_with_room(plan.superchip);
         let serial = self.space.next_epoch();
         for chip in 0..self.shape.chips {
@@ -222,6 +224,12 @@ impl<S: Store> Mlam<S> {
         let unfinished = self.close_blocks()?;
         if matches!(outcome, Ok(true)) {
             self.settle(&writing, &plan.slots);
+            let kind = match cause {
+                Cause::Gc => EventKind::Collect,
+                Cause::Convert => EventKind::Convert,
+                _ => EventKind::BufferFlush,
+            };
+            self.space.note_event(kind, None, writing.copied as u32, began);
         } else {
             writing.placed.iter().for_each(|page| self.now_on_flash(page.lpn, page.ppn, page.ver));
             self.dissolve(psb);

@@ -42,6 +42,7 @@ use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
+use crate::events::EventLog;
 use crate::flash::Flash;
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
@@ -50,14 +51,14 @@ use crate::recovery::MountByRecords;
 use crate::recovery::{CleanStop, rescue_blocks};
 use crate::schemes::{MlcUse, Scheme};
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
+use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
 use crate::trims::Trims;
 use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
 use buffer::Buffer;
 use flush::{Cost, Rows};
 use mapping::{Mapping, Place};
 use nand_model::canary::{Canary, sings};
-use nand_model::{Cause, Chip, Geometry, Nanos, PairTable, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Geometry, Nanos, PairTable, Pbn, Ppn, Profile, Store};
 use policy::Policy;
 use shape::{QUARTERS, Shape};
 use superblocks::Superblocks;
@@ -66,6 +67,9 @@ use superblocks::Superblocks;
 pub(super) const SCHEME: Scheme = Scheme {
     name: "mlam",
     title: "MLAM: a write buffer, and superblocks mapped as wholes, halves or quarters",
+    about: "Random writes are gathered in a buffer in RAM. When it gets full, a few logical superblocks that are old and well \
+            filled are chosen, and the quarters of them that hold something new are written together over all chips as one virtual \
+            superblock. Quarters that lie apart need finer tables; when these get too large, superblocks are put together again.",
     paper: "Park, Shin: Buffer flush and address mapping scheme for flash memory SSD, JSA 2010",
     mapping: "superblock over the chips of a superchip; halves and quarters where written apart; in RAM",
     ram: "w + 4 bits per superblock, w + 1 per half, w + 2 per quarter apart, + the buffer",
@@ -416,6 +420,14 @@ impl<S: Store> Ftl<S> for Mlam<S> {
             map_cache_hits: self.stats.host_pages_read,
             ..self.stats.clone()
         })
+    }
+
+    fn block(&self, block: Pbn) -> BlockView {
+        self.space.look_at(block)
+    }
+
+    fn events(&self) -> &EventLog {
+        &self.space.events
     }
 
     fn ram_report(&self) -> RamReport {

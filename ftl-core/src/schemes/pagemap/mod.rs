@@ -19,16 +19,17 @@ use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
+use crate::events::EventLog;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::{Collect, Gc, SCRUB_PARAM, Scrub};
 use crate::schemes::{MlcUse, Scheme};
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{MountReport, RamEntry, RamReport, SchemeStats};
+use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
 use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
 use nand_model::canary::{Canary, sings};
-use nand_model::{Cause, Chip, Nanos, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Nanos, Pbn, Ppn, Profile, Store};
 use recovery::MapWriter;
 use trims::Trims;
 
@@ -36,6 +37,8 @@ use trims::Trims;
 pub(super) const SCHEME: Scheme = Scheme {
     name: "pagemap",
     title: "page-level ideal: the whole map in RAM",
+    about: "The whole map is in RAM: any page may lie anywhere, a lookup costs no flash, and collection takes the block with the \
+            fewest valid pages. Every other scheme is measured against it; it pays with the most RAM.",
     paper: "folklore; the reference of every paper here",
     mapping: "page, in RAM",
     ram: "4 B per logical page + 1 bit per physical page",
@@ -248,6 +251,14 @@ impl<S: Store> Ftl<S> for PageMap<S> {
             blocks: self.space.table.counts(),
             ..self.stats.clone()
         })
+    }
+
+    fn block(&self, block: Pbn) -> BlockView {
+        self.space.look_at(block)
+    }
+
+    fn events(&self) -> &EventLog {
+        &self.space.events
     }
 
     fn ram_report(&self) -> RamReport {
