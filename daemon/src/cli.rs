@@ -126,6 +126,30 @@ pub enum Command {
     },
     /// Serve again what a killed daemon left behind
     Recover(Box<ServeArgs>),
+    /// Let a running instance stand still for a while, to look at it: requests wait, none fails
+    Pause {
+        /// Name of the instance; not needed if only one is running
+        name: Option<String>,
+        /// For how long, such as 30s or 5m; then it goes on by itself, and after 10 minutes at most
+        #[arg(long = "for", value_name = "DURATION", default_value = "30s", value_parser = seconds)]
+        length: f64,
+    },
+    /// Let a paused instance on until the next event, such as a collection or a merge
+    Step {
+        /// Name of the instance; not needed if only one is running
+        name: Option<String>,
+        /// Until so many events were noted
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        events: u64,
+        /// Until so many requests were served, whatever they set off
+        #[arg(long, value_name = "N", conflicts_with = "events")]
+        requests: Option<u64>,
+    },
+    /// End a pause
+    Resume {
+        /// Name of the instance; not needed if only one is running
+        name: Option<String>,
+    },
     /// Let something go wrong with the flash of a running instance
     #[command(subcommand)]
     Inject(Inject),
@@ -142,6 +166,19 @@ pub enum Command {
         /// The folder; made if missing
         folder: PathBuf,
     },
+}
+
+/// The seconds of a duration: `90`, `90s`, `1.5m`, of a length that a pause may have.
+fn seconds(text: &str) -> Result<f64, String> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let unit = match &text[split..] {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" | "min" => 60.0,
+        unit => return Err(format!("{unit:?} is no unit: write 30s or 5m")),
+    };
+    let number: f64 = text[..split].trim().parse().map_err(|_| "write 30s or 5m".to_owned())?;
+    crate::pause::length(number * unit).map_err(|failure| failure.message).map(|length| length.as_secs_f64())
 }
 
 /// What can go wrong.
@@ -207,6 +244,17 @@ mod tests {
     fn json_may_stand_behind_any_command() {
         for line in [&["ftld", "list", "--json"][..], &["ftld", "inject", "power-cut", "--json"], &["ftld", "--json"]] {
             assert!(Cli::try_parse_from(line).unwrap().json, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn lengths_of_a_pause_are_read_as_people_write_them() {
+        assert_eq!(
+            ["30", "30s", "1.5m", "10min", "500ms"].map(|t| seconds(t).unwrap()),
+            [30.0, 30.0, 90.0, 600.0, 0.5]
+        );
+        for wrong in ["", "s", "5h", "-1s", "11m", "0"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
         }
     }
 }

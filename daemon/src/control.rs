@@ -1,11 +1,12 @@
 //! Control of a running instance: JSON lines over a unix socket that only its owner can reach.
 //!
 //! One request per line, one answer per line: `{"command":"status"}`, `{"command":"stop","force":false}`,
-//! `{"command":"inject","fault":{"kind":"power-cut","after":100}}`. An answer has either what was asked for or `{"error": "…", "exit": 1}`. A peer that sends too much or too slowly is cut off.
+//! `{"command":"inject","fault":{"kind":"power-cut","after":100}}`, `{"command":"pace","turn":{"pause":30}}`. An answer has either what was asked for or `{"error": "…", "exit": 1}`. A peer that sends too much or too slowly is cut off.
 
 use crate::failure::{Exit, Failure};
 use crate::inject::{Injected, Injection};
 use crate::instance::Dirs;
+use crate::pause::Turn;
 use crate::status::Observed;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -39,6 +40,11 @@ pub enum Request {
         /// What.
         fault: Injection,
     },
+    /// Pause, step or go on.
+    Pace {
+        /// What.
+        turn: Turn,
+    },
 }
 
 /// What was asked for over the socket and changes the instance.
@@ -57,6 +63,13 @@ pub enum Asked {
         fault: Injection,
         /// Takes what was done.
         answer: oneshot::Sender<Result<Injected, Failure>>,
+    },
+    /// Pause, step or go on.
+    Pace {
+        /// What.
+        turn: Turn,
+        /// Takes what became of it.
+        answer: oneshot::Sender<Result<Value, Failure>>,
     },
 }
 
@@ -126,6 +139,10 @@ async fn obey(request: Request, observed: &dyn Observed, asked: &mpsc::Sender<As
             let (answer, told) = oneshot::channel();
             let holders = pass_on(asked, Asked::Stop { force, answer }, told).await?;
             Ok(json!({"waiting_for": holders}))
+        }
+        Request::Pace { turn } => {
+            let (answer, told) = oneshot::channel();
+            pass_on(asked, Asked::Pace { turn, answer }, told).await?
         }
         Request::Inject { fault } => {
             let (answer, told) = oneshot::channel();

@@ -22,6 +22,7 @@ pub mod metrics;
 mod notify;
 pub mod options;
 pub mod pages;
+pub mod pause;
 pub mod preset;
 pub mod replay;
 pub mod serve;
@@ -39,6 +40,7 @@ use config::Config;
 use failure::Failure;
 use inject::Injection;
 use instance::Dirs;
+use pause::Turn;
 
 /// Does what the command line says.
 pub fn run(cli: Cli) -> Result<(), Failure> {
@@ -61,6 +63,12 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Status { name, watch: None }) => commands::status(&dirs, name.as_deref(), json),
         Some(Command::Status { name, watch: Some(seconds) }) => commands::watch(&dirs, name.as_deref(), seconds, json),
         Some(Command::Stop { name, force }) => commands::stop(&dirs, name.as_deref(), force),
+        Some(Command::Pause { name, length }) => commands::pace(&dirs, name.as_deref(), Turn::Pause(length), json),
+        Some(Command::Step { name, events, requests }) => {
+            let turn = requests.map_or(Turn::Events(events), Turn::Requests);
+            commands::pace(&dirs, name.as_deref(), turn, json)
+        }
+        Some(Command::Resume { name }) => commands::pace(&dirs, name.as_deref(), Turn::Resume, json),
         Some(Command::Inject(inject)) => {
             let (name, injection) = match inject {
                 Inject::PowerCut(on) => (on.name, Injection::PowerCut(on.fault)),

@@ -254,6 +254,14 @@ async fn until_end(
             () = served.volume.power_lost() => return Ok(StopHow::Remove),
             Some(asked) = asked.recv() => match asked {
                 Asked::Stop { force, answer } => (if force { Event::ForcedStop } else { Event::Stop }, Some(answer)),
+                Asked::Pace { turn, answer } => {
+                    let volume = served.volume.clone();
+                    tokio::spawn(async move {
+                        let done = tokio::task::spawn_blocking(move || turn.apply(&volume)).await;
+                        let _ = answer.send(done.unwrap_or_else(|_| Err(Failure::failed("internal error"))));
+                    });
+                    continue;
+                }
                 Asked::Inject { fault, answer } => {
                     let volume = served.volume.clone();
                     let injected = tokio::task::spawn_blocking(move || volume.inject(&fault)).await;

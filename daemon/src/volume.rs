@@ -27,7 +27,7 @@ use crate::failure::{Failure, panic_text};
 use crate::inject::{Injected, Injection, Kind};
 use crate::pages::{Paged, slice_bytes, slice_end};
 use clock::Clock;
-use ftl_core::{Ftl, FtlError, Lpn};
+use ftl_core::{Event, Ftl, FtlError, Lpn};
 use nand_model::{Nanos, Store};
 use pace::Pace;
 use request::{Facts, FlushWait, Request};
@@ -277,13 +277,21 @@ impl<S: Store + 'static> Volume<S> {
     }
 
     /// Lets a paused device on for a step; the pause then lasts as long as it first did.
-    pub fn step(&self, step: Step) -> Result<(), Failure> {
+    /// Returns the number of the first event that it may set off.
+    pub fn step(&self, step: Step) -> Result<u64, Failure> {
         let events = self.noted(&self.lock());
         if !self.shared.pace.step(step, events) {
             return Err(Failure::failed("the device is not paused; `ftld pause` pauses it"));
         }
         tracing::info!("paused, going on for {step:?}");
-        Ok(())
+        Ok(events)
+    }
+
+    /// Events from number `from` on, the first `most` of them. Waits for the lock.
+    pub(crate) fn noted_since(&self, from: u64, most: usize) -> Vec<(u64, Event)> {
+        let guard = self.lock();
+        let events = guard.iter().flat_map(|core| core.ftl.events().since(from));
+        events.take(most).map(|(number, event)| (number, *event)).collect()
     }
 
     /// Ends a pause. Returns whether there was one.

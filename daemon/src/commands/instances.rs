@@ -5,6 +5,7 @@ use crate::control::{self, Request};
 use crate::failure::{Exit, Failure};
 use crate::inject::Injection;
 use crate::instance::Dirs;
+use crate::pause::Turn;
 use crate::size::show_size;
 use crate::transport;
 use serde_json::{Value, json};
@@ -125,11 +126,32 @@ pub fn status(dirs: &Dirs, name: Option<&str>, as_json: bool) -> Result<(), Fail
     let wear = &status["wear"];
     let mean = wear["mean"].as_f64().unwrap_or_default();
     lines.push(format!("  {:<10} erases {} to {}, mean {mean:.1}", "wear", wear["min"], wear["max"]));
+    if let Some(left) = status["paused"]["seconds_left"].as_f64() {
+        lines.push(format!("  {:<10} {left:.0} s more; `ftld resume` goes on", "paused"));
+    }
     let reason = text(&status["read_only_reason"]);
     if !reason.is_empty() {
         lines.push(format!("  {:<10} {reason}", "read-only"));
     }
     print(&(lines.join("\n") + "\n"))
+}
+
+/// `ftld pause`, `step` and `resume`.
+pub fn pace(dirs: &Dirs, name: Option<&str>, turn: Turn, as_json: bool) -> Result<(), Failure> {
+    let name = pick(dirs, name)?;
+    let mut answer = control::ask(dirs, &name, &Request::Pace { turn })?;
+    if as_json {
+        answer["name"] = name.into();
+        return print_json("pace", answer);
+    }
+    let mut text = format!("{name}: {}\n", answer["text"].as_str().unwrap_or("done"));
+    for event in answer["events"].as_array().into_iter().flatten() {
+        let kind = event["kind"].as_str().unwrap_or_default().replace('_', " ");
+        let block = event["block"].as_u64().map_or(String::new(), |block| format!(", block {block}"));
+        let took = event["took_ns"].as_f64().unwrap_or_default() / 1e6;
+        text += &format!("  event {}: {kind}{block}, {} pages, {took:.3} ms\n", event["number"], event["pages"]);
+    }
+    print(&text)
 }
 
 /// `ftld inject`.

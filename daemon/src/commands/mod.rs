@@ -10,7 +10,7 @@ mod print_config;
 pub use choices::{presets, profiles, schemes, workloads};
 pub use doctor::doctor;
 pub use inspect::{Wanted, check, inspect};
-pub use instances::{inject, list, status, stop, watch};
+pub use instances::{inject, list, pace, status, stop, watch};
 pub use manual::{completions, manual};
 pub use print_config::print_config;
 

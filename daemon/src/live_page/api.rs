@@ -26,7 +26,7 @@ pub(crate) fn device(facts: &Facts) -> String {
     let geometry = facts.geometry();
     let scheme = Scheme::find(facts.scheme).map(|scheme| {
         json!({
-            "name": scheme.name, "title": scheme.title, "paper": scheme.paper, "mapping": scheme.mapping, "ram": scheme.ram,
+            "name": scheme.name, "title": scheme.title, "about": scheme.about, "paper": scheme.paper, "mapping": scheme.mapping, "ram": scheme.ram,
         })
     });
     let answer = json!({

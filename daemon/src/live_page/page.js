@@ -2,7 +2,7 @@
 // Asks once a second, remembers five minutes, draws. What the device does is in `now`, what is shown in `shown`: the same object
 // while the view is live, an older one while it is paused.
 
-const EVERY_MS = 1000, KEPT = 300, EVENTS_KEPT = 5000, RECENT = 10;
+const EVERY_MS = 1000, KEPT = 300, EVENTS_KEPT = 5000, RECENT = 10, DOTS = 150;
 // Okabe and Ito's colours, which people with any colour vision tell apart, and greys; names stand beside them everywhere.
 const C = { blue: '#0072b2', sky: '#56b4e9', green: '#009e73', yellow: '#e5d53a', orange: '#e69f00', red: '#d55e00',
   pink: '#cc79a7', brown: '#7d5a3c', grey: '#8b929b', pale: '#b4bac1', violet: '#7a5cc0' };
@@ -105,6 +105,7 @@ const short = (n, digits = 3) => n === null || n === undefined ? '-' : n === 0 ?
 const bytes = n => { let i = 0; while (n >= 1024 && i < 5) { n /= 1024; i++; } return (i && n < 100 ? n.toFixed(1) : Math.round(n)) + ' ' + ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'][i]; };
 const time = ns => ns === null || ns === undefined ? '-' : ns < 1e3 ? Math.round(ns) + ' ns' : ns < 1e6 ? (ns / 1e3).toPrecision(3) + ' us' :
   ns < 1e9 ? (ns / 1e6).toPrecision(3) + ' ms' : (ns / 1e9).toPrecision(3) + ' s';
+const round = ns => time(ns).replace(/\.?0+ /, ' ');
 const percent = x => x === null || x === undefined ? '-' : (100 * x).toFixed(1) + ' %';
 
 function node(tag, text, className) {
@@ -163,8 +164,14 @@ function nice(max) {
   return power * (lead <= 1 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
 }
 
-// Axes of a plot over the last minutes: returns where a time and a value are.
-function axes({ g, width, height }, low, high, log, label, span = KEPT * EVERY_MS / 1000, ends = ['-' + KEPT / 60 + ' min', 'now']) {
+// Seconds that the plots show: as far back as there is something to show.
+function span() {
+  const { ticks } = shown(), long = ticks.length ? ticks[ticks.length - 1].at - ticks[0].at : 0;
+  return [30, 60, 120].find(s => long <= s) || KEPT * EVERY_MS / 1000;
+}
+
+// Axes of a plot: returns where a time and a value are.
+function axes({ g, width, height }, low, high, log, label, span, ends = ['-' + (span > 60 ? span / 60 + ' min' : span + ' s'), 'now']) {
   const left = 52, right = width - 8, top = 8, bottom = height - 18;
   const f = log ? v => Math.log(Math.max(v, low)) : v => v;
   const y = v => bottom - (f(Math.min(v, high)) - f(low)) / (f(high) - f(low) || 1) * (bottom - top);
@@ -204,7 +211,7 @@ function series(id, lines, { low = 0, high, log = false, label = short }) {
   const ticks = shown().ticks, area = surface(id), last = ticks.length ? ticks[ticks.length - 1].at : 0;
   const values = lines.map(([, , of]) => ticks.map((t, i) => i ? of(t, i) : null));
   const top = high || nice(Math.max(...values.flat().filter(v => v !== null), low + 1e-9));
-  const at = axes(area, low, top, log, label);
+  const at = axes(area, low, top, log, label, span());
   lines.forEach(([paint, width, , dash], k) =>
     line(area.g, values[k].map((v, i) => [at.x(last - ticks[i].at), v === null ? null : at.y(v)]), paint, width, dash));
   return values.map(v => v.length ? v[v.length - 1] : null);
@@ -219,7 +226,7 @@ function drawCauses() {
   const ticks = shown().ticks, area = surface('causes'), { g } = area;
   const seen = device.causes.filter(c => ticks.some(t => t.rates && t.rates.programs[c] > 0));
   const totals = ticks.map(t => t.rates ? seen.reduce((sum, c) => sum + t.rates.programs[c], 0) : 0);
-  const last = ticks.length ? ticks[ticks.length - 1].at : 0, at = axes(area, 0, nice(Math.max(...totals, 1)), false, short);
+  const last = ticks.length ? ticks[ticks.length - 1].at : 0, at = axes(area, 0, nice(Math.max(...totals, 1)), false, short, span());
   const base = ticks.map(() => 0);
   for (const c of seen) {
     const upper = ticks.map((t, i) => base[i] + (t.rates ? t.rates.programs[c] : 0));
@@ -238,7 +245,7 @@ function drawLatency() {
   const ticks = shown().ticks;
   const of = (clock, p) => (t, i) => percentiles(ticks[Math.max(0, i - RECENT)], t, op, clock, [p])[0];
   const lines = [[C.blue, 1.5, of('wall', .5), [2, 3]], [C.blue, 2.2, of('wall', .99)], [C.red, 1.5, of('emulated', .5), [2, 3]], [C.red, 2.2, of('emulated', .99)]];
-  series('latency', lines, { low: 1e4, high: 1e10, log: true, label: time });
+  series('latency', lines, { low: 1e4, high: 1e10, log: true, label: round });
   const [first, last] = [ticks[Math.max(0, ticks.length - 1 - RECENT)], ticks[ticks.length - 1]];
   const text = clock => last ? percentiles(first, last, op, clock, [.5, .99, .999]).map(time).join(' / ') : '-';
   legend('latency-legend', [[C.blue, 'wall p50 (dotted) / p99 / p99.9: ' + text('wall')], [C.red, 'emulated: ' + text('emulated')]]);
@@ -320,9 +327,10 @@ let dots = [];
 
 function drawEvents() {
   const { events } = shown(), area = surface('events'), { g } = area;
-  const end = held && events[cursor] ? Math.max(events[cursor][4] + 5e9, events[events.length - 1][4] - 55e9) : events.length ? events[events.length - 1][4] : 0;
-  const span = 60, near = events.map((e, i) => [e, i]).filter(([e]) => e[4] <= end && e[4] > end - span * 1e9);
-  const at = axes(area, 1e5, 1e9, true, time, span, ['-' + span + ' s of emulated time', held && cursor >= 0 ? '' : 'newest']);
+  const end = held && events[cursor] ? Math.min(events[cursor][4] + 2e8, events[events.length - 1][4]) : events.length ? events[events.length - 1][4] : 0;
+  const within = seconds => events.map((e, i) => [e, i]).filter(([e]) => e[4] <= end && e[4] > end - seconds * 1e9);
+  const seconds = [60, 20, 5, 2].find(s => within(s).length <= DOTS) || 1, near = within(seconds);
+  const at = axes(area, 1e5, 1e9, true, round, seconds, ['-' + seconds + ' s of emulated time', held && cursor >= 0 ? '' : 'newest']);
   dots = [];
   const counts = {};
   for (const [e, i] of near) {
@@ -353,7 +361,7 @@ function tell([number, kind, block, pages, at, took]) {
 }
 
 function bars(id, rows, scale) {
-  $(id).replaceChildren(...rows.map(([label, value, parts]) => {
+  $(id).replaceChildren(...rows.filter(Boolean).map(([label, value, parts]) => {
     const bar = node('div', undefined, 'bar'), head = node('p'), track = node('div', undefined, 'track');
     head.append(node('span', label), node('span', value));
     for (const [size, paint, title] of parts) {
@@ -363,7 +371,7 @@ function bars(id, rows, scale) {
       part.title = title;
       track.append(part);
     }
-    bar.append(head, track);
+    bar.append(...(parts.length ? [head, track] : [head]));
     return bar;
   }));
 }
@@ -393,7 +401,7 @@ function drawTables() {
   const largest = Math.max(1, ...status.ram.map(part => part.real_bytes));
   const sum = status.ram.reduce((total, part) => total + part.real_bytes, 0);
   bars('ram', [['together', bytes(sum) + ' (by the paper ' + bytes(status.ram.reduce((total, part) => total + part.paper_bytes, 0)) + ')', []],
-    ...status.ram.map(part => [part.part, bytes(part.real_bytes), [[part.real_bytes, C.blue, part.entries + ' entries']]])], () => largest);
+    ...status.ram.map(part => part.real_bytes > 0 && [part.part, bytes(part.real_bytes), [[part.real_bytes, C.blue, part.entries + ' entries']]])], () => largest);
   const faults = Object.entries(status.faults_injected).filter(([, n]) => n).map(([kind, n]) => kind.replace('_', ' ') + ' ' + n).join(', ');
   list('wear', [['erases, least to most', wear.min + ' to ' + wear.max], ['mean, deviation', wear.mean.toFixed(1) + ', ' + wear.stddev.toFixed(1)],
     ['rated', wear.rated], ['of rated life used', percent(wear.mean / wear.rated)], ['bad blocks', wear.bad_factory + ' from the factory, ' + wear.bad_grown + ' grown'],

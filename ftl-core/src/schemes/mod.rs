@@ -41,6 +41,8 @@ pub struct Scheme {
     pub name: &'static str,
     /// One line.
     pub title: &'static str,
+    /// What it does with a write, and how it makes room: some sentences for those who watch it.
+    pub about: &'static str,
     /// Where it was published.
     pub paper: &'static str,
     /// Granularity of the mapping and where it lives.

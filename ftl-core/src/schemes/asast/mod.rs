@@ -37,6 +37,8 @@ use nand_model::{Chip, Pbn, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: Asast::NAME,
     title: "A-SAST: log blocks for groups of logical blocks, which grow and shrink (reconstructed)",
+    about: "Adjacent logical blocks form groups that share log blocks, between BAST (one each) and FAST (all together). The groups \
+            grow where log blocks would be merged half empty and shrink where a merge would take too many logical blocks.",
     paper: "Koo, Shin: Adaptive Block Association, IEICE 2009; Park et al.: SAST, ACM TECS 2008",
     mapping: "block; page in log blocks of a group of logical blocks",
     ram: "5 B per logical block + (4 + 4 B per page) per log block",

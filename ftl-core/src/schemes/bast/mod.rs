@@ -33,6 +33,10 @@ use nand_model::{Chip, Pbn, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: Bast::NAME,
     title: "BAST: a log block per logical block that is overwritten",
+    about: "A page is first written to its place in the data block of its logical block; overwrites go to a log block that belongs \
+            to this logical block alone. A log block that is full, or has to make room, is merged: it becomes the data block if it \
+            has all pages in order (switch), after the missing ones were copied (partial), or all newest pages are gathered in \
+            another block (full). Random writes merge log blocks that are nearly empty.",
     paper: "Kim, Kim, Noh, Min, Cho: A Space-Efficient Flash Translation Layer for CompactFlash Systems, IEEE TCE 2002",
     mapping: "block; page in log blocks of one logical block each",
     ram: "4 B per logical block + (4 + 4 B per page) per log block",

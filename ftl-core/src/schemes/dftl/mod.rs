@@ -30,6 +30,9 @@ use nand_model::{Chip, Profile, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: "dftl",
     title: "DFTL: page-level map on flash, single entries cached on demand",
+    about: "The map lies on flash and RAM caches single entries of it, those used lately. A lookup that misses reads a mapping \
+            page; a changed entry that has to leave costs reading and writing one, and takes all changed entries of that page \
+            along.",
     paper: "Gupta, Kim, Urgaonkar: DFTL, ASPLOS 2009",
     mapping: "page, on flash; single entries cached",
     ram: "8 B per cached entry + 4 B per mapping page",

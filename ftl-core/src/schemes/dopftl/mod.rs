@@ -31,6 +31,9 @@ use nand_model::{Chip, Geometry, Profile, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: "dopftl",
     title: "DOPFTL: page-level map on flash, whole mapping pages cached in two forms",
+    about: "The map lies on flash, and whole mapping pages are cached in one of two forms: as extents where few runs of pages say \
+            it all, else as a plain array four times as large. A change is appended to the extents, so that a lookup from the \
+            newest on finds the truth.",
     paper: "Chen, Lin, Cao, Cheng: A dual-mode on-demand page-level FTL",
     mapping: "page, on flash; mapping pages cached as extents or arrays",
     ram: "cache + 6 B per mapping page",

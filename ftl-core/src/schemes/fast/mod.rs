@@ -33,6 +33,9 @@ use nand_model::{Chip, Pbn, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: Fast::NAME,
     title: "FAST: log blocks that all logical blocks share, one of them for sequential writes",
+    about: "Overwrites of all logical blocks go to the same log blocks, so these are full before they are merged; but the oldest \
+            one has pages of many logical blocks, and each of these is merged then. One log block is kept for sequential writes \
+            and becomes a data block with few copies or none.",
     paper: "Lee, Park, Chung, Lee, Park, Song: FAST, ACM TECS 2007",
     mapping: "block; page in log blocks of any logical blocks",
     ram: "4 B per logical block + 4 B per page of a log block",

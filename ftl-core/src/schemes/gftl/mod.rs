@@ -44,6 +44,9 @@ use nand_model::{Chip, Profile, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: Gftl::NAME,
     title: "GFTL: blocks are cleaned in slices, one per request, beside a page-mapped write buffer",
+    about: "No request waits for a whole collection: every request first does one slice of cleaning, one erase or as many copies \
+            as fit into its time. A full block is cleaned at once; writes to a logical block that is being cleaned go to a \
+            page-mapped write buffer on flash and come home later.",
     paper: "Choudhuri, Givargis: Deterministic Service Guarantees for NAND Flash using Partial Block Cleaning, CODES+ISSS 2008",
     mapping: "page inside a logical block of one physical block, subtables in spare bytes; write buffer by page",
     ram: "4 B per logical block + 6 B per physical block + 4 B per page of the write buffer",

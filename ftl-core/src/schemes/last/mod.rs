@@ -41,6 +41,8 @@ use std::collections::VecDeque;
 pub(super) const SCHEME: Scheme = Scheme {
     name: Last::NAME,
     title: "LAST: log blocks for sequential, hot and cold writes",
+    about: "Log blocks are kept apart: for sequential writes, which become data blocks with few copies; for hot pages, where \
+            blocks die as a whole and cost an erase; and for the others, where the block whose merge is cheapest is merged.",
     paper: "Lee, Shin, Kim, Kim: LAST, ACM SIGOPS OSR 2008",
     mapping: "block; page in log blocks: sequential, hot, cold",
     ram: "4 B per logical block + 8 B per page of a log block",

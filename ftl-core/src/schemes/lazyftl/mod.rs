@@ -43,6 +43,10 @@ use nand_model::{Chip, Geometry, Ppn, Profile, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: "lazyftl",
     title: "LazyFTL: page-level table on flash, updated lazily",
+    about: "A write goes to an update block, a page that collection moves to a cold block, and a small table in RAM knows what \
+            lies there: neither touches the map on flash. When the two areas are full one block is converted: the map on flash \
+            learns of all its pages at once, and the block is plain data where it lies. So a mapping page is written once per many \
+            writes, and nothing is merged.",
     paper: "Ma, Feng, Li: LazyFTL, SIGMOD 2011",
     mapping: "page, on flash; whole mapping pages cached",
     ram: "4 B per page of the update and cold area + 4 B per mapping page + cached mapping pages",

@@ -67,6 +67,9 @@ use superblocks::Superblocks;
 pub(super) const SCHEME: Scheme = Scheme {
     name: "mlam",
     title: "MLAM: a write buffer, and superblocks mapped as wholes, halves or quarters",
+    about: "Random writes are gathered in a buffer in RAM. When it gets full, a few logical superblocks that are old and well \
+            filled are chosen, and the quarters of them that hold something new are written together over all chips as one virtual \
+            superblock. Quarters that lie apart need finer tables; when these get too large, superblocks are put together again.",
     paper: "Park, Shin: Buffer flush and address mapping scheme for flash memory SSD, JSA 2010",
     mapping: "superblock over the chips of a superchip; halves and quarters where written apart; in RAM",
     ram: "w + 4 bits per superblock, w + 1 per half, w + 2 per quarter apart, + the buffer",

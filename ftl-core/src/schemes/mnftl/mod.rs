@@ -38,6 +38,9 @@ use nand_model::{Chip, Profile, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: Mnftl::NAME,
     title: "MNFTL: a page map per logical block, its parts in the spare bytes of its pages",
+    about: "A logical block has as many physical blocks as it needs and appends to its newest one; its page map is cut into small \
+            tables that travel in the spare bytes of the pages it writes. Nothing is collected until no free block is left, and \
+            then a block of the logical block with the most physical ones, which holds few valid pages.",
     paper: "Qin, Wang, Liu, Shao, Guan: MNFTL, DAC 2011",
     mapping: "page inside a logical block of any number of physical ones; subtables in spare bytes",
     ram: "4 B + 3 B per subtable + 6 B per physical block, for each logical block",

@@ -31,6 +31,9 @@ use nand_model::{Chip, Pbn, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: Nftl1::NAME,
     title: "NFTL-1: a replacement block per logical block, searched through its spare bytes",
+    about: "A page is first written to its place in the primary block; later versions are appended to a replacement block, which a \
+            read searches from its end through the spare bytes. When the replacement block is full, or blocks are short, the two \
+            are folded into a new one.",
     paper: "Ban: Flash File System, US patent 5,404,485, 1995",
     mapping: "block; page in a replacement block, found by its spare bytes",
     ram: "9 B per logical block",

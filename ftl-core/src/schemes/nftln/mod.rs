@@ -31,6 +31,9 @@ use nand_model::{Chip, Pbn, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: Nftln::NAME,
     title: "NFTL-N: a list of blocks per logical block, every page at its own offset",
+    about: "Every logical block has a list of blocks, and a page goes to the first of them that has its place free. When a list is \
+            as long as it may be, or blocks are short, it is folded: what the last block lacks is copied into it, the others are \
+            erased.",
     paper: "Ban: Flash File System Optimized for Page-Mode Flash Technologies, US patent 5,937,425, 1999",
     mapping: "block; a list of blocks per logical block",
     ram: "4 B per logical block + 8 B per block in a list",

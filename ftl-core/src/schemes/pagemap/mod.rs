@@ -37,6 +37,8 @@ use trims::Trims;
 pub(super) const SCHEME: Scheme = Scheme {
     name: "pagemap",
     title: "page-level ideal: the whole map in RAM",
+    about: "The whole map is in RAM: any page may lie anywhere, a lookup costs no flash, and collection takes the block with the \
+            fewest valid pages. Every other scheme is measured against it; it pays with the most RAM.",
     paper: "folklore; the reference of every paper here",
     mapping: "page, in RAM",
     ram: "4 B per logical page + 1 bit per physical page",

@@ -41,6 +41,9 @@ use nand_model::{Chip, Pbn, Store, Timing};
 pub(super) const SCHEME: Scheme = Scheme {
     name: Rose::NAME,
     title: "ROSE: log blocks merged by cost and age, whole blocks past them, replaced data blocks used again",
+    about: "Overwrites go to log blocks that all logical blocks share. Three things are new: a request that covers a whole logical \
+            block is written past the log; the log block to merge is chosen by its age against what its merge costs; and a \
+            replaced data block with pages left takes over what lives in a log block, which is erased in its place.",
     paper: "Chiao, Chang: ROSE, IEEE TC 2011",
     mapping: "block; page in log blocks of any logical blocks",
     ram: "(4 + 4 + P / 4) B per logical block + (4 B per page + 12 B) per log block",

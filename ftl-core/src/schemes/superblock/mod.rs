@@ -35,6 +35,9 @@ use nand_model::{Chip, Profile, Store};
 pub(super) const SCHEME: Scheme = Scheme {
     name: Superblock::NAME,
     title: "Superblock FTL: a page map per group of logical blocks, two of its levels in spare bytes",
+    about: "Some adjacent logical blocks share their physical blocks, and a page may lie anywhere in them. The map has three \
+            levels: two travel in the spare bytes of the pages that are written, the third is in RAM. Collection stays inside a \
+            superblock.",
     paper: "Kang, Jo, Kim, Lee: Superblock FTL, EMSOFT 2006",
     mapping: "page inside a superblock of N + K physical blocks; three levels, two of them in spare bytes",
     ram: "4 B per 256 pages + 6 B per physical block",

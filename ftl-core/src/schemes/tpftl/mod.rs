@@ -29,6 +29,9 @@ use nodes::Nodes;
 pub(super) const SCHEME: Scheme = Scheme {
     name: "tpftl",
     title: "TPFTL: page-level map on flash, entries cached by mapping page, prefetched",
+    about: "The map lies on flash and RAM caches entries of it in groups by mapping page. A miss loads all that the request needs \
+            of a mapping page, and in sequential phases some more ahead; what leaves is the group that was used longest ago, \
+            entries that the flash knows first.",
     paper: "Zhou et al.: An efficient page-level FTL to optimize address translation, EuroSys 2015",
     mapping: "page, on flash; entries cached in a node per mapping page",
     ram: "6 B per cached entry + 8 B per cached node + 4 B per mapping page",

@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Opens the live page of a running instance in a headless Chromium, and uses it as a person would.
+
+    tests/live_page.py URL FOLDER       checks; screenshots, light and dark, go to FOLDER
+    tests/live_page.py URL --watch S    keeps the page open for S seconds, and that is all
+
+Speaks the browser's own protocol over a pipe, so nothing but Debian's chromium is needed."""
+
+import base64
+import collections
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+
+FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --disable-dev-shm-usage --no-first-run --disable-sync --hide-scrollbars
+--disable-background-networking --disable-component-update --disable-extensions --remote-debugging-pipe --window-size=1280,800""".split()
+PATIENCE = 30
+
+
+class Browser:
+    """A Chromium with one page."""
+
+    def __init__(self, folder):
+        to_browser, self.to = os.pipe()
+        self.read, from_browser = os.pipe()
+
+        def pipes():
+            # The browser reads from 3 and writes to 4.
+            read, write = os.dup(to_browser), os.dup(from_browser)
+            os.dup2(read, 3)
+            os.dup2(write, 4)
+
+        arguments = ["chromium", f"--user-data-dir={folder}/profile", *FLAGS, "about:blank"]
+        self.process = subprocess.Popen(arguments, preexec_fn=pipes, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os.close(to_browser)
+        os.close(from_browser)
+        self.buffer, self.last, self.session = b"", 0, None
+        self.requests, self.errors, self.answers = [], [], {}
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ["Page", "Runtime", "Network", "Log"]:
+            self.call(f"{domain}.enable")
+
+    def call(self, method, **params):
+        self.last += 1
+        message = {"id": self.last, "method": method, "params": params}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self.to, json.dumps(message).encode() + b"\0")
+        answer = self.wait(lambda: self.answers.pop(self.last, None), f"{method} was not answered")
+        if "error" in answer:
+            raise SystemExit(f"{method}: {answer['error']['message']}")
+        return answer["result"]
+
+    def wait(self, found, otherwise, seconds=PATIENCE):
+        """Handles what the browser says until `found` gives something."""
+        until = time.monotonic() + seconds
+        while True:
+            result = found()
+            if result:
+                return result
+            left = until - time.monotonic()
+            if left <= 0:
+                raise SystemExit(f"after {seconds} s: {otherwise}; errors on the page: {self.errors}")
+            if select.select([self.read], [], [], min(left, 0.2))[0]:
+                data = os.read(self.read, 1 << 20)
+                if not data:
+                    raise SystemExit("chromium ended")
+                *messages, self.buffer = (self.buffer + data).split(b"\0")
+                for message in messages:
+                    self.take(json.loads(message))
+
+    def take(self, message):
+        method, params = message.get("method"), message.get("params", {})
+        if "id" in message:
+            self.answers[message["id"]] = message
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(params["request"]["url"])
+        elif method == "Runtime.exceptionThrown":
+            self.errors.append(params["exceptionDetails"].get("exception", {}).get("description", "exception"))
+        elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
+            self.errors.append(str(params["args"]))
+        elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+            self.errors.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
+
+    def eval(self, code):
+        result = self.call("Runtime.evaluate", expression=code, returnByValue=True)
+        if "exceptionDetails" in result:
+            raise SystemExit(f"{code}: {result['exceptionDetails']}")
+        return result["result"].get("value")
+
+    def until(self, code, otherwise, seconds=PATIENCE):
+        return self.wait(lambda: self.eval(code), otherwise, seconds)
+
+    def rest(self, seconds):
+        """Lets so much time go by."""
+        until = time.monotonic() + seconds
+        self.wait(lambda: time.monotonic() >= until, "time does not pass", seconds + PATIENCE)
+
+    def key(self, key):
+        text = {"text": key} if len(key) == 1 else {}
+        for kind in ["keyDown", "keyUp"]:
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, **(text if kind == "keyDown" else {}))
+
+    def click(self, selector):
+        where = self.eval(f"(r => [r.x + r.width / 2, r.y + r.height / 2])(document.querySelector({selector!r}).getBoundingClientRect())")
+        for kind in ["mousePressed", "mouseReleased"]:
+            self.call("Input.dispatchMouseEvent", type=kind, x=where[0], y=where[1], button="left", clickCount=1)
+
+    def screenshot(self, path, scheme, whole):
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.rest(0.5)
+        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(shot["data"]))
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+COLOURS = """(id => { const c = document.getElementById(id);
+  const copy = new OffscreenCanvas(c.width, c.height).getContext('2d', { willReadFrequently: true });
+  copy.drawImage(c, 0, 0);
+  const d = copy.getImageData(0, 0, c.width, c.height).data;
+  const seen = new Set();
+  for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
+  return seen.size; })"""
+
+
+def fail(why):
+    raise SystemExit(f"live page: {why}")
+
+
+def check(browser, folder):
+    ticks = "Number(document.body?.dataset.ticks || 0)"
+    text = lambda id: browser.eval(f"document.getElementById({id!r}).textContent")
+    browser.until(f"{ticks} >= 6", "the page does not tick")
+    browser.until("/^Event /.test(document.getElementById('event-facts').textContent)", "no event was shown")
+
+    modes = {}
+    for mode, wanted in [("used", 4), ("valid", 20), ("erases", 3), ("age", 20)]:
+        browser.click(f"[data-mode={mode}]")
+        modes[mode] = browser.eval(f"{COLOURS}('map')")
+        if modes[mode] < wanted:
+            fail(f"block map by {mode}: {modes[mode]} colours, expected {wanted} or more")
+    for plot in ["waf", "causes", "latency", "events"]:
+        if browser.eval(f"{COLOURS}({plot!r})") < 4:
+            fail(f"plot {plot} is empty")
+    browser.click("[data-mode=used]")
+
+    at = browser.eval("(r => [r.x + 40, r.y + 10])(document.getElementById('map').getBoundingClientRect())")
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=at[0], y=at[1])
+    if "pages valid" not in text("map-facts"):
+        fail(f"pointing at a block says {text('map-facts')!r}")
+    if "lazy" not in text("scheme-name").lower():
+        fail(f"the scheme is told as {text('scheme-name')!r}")
+
+    # The view stands still while the device and the page's own ticks go on; events are stepped through one by one.
+    number = lambda: int(text("event-facts").split()[1].rstrip(":"))
+    state = browser.eval("document.getElementById('state').textContent")
+    if state != "serving":
+        fail(f"state {state!r}")
+    browser.click("#pause")
+    frozen, before = number(), browser.eval(ticks)
+    browser.until(f"{ticks} >= {before} + 3", "a paused view asks no more")
+    if number() != frozen or "paused" not in text("view"):
+        fail("the view went on while it was paused")
+    browser.click("#back")
+    browser.click("#back")
+    if number() != frozen - 2:
+        fail(f"two steps back from event {frozen} lead to {number()}")
+    browser.key("ArrowRight")
+    browser.until("true", "never")
+    if number() != frozen - 1:
+        fail(f"a step on leads to {number()}")
+    browser.screenshot(f"{folder}/paused.png", "light", False)
+    browser.click("#pause")
+    browser.until(f"{ticks} >= {before} + 5", "the page does not tick any more")
+    if number() <= frozen or text("view") != "live":
+        fail("the view does not go on")
+    browser.key(" ")
+    if "paused" not in text("view"):
+        fail("the space bar does not pause")
+    browser.key("l")
+    if text("view") != "live":
+        fail("L does not go live")
+
+    for scheme in ["light", "dark"]:
+        browser.screenshot(f"{folder}/{scheme}.png", scheme, False)
+        browser.screenshot(f"{folder}/{scheme}-whole.png", scheme, True)
+    wide = browser.eval("document.documentElement.scrollWidth")
+    if wide > 1280:
+        fail(f"the page is {wide} pixels wide")
+    return modes
+
+
+def main():
+    url, folder = sys.argv[1], sys.argv[2]
+    watch = float(sys.argv[3]) if folder == "--watch" else None
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        browser = Browser(scratch)
+        try:
+            browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=800, deviceScaleFactor=1, mobile=False)
+            browser.call("Page.navigate", url=url)
+            browser.until("Number(document.body?.dataset.ticks || 0) > 0", "the page does not tick")
+            if watch:
+                browser.rest(watch)
+                return print("watched for", watch, "s,", browser.eval("document.body?.dataset.ticks"), "ticks")
+            modes = check(browser, folder)
+            paths = collections.Counter(request.removeprefix(url.rstrip("/")).split("?")[0] for request in browser.requests)
+            foreign = [path for path in paths if not path.startswith("/") and not path.startswith("data:")]
+            if foreign:
+                fail(f"other hosts were asked: {foreign}")
+            if browser.errors:
+                fail(f"errors on the console: {browser.errors}")
+            print(f"live page: {time.monotonic() - began:.1f} s, colours {modes}, requests {dict(paths)}, 0 to other hosts, 0 errors")
+        finally:
+            browser.end()
+
+
+main()
