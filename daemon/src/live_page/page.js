@@ -103,9 +103,9 @@ const short = (n, digits = 3) => n === null || n === undefined ? '-' : n === 0 ?
   Math.abs(n) >= 1e9 ? (n / 1e9).toPrecision(digits) + ' G' : Math.abs(n) >= 1e6 ? (n / 1e6).toPrecision(digits) + ' M' :
   Math.abs(n) >= 1e4 ? (n / 1e3).toPrecision(digits) + ' k' : n >= 100 || Number.isInteger(n) ? String(Math.round(n)) : n.toPrecision(digits);
 const bytes = n => { let i = 0; while (n >= 1024 && i < 5) { n /= 1024; i++; } return (i && n < 100 ? n.toFixed(1) : Math.round(n)) + ' ' + ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'][i]; };
-const time = ns => ns === null || ns === undefined ? '-' : ns < 1e3 ? Math.round(ns) + ' ns' : ns < 1e6 ? (ns / 1e3).toPrecision(3) + ' us' :
-  ns < 1e9 ? (ns / 1e6).toPrecision(3) + ' ms' : (ns / 1e9).toPrecision(3) + ' s';
-const round = ns => time(ns).replace(/\.?0+ /, ' ');
+const digits3 = n => String(Number(n.toPrecision(3)));
+const time = ns => ns === null || ns === undefined ? '-' : ns < 1e3 ? Math.round(ns) + ' ns' : ns < 1e6 ? digits3(ns / 1e3) + ' us' :
+  ns < 1e9 ? digits3(ns / 1e6) + ' ms' : digits3(ns / 1e9) + ' s';
 const percent = x => x === null || x === undefined ? '-' : (100 * x).toFixed(1) + ' %';
 
 function node(tag, text, className) {
@@ -245,7 +245,7 @@ function drawLatency() {
   const ticks = shown().ticks;
   const of = (clock, p) => (t, i) => percentiles(ticks[Math.max(0, i - RECENT)], t, op, clock, [p])[0];
   const lines = [[C.blue, 1.5, of('wall', .5), [2, 3]], [C.blue, 2.2, of('wall', .99)], [C.red, 1.5, of('emulated', .5), [2, 3]], [C.red, 2.2, of('emulated', .99)]];
-  series('latency', lines, { low: 1e4, high: 1e10, log: true, label: round });
+  series('latency', lines, { low: 1e4, high: 1e10, log: true, label: time });
   const [first, last] = [ticks[Math.max(0, ticks.length - 1 - RECENT)], ticks[ticks.length - 1]];
   const text = clock => last ? percentiles(first, last, op, clock, [.5, .99, .999]).map(time).join(' / ') : '-';
   legend('latency-legend', [[C.blue, 'wall p50 (dotted) / p99 / p99.9: ' + text('wall')], [C.red, 'emulated: ' + text('emulated')]]);
@@ -330,7 +330,7 @@ function drawEvents() {
   const end = held && events[cursor] ? Math.min(events[cursor][4] + 2e8, events[events.length - 1][4]) : events.length ? events[events.length - 1][4] : 0;
   const within = seconds => events.map((e, i) => [e, i]).filter(([e]) => e[4] <= end && e[4] > end - seconds * 1e9);
   const seconds = [60, 20, 5, 2].find(s => within(s).length <= DOTS) || 1, near = within(seconds);
-  const at = axes(area, 1e5, 1e9, true, round, seconds, ['-' + seconds + ' s of emulated time', held && cursor >= 0 ? '' : 'newest']);
+  const at = axes(area, 1e5, 1e9, true, time, seconds, ['-' + seconds + ' s of emulated time', held && cursor >= 0 ? '' : 'newest']);
   dots = [];
   const counts = {};
   for (const [e, i] of near) {
