@@ -41,6 +41,7 @@ test: deps $(FSX) $(PACKAGERS)
 	$(MAKE) policy
 	BUILT=target/debug tests/native/run.sh
 	BUILT=target/debug tests/guest/run.sh all
+	BUILT=target/debug tests/systemd/run.sh kill9 stop_mounted nbd security
 
 # Licences, sources and duplicates of everything that is linked in: deny.toml. The tool takes a minute or two to build, once.
 policy: $(DENY)
@@ -69,6 +70,7 @@ long-test: deps $(DENY) $(FSX) $(PACKAGERS)
 	FUZZ_SECONDS=1200 tests/fuzz/run.sh
 	FIO_SECONDS=60 CPU_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 CUTS=200 CANARY=yes FSX_OPS=200000 SCHEMES=all tests/native/run.sh
 	SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 CRASHES=20 GUEST_TIMEOUT=14400 SCHEMES=all tests/guest/run.sh all
+	tests/systemd/run.sh
 	tests/sanitize.sh asan miri
 	$(DENY) check advisories
 

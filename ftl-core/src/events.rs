@@ -35,8 +35,11 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// How many kinds there are.
+    pub const COUNT: usize = 10;
+
     /// Every kind in the order of its number.
-    pub const ALL: [EventKind; 10] = [
+    pub const ALL: [EventKind; Self::COUNT] = [
         EventKind::Collect,
         EventKind::SwitchMerge,
         EventKind::PartialMerge,
@@ -81,16 +84,28 @@ pub struct Event {
     pub took: Nanos,
 }
 
-/// The newest events, oldest first.
+/// What all events of a kind came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventTotals {
+    /// How many there were.
+    pub count: u64,
+    /// Pages that they copied or wrote.
+    pub pages: u64,
+    /// Emulated time that they took.
+    pub took: Nanos,
+}
+
+/// The newest events, oldest first, and totals of all.
 #[derive(Clone, Debug)]
 pub struct EventLog {
     ring: Vec<Event>,
     total: u64,
+    by_kind: [EventTotals; EventKind::COUNT],
 }
 
 impl Default for EventLog {
     fn default() -> Self {
-        EventLog { ring: Vec::with_capacity(EVENTS_KEPT), total: 0 }
+        EventLog { ring: Vec::with_capacity(EVENTS_KEPT), total: 0, by_kind: Default::default() }
     }
 }
 
@@ -103,6 +118,15 @@ impl EventLog {
             _ => self.ring.push(event),
         }
         self.total += 1;
+        let of_kind = &mut self.by_kind[event.kind as usize];
+        of_kind.count += 1;
+        of_kind.pages += u64::from(event.pages);
+        of_kind.took += event.took;
+    }
+
+    /// What all events so far came to, in the order of [`EventKind::ALL`].
+    pub fn by_kind(&self) -> &[EventTotals; EventKind::COUNT] {
+        &self.by_kind
     }
 
     /// How many there were so far: the number of the next one.
@@ -138,6 +162,10 @@ mod tests {
         assert_eq!(kept, (10..EVENTS_KEPT as u64 + 10).map(|at| (at, at)).collect::<Vec<_>>());
         assert_eq!(log.since(EVENTS_KEPT as u64 + 8).count(), 2);
         assert_eq!(log.since(u64::MAX).count(), 0);
+        let all = EVENTS_KEPT as u64 + 10;
+        let collected = EventTotals { count: all, pages: all, took: 2 * all };
+        assert_eq!(log.by_kind()[EventKind::Collect as usize], collected);
+        assert_eq!(log.by_kind()[EventKind::Refresh as usize], EventTotals::default());
     }
 
     #[test]

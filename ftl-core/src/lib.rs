@@ -31,6 +31,6 @@ mod wear;
 pub use addr::{Lpn, Span};
 pub use config::{FtlConfig, ParamDoc, Params, near_miss};
 pub use error::FtlError;
-pub use events::{EVENTS_KEPT, Event, EventKind, EventLog};
+pub use events::{EVENTS_KEPT, Event, EventKind, EventLog, EventTotals};
 pub use ftl::{Ftl, Start};
 pub use stats::{BlockCounts, BlockUse, BlockView, MountReport, RamEntry, RamReport, SchemeStats};

@@ -1,18 +1,18 @@
-# Runs once in the root of the machine before it boots: what an administrator would do after installing the package.
+# Runs once in the root of the machine before it boots: what an administrator would do.
 set -e
+dpkg -i /root/ftld.deb
 cat > /etc/fstab <<X
 /dev/vda / ext4 defaults 0 1
 LABEL=images /var/lib/ftld ext4 defaults 0 2
 /dev/ublkb0 /mnt/flash ext4 defaults 0 2
 X
-mkdir -p /etc/ftld
-echo 'size = "64MiB"' > /etc/ftld/disk.toml
+echo 'size = "8MiB"' > /etc/ftld/disk.toml
 systemctl enable ftld@ublkb0.service
 
 # Shorter than shipped, so that the suite need not wait.
 for unit in ftld@ublkb0.service ftld-nbd@disk.service; do
   mkdir -p "/etc/systemd/system/$unit.d"
-  printf '[Service]\nWatchdogSec=6s\nTimeoutStopSec=8s\n' > "/etc/systemd/system/$unit.d/short.conf"
+  printf '[Service]\nWatchdogSec=10s\nTimeoutStopSec=8s\n' > "/etc/systemd/system/$unit.d/short.conf"
 done
 # The port of its own that a second instance needs.
 mkdir -p /etc/systemd/system/ftld-nbd-metrics@disk.socket.d

@@ -1,9 +1,8 @@
 #!/bin/bash
-# Boots a Debian with systemd in a virtual machine, with the just-built program, its units and its udev rule, and runs systemd.sh
-# there, over two boots.
+# Boots a Debian with systemd in a virtual machine with the .deb of the just-built program, and runs systemd.sh there, over two
+# boots.
 # usage: run.sh [CASE...]      cases of systemd.sh; all if none is given
 #   BUILT                 folder with the programs; without it they are built, as a release
-#   FIO_SECONDS (4)       how long fio writes while the daemon is killed
 #   GUEST_TIMEOUT (600)   seconds until a machine is taken for hung
 #   GUEST_ACCEL (tcg,thread=single)   see tests/guest/run.sh
 # Prints the guest's own lines and a summary; fails unless every step succeeded.
@@ -22,12 +21,9 @@ since() { awk -v began="$1" '{ printf "%.1f s", $1 - began }' /proc/uptime; }
 
 # What is tested goes into the initial RAM disk, to be installed by the first boot.
 overlay=$run/initrd/overlay
-objcopy --strip-debug "$built/ftld" "$run/ftld"
-install -D -m 755 "$run/ftld" "$overlay/usr/bin/ftld"
-install -D -m 644 -t "$overlay/usr/lib/systemd/system" deploy/systemd/*
-install -D -m 644 -t "$overlay/usr/lib/udev/rules.d" deploy/udev/*
-install -D -m 644 -t "$overlay/root" "$here/systemd.sh" "$here/install.sh" tests/lib.sh
-echo "FIO_SECONDS=${FIO_SECONDS:-4} CASES=\"$*\"" > "$overlay/root/settings"
+FAST=1 deploy/packages.sh deb > "$run/package.log" 2>&1 || { cat "$run/package.log"; exit 1; }
+install -D -m 644 -t "$overlay/root" target/package/ftld.deb "$here/systemd.sh" "$here/install.sh" tests/lib.sh
+echo "CASES=\"$*\"" > "$overlay/root/settings"
 install -m 755 "$here/init" "$run/initrd/init"
 install -D -m 755 /bin/busybox "$run/initrd/bin/busybox"
 install -m 644 "$kernel/modules/virtio_blk.ko" "$run/initrd"
@@ -35,10 +31,10 @@ install -m 644 "$kernel/modules/virtio_blk.ko" "$run/initrd"
 
 # Images lie on a disk of their own, with a file system already on the device: the first boot mounts it through fstab.
 mkdir "$run/images"
-"$run/ftld" --metrics off --size 192MiB --image "$run/images/ublkb0.ftld" "nbd+unix:///?socket=$run/nbd.sock" > "$run/ready" 2> "$run/ftld.log" &
+"$built/ftld" --metrics off --size 64MiB --image "$run/images/ublkb0.ftld" "nbd+unix:///?socket=$run/nbd.sock" > "$run/ready" 2> "$run/ftld.log" &
 server=$!
 for _ in $(seq 300); do ! grep -q '^ready' "$run/ready" || break; sleep 0.1; done
-mke2fs -q -t ext4 -U 5f3a7c1e-0d7b-4b52-9b53-6a1d8a3f2c10 "$run/ext4" 192M
+mke2fs -q -t ext4 -U 5f3a7c1e-0d7b-4b52-9b53-6a1d8a3f2c10 "$run/ext4" 64M
 nbdcopy "$run/ext4" "nbd+unix:///?socket=$run/nbd.sock"
 kill "$server" && wait "$server"
 server=

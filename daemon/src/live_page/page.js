@@ -14,6 +14,7 @@ const KINDS = { collect: [C.red, 'GC'], switch_merge: [C.yellow, 'switch merge']
   full_merge: [C.brown, 'full merge'], convert: [C.pink, 'convert'], buffer_flush: [C.violet, 'buffer flush'],
   wear_move: [C.sky, 'wear move'], refresh: [C.green, 'refresh'], checkpoint: [C.grey, 'checkpoint'],
   bad_block: ['var(--ink)', 'bad block'] };
+const LINE = 'var(--accent)';
 const RAMP = ['#00224e', '#123570', '#3b496c', '#575d6d', '#707173', '#8a8678', '#a59c74', '#c3b369', '#e1cc55', '#fee838'];
 
 const $ = id => document.getElementById(id);
@@ -218,8 +219,8 @@ function series(id, lines, { low = 0, high, log = false, label = short }) {
 }
 
 function drawWaf() {
-  const [current, life] = series('waf', [[C.blue, 1.8, t => t.rates.waf], [C.orange, 2.2, t => t.status.write_amplification, [6, 4]]], { label: v => v.toFixed(1) });
-  legend('waf-legend', [[C.blue, 'now ' + (current ? current.toFixed(2) : '-')], [C.orange, 'since start (dashed) ' + (life ? life.toFixed(2) : '-')]]);
+  const [current, life] = series('waf', [[LINE, 1.8, t => t.rates.waf], [C.orange, 2.2, t => t.status.write_amplification, [6, 4]]], { label: v => v.toFixed(1) });
+  legend('waf-legend', [[LINE, 'now ' + (current ? current.toFixed(2) : '-')], [C.orange, 'since start (dashed) ' + (life ? life.toFixed(2) : '-')]]);
 }
 
 function drawCauses() {
@@ -244,11 +245,11 @@ function drawCauses() {
 function drawLatency() {
   const ticks = shown().ticks;
   const of = (clock, p) => (t, i) => percentiles(ticks[Math.max(0, i - RECENT)], t, op, clock, [p])[0];
-  const lines = [[C.blue, 1.5, of('wall', .5), [2, 3]], [C.blue, 2.2, of('wall', .99)], [C.red, 1.5, of('emulated', .5), [2, 3]], [C.red, 2.2, of('emulated', .99)]];
+  const lines = [[LINE, 1.5, of('wall', .5), [2, 3]], [LINE, 2.2, of('wall', .99)], [C.red, 1.5, of('emulated', .5), [2, 3]], [C.red, 2.2, of('emulated', .99)]];
   series('latency', lines, { low: 1e4, high: 1e10, log: true, label: time });
   const [first, last] = [ticks[Math.max(0, ticks.length - 1 - RECENT)], ticks[ticks.length - 1]];
   const text = clock => last ? percentiles(first, last, op, clock, [.5, .99, .999]).map(time).join(' / ') : '-';
-  legend('latency-legend', [[C.blue, 'wall p50 (dotted) / p99 / p99.9: ' + text('wall')], [C.red, 'emulated: ' + text('emulated')]]);
+  legend('latency-legend', [[LINE, 'wall p50 (dotted) / p99 / p99.9: ' + text('wall')], [C.red, 'emulated: ' + text('emulated')]]);
 }
 
 function drawCache() {
@@ -334,7 +335,7 @@ function drawEvents() {
   dots = [];
   const counts = {};
   for (const [e, i] of near) {
-    const kind = device.events[e[1]], x = at.x((end - e[4]) / 1e9), y = at.y(Math.max(e[5], 1e5));
+    const kind = device.events[e[1]], x = at.x((end - e[4]) / 1e9), y = Math.min(at.y(Math.max(e[5], 1e5)), at.bottom - 3);
     counts[kind] = (counts[kind] || 0) + 1;
     g.fillStyle = color((KINDS[kind] || [C.pale])[0]);
     g.globalAlpha = .75;

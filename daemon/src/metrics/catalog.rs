@@ -9,6 +9,7 @@ use crate::inject::Kind as Injection;
 use crate::status::View;
 use crate::transport::nbd::COMMANDS;
 use crate::volume::{ErrorClass, HistogramView, Op, WEAR_BOUNDS};
+use ftl_core::{EventKind, EventTotals};
 use nand_model::{Cause, Fault, OpCounts};
 
 /// What kind of thing a metric is.
@@ -114,11 +115,21 @@ const INJECTIONS: [&str; Injection::COUNT] = {
     }
     names
 };
+const EVENTS: [&str; EventKind::COUNT] = {
+    let mut names = [""; EventKind::COUNT];
+    let mut i = 0;
+    while i < names.len() {
+        names[i] = EventKind::ALL[i].name();
+        i += 1;
+    }
+    names
+};
 /// Verbs that have an address, and so may touch a part of a page.
 const ADDRESSED: [Op; 4] = [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes];
 
 const BY_CAUSE: &[Label] = &[label("cause", &CAUSES)];
 const BY_OP: &[Label] = &[label("op", &OPS)];
+const BY_EVENT: &[Label] = &[label("event", &EVENTS)];
 const BY_STATE: &[Label] = &[label("state", &["free", "open", "data", "log", "map", "checkpoint", "released", "bad"])];
 
 /// Every family, in the order of the page.
@@ -147,6 +158,15 @@ pub const CATALOG: &[Family] = &[
         labels: &[],
         help: "Bytes the host sees.",
         fill: |view, to| to.value(&[], view.facts.size as f64),
+    },
+    Family {
+        name: "ftld_overprovisioning_ratio",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Raw flash beyond what the host sees, by what it sees; mapping, reserve and bad blocks included.",
+        fill: |view, to| {
+            to.value(&[], view.facts.geometry().data_bytes() as f64 / view.facts.size.max(1) as f64 - 1.0);
+        },
     },
     Family {
         name: "ftld_nand_capacity_bytes",
@@ -555,16 +575,23 @@ pub const CATALOG: &[Family] = &[
     Family {
         name: "ftld_scheme_events_total",
         kind: Kind::Counter,
-        labels: &[label("event", &["convert"])],
-        help: "What schemes do beside collecting: LazyFTL's conversions.",
-        fill: |view, to| to.value(&["convert"], view.flash.scheme.converts as f64),
+        labels: BY_EVENT,
+        help: "What the scheme does beside the host's requests.",
+        fill: |view, to| events(view, to, |totals| totals.count as f64),
     },
     Family {
         name: "ftld_scheme_event_pages_total",
         kind: Kind::Counter,
-        labels: &[label("event", &["convert"])],
-        help: "Mapping pages that these events wrote.",
-        fill: |view, to| to.value(&["convert"], view.flash.scheme.convert_map_pages as f64),
+        labels: BY_EVENT,
+        help: "Pages that these events copied; of conversions and checkpoints, pages written.",
+        fill: |view, to| events(view, to, |totals| totals.pages as f64),
+    },
+    Family {
+        name: "ftld_scheme_event_device_seconds_total",
+        kind: Kind::Counter,
+        labels: BY_EVENT,
+        help: "Emulated time that these events took.",
+        fill: |view, to| events(view, to, |totals| totals.took as f64 / 1e9),
     },
     Family {
         name: "ftld_map_cache_lookups_total",
@@ -682,6 +709,10 @@ pub const CATALOG: &[Family] = &[
 /// Names of [`WEAR_BOUNDS`], and of the class above them.
 const BOUND_NAMES: [&str; WEAR_BOUNDS.len() + 1] =
     ["0", "1", "2", "5", "10", "20", "50", "100", "200", "500", "1000", "3000", "10000", "100000", "+Inf"];
+
+fn events(view: &View, to: &mut dyn Sink, value: impl Fn(&EventTotals) -> f64) {
+    EVENTS.iter().zip(&view.flash.events).for_each(|(event, totals)| to.value(&[event], value(totals)));
+}
 
 fn by_cause(view: &View, to: &mut dyn Sink, value: impl Fn(&OpCounts) -> f64) {
     Cause::ALL.iter().for_each(|&cause| to.value(&[cause.name()], value(view.flash.counters.of(cause))));

@@ -2,7 +2,7 @@ use super::catalog::{CATALOG, Family, Kind};
 use super::render;
 use crate::status::{Facts, Observed, View};
 use crate::volume::{BlockMap, EventsView, FlashSnapshot, HostView, Wear};
-use ftl_core::{RamEntry, SchemeStats};
+use ftl_core::{EventKind, EventTotals, RamEntry, SchemeStats};
 use nand_model::{Counters, Profile};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,6 +31,7 @@ pub(crate) fn fresh() -> View {
         host_written_bytes: 0,
         counters: Counters::default(),
         scheme: SchemeStats::default(),
+        events: Default::default(),
         ram: vec![RamEntry { part: "map", entries: 10, paper_bytes: 30, real_bytes: 40 }],
         wear: Wear::default(),
         erase_credit: u32::MAX,
@@ -134,7 +135,8 @@ fn values_reach_the_page() {
     let mut view = fresh();
     let flash = Arc::make_mut(&mut view.flash);
     flash.host_written_bytes = 1 << 20;
-    (flash.scheme.gc_runs, flash.scheme.converts, flash.scheme.valid_pages, flash.scheme.blocks.free) = (3, 4, 5, 6);
+    (flash.scheme.gc_runs, flash.scheme.valid_pages, flash.scheme.blocks.free) = (3, 5, 6);
+    flash.events[EventKind::Convert as usize] = EventTotals { count: 4, pages: 11, took: 2_500_000_000 };
     flash.wear.distribution[2] = 7;
     view.trouble = Some("sync failed".into());
     view.injected[1] = 9;
@@ -143,6 +145,9 @@ fn values_reach_the_page() {
     for line in [
         r#"ftld_gc_runs_total{device="ublkb0"} 3"#,
         r#"ftld_scheme_events_total{device="ublkb0",event="convert"} 4"#,
+        r#"ftld_scheme_event_pages_total{device="ublkb0",event="convert"} 11"#,
+        r#"ftld_scheme_event_device_seconds_total{device="ublkb0",event="convert"} 2.5"#,
+        r#"ftld_scheme_events_total{device="ublkb0",event="full_merge"} 0"#,
         r#"ftld_pages{device="ublkb0",state="valid"} 5"#,
         r#"ftld_pages{device="ublkb0",state="free"} 768"#,
         r#"ftld_pages{device="ublkb0",state="other"} 12027"#,

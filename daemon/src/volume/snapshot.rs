@@ -1,6 +1,6 @@
 //! What a volume publishes now and then, so that a scrape never takes the request lock.
 
-use ftl_core::{Ftl, RamReport, SchemeStats};
+use ftl_core::{EventKind, EventTotals, Ftl, RamReport, SchemeStats};
 use nand_model::{Bad, Counters, Pbn, Store};
 use std::time::Instant;
 
@@ -18,6 +18,8 @@ pub struct FlashSnapshot {
     pub counters: Counters,
     /// The scheme's own counters and gauges.
     pub scheme: SchemeStats,
+    /// What its events came to, in the order of [`EventKind::ALL`].
+    pub events: [EventTotals; EventKind::COUNT],
     /// RAM of the scheme's tables.
     pub ram: RamReport,
     /// Erase counts of all good blocks, from the last complete look at every block.
@@ -105,6 +107,7 @@ impl FlashSnapshot {
             host_written_bytes,
             counters: chip.counters().clone(),
             scheme: ftl.stats(),
+            events: *ftl.events().by_kind(),
             ram: ftl.ram_report(),
             wear,
             erase_credit: chip.store().erase_credit(),
