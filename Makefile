@@ -68,7 +68,7 @@ long-test: deps $(DENY) $(FSX) $(PACKAGERS)
 	FTLD_LONG=1 $(CARGO) test -p ftld-tests
 	tests/toy_scheme.sh
 	FUZZ_SECONDS=1200 tests/fuzz/run.sh
-	FIO_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 CUTS=200 CANARY=yes FSX_OPS=200000 SCHEMES=all tests/native/run.sh
+	FIO_SECONDS=60 CPU_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 CUTS=200 CANARY=yes FSX_OPS=200000 SCHEMES=all tests/native/run.sh
 	SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 CRASHES=20 GUEST_TIMEOUT=14400 SCHEMES=all tests/guest/run.sh all
 	tests/systemd/run.sh
 	tests/sanitize.sh asan miri

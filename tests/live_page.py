@@ -211,7 +211,10 @@ def main():
             browser.until("Number(document.body?.dataset.ticks || 0) > 0", "the page does not tick")
             if watch:
                 browser.rest(watch)
-                return print("watched for", watch, "s,", browser.eval("document.body?.dataset.ticks"), "ticks")
+                ticks = int(browser.eval("document.body?.dataset.ticks"))
+                if ticks < watch / 2:
+                    fail(f"{ticks} ticks in {watch} s")
+                return print(f"watched for {watch:.0f} s, {ticks} ticks")
             modes = check(browser, folder)
             paths = collections.Counter(request.removeprefix(url.rstrip("/")).split("?")[0] for request in browser.requests)
             foreign = [path for path in paths if not path.startswith("/") and not path.startswith("data:")]

@@ -2,7 +2,7 @@
 # Runs the native scripts against the just-built binary: no kernel module, but root, /dev/fuse and loop devices.
 # usage: run.sh [SCRIPT...]     names without .sh; all if none is given
 #   BUILT            folder with the programs; without it they are built, as a release
-#   FIO_SECONDS (5)  SCHEMES (lazyftl pagemap; or all)  SESSIONS (10000)  CUTS (12)  CANARY (no)  FSX_OPS (5000)
+#   FIO_SECONDS (5)  CPU_SECONDS (10)  SCHEMES (lazyftl pagemap; or all)  SESSIONS (10000)  CUTS (12)  CANARY (no)  FSX_OPS (5000)
 # Prints the scripts' own lines and a summary; fails unless every step succeeded.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -13,7 +13,7 @@ fail() { echo "native result: FAILED. $*"; exit 1; }
 [ -c /dev/loop-control ] || fail "there is no /dev/loop-control: modprobe loop, or give it to this container"
 scripts=("$@")
 [ $# -gt 0 ] ||
-  scripts=(ext4_nbdfuse packages prometheus grafana nbd_data host_calls nbd_tls nbd_hostile kill_nbd power_cut_ext4 fsx_ext4)
+  scripts=(ext4_nbdfuse packages prometheus grafana live_page nbd_data host_calls nbd_tls nbd_hostile kill_nbd power_cut_ext4 fsx_ext4)
 
 built=$(tests/built.sh)
 PATH=$built:$PWD/target/tools/bin:$PATH

@@ -14,6 +14,7 @@ const KINDS = { collect: [C.red, 'GC'], switch_merge: [C.yellow, 'switch merge']
   full_merge: [C.brown, 'full merge'], convert: [C.pink, 'convert'], buffer_flush: [C.violet, 'buffer flush'],
   wear_move: [C.sky, 'wear move'], refresh: [C.green, 'refresh'], checkpoint: [C.grey, 'checkpoint'],
   bad_block: ['var(--ink)', 'bad block'] };
+const LINE = 'var(--accent)';
 const RAMP = ['#00224e', '#123570', '#3b496c', '#575d6d', '#707173', '#8a8678', '#a59c74', '#c3b369', '#e1cc55', '#fee838'];
 
 const $ = id => document.getElementById(id);
@@ -103,9 +104,9 @@ const short = (n, digits = 3) => n === null || n === undefined ? '-' : n === 0 ?
   Math.abs(n) >= 1e9 ? (n / 1e9).toPrecision(digits) + ' G' : Math.abs(n) >= 1e6 ? (n / 1e6).toPrecision(digits) + ' M' :
   Math.abs(n) >= 1e4 ? (n / 1e3).toPrecision(digits) + ' k' : n >= 100 || Number.isInteger(n) ? String(Math.round(n)) : n.toPrecision(digits);
 const bytes = n => { let i = 0; while (n >= 1024 && i < 5) { n /= 1024; i++; } return (i && n < 100 ? n.toFixed(1) : Math.round(n)) + ' ' + ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'][i]; };
-const time = ns => ns === null || ns === undefined ? '-' : ns < 1e3 ? Math.round(ns) + ' ns' : ns < 1e6 ? (ns / 1e3).toPrecision(3) + ' us' :
-  ns < 1e9 ? (ns / 1e6).toPrecision(3) + ' ms' : (ns / 1e9).toPrecision(3) + ' s';
-const round = ns => time(ns).replace(/\.?0+ /, ' ');
+const digits3 = n => String(Number(n.toPrecision(3)));
+const time = ns => ns === null || ns === undefined ? '-' : ns < 1e3 ? Math.round(ns) + ' ns' : ns < 1e6 ? digits3(ns / 1e3) + ' us' :
+  ns < 1e9 ? digits3(ns / 1e6) + ' ms' : digits3(ns / 1e9) + ' s';
 const percent = x => x === null || x === undefined ? '-' : (100 * x).toFixed(1) + ' %';
 
 function node(tag, text, className) {
@@ -218,8 +219,8 @@ function series(id, lines, { low = 0, high, log = false, label = short }) {
 }
 
 function drawWaf() {
-  const [current, life] = series('waf', [[C.blue, 1.8, t => t.rates.waf], [C.orange, 2.2, t => t.status.write_amplification, [6, 4]]], { label: v => v.toFixed(1) });
-  legend('waf-legend', [[C.blue, 'now ' + (current ? current.toFixed(2) : '-')], [C.orange, 'since start (dashed) ' + (life ? life.toFixed(2) : '-')]]);
+  const [current, life] = series('waf', [[LINE, 1.8, t => t.rates.waf], [C.orange, 2.2, t => t.status.write_amplification, [6, 4]]], { label: v => v.toFixed(1) });
+  legend('waf-legend', [[LINE, 'now ' + (current ? current.toFixed(2) : '-')], [C.orange, 'since start (dashed) ' + (life ? life.toFixed(2) : '-')]]);
 }
 
 function drawCauses() {
@@ -244,11 +245,11 @@ function drawCauses() {
 function drawLatency() {
   const ticks = shown().ticks;
   const of = (clock, p) => (t, i) => percentiles(ticks[Math.max(0, i - RECENT)], t, op, clock, [p])[0];
-  const lines = [[C.blue, 1.5, of('wall', .5), [2, 3]], [C.blue, 2.2, of('wall', .99)], [C.red, 1.5, of('emulated', .5), [2, 3]], [C.red, 2.2, of('emulated', .99)]];
-  series('latency', lines, { low: 1e4, high: 1e10, log: true, label: round });
+  const lines = [[LINE, 1.5, of('wall', .5), [2, 3]], [LINE, 2.2, of('wall', .99)], [C.red, 1.5, of('emulated', .5), [2, 3]], [C.red, 2.2, of('emulated', .99)]];
+  series('latency', lines, { low: 1e4, high: 1e10, log: true, label: time });
   const [first, last] = [ticks[Math.max(0, ticks.length - 1 - RECENT)], ticks[ticks.length - 1]];
   const text = clock => last ? percentiles(first, last, op, clock, [.5, .99, .999]).map(time).join(' / ') : '-';
-  legend('latency-legend', [[C.blue, 'wall p50 (dotted) / p99 / p99.9: ' + text('wall')], [C.red, 'emulated: ' + text('emulated')]]);
+  legend('latency-legend', [[LINE, 'wall p50 (dotted) / p99 / p99.9: ' + text('wall')], [C.red, 'emulated: ' + text('emulated')]]);
 }
 
 function drawCache() {
@@ -330,11 +331,11 @@ function drawEvents() {
   const end = held && events[cursor] ? Math.min(events[cursor][4] + 2e8, events[events.length - 1][4]) : events.length ? events[events.length - 1][4] : 0;
   const within = seconds => events.map((e, i) => [e, i]).filter(([e]) => e[4] <= end && e[4] > end - seconds * 1e9);
   const seconds = [60, 20, 5, 2].find(s => within(s).length <= DOTS) || 1, near = within(seconds);
-  const at = axes(area, 1e5, 1e9, true, round, seconds, ['-' + seconds + ' s of emulated time', held && cursor >= 0 ? '' : 'newest']);
+  const at = axes(area, 1e5, 1e9, true, time, seconds, ['-' + seconds + ' s of emulated time', held && cursor >= 0 ? '' : 'newest']);
   dots = [];
   const counts = {};
   for (const [e, i] of near) {
-    const kind = device.events[e[1]], x = at.x((end - e[4]) / 1e9), y = at.y(Math.max(e[5], 1e5));
+    const kind = device.events[e[1]], x = at.x((end - e[4]) / 1e9), y = Math.min(at.y(Math.max(e[5], 1e5)), at.bottom - 3);
     counts[kind] = (counts[kind] || 0) + 1;
     g.fillStyle = color((KINDS[kind] || [C.pale])[0]);
     g.globalAlpha = .75;

@@ -451,20 +451,54 @@ fn slow_timing() -> nand_model::Timing {
     }
 }
 
+/// A volume as HTTP sees it.
+struct Seen(Volume<MemStore>);
+
+impl crate::status::Observed for Seen {
+    fn view(&self) -> crate::status::View {
+        let mut view = crate::metrics::fresh_view();
+        (view.host, view.flash, view.trouble) = (self.0.host(), self.0.flash(), self.0.trouble());
+        (view.injected, view.paused) = (self.0.injected(), self.0.paused());
+        view
+    }
+    fn watch(&self) {
+        self.0.watch();
+    }
+    fn blocks(&self) -> Arc<BlockMap> {
+        self.0.blocks()
+    }
+    fn events(&self, from: u64, most: usize) -> EventsView {
+        self.0.events(from, most)
+    }
+}
+
 #[test]
-fn a_scrape_goes_through_while_a_request_holds_the_lock() {
+fn everything_that_http_has_is_answered_while_a_request_holds_the_lock() {
     let (volume, _) = toy(None, false);
+    volume.pause(Duration::from_secs(60)).unwrap();
+    volume.resume();
+    volume.watch();
+    volume.publish(true);
+    let seen = Seen(volume);
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
-        let request = volume.lock();
+        let request = seen.0.lock();
         scope.spawn(|| {
-            let mut view = crate::metrics::fresh_view();
-            (view.host, view.flash, view.trouble) = (volume.host(), volume.flash(), volume.trouble());
-            tell.send(crate::metrics::render(&view).lines().count()).unwrap();
+            for path in ["/", "/metrics", "/healthz", "/status", "/api/device", "/api/blocks", "/api/events?since=0"] {
+                let answer = crate::metrics::http::get(path, Some("localhost"), &seen);
+                tell.send((path, answer.status().as_u16())).unwrap();
+            }
         });
-        let lines = told.recv_timeout(Duration::from_secs(10));
+        let mut answers = Vec::new();
+        while answers.len() < 7 {
+            match told.recv_timeout(Duration::from_secs(10)) {
+                Ok(answer) => answers.push(answer),
+                Err(_) => break,
+            }
+        }
         drop(request);
-        assert!(lines.expect("the scrape waited for the lock") > 100);
+        assert_eq!(answers.len(), 7, "after {answers:?} the next one waited for the lock");
+        assert!(answers.iter().all(|(_, status)| *status == 200), "{answers:?}");
     });
 }
 
