@@ -33,13 +33,13 @@ machine() {
   qemu-img create -q -f qcow2 -F raw -b "$root" "$run/$1.qcow2"
 }
 
-# boot SUITE WHICH: one life of its machine.
+# boot SUITE WHICH [DISK]: one life of its machine.
 boot() {
   local began=$(seconds)
   { timeout "${GUEST_TIMEOUT:-600}" qemu-system-x86_64 -accel "${GUEST_ACCEL:-tcg,thread=single}" -cpu max -smp 2 -m 1024 \
     -nographic -no-reboot -nic none -kernel "$kernel/vmlinuz" -initrd "$run/$1.initrd" \
     -drive "file=$run/$1.qcow2,if=virtio,format=qcow2,cache=unsafe" \
-    -drive "file=$run/images.disk,if=virtio,format=raw,cache=unsafe" \
+    ${3:+-drive "file=$3,if=virtio,format=raw,cache=unsafe"} \
     -append "console=ttyS0 quiet panic=-1 systemd.show_status=0 hung_task_timeout_secs=30" < /dev/null 2>&1 || echo "guest: QEMU ended with $?"; } |
     sed -u 's,\r,,g' | tee -a "$log" | grep --line-buffered -a "^\(ok  \|FAIL\|    \|guest:\)" || true
   echo "     $1: the $2 boot, from start to power off: $(since "$began")"
@@ -58,10 +58,11 @@ mke2fs -q -t ext4 -L images -d "$run/images" "$run/images.disk" 2G
 
 : > "$log"
 machine newcomer ""
-boot newcomer only
 machine systemd "$*"
-boot systemd first
-boot systemd second
+boot newcomer only &
+boot systemd first "$run/images.disk"
+boot systemd second "$run/images.disk"
+wait
 passed=$(grep -ac '^ok ' "$log" || true)
 if [ "$(grep -acx BOOT-OK "$log")" = 3 ] && ! grep -aq '^FAIL ' "$log"; then
   echo "systemd result: ok. $passed steps passed"
