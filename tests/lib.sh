@@ -125,6 +125,23 @@ file_system() {
   step "$name: umount again" umount "$at"
 }
 
+# pauses NAME DEVICE: a reader of a paused device waits, a step lets it have its request, and nothing fails.
+pauses() {
+  local name=$1 reader
+  step "$name: pause" ftld pause --for 60s
+  dd if="$2" of=/dev/null bs=4k count=2 iflag=direct 2> "$SCRATCH/reader.log" &
+  reader=$!
+  sleep 2
+  if ended "$reader"; then bad "$name: a paused device was read"; else ok "$name: a reader waits"; fi
+  step "$name: a request's step" ftld step --requests 1
+  sleep 1
+  if ended "$reader"; then bad "$name: both of two requests were served"; else ok "$name: it waits again"; fi
+  step "$name: resume" ftld resume
+  soon "$name: the reader is through" 10 ended "$reader"
+  wait "$reader"
+  same "$name: its exit code" $? 0
+}
+
 # Counters of /sys/block/DEV: stat has completed writes in field 5 and flushes in field 16.
 writes_done() { awk '{ print $5 }' /sys/block/"$1"/stat; }
 flushes_done() { awk '{ print $16 }' /sys/block/"$1"/stat; }

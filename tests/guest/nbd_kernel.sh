@@ -8,6 +8,7 @@ for scheme in $(schemes); do
   same "$scheme: write cache" "$(cat /sys/block/nbd0/queue/write_cache)" "write back"
   same "$scheme: FUA" "$(cat /sys/block/nbd0/queue/fua)" 1
   file_system "$scheme on /dev/nbd0" /dev/nbd0 /mnt
+  pauses "$scheme on /dev/nbd0" /dev/nbd0
   quit "$scheme on /dev/nbd0"
   soon "$scheme: /dev/nbd0 is free again" 5 gone /sys/block/nbd0/pid
   same "$scheme: I/O errors" "$(io_errors nbd0)" 0

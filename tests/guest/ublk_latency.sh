@@ -5,12 +5,13 @@ FIO_MIB=8 # a program takes a millisecond
 image=/var/lib/ftld/slow.ftld
 
 # held OP: how many requests of this kind were held.
-held() { ftld status ublkb0 --json | tr -d ' \n' | grep -o "\"$1\":{[^}]*}[^}]*}" | grep -o '"held":[0-9]*' | cut -d: -f2; }
+held() { ftld status ublkb0 --json | tr -d ' \n' | grep -oE "\"$1\":\{([^{}]|\{[^{}]*\})*\}" | grep -o '"held":[0-9]*' | cut -d: -f2; }
 
 many_in_flight() { [ "$(in_flight ublkb0)" -ge 16 ]; }
 
 serve --latency emulate --scheme lazyftl --size 128MiB --image "$image" /dev/ublkb0 || finish
 file_system "ext4" /dev/ublkb0 /mnt
+pauses "ublk" /dev/ublkb0
 for op in write discard; do
   count=$(held $op)
   if [ "${count:-0}" -gt 0 ]; then ok "requests held, $op: $count"; else bad "no $op was held"; fi
