@@ -28,9 +28,10 @@ pub(crate) fn waiting(holders: &[String]) {
     tell(&[Status(&waiting_line(holders))]);
 }
 
-/// The end has begun.
-pub(crate) fn stopping() {
+/// The end has begun: how long it takes is up to the host's storage.
+pub(crate) fn stopping() -> Patience {
     tell(&[Stopping, Status("stopping")]);
+    Patience::ask("stopping: writing everything to the image".into())
 }
 
 fn tell(states: &[NotifyState<'_>]) {
@@ -43,8 +44,8 @@ fn listens() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// Keeps the service manager patient while an image is opened, until dropped: how long that takes depends on its size and on how
-/// the last daemon ended.
+/// Keeps the service manager patient while an image is opened or closed, until dropped: how long that takes depends on its size, on
+/// how the last daemon ended, and on the disk.
 pub(crate) struct Patience {
     thread: Option<(Sender<()>, JoinHandle<()>)>,
 }

@@ -321,7 +321,7 @@ fn end(served: &Served, service: &dyn Service, background: Background, how: Stop
     // A device that waits for its next daemon has lost nothing, and must not lose anything on the way out.
     let how = if how == StopHow::Leave && !served.volume.keep_power() { StopHow::Remove } else { how };
     served.volume.resume();
-    notify::stopping();
+    let _patience = notify::stopping();
     let stopped = service.stop(how);
     drop(background);
     let closed = close(&served.volume, &served.facts.image);

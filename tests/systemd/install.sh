@@ -1,8 +1,22 @@
-# Runs once in the root of the machine before it boots: what an administrator would do.
+# Runs once in the root of the machine before it boots: the suite becomes a service; for systemd.sh, what an administrator would do.
 set -e
+. /root/settings
+cat > /etc/systemd/system/ftld-suite.service <<X
+[Unit]
+Description=What is tested here
+[Service]
+ExecStart=/bin/bash /root/$SUITE.sh
+StandardOutput=tty
+StandardError=tty
+TTYPath=/dev/ttyS0
+X
+mkdir -p /etc/systemd/system/multi-user.target.wants
+ln -s ../ftld-suite.service /etc/systemd/system/multi-user.target.wants/
+echo '/dev/vda / ext4 defaults 0 1' > /etc/fstab
+[ "$SUITE" = systemd ] || exit 0
+
 dpkg -i /root/ftld.deb
-cat > /etc/fstab <<X
-/dev/vda / ext4 defaults 0 1
+cat >> /etc/fstab <<X
 LABEL=images /var/lib/ftld ext4 defaults 0 2
 /dev/ublkb0 /mnt/flash ext4 defaults 0 2
 X
@@ -17,15 +31,3 @@ done
 # The port of its own that a second instance needs.
 mkdir -p /etc/systemd/system/ftld-nbd-metrics@disk.socket.d
 printf '[Socket]\nListenStream=\nListenStream=127.0.0.1:9920\n' > /etc/systemd/system/ftld-nbd-metrics@disk.socket.d/port.conf
-
-cat > /etc/systemd/system/ftld-suite.service <<X
-[Unit]
-Description=What is tested here
-[Service]
-ExecStart=/bin/bash /root/systemd.sh
-StandardOutput=tty
-StandardError=tty
-TTYPath=/dev/ttyS0
-X
-mkdir -p /etc/systemd/system/multi-user.target.wants
-ln -s ../ftld-suite.service /etc/systemd/system/multi-user.target.wants/

@@ -29,6 +29,6 @@ for unit in serial-getty@ttyS0.service apt-daily.timer apt-daily-upgrade.timer d
   fstrim.timer systemd-timesyncd.service e2scrub_reap.service; do
   ln -sf /dev/null "$root/etc/systemd/system/$unit"
 done
-mke2fs -q -t ext4 -L root -d "$root" "$part/disk" 1G
+mke2fs -q -t ext4 -L root -d "$root" "$part/disk" 1G >&2
 mv "$part/disk" "$disk"
 echo "$disk"
