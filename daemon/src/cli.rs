@@ -3,11 +3,10 @@
 use crate::compare::CompareArgs;
 use crate::failure::Exit;
 use crate::inject::{BadBlock, BitErrors, PowerCut};
-use crate::options::DeviceOptions;
+use crate::options::DeviceArgs;
 use crate::replay::Job;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// A real block device whose flash you can see, torture and compare.
@@ -23,24 +22,6 @@ pub struct Cli {
     /// Print JSON, errors on standard error included
     #[arg(long, global = true)]
     pub json: bool,
-}
-
-/// Which device: the target, and options from the command line, the environment and a file.
-#[derive(Args, Clone, Debug, Default)]
-pub struct DeviceArgs {
-    /// /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH; without one, ublk if the kernel has
-    /// it, else an NBD unix socket
-    #[arg(env = "FTLD_TARGET")]
-    pub target: Option<String>,
-    /// Read options from a TOML file [default: /etc/ftld/NAME.toml, if there is one]
-    #[arg(long, value_name = "FILE", env = "FTLD_CONFIG")]
-    pub config: Option<PathBuf>,
-    /// The device itself.
-    #[command(flatten)]
-    pub options: DeviceOptions,
-    /// Keys of the options that came from the environment.
-    #[arg(skip)]
-    pub from_env: BTreeSet<String>,
 }
 
 /// Arguments of serving.

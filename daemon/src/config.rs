@@ -1,9 +1,8 @@
 //! Command line, environment and file become one validated [`Config`]; the earlier wins.
 
-use crate::cli::DeviceArgs;
 use crate::failure::Failure;
 use crate::instance::{self, Dirs};
-use crate::options::DeviceOptions;
+use crate::options::{DeviceArgs, DeviceOptions};
 use crate::preset::{Preset, Use};
 use crate::size::parse_size;
 use crate::target::Target;

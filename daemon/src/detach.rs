@@ -3,8 +3,8 @@
 //! The daemon is a child in a session of its own. Until it is ready it speaks to the caller's terminal, so an error reaches the
 //! caller as it is, exit code included; with the ready line it lets go of the terminal.
 
-use crate::commands::print;
 use crate::failure::{Exit, Failure};
+use crate::output::print;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -21,6 +21,7 @@ pub mod logging;
 pub mod metrics;
 mod notify;
 pub mod options;
+pub mod output;
 pub mod pages;
 pub mod pause;
 pub mod preset;

@@ -2,8 +2,26 @@
 
 use clap::Args;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+
+/// Which device: the target, and options from the command line, the environment and a file.
+#[derive(Args, Clone, Debug, Default)]
+pub struct DeviceArgs {
+    /// /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH; without one, ublk if the kernel has
+    /// it, else an NBD unix socket
+    #[arg(env = "FTLD_TARGET")]
+    pub target: Option<String>,
+    /// Read options from a TOML file [default: /etc/ftld/NAME.toml, if there is one]
+    #[arg(long, value_name = "FILE", env = "FTLD_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// The device itself.
+    #[command(flatten)]
+    pub options: DeviceOptions,
+    /// Keys of the options that came from the environment.
+    #[arg(skip)]
+    pub from_env: BTreeSet<String>,
+}
 
 /// Options of a device, on the command line and in a file alike.
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]

@@ -5,7 +5,6 @@
 
 use crate::activation::Passed;
 use crate::background::Background;
-use crate::commands::print;
 use crate::config::Config;
 use crate::control::{self, Asked};
 use crate::detach;
@@ -14,6 +13,7 @@ use crate::failure::{Exit, Failure};
 use crate::instance::{Dirs, Instance};
 use crate::metrics::{hosts::Hosts, http};
 use crate::notify::{self, Patience, Pulse};
+use crate::output::print;
 use crate::shutdown::{Action, Event, Shutdown};
 use crate::stack::{self, DaemonStore};
 use crate::status::{Facts, Observed, View};

@@ -282,10 +282,9 @@ pub fn image_failure(error: &ImageError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::DeviceArgs;
     use crate::device::BlockDevice;
     use crate::instance::Dirs;
-    use crate::options::DeviceOptions;
+    use crate::options::{DeviceArgs, DeviceOptions};
 
     fn config(folder: &Path, profile: &str, size: Option<&str>) -> Config {
         let dirs = Dirs { config: folder.join("etc"), state: folder.join("state"), runtime: folder.join("run") };

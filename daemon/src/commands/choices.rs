@@ -1,7 +1,7 @@
 //! What there is to choose from: schemes, flash devices, presets, workloads.
 
-use super::{print, print_json};
 use crate::failure::Failure;
+use crate::output::{print, print_json};
 use crate::preset::{PRESETS, Preset};
 use crate::size::show_size;
 use ftl_core::schemes::{MlcUse, SCHEMES, Scheme};

@@ -1,11 +1,11 @@
 //! `ftld doctor`: looks at everything a device needs of this machine, changes nothing, and says what to do about what is missing.
 
-use super::{print, print_json};
-use crate::cli::DeviceArgs;
 use crate::config::Config;
 use crate::control::{self, Request};
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
+use crate::options::DeviceArgs;
+use crate::output::{print, print_json};
 use crate::size::show_size;
 use crate::stack::{self, SIZE_DEFAULT};
 use crate::target::Target;

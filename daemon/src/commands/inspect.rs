@@ -1,8 +1,8 @@
 //! `ftld inspect` and `ftld check`: look at an image without changing a byte of it, also after a cut.
 
-use super::{print, print_json};
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
+use crate::output::{print, print_json};
 use crate::size::show_size;
 use crate::stack;
 use ftl_core::format::{OOB_BYTES, Oob};

@@ -1,10 +1,10 @@
 //! Running instances: seen, watched, harmed, stopped.
 
-use super::{print, print_json, with_schema};
 use crate::control::{self, Request};
 use crate::failure::{Exit, Failure};
 use crate::inject::Injection;
 use crate::instance::Dirs;
+use crate::output::{print, print_json, with_schema};
 use crate::pause::Turn;
 use crate::size::show_size;
 use crate::transport;

@@ -1,9 +1,9 @@
 //! Manual pages and completions, from the same definitions as the program.
 
-use super::print;
 use crate::cli::Cli;
 use crate::failure::{Exit, Failure};
 use crate::options::DeviceOptions;
+use crate::output::print;
 use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;

@@ -1,11 +1,10 @@
 //! `ftld --print-config`: what would be served, and who says so.
 
-use super::{print, print_json};
-use crate::cli::DeviceArgs;
 use crate::config::{Config, Layers, METRICS_DEFAULT};
 use crate::failure::Failure;
 use crate::instance::Dirs;
-use crate::options::DeviceOptions;
+use crate::options::{DeviceArgs, DeviceOptions};
+use crate::output::{print, print_json};
 use crate::stack::{self, Label, OP_DEFAULT, SIZE_DEFAULT};
 use crate::transport;
 use ftl_core::schemes::SCHEMES;

@@ -9,8 +9,8 @@ mod table;
 
 pub use plan::Sweep;
 
-use crate::commands::print;
 use crate::failure::{Exit, Failure};
+use crate::output::print;
 use crate::replay::{self, Job, Row, SCHEMA};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};

@@ -11,8 +11,8 @@ const USES = { free: 'var(--free)', open: C.yellow, data: C.blue, update: C.oran
 const CAUSES = { host: C.blue, gc: C.red, merge: C.orange, convert: C.pink, translation: C.green, trim: C.pale, wear: C.yellow,
   refresh: C.sky, checkpoint: C.brown, pad: C.grey, journal: C.violet, recovery: 'var(--ink)' };
 const KINDS = { collect: [C.red, 'GC'], switch_merge: [C.yellow, 'switch merge'], partial_merge: [C.orange, 'partial merge'],
-  full_merge: [C.brown, 'full merge'], convert: [C.pink, 'convert'], buffer_flush: [C.violet, 'buffer flush'],
-  wear_move: [C.sky, 'wear move'], refresh: [C.green, 'refresh'], checkpoint: [C.grey, 'checkpoint'],
+  full_merge: [C.sky, 'full merge'], convert: [C.pink, 'convert'], buffer_flush: [C.violet, 'buffer flush'],
+  wear_move: [C.brown, 'wear move'], refresh: [C.green, 'refresh'], checkpoint: [C.grey, 'checkpoint'],
   bad_block: ['var(--ink)', 'bad block'] };
 const LINE = 'var(--accent)';
 const RAMP = ['#00224e', '#123570', '#3b496c', '#575d6d', '#707173', '#8a8678', '#a59c74', '#c3b369', '#e1cc55', '#fee838'];

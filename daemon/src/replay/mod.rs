@@ -22,9 +22,9 @@ pub use row::{
     WriteAmplification,
 };
 
-use crate::commands::print;
 use crate::config::find_scheme;
 use crate::failure::{Failure, panic_text};
+use crate::output::print;
 use crate::size::show_size;
 use crate::stack::{OP_DEFAULT, SIZE_DEFAULT, usage};
 use address::{Footprint, Map};

@@ -2,9 +2,9 @@
 //!
 //! Properties: an error or a configuration whose parts keep to their documented bounds; a target reads back as it is shown.
 
-use ftld::cli::DeviceArgs;
 use ftld::config::Config;
 use ftld::instance::Dirs;
+use ftld::options::DeviceArgs;
 use ftld::size::parse_size;
 use ftld::target::Target;
 use tempfile::TempDir;

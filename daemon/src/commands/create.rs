@@ -1,0 +1,33 @@
+//! `ftld create`: an image without a device.
+
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::output::{print, print_json};
+use crate::size::show_size;
+use crate::stack;
+use serde_json::json;
+
+/// `ftld create`.
+pub fn create(config: &Config, as_json: bool) -> Result<(), Failure> {
+    let made = stack::create(config)?;
+    let (image, raw) = (config.image.display(), made.layout.profile.geometry.data_bytes());
+    if as_json {
+        let geometry = &made.layout.profile.geometry;
+        return print_json(
+            "create",
+            json!({
+                "image": config.image, "scheme": made.scheme.name, "profile": made.layout.profile.name,
+                "size_bytes": made.size, "raw_bytes": raw, "blocks": geometry.blocks, "op_percent": made.op_percent,
+            }),
+        );
+    }
+    print(&format!(
+        "{image}: {} ({} bytes) for the host on {} of raw {} flash, scheme {}, over-provisioning {} %\n",
+        show_size(made.size),
+        made.size,
+        show_size(raw),
+        made.layout.profile.name,
+        made.scheme.name,
+        made.op_percent
+    ))
+}
