@@ -51,7 +51,7 @@ fn mlc(scheme: &Scheme) -> &'static str {
 fn scheme_json((i, scheme): (usize, &Scheme)) -> Value {
     let params: Vec<_> = scheme.all_params().map(|p| json!({"key": p.key, "help": p.help})).collect();
     json!({
-        "name": scheme.name, "default": i == 0, "title": scheme.title, "paper": scheme.paper,
+        "name": scheme.name, "default": i == 0, "title": scheme.title, "about": scheme.about, "paper": scheme.paper,
         "mapping": scheme.mapping, "ram": scheme.ram, "fidelity": scheme.fidelity, "mlc": mlc(scheme), "params": params,
     })
 }
