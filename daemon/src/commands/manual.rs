@@ -154,7 +154,7 @@ fn schemes_page() -> String {
     ]);
     for scheme in SCHEMES {
         page.control("SH", [scheme.name]);
-        page.text([roman(format!("{}.", scheme.title))]);
+        page.text([roman(format!("{}. {}", scheme.title, scheme.about))]);
         entry(&mut page, "paper", &format!("{} (fidelity {})", scheme.paper, scheme.fidelity));
         entry(&mut page, "mapping", scheme.mapping);
         entry(&mut page, "RAM", scheme.ram);
