@@ -16,7 +16,8 @@ BENCH_ARGS ?=
 TOOLS := target/tools
 DENY := $(TOOLS)/bin/cargo-deny
 FSX := $(TOOLS)/bin/fsx
-PACKAGERS := $(TOOLS)/bin/cargo-deb $(TOOLS)/bin/cargo-generate-rpm
+DEB := $(TOOLS)/bin/cargo-deb
+RPM := $(TOOLS)/bin/cargo-generate-rpm
 
 .PHONY: run check test long-test bench reproduction packages deps policy
 
@@ -32,7 +33,7 @@ check:
 # checks of overflow as a release; on a bare machine one build less is minutes. Nothing is edited and built again here, so
 # incremental building would only cost.
 test: export CARGO_INCREMENTAL := 0
-test: deps $(FSX) $(PACKAGERS)
+test: deps $(FSX) $(DEB)
 	$(CARGO) fmt --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy -p ftld --no-default-features -- -D warnings
@@ -56,19 +57,24 @@ $(FSX):
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build fsx@0.3.2
 	rm -rf $(TOOLS)/build
 
-$(PACKAGERS) &:
-	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build cargo-deb@3.8.0 cargo-generate-rpm@0.21.1
+# What the packages are packed by.
+$(DEB):
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build cargo-deb@3.8.0
 	rm -rf $(TOOLS)/build
 
-packages: deps $(PACKAGERS)
+$(RPM):
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build cargo-generate-rpm@0.21.1
+	rm -rf $(TOOLS)/build
+
+packages: deps $(DEB) $(RPM)
 	deploy/packages.sh deb rpm
 
 # What needs more than a stable toolchain and Debian's packages fails with the name of what is missing.
-long-test: deps $(DENY) $(FSX) $(PACKAGERS)
+long-test: deps $(DENY) $(FSX) $(DEB) $(RPM)
 	FTLD_LONG=1 $(CARGO) test -p ftld-tests
 	tests/toy_scheme.sh
 	FUZZ_SECONDS=1200 tests/fuzz/run.sh
-	FIO_SECONDS=60 CPU_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 CUTS=200 CANARY=yes FSX_OPS=200000 SCHEMES=all tests/native/run.sh
+	FIO_SECONDS=60 CPU_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 CUTS=200 CANARY=yes FSX_OPS=200000 PACKAGES="deb rpm" SCHEMES=all tests/native/run.sh
 	SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 CRASHES=20 GUEST_TIMEOUT=14400 SCHEMES=all tests/guest/run.sh all
 	tests/systemd/run.sh
 	tests/sanitize.sh asan miri
