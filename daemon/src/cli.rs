@@ -60,7 +60,7 @@ pub enum Command {
         #[arg(long, value_name = "N")]
         lpn: Option<u32>,
     },
-    /// Mount an image, compare every table with the flash; never changes it
+    /// Mount an image, compare every table with the flash and read every page; never changes it
     Check {
         /// Path of an image, or name of an instance
         image: String,

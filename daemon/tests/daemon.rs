@@ -122,15 +122,20 @@ fn a_running_instance_can_be_seen_and_stopped() {
 }
 
 #[test]
-fn http_serves_three_pages_to_get_and_nothing_else() {
+fn http_serves_its_pages_to_get_and_by_its_names_and_nothing_else() {
     let daemon = Host::new().serve(&[]);
     let (status, body) = daemon.get("/metrics");
     assert_eq!(status, "HTTP/1.1 200 OK");
     let mut own = body.lines().filter(|line| line.starts_with("ftld_") && !line.starts_with("ftld_build_info"));
     assert!(own.all(|line| line.contains("{device=\"default\"")));
     assert_eq!(daemon.get("/etc/passwd").0, "HTTP/1.1 404 Not Found");
-    let (status, _) = daemon.http("POST /status HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    let (status, _) =
+        daemon.http("POST /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(status, "HTTP/1.1 405 Method Not Allowed");
+    // As a page of another site would, whose name leads here.
+    let (status, _) = daemon.http("GET /status HTTP/1.1\r\nHost: elsewhere.example\r\nConnection: close\r\n\r\n");
+    assert_eq!(status, "HTTP/1.1 421 Misdirected Request");
+    assert!(daemon.get("/").1.contains("<title>"));
     let long = "x".repeat(100 << 10);
     let addr = daemon.metrics.trim_start_matches("http://").trim_end_matches("/metrics").to_owned();
     let mut stream = TcpStream::connect(addr).unwrap();

@@ -3,6 +3,7 @@
 mod nbd_support;
 mod program;
 
+use nbd_support::client::EIO;
 use program::Host;
 use serde_json::Value;
 use std::process::Command;
@@ -253,4 +254,35 @@ fn manual_pages_and_completions_come_from_the_program() {
         let (code, script, _) = host.run(&["completions", shell]);
         assert_eq!((code, script.contains("print-config")), (0, true), "{shell}");
     }
+}
+
+#[test]
+fn a_lost_page_is_named_and_the_rest_can_be_saved() {
+    let host = Host::new();
+    let daemon = host.serve(&[]);
+    let mut client = daemon.client();
+    (0..64).for_each(|at| assert_eq!(client.write(0, at * 4096, &program::page(at as u8)).error, 0));
+    assert_eq!(host.run(&["stop"]).0, 0);
+    assert_eq!(daemon.exit_code(), Some(0));
+    assert_eq!(host.run(&["check", "default"]).0, 0);
+    // Of page 9 one kilobyte: a page of the flash.
+    let (page, image) = (program::page(9), host.image("default"));
+    let mut bytes = std::fs::read(&image).unwrap();
+    let at = bytes.windows(1024).rposition(|window| window == &page[..1024]).expect("the page is in the image");
+    bytes[at + 100..at + 120].fill(0x5a);
+    std::fs::write(&image, &bytes).unwrap();
+    let (code, out, error) = host.run(&["check", "default", "--json"]);
+    assert_eq!(code, 8, "{error}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let lost = report["unreadable"][0][0].as_u64().unwrap();
+    assert_eq!((&report["unreadable"], lost / 4), (&serde_json::json!([[lost, 1]]), 9), "{report}");
+    let (_, text, _) = host.run(&["check", "default"]);
+    assert!(text.contains(&format!("1 page(s) cannot be read: 1 KiB at offset {}", lost * 1024)), "{text}");
+    let daemon = host.serve(&["--read-only"]);
+    let mut client = daemon.client();
+    for at in 0..64u64 {
+        let answer = client.read(at * 4096, 4096);
+        assert!(if at == 9 { answer.error == EIO } else { answer.data == program::page(at as u8) }, "page {at}");
+    }
+    assert!(std::fs::read(&image).unwrap() == bytes, "nothing was changed");
 }

@@ -58,17 +58,26 @@ fn open_chip(path: &std::path::Path) -> Result<Box<dyn Ftl<FileStore>>, Failure>
     stack::open_untouched(path).map(|(_, ftl)| ftl)
 }
 
-/// `ftld check`.
+/// `ftld check`: what the tables say against the flash, and whether every page can be read.
 pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
     let path = path_of(dirs, image);
     let (_, mut ftl) = stack::open_untouched(&path)?;
     let failed = |error: ftl_core::FtlError| Failure::failed(format!("{}: checking: {error}", path.display()));
-    let findings = ftl.check().map_err(failed)?;
+    let mut findings = ftl.check().map_err(failed)?;
     let report = ftl.stats().mount;
+    let unreadable = unreadable(&mut *ftl);
+    if !unreadable.is_empty() {
+        let page = ftl.chip().geometry().page_bytes;
+        let shown: Vec<_> = unreadable.iter().take(RUNS_SHOWN).map(|run| run.text(page)).collect();
+        let more = if unreadable.len() > RUNS_SHOWN { ", and more" } else { "" };
+        let pages: u32 = unreadable.iter().map(|run| run.pages).sum();
+        findings.push(format!("{pages} page(s) cannot be read: {}{more}", shown.join(", ")));
+    }
     if as_json {
+        let runs: Value = unreadable.iter().map(|run| json!([run.first, run.pages])).collect();
         let report = json!({
             "image": path, "scheme": ftl.scheme(), "clean": report.clean, "pages_scanned": report.pages_scanned,
-            "pages_discarded": report.pages_discarded, "findings": findings,
+            "pages_discarded": report.pages_discarded, "findings": findings, "unreadable": runs,
         });
         print_json("check", report)?;
     } else if findings.is_empty() {
@@ -79,8 +88,46 @@ pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
     }
     match findings.len() {
         0 => Ok(()),
-        n => Err(Failure::new(Exit::Damaged, format!("{}: {n} finding(s)", path.display()))),
+        n => Err(Failure::new(
+            Exit::Damaged,
+            format!(
+                "{}: {n} finding(s); save what can be read with --read-only, see \"When an image is damaged\" in docs/OPERATING.md",
+                path.display()
+            ),
+        )),
     }
+}
+
+/// Runs of unreadable pages that a message names.
+const RUNS_SHOWN: usize = 8;
+
+/// Neighbouring logical pages.
+struct Run {
+    first: u32,
+    pages: u32,
+}
+
+impl Run {
+    fn text(&self, page_bytes: u32) -> String {
+        let (at, bytes) = (self.first as u64 * page_bytes as u64, self.pages as u64 * page_bytes as u64);
+        format!("{} at offset {at}", show_size(bytes))
+    }
+}
+
+/// Logical pages that are mapped and lost.
+fn unreadable(ftl: &mut dyn Ftl<FileStore>) -> Vec<Run> {
+    let mut page = vec![0; ftl.chip().geometry().page_bytes as usize];
+    let mut runs: Vec<Run> = Vec::new();
+    for lpn in 0..ftl.logical_pages() {
+        if ftl.read(0, Lpn::new(lpn), &mut page).is_ok() {
+            continue;
+        }
+        match runs.last_mut().filter(|run| run.first + run.pages == lpn) {
+            Some(run) => run.pages += 1,
+            None => runs.push(Run { first: lpn, pages: 1 }),
+        }
+    }
+    runs
 }
 
 fn header_json(info: &ImageInfo) -> Value {

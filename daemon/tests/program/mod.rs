@@ -106,7 +106,7 @@ impl Daemon {
     }
 
     pub(crate) fn get(&self, path: &str) -> (String, String) {
-        self.http(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+        self.http(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
     }
 
     pub(crate) fn http(&self, request: &str) -> (String, String) {
