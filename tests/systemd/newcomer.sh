@@ -19,7 +19,7 @@ note "from the package to the mount: $(awk -v began="$began" '{ printf "%.1f s",
 step "it is mounted" findmnt --source /dev/ublkb0
 step "it can be written" dd if=/dev/urandom of=/mnt/data bs=1M count=8 conv=fsync status=none
 step "the live page is there" bash -c 'get / | grep -a "<title>"'
-step "it shows what was written" bash -c 'sleep 1; get /status | grep -a "\"state\": \"serving\""'
+step "its figures say that it serves" bash -c 'sleep 1; get /status | grep -a "\"state\": \"serving\""'
 step "ftld status" ftld status
 step "ftld doctor" bash -c 'ftld doctor /dev/ublkb1 --metrics off'
 step "the manual" test -s /usr/share/man/man8/ftld.8.gz
