@@ -6,7 +6,7 @@
 use crate::format::Role;
 use crate::gc::VictimIndex;
 use crate::stats::BlockCounts;
-use nand_model::{Geometry, Pbn, Ppn};
+use nand_model::{Geometry, PageSplit, Pbn, Ppn};
 
 /// Where a block is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,7 @@ struct Block {
 #[derive(Clone, Debug)]
 pub(crate) struct BlockTable {
     geometry: Geometry,
+    split: PageSplit,
     blocks: Vec<Block>,
     live: Vec<u64>,
     victims: VictimIndex,
@@ -51,6 +52,7 @@ impl BlockTable {
         by_state[State::Free as usize] = geometry.blocks;
         BlockTable {
             geometry,
+            split: geometry.split(),
             blocks: vec![block; geometry.blocks as usize],
             live: vec![0; geometry.page_slots().div_ceil(64)],
             victims: VictimIndex::new(geometry.blocks, geometry.pages_per_block),
@@ -63,6 +65,11 @@ impl BlockTable {
     #[inline]
     pub(crate) fn state(&self, block: Pbn) -> State {
         self.blocks[block.index()].state
+    }
+
+    /// The state of every block, ascending.
+    pub(crate) fn states(&self) -> impl Iterator<Item = State> {
+        self.blocks.iter().map(|block| block.state)
     }
 
     /// Whether the block is being filled or full.
@@ -145,7 +152,7 @@ impl BlockTable {
         let bit = 1 << (ppn.index() % 64);
         assert!(*word & bit == 0, "page {ppn} is live already");
         *word |= bit;
-        self.add_valid(self.geometry.block_of(ppn), 1);
+        self.add_valid(self.split.block_of(ppn), 1);
     }
 
     /// The page's content was superseded.
@@ -155,7 +162,7 @@ impl BlockTable {
         let bit = 1 << (ppn.index() % 64);
         assert!(*word & bit != 0, "page {ppn} is not live");
         *word &= !bit;
-        self.sub_valid(self.geometry.block_of(ppn), 1);
+        self.sub_valid(self.split.block_of(ppn), 1);
     }
 
     /// `count` pages of one block, upwards from `first`, hold the newest content of something.
@@ -168,15 +175,15 @@ impl BlockTable {
             assert!(*word & bits == 0, "a page of {count} from {first} on is live already");
             *word |= bits;
         }
-        let block = self.geometry.block_of(first);
+        let block = self.split.block_of(first);
         self.add_valid(block, count);
     }
 
     /// The content of these pages was superseded: ascending live pages of one block, none left out in between.
     pub(crate) fn clear_live_pages(&mut self, pages: &[Ppn]) {
         let (Some(first), Some(last)) = (pages.first(), pages.last()) else { return };
-        let block = self.geometry.block_of(*first);
-        assert!(self.geometry.block_of(*last) == block, "pages {first} to {last} are of several blocks");
+        let block = self.split.block_of(*first);
+        assert!(self.split.block_of(*last) == block, "pages {first} to {last} are of several blocks");
         let mut cleared = 0;
         for (word, bits) in words_of(first.index(), last.index() + 1 - first.index()) {
             cleared += (self.live[word] & bits).count_ones();

@@ -32,27 +32,29 @@ impl ColdToWorn {
 
     /// The block to relocate, if any. Looks at every block: call once per many erases.
     pub(crate) fn candidate<S: Store>(&self, space: &Space<S>) -> Option<Pbn> {
-        let erases = |block: Pbn| space.flash.chip().erase_count(block);
-        let mut in_use = (0, 0, 0);
-        let mut coldest: Option<(u32, u64, Pbn)> = None;
-        for block in space.geometry().all_blocks() {
-            let state = space.table.state(block);
+        let (chip, table) = (space.flash.chip(), &space.table);
+        let in_use = |block: Pbn, state: State| match state {
+            State::Full => true,
+            State::Open => table.role(block) != Role::Checkpoint,
+            _ => false,
+        };
+        let (mut blocks, mut sum, mut max) = (0, 0, 0);
+        let mut coldest = (u32::MAX, u64::MAX, Pbn::new(u32::MAX));
+        for (block, (count, state)) in space.geometry().all_blocks().zip(chip.erase_counts().zip(table.states())) {
             if state == State::Bad {
                 continue;
             }
-            let count = erases(block);
-            in_use = (in_use.0 + 1, in_use.1 + count as u64, in_use.2.max(count));
-            let open = state == State::Open && space.table.role(block) != Role::Checkpoint;
-            if state == State::Full || open {
-                let key = (count, space.table.epoch(block), block);
-                coldest = Some(coldest.map_or(key, |best| best.min(key)));
+            (blocks, sum, max) = (blocks + 1, sum + count as u64, max.max(count));
+            // Of most blocks the count alone says that there are colder ones.
+            if count <= coldest.0 && in_use(block, state) {
+                coldest = coldest.min((count, table.epoch(block), block));
             }
         }
-        let (blocks, sum, max) = in_use;
         let mean = sum / u64::max(blocks, 1);
         // What lasts for few erases cannot wait for many.
-        let floor = self.floor.min(space.flash.chip().profile().endurance / 4);
+        let floor = self.floor.min(chip.profile().endurance / 4);
         let gap = u64::max(floor as u64, mean / 20);
-        coldest.filter(|(count, ..)| (max - count) as u64 > gap).map(|(.., block)| block)
+        let (count, _, block) = coldest;
+        (max.saturating_sub(count) as u64 > gap).then_some(block)
     }
 }

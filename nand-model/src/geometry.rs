@@ -93,34 +93,68 @@ impl Geometry {
         self.block_of(ppn).raw() < self.blocks && self.offset_of(ppn) < self.pages_per_block
     }
 
+    /// What takes page numbers apart.
+    #[inline]
+    pub const fn split(&self) -> PageSplit {
+        PageSplit { shift: self.page_shift() }
+    }
+
     /// The page at `offset` of `block`.
     #[inline]
     pub const fn page(&self, block: Pbn, offset: u32) -> Ppn {
         debug_assert!(offset < self.pages_per_block);
-        Ppn::new(block.raw().wrapping_shl(self.page_shift()) | offset)
+        self.split().page(block, offset)
     }
 
     /// The block a page lies in.
     #[inline]
     pub const fn block_of(&self, ppn: Ppn) -> Pbn {
-        Pbn::new(ppn.raw().wrapping_shr(self.page_shift()))
+        self.split().block_of(ppn)
     }
 
     /// The page's place inside its block.
     #[inline]
     pub const fn offset_of(&self, ppn: Ppn) -> u32 {
-        ppn.raw() & !u32::MAX.wrapping_shl(self.page_shift())
+        self.split().offset_of(ppn)
     }
 
     /// The die a block lies on.
     #[inline]
     pub const fn die_of(&self, block: Pbn) -> u32 {
-        block.raw() % self.dies()
+        // Mostly a power of two; a division takes longer than the rest of a program's accounts.
+        let (dies, mask) = (self.dies(), self.dies().wrapping_sub(1));
+        if dies & mask == 0 { block.raw() & mask } else { block.raw() % dies }
     }
 
     /// Every block, ascending.
     pub fn all_blocks(&self) -> impl Iterator<Item = Pbn> + use<> {
         (0..self.blocks).map(Pbn::new)
+    }
+}
+
+/// How page numbers come apart: [`Geometry::split`], worked out once for those who ask at every page.
+#[derive(Clone, Copy, Debug)]
+pub struct PageSplit {
+    shift: u32,
+}
+
+impl PageSplit {
+    /// See [`Geometry::page`].
+    #[inline]
+    pub const fn page(self, block: Pbn, offset: u32) -> Ppn {
+        Ppn::new(block.raw().wrapping_shl(self.shift) | offset)
+    }
+
+    /// See [`Geometry::block_of`].
+    #[inline]
+    pub const fn block_of(self, ppn: Ppn) -> Pbn {
+        Pbn::new(ppn.raw().wrapping_shr(self.shift))
+    }
+
+    /// See [`Geometry::offset_of`].
+    #[inline]
+    pub const fn offset_of(self, ppn: Ppn) -> u32 {
+        ppn.raw() & !u32::MAX.wrapping_shl(self.shift)
     }
 }
 

@@ -37,7 +37,7 @@ pub use chip::{Chip, RunError};
 pub use decay::{Decay, Ecc};
 pub use error::{NandError, Part};
 pub use fault::{Bomb, Chances, Cut, DieFailure, EraseCut, Fault, FaultPlan, PartnerCut, ProgramCut, WrongBits};
-pub use geometry::Geometry;
+pub use geometry::{Geometry, PageSplit};
 pub use image::{FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, NAME_BYTES_MAX, PARAMS_BYTES_MAX};
 pub use pairing::{PairTable, Pairing};
 pub use profile::{Capacity, PROFILES, PageOrder, Profile, Timing};

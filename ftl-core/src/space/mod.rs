@@ -457,7 +457,7 @@ impl<S: Store> Space<S> {
 
     #[inline(always)]
     fn note_programmed(&mut self, stream: StreamId, first: Ppn, done: u32, seq: u64) {
-        let pages = self.geometry().pages_per_block;
+        let pages = self.flash.geometry().pages_per_block;
         let Stream { open, listed, .. } = &mut self.streams[stream];
         let open = open.as_mut().expect("a block is open");
         if self.kept_back > 0 && done > 0 {

@@ -20,7 +20,7 @@ use crate::addr::{Pbn, Ppn};
 use crate::cause::{Cause, Counters};
 use crate::error::{NandError, Part};
 use crate::fault::{FaultPlan, FaultState, WrongBits};
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, PageSplit};
 use crate::pairing::PairTable;
 use crate::profile::{PageOrder, Profile};
 use crate::rng::SplitMix;
@@ -34,6 +34,7 @@ const HOUR_NS: Nanos = 3_600_000_000_000;
 #[derive(Clone, Debug)]
 pub struct Chip<S> {
     profile: Profile,
+    split: PageSplit,
     pairs: PairTable,
     store: S,
     blocks: Vec<BlockFacts>,
@@ -76,6 +77,7 @@ impl<S: Store> Chip<S> {
             program_times: ProgramTimes::new(&pairs, &profile.timing, geometry.pages_per_block),
             pairs,
             clocks: Clocks::new(&geometry, profile.timing),
+            split: geometry.split(),
             profile,
             store,
             blocks: vec![BlockFacts::default(); geometry.blocks as usize],
@@ -180,6 +182,11 @@ impl<S: Store> Chip<S> {
         self.blocks[block.index()].erase_count
     }
 
+    /// Erases of every block, ascending.
+    pub fn erase_counts(&self) -> impl Iterator<Item = u32> {
+        self.blocks.iter().map(|facts| facts.erase_count)
+    }
+
     /// One past the highest page programmed since the last erase, as a blank check of every page would tell.
     #[inline]
     pub fn frontier(&self, block: Pbn) -> u32 {
@@ -268,6 +275,12 @@ impl<S: Store> Chip<S> {
         self.faults.as_ref().is_some_and(|faults| faults.plan().bit_errors > 0.0)
     }
 
+    /// Whether every programmed page can be read: nothing is kept that could be lost, and no fault plan says otherwise.
+    #[inline]
+    pub fn reads_are_sure(&self) -> bool {
+        !self.read_faults && !self.store.keeps_data()
+    }
+
     /// What a block's data was exposed to: hours since its first page was programmed, and reads of its pages since the erase.
     pub fn exposure(&self, at: Nanos, block: Pbn) -> (u32, u32) {
         let facts = self.blocks[block.index()];
@@ -342,9 +355,8 @@ impl<S: Store> Chip<S> {
     /// Whether the page was programmed since its block was erased.
     #[inline]
     pub fn is_programmed(&self, ppn: Ppn) -> bool {
-        let geometry = &self.profile.geometry;
         if self.programs.is_empty() {
-            geometry.offset_of(ppn) < self.frontier(geometry.block_of(ppn))
+            self.split.offset_of(ppn) < self.frontier(self.split.block_of(ppn))
         } else {
             self.programs[ppn.index()] > 0
         }
@@ -361,10 +373,11 @@ impl<S: Store> Chip<S> {
 
     #[inline]
     fn check_page(&mut self, ppn: Ppn) -> Result<Pbn, NandError> {
-        assert!(self.profile.geometry.contains(ppn), "law: no page {ppn}");
+        let (block, offset, geometry) = (self.split.block_of(ppn), self.split.offset_of(ppn), &self.profile.geometry);
+        assert!(block.raw() < geometry.blocks && offset < geometry.pages_per_block, "law: no page {ppn}");
         #[cfg(feature = "canary")]
         self.program_held()?;
-        if self.powered { Ok(self.profile.geometry.block_of(ppn)) } else { Err(NandError::PowerLost) }
+        if self.powered { Ok(block) } else { Err(NandError::PowerLost) }
     }
 
     fn mark_bad(&mut self, block: Pbn, bad: Bad) -> Result<(), NandError> {

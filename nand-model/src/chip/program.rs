@@ -47,7 +47,7 @@ impl<S: Store> Chip<S> {
             Err(error) => return fail(0, at, error),
         };
         assert!(
-            self.profile.geometry.offset_of(first) + count <= self.profile.geometry.pages_per_block,
+            self.split.offset_of(first) + count <= self.profile.geometry.pages_per_block,
             "law: a run leaves its block"
         );
         if self.bad(block).is_some() {
@@ -109,8 +109,7 @@ impl<S: Store> Chip<S> {
     /// The law of programs, as asked for: `count` pages upwards from `first`. Returns how far the block is programmed already.
     #[inline(always)]
     fn judge_programs(&self, first: Ppn, count: u32) -> u32 {
-        let geometry = &self.profile.geometry;
-        let (block, offset) = (geometry.block_of(first), geometry.offset_of(first));
+        let (block, offset) = (self.split.block_of(first), self.split.offset_of(first));
         let frontier = self.frontier(block);
         // Pages behind the first follow one another, so in an ordered block only the first can be out of order.
         match self.profile.order {
@@ -146,10 +145,9 @@ impl<S: Store> Chip<S> {
 
     #[inline(always)]
     fn account_programs(&mut self, at: Nanos, block: Pbn, first: Ppn, count: u32, cause: Cause) -> Nanos {
-        let geometry = self.profile.geometry;
-        let (die, offset) = (geometry.die_of(block), geometry.offset_of(first));
+        let (die, offset) = (self.profile.geometry.die_of(block), self.split.offset_of(first));
         let cells_ns = self.program_times.of_run(offset, count);
-        let last_ns = self.program_times.of_run(offset + count - 1, 1);
+        let last_ns = if count == 1 { cells_ns } else { self.program_times.of_run(offset + count - 1, 1) };
         let done = self.clocks.program_run(at, die, cells_ns, last_ns, count);
         self.counters.program_busy_ns += cells_ns;
         self.ops += count as u64;

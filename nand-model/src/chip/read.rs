@@ -183,9 +183,7 @@ impl<S: Store> Chip<S> {
         health: &mut [Health],
     ) -> Result<Nanos, NandError> {
         let retries = if self.read_faults { self.suffer(done, block, pages, data, oobs, health) } else { 0 };
-        // A store without data finds nothing wrong by itself.
-        let may_be_lost = self.read_faults || self.store.keeps_data();
-        if may_be_lost && health.iter().any(|health| *health != Health::Good) {
+        if !self.reads_are_sure() && health.iter().any(|health| *health != Health::Good) {
             let lost =
                 |health: &&Health| (!data.is_empty() && !health.data_ok()) || (!oobs.is_empty() && !health.oob_ok());
             self.counters.uncorrectable_reads += health.iter().filter(lost).count() as u64;

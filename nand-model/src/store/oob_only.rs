@@ -6,7 +6,7 @@
 
 use super::{BlockFacts, Health, Store};
 use crate::addr::{Pbn, Ppn};
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, PageSplit};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -25,6 +25,7 @@ const PAGES_PER_OTHER: usize = 64;
 #[derive(Clone, Debug)]
 pub struct OobOnlyStore {
     geometry: Geometry,
+    split: PageSplit,
     /// By page.
     first_halves: Vec<Half>,
     second_halves: SecondHalves,
@@ -61,6 +62,7 @@ impl OobOnlyStore {
         let shared = vec![Shared::ERASED; geometry.blocks as usize];
         OobOnlyStore {
             geometry,
+            split: geometry.split(),
             first_halves: vec![ERASED; geometry.page_slots()],
             second_halves: SecondHalves::Shared(shared, BTreeMap::new()),
             tails: Vec::new(),
@@ -73,7 +75,7 @@ impl OobOnlyStore {
     #[inline]
     fn slot(&self, ppn: Ppn) -> [u8; SLOT] {
         let second = match &self.second_halves {
-            SecondHalves::Shared(blocks, others) => match blocks[self.geometry.block_of(ppn).index()] {
+            SecondHalves::Shared(blocks, others) => match blocks[self.split.block_of(ppn).index()] {
                 Shared { mixed: true, half, .. } => *others.get(&ppn).unwrap_or(&half),
                 Shared { half, .. } => half,
             },
@@ -92,6 +94,14 @@ impl OobOnlyStore {
         .map(|shared| shared.half)
     }
 
+    /// Asks memory for all cache lines with records of these ascending pages at once: they come while the first is waited for.
+    #[inline]
+    fn fetch_lines(&self, pages: &[Ppn]) {
+        let (Some(first), Some(last)) = (pages.first(), pages.last()) else { return };
+        let lines = self.first_halves[first.index()..=last.index()].iter().step_by(64 / size_of::<Half>());
+        std::hint::black_box(lines.fold(0, |sum, half| sum ^ half[0]));
+    }
+
     /// Reads as many bytes of a page's OOB as `oob` has.
     fn read_oob(&self, ppn: Ppn, oob: &mut [u8]) {
         let kept = oob.len().min(SLOT);
@@ -104,7 +114,7 @@ impl OobOnlyStore {
         let kept = &mut self.first_halves[first.index()..][..slots.len()];
         match &mut self.second_halves {
             SecondHalves::Shared(blocks, _) => {
-                let shared = &mut blocks[self.geometry.block_of(first).index()];
+                let shared = &mut blocks[self.split.block_of(first).index()];
                 if !shared.decided {
                     *shared = Shared { half: split(&slots[0]).1, decided: true, mixed: false };
                 }
@@ -131,7 +141,7 @@ impl OobOnlyStore {
     #[cold]
     fn program_mixed(&mut self, first: Ppn, slots: &[[u8; SLOT]]) {
         let SecondHalves::Shared(blocks, others) = &mut self.second_halves else { return };
-        let shared = &mut blocks[self.geometry.block_of(first).index()];
+        let shared = &mut blocks[self.split.block_of(first).index()];
         shared.mixed = true;
         for (ppn, slot) in (first.raw()..).map(Ppn::new).zip(slots) {
             match split(slot).1 {
@@ -222,8 +232,9 @@ impl Store for OobOnlyStore {
     fn read_pages(&mut self, pages: &[Ppn], _: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
         health.fill(Health::Good);
         let part = oobs.len() / pages.len();
-        let shared = self.shared(self.geometry.block_of(pages[0]));
+        let shared = self.shared(self.split.block_of(pages[0]));
         if let (SLOT, (slots, []), Some(second)) = (part, oobs.as_chunks_mut::<SLOT>(), shared) {
+            self.fetch_lines(pages);
             pages.iter().zip(slots).for_each(|(ppn, to)| *to = join(self.first_halves[ppn.index()], second));
         } else if part > 0 {
             pages.iter().zip(oobs.chunks_exact_mut(part)).for_each(|(ppn, oob)| self.read_oob(*ppn, oob));
@@ -259,7 +270,7 @@ impl Store for OobOnlyStore {
         if let SecondHalves::Shared(blocks, others) = &mut self.second_halves {
             let shared = std::mem::replace(&mut blocks[block.index()], Shared::ERASED);
             if shared.mixed {
-                others.retain(|ppn, _| self.geometry.block_of(*ppn) != block);
+                others.retain(|ppn, _| self.split.block_of(*ppn) != block);
             }
         }
         Ok(())
