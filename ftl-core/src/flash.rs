@@ -343,7 +343,8 @@ impl<S: Store> Flash<S> {
             kept.restore(self.chip.geometry(), pages.iter().copied(), data);
         }
         // Without a branch per page.
-        let good = self.health.iter().fold(true, |so_far, health| so_far & matches!(health, Health::Good));
+        let all_good = || self.health.iter().fold(true, |so_far, health| so_far & matches!(health, Health::Good));
+        let good = self.chip.reads_are_sure() || all_good();
         Ok(good && records.iter().fold(true, |so_far, record| so_far & Oob::is_record(record)))
     }
 
@@ -367,8 +368,9 @@ impl<S: Store> Flash<S> {
         Oob::recopy(records, self.mark, pseq + 1, epoch);
         let (count, oobs) = (records.len() as u32, records.as_flattened());
         self.now = self.chip.program_run(self.now, first, count, data, oobs, cause)?;
-        // Mostly there are none, and a look at one byte is the cheapest way to know.
-        if self.kept.is_some() && records.iter().fold(false, |any, record| any | is_own(record[1])) {
+        // Mostly there are none, and a look at one byte is the cheapest way to know. What was not kept before is none, either.
+        let any_kept = self.kept.as_ref().is_some_and(|kept| !kept.0.is_empty());
+        if any_kept && records.iter().fold(false, |any, record| any | is_own(record[1])) {
             self.keep(first, data, records.iter().map(|record| Oob::owner(record).0));
         }
         Ok(())

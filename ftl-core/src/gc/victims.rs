@@ -35,6 +35,12 @@ impl VictimIndex {
     #[inline]
     pub(crate) fn insert(&mut self, block: Pbn, valid: u32) {
         debug_assert!(!self.contains(block));
+        self.append(block, valid);
+    }
+
+    /// Writes the block's link anew, whatever it was.
+    #[inline]
+    fn append(&mut self, block: Pbn, valid: u32) {
         let end = self.blocks + valid;
         let last = self.links[end as usize].prev;
         self.links[block.index()] = Link { prev: last, next: end };
@@ -55,9 +61,11 @@ impl VictimIndex {
     /// The block's valid count changed.
     #[inline]
     pub(crate) fn update(&mut self, block: Pbn, valid: u32) {
-        if self.contains(block) {
-            self.remove(block);
-            self.insert(block, valid);
+        let Link { prev, next } = self.links[block.index()];
+        if next != block.raw() {
+            self.links[prev as usize].next = next;
+            self.links[next as usize].prev = prev;
+            self.append(block, valid);
         }
     }
 

@@ -52,9 +52,14 @@ impl Trims {
     }
 
     /// Whether the records that the next checkpoint would contain for the first time are too many.
+    #[inline]
     pub(super) fn checkpoint_due(&self, next_set: u64) -> bool {
-        self.live.len() as u32 >= self.limit
-            && self.live.values().filter(|record| record.contained_in >= next_set).count() as u32 >= self.limit
+        self.live.len() as u32 >= self.limit && self.is_checkpoint_due(next_set)
+    }
+
+    #[cold]
+    fn is_checkpoint_due(&self, next_set: u64) -> bool {
+        self.live.values().filter(|record| record.contained_in >= next_set).count() as u32 >= self.limit
     }
 
     /// Takes out the records for which `obsolete` holds, by the first set that contains them.
