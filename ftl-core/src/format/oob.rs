@@ -163,8 +163,9 @@ impl Oob {
     /// Whether these bytes are a record: what [`Oob::decode`] would say.
     #[inline]
     pub fn is_record(slot: &[u8; OOB_SLOT]) -> bool {
-        // Without a branch: whole blocks of records come by here.
-        (slot[0] == MAGIC) & (slot[1].wrapping_sub(1) < Role::Pad as u8)
+        // In one comparison, because whole blocks of records come by here: number the roles from 0 and let nothing but them remain.
+        let start = u16::from_le_bytes([slot[0], slot[1]]);
+        start.wrapping_sub(u16::from_le_bytes([MAGIC, 1])).rotate_right(8) < Role::Pad as u16
     }
 
     /// Role and logical page of a record.
@@ -192,17 +193,26 @@ impl Oob {
     /// As [`Oob::encode`].
     #[inline]
     pub fn recopy(slots: &mut [[u8; OOB_SLOT]], mark: Flags, pseq: u64, epoch: u64) {
-        let end = pseq + slots.len() as u64;
-        assert!((end.saturating_sub(1) | epoch) >> COUNTER_BITS == 0, "a 48-bit counter is exhausted");
+        let last = pseq + (slots.len() as u64).saturating_sub(1);
+        assert!((last | epoch) >> COUNTER_BITS == 0, "a 48-bit counter is exhausted");
         let (cleared, set) = ((Flags::PROVISIONAL.0 as u64) << 16, (Flags::COPY.with(mark).0 as u64) << 16);
-        let mut pseq = pseq;
-        for slot in slots {
-            let [head, middle, tail, rest] = slot.as_chunks_mut::<8>().0 else { unreachable!("a slot is four words") };
-            *head = ((u64::from_le_bytes(*head) | cleared) & !set).to_le_bytes();
-            *middle = (u64::from_le_bytes(*middle) & COUNTER_MAX | pseq << 48).to_le_bytes();
-            *tail = (pseq >> 16 | epoch << 32).to_le_bytes();
-            *rest = (epoch >> 32 | !0xFFFF).to_le_bytes();
-            pseq = pseq.wrapping_add(1);
+        // Records whose numbers differ in the last 16 bits only have one second half.
+        let (mut left, mut pseq) = (slots, pseq);
+        while !left.is_empty() {
+            let alike = left.len().min(0x1_0000 - (pseq & 0xFFFF) as usize);
+            let (slots, rest) = left.split_at_mut(alike);
+            let second = [pseq >> 16 | epoch << 32, epoch >> 32 | !0xFFFF].map(u64::to_le_bytes);
+            let mut number = pseq << 48;
+            for slot in slots {
+                let [head, middle, tail @ ..] = slot.as_chunks_mut::<8>().0 else {
+                    unreachable!("a slot is four words")
+                };
+                *head = ((u64::from_le_bytes(*head) | cleared) & !set).to_le_bytes();
+                *middle = (u64::from_le_bytes(*middle) & COUNTER_MAX | number).to_le_bytes();
+                tail.copy_from_slice(&second);
+                number = number.wrapping_add(1 << 48);
+            }
+            (left, pseq) = (rest, pseq + alike as u64);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::addr::Lpn;
 use crate::copy::misplaced;
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
-use crate::format::{Flags, Oob, PageTag, Role};
+use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role};
 use crate::gc::{Collect, Gc};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
@@ -71,14 +71,14 @@ impl<S: Store> PageMap<S> {
         while !records.is_empty() {
             let (first, taken) = self.space.append_copies(self.settings.gc_stream, records, data, cause)?;
             let (moved, rest) = records.split_at_mut(taken as usize);
-            for (to, (record, from)) in (first.raw()..first.raw() + taken).zip(moved.iter().zip(from)) {
-                match self.map.get_mut(Oob::lpn(record) as usize) {
-                    Some(entry) if *entry == from.raw() => *entry = to,
-                    _ => match Oob::owner(record) {
-                        (Role::Trim, _) => self.trims.moved(*from, Ppn::new(to)),
-                        (_, lpn) => return Err(misplaced(*from, lpn)),
-                    },
+            let mut done = repoint(&mut self.map, first.raw(), moved, from);
+            while let Some(record) = moved.get(done) {
+                match Oob::owner(record) {
+                    (Role::Trim, _) => self.trims.moved(from[done], Ppn::new(first.raw() + done as u32)),
+                    (_, lpn) => return Err(misplaced(from[done], lpn)),
                 }
+                done += 1;
+                done += repoint(&mut self.map, first.raw() + done as u32, &moved[done..], &from[done..]);
             }
             self.space.table.clear_live_pages(&from[..taken as usize]);
             (data, records, from) = (&data[taken as usize * page..], rest, &from[taken as usize..]);
@@ -106,4 +106,17 @@ impl<S: Store> PageMap<S> {
         self.trims.add(ppn, Record { ver, contained_in: self.checkpoints.next_id() });
         Ok(())
     }
+}
+
+/// Points the map at the copies of these pages, which lie from `to` on, up to the first that is none of the map's. Returns how many.
+/// (Apart from its caller: the loop needs every register.)
+#[inline(never)]
+fn repoint(map: &mut [u32], to: u32, records: &[[u8; OOB_SLOT]], from: &[Ppn]) -> usize {
+    for (now, (record, from)) in (to..to + records.len() as u32).zip(records.iter().zip(from)) {
+        match map.get_mut(Oob::lpn(record) as usize) {
+            Some(entry) if *entry == from.raw() => *entry = now,
+            _ => return (now - to) as usize,
+        }
+    }
+    records.len()
 }
