@@ -3,7 +3,7 @@
 #   make check      the quick gate: format, lints, unit tests
 #   make test       everything a machine can do in a quarter of an hour
 #   make long-test  the same at acceptance length
-#   make bench      simulation and NBD beside their peers (BENCH_ARGS=--short for a look)
+#   make bench      simulation and NBD beside their peers (BENCH_ARGS=--short for a look; FTLSIM=DIR, a clone of sssl-ftlsim)
 #   make reproduction  docs/REPRODUCTION.md from measured rows (TRACES=DIR with the real traces)
 #   make policy     licences and sources of all dependencies
 #   make packages   target/package/ftld.deb and ftld.rpm
@@ -81,7 +81,7 @@ long-test: deps $(DENY) $(FSX) $(DEB) $(RPM)
 	$(DENY) check advisories
 
 bench: deps
-	tests/bench/sim.py $(BENCH_ARGS)
+	tests/bench/sim.py $(BENCH_ARGS) $(if $(FTLSIM),--ftlsim $(FTLSIM))
 	tests/bench/nbd.py $(BENCH_ARGS)
 
 reproduction: deps
