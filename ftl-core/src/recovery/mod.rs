@@ -20,7 +20,7 @@ use crate::flash::Flash;
 use crate::format::{Flags, Oob, Role};
 use crate::hash::FastMap;
 use nand_model::canary::{Canary, sings};
-use nand_model::{Bad, Cause, PairTable, Pbn, Ppn, Store};
+use nand_model::{Bad, Cause, PageOrder, PairTable, Pbn, Ppn, Store};
 
 /// Programs that may be under way together when power fails.
 const IN_FLIGHT: u64 = 32;
@@ -120,8 +120,6 @@ pub(crate) fn scan_block<S: Store>(
         ends.last = (flash.geometry().offset_of(ppn) + 1 == flash.chip().frontier(block)).then_some(oob.pseq);
         if ends.latest.is_none_or(|(pseq, _)| pseq < oob.pseq) {
             ends.latest = Some((oob.pseq, ppn));
-        } else {
-            ends.out_of_order = true;
         }
         each(ppn, oob);
     }
@@ -135,14 +133,13 @@ pub(crate) struct Ends {
     last: Option<u64>,
     /// The newest program that was not a mount's.
     newest: u64,
-    /// The page with the newest readable record, and whether others are behind it.
+    /// The page with the newest readable record.
     latest: Option<(u64, Ppn)>,
-    out_of_order: bool,
 }
 
 /// Pages that an interrupted program may have damaged although they read well: the last programmed one of every block and its
-/// LSB partner; where pages go in any order, the one with the newest record. Every earlier cut left its mark at such a place too,
-/// because mount never continues a block.
+/// LSB partner; where pages may go in any order, the one with the newest record, also when an erase that was cut has left no other. Every
+/// earlier cut left its mark at such a place too, because mount never continues a block.
 #[derive(Default)]
 pub(crate) struct Suspects {
     /// The block's end, at each of its suspects.
@@ -155,7 +152,8 @@ impl Suspects {
     pub(crate) fn note<S: Store>(&mut self, flash: &Flash<S>, block: Pbn, ends: Ends) {
         self.newest = self.newest.max(ends.newest);
         self.pages.extend(suspects(flash, block).map(|ppn| (ppn.raw(), ends.last)));
-        if let Some((pseq, ppn)) = ends.latest.filter(|_| ends.out_of_order) {
+        let any_order = flash.chip().profile().order == PageOrder::Any;
+        if let Some((pseq, ppn)) = ends.latest.filter(|_| any_order) {
             self.pages.insert(ppn.raw(), Some(pseq));
         }
     }

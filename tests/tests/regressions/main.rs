@@ -4,4 +4,5 @@ mod host_full_in_checkpoint;
 mod mount_erased_before_rescue;
 mod mounts_cut_in_a_row;
 mod mounts_in_a_row;
+mod torn_page_left_alone;
 mod trim_copy_lost;
