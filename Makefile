@@ -1,7 +1,7 @@
 # What to type here. Continuous integration uses the same names.
 #   make run        build, and serve a device (ARGS="--scheme lazyftl /dev/ublkb0" and the like)
 #   make check      the quick gate: format, lints, unit tests
-#   make test       everything a machine can do in a quarter of an hour
+#   make test       everything a machine can do: half an hour, and ten minutes to build it
 #   make long-test  the same at acceptance length
 #   make bench      simulation and NBD beside their peers (BENCH_ARGS=--short for a look; FTLSIM=DIR, a clone of sssl-ftlsim)
 #   make reproduction  docs/REPRODUCTION.md from measured rows (TRACES=DIR with the real traces)
