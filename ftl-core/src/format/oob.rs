@@ -271,6 +271,21 @@ mod tests {
     }
 
     #[test]
+    fn a_run_is_recopied_as_its_records_one_by_one_also_where_numbers_carry() {
+        for pseq in [0xFFFE, 0xFFFF, 0x1_0000, 0x1234_FFFD] {
+            let original = |i: u64| Oob { tag: PageTag { lpn: i as u32, ver: 7 * i, ..sample().tag }, ..sample() };
+            let mut run: Vec<_> = (0..5).map(|i| original(i).encode()).collect();
+            let mut alone = run.clone();
+            Oob::recopy(&mut run, Flags::NONE, pseq, 9);
+            for (slot, pseq) in alone.iter_mut().zip(pseq..) {
+                Oob::recopy(std::slice::from_mut(slot), Flags::NONE, pseq, 9);
+                assert_eq!(Oob::decode(slot).map(|oob| (oob.pseq, oob.epoch)), Some((pseq, 9)));
+            }
+            assert_eq!(run, alone);
+        }
+    }
+
+    #[test]
     fn blank_foreign_and_short_bytes_are_no_record() {
         assert_eq!(Oob::decode(&[0xFF; 64]), None);
         assert_eq!(Oob::decode(&[0; 64]), None);
