@@ -111,15 +111,6 @@ impl OobOnlyStore {
 
     #[inline(always)]
     fn program_slots(&mut self, first: Ppn, slots: &[[u8; SLOT]]) {
-        if let ([slot], SecondHalves::Shared(blocks, _)) = (slots, &self.second_halves) {
-            // Mostly a single page is like those before it.
-            let (half, second) = split(slot);
-            let shared = &blocks[self.split.block_of(first).index()];
-            if shared.decided && !shared.mixed && shared.half == second {
-                self.first_halves[first.index()] = half;
-                return;
-            }
-        }
         let kept = &mut self.first_halves[first.index()..][..slots.len()];
         match &mut self.second_halves {
             SecondHalves::Shared(blocks, _) => {
