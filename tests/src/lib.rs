@@ -6,6 +6,7 @@
 //! Nothing here names a scheme: suites iterate over the table.
 #![forbid(unsafe_code)]
 
+pub mod classes;
 pub mod coverage;
 pub mod crashes;
 pub mod cuts;
@@ -15,5 +16,6 @@ pub mod host;
 pub mod model;
 pub mod payload;
 pub mod rig;
+pub mod swarm;
 pub mod sweep;
 pub mod workload;

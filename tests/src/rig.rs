@@ -81,12 +81,28 @@ impl Rig {
     pub fn on_profile(scheme: &'static Scheme, cells: Cells, profile: Profile, pages: u32, wanted: Params) -> Rig {
         let mut params = Params::default();
         wanted.iter().filter(|(key, _)| has_param(scheme, key)).for_each(|(key, value)| params.set(key, value));
+        Rig::laid_out(scheme, cells, profile, pages, OVER_PROVISIONING, params, seed())
+            .unwrap_or_else(|error| panic!("{} has no layout for {pages} pages: {error}", scheme.name))
+    }
+
+    /// A device on any chip, with any parameters and over-provisioning, from a seed of its own.
+    ///
+    /// # Errors
+    /// The scheme's reason, where it cannot be laid out so.
+    pub fn laid_out(
+        scheme: &'static Scheme,
+        cells: Cells,
+        profile: Profile,
+        pages: u32,
+        over_provisioning: f64,
+        params: Params,
+        seed: u64,
+    ) -> Result<Rig, String> {
         let bytes = pages as u64 * profile.geometry.page_bytes as u64;
-        let layout = scheme
-            .layout(&profile, bytes, OVER_PROVISIONING, &params)
-            .unwrap_or_else(|error| panic!("{} has no layout for {pages} pages: {error}", scheme.name));
+        let layout = scheme.layout(&profile, bytes, over_provisioning, &params).map_err(|error| error.to_string())?;
         let config = FtlConfig { logical_pages: layout.logical_pages, params };
-        Rig { scheme, cells, profile: layout.profile, config, seed: seed(), bombs: Vec::new(), variant: String::new() }
+        let (bombs, variant) = (Vec::new(), String::new());
+        Ok(Rig { scheme, cells, profile: layout.profile, config, seed, bombs, variant })
     }
 
     /// The same with one more parameter, where the scheme has it.
@@ -102,11 +118,16 @@ impl Rig {
         self.open(MemStore::new(self.profile.geometry))
     }
 
-    /// An erased chip that has as many bad blocks as its data sheet allows: the least room the scheme was promised.
-    pub fn blank_at_end_of_life(&self) -> Chip<MemStore> {
+    /// Bad blocks that the data sheet allows: those that the layout added.
+    pub fn spare_blocks(&self) -> u64 {
         let blocks = self.profile.geometry.blocks as u64;
         let allowed = |used: u64| (used * self.profile.max_bad_permille as u64).div_ceil(1000).max(4);
-        let spare = (0..blocks).find(|used| used + allowed(*used) >= blocks).map_or(0, |used| blocks - used);
+        (0..blocks).find(|used| used + allowed(*used) >= blocks).map_or(0, |used| blocks - used)
+    }
+
+    /// An erased chip that has as many bad blocks as its data sheet allows: the least room the scheme was promised.
+    pub fn blank_at_end_of_life(&self) -> Chip<MemStore> {
+        let spare = self.spare_blocks();
         let mut chip = self.open(MemStore::new(self.profile.geometry));
         let mut rng = SplitMix::new(self.seed);
         for _ in 0..spare {

@@ -164,6 +164,11 @@ impl Workload {
         workload
     }
 
+    /// The same on a device that was filled before.
+    pub fn continued(kind: Kind, pages: u32, seed: u64) -> Self {
+        Workload { kind, pages, rng: SplitMix::new(seed), cursor: 0, queued: VecDeque::new() }
+    }
+
     fn length(&mut self, longest: u64) -> u32 {
         1 + self.rng.below(longest) as u32
     }

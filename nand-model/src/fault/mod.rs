@@ -75,6 +75,12 @@ impl Chances {
 
 impl<const N: usize> From<[(Fault, u32); N]> for Chances {
     fn from(listed: [(Fault, u32); N]) -> Self {
+        listed.into_iter().collect()
+    }
+}
+
+impl FromIterator<(Fault, u32)> for Chances {
+    fn from_iter<I: IntoIterator<Item = (Fault, u32)>>(listed: I) -> Self {
         let mut chances = Chances::default();
         listed.into_iter().for_each(|(fault, ppb)| chances.0[fault as usize] = ppb);
         chances

@@ -29,6 +29,8 @@ struct Sim {
     cache: Vec<u8>,
     /// As of the last completed sync.
     disk: Vec<u8>,
+    /// Per page of the host: whether it was written since the disk was made or the page punched.
+    roomy: Vec<bool>,
     /// Writes since then.
     log: Vec<(usize, Vec<u8>)>,
     /// All writes there ever were.
@@ -94,7 +96,8 @@ impl SimDisk {
 
     /// A disk that holds these bytes, synced.
     pub fn holding(bytes: Vec<u8>) -> SimDisk {
-        SimDisk(Arc::new(Mutex::new(Sim { cache: bytes.clone(), disk: bytes, ..Sim::default() })))
+        let roomy = bytes.chunks(PAGE as usize).map(|page| !is_zero(page)).collect();
+        SimDisk(Arc::new(Mutex::new(Sim { cache: bytes.clone(), disk: bytes, roomy, ..Sim::default() })))
     }
 
     /// Opens the image on it.
@@ -203,6 +206,7 @@ impl Disk for SimDisk {
         let at = at as usize;
         let done = failing.as_ref().map_or(buf.len(), |fuse| fuse.arrives.min(buf.len()));
         sim.cache[at..at + done].copy_from_slice(&buf[..done]);
+        sim.roomy[at / PAGE as usize..(at + done).div_ceil(PAGE as usize)].fill(true);
         sim.log.push((at, buf[..done].to_vec()));
         failing.map_or(Ok(()), |fuse| Err(WriteError { done, error: io::Error::from_raw_os_error(fuse.errno) }))
     }
@@ -226,12 +230,15 @@ impl Disk for SimDisk {
     }
 
     fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
-        Ok(self.write_at(at, &vec![0; bytes as usize])?)
+        self.write_at(at, &vec![0; bytes as usize])?;
+        self.lock().roomy[at.div_ceil(PAGE) as usize..((at + bytes) / PAGE) as usize].fill(false);
+        Ok(())
     }
 
     fn next_data(&self, at: u64) -> Option<u64> {
         let sim = self.lock();
-        let pages = sim.cache[at as usize..].chunks(PAGE as usize);
-        pages.enumerate().find(|(_, page)| !is_zero(page)).map(|(i, _)| at + i as u64 * PAGE)
+        let page = (at / PAGE) as usize;
+        let found = sim.roomy[page..].iter().position(|roomy| *roomy)?;
+        Some(at.max((page + found) as u64 * PAGE))
     }
 }

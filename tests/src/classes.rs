@@ -1,0 +1,161 @@
+//! Counts of what happened in generated runs, by class and by pair of classes.
+//!
+//! A generator that never produces a situation proves nothing about it. So runs note each class of situation when it
+//! *happens*, not when it is planned; a class that stays at zero fails a run of full length.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+/// How often each class, and each pair of classes in one run, happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Classes {
+    /// Runs that were counted.
+    pub runs: u64,
+    /// Events of each class.
+    events: BTreeMap<&'static str, u64>,
+    /// Runs in which both classes happened; a pair of a class with itself counts the runs of that class.
+    pairs: BTreeMap<(&'static str, &'static str), u64>,
+    /// Classes of the run in progress.
+    now: BTreeSet<&'static str>,
+}
+
+impl Classes {
+    /// A situation of this class happened.
+    pub fn note(&mut self, class: &'static str) {
+        self.note_times(class, 1);
+    }
+
+    /// It happened so many times.
+    pub fn note_times(&mut self, class: &'static str, times: u64) {
+        if times > 0 {
+            *self.events.entry(class).or_default() += times;
+            self.now.insert(class);
+        }
+    }
+
+    /// Whether the class happened in the run in progress.
+    pub fn has(&self, class: &'static str) -> bool {
+        self.now.contains(class)
+    }
+
+    /// How many of these classes happened in the run in progress.
+    pub fn count_of(&self, classes: &[&'static str]) -> usize {
+        classes.iter().filter(|class| self.now.contains(*class)).count()
+    }
+
+    /// Ends the run in progress.
+    pub fn end_run(&mut self) {
+        self.runs += 1;
+        let now: Vec<_> = std::mem::take(&mut self.now).into_iter().collect();
+        for (i, one) in now.iter().enumerate() {
+            for other in &now[i..] {
+                *self.pairs.entry((*one, *other)).or_default() += 1;
+            }
+        }
+    }
+
+    /// Adds what other runs counted.
+    pub fn merge(&mut self, other: &Classes) {
+        self.runs += other.runs;
+        other.events.iter().for_each(|(class, times)| *self.events.entry(class).or_default() += times);
+        other.pairs.iter().for_each(|(pair, runs)| *self.pairs.entry(*pair).or_default() += runs);
+    }
+
+    /// Events of a class.
+    pub fn events(&self, class: &str) -> u64 {
+        self.events.get(class).copied().unwrap_or(0)
+    }
+
+    /// Runs in which both classes happened.
+    pub fn runs_with(&self, one: &'static str, other: &'static str) -> u64 {
+        self.pairs.get(&(one.min(other), one.max(other))).copied().unwrap_or(0)
+    }
+
+    /// Classes of `all` that never happened.
+    pub fn missing(&self, all: &[&'static str]) -> Vec<&'static str> {
+        all.iter().copied().filter(|class| self.events(class) == 0).collect()
+    }
+
+    /// Pairs of `all` that never happened in one run, but for those that `cannot_meet` excuses.
+    pub fn missing_pairs(
+        &self,
+        all: &[&'static str],
+        cannot_meet: impl Fn(&str, &str) -> bool,
+    ) -> Vec<(&'static str, &'static str)> {
+        let pairs = all.iter().enumerate().flat_map(|(i, one)| all[i + 1..].iter().map(move |other| (*one, *other)));
+        pairs
+            .filter(|(one, other)| self.runs_with(one, other) == 0)
+            .filter(|(one, other)| !cannot_meet(one, other) && !cannot_meet(other, one))
+            .collect()
+    }
+
+    /// A line per class: events and runs.
+    pub fn report(&self) -> String {
+        let mut text = String::new();
+        for (class, events) in &self.events {
+            let runs = self.runs_with(class, class);
+            writeln!(text, "{class:<28} {events:>10} times in {runs:>8} runs").expect("a string takes all");
+        }
+        text
+    }
+
+    /// The counts as lines of text that [`Classes::read`] understands.
+    pub fn write(&self) -> String {
+        let mut text = format!("runs\t{}\n", self.runs);
+        for (class, events) in &self.events {
+            writeln!(text, "class\t{class}\t{events}").expect("a string takes all");
+        }
+        for ((one, other), runs) in &self.pairs {
+            writeln!(text, "pair\t{one}\t{other}\t{runs}").expect("a string takes all");
+        }
+        text
+    }
+
+    /// Counts of an earlier process, of the classes in `all`.
+    ///
+    /// # Errors
+    /// The first line that is none, or that names an unknown class.
+    pub fn read(text: &str, all: &[&'static str]) -> Result<Classes, String> {
+        let mut classes = Classes::default();
+        for line in text.lines() {
+            let class = |name: &str| all.iter().copied().find(|known| *known == name).ok_or(format!("class {name}?"));
+            let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{line:?}: {error}"));
+            match line.split('\t').collect::<Vec<_>>()[..] {
+                ["runs", runs] => classes.runs = number(runs)?,
+                ["class", name, events] => {
+                    classes.events.insert(class(name)?, number(events)?);
+                }
+                ["pair", one, other, runs] => {
+                    classes.pairs.insert((class(one)?, class(other)?), number(runs)?);
+                }
+                _ => return Err(format!("{line:?} is no count")),
+            }
+        }
+        Ok(classes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_and_pairs_are_counted_by_run_and_survive_a_file() {
+        let all = ["a", "b", "c"];
+        let mut classes = Classes::default();
+        classes.note("a");
+        classes.note_times("b", 3);
+        classes.end_run();
+        classes.note("a");
+        classes.end_run();
+        assert_eq!((classes.runs, classes.events("a"), classes.events("b")), (2, 2, 3));
+        assert_eq!((classes.runs_with("b", "a"), classes.runs_with("a", "a")), (1, 2));
+        assert_eq!(classes.missing(&all), ["c"]);
+        assert_eq!(classes.missing_pairs(&all, |one, _| one == "b"), [("a", "c")]);
+        let mut again = Classes::read(&classes.write(), &all).unwrap();
+        assert_eq!(again, classes);
+        again.merge(&classes);
+        assert_eq!((again.runs, again.runs_with("a", "b")), (4, 2));
+        assert!(Classes::read("class\tz\t1", &all).is_err() && Classes::read("x", &all).is_err());
+    }
+}

@@ -1,0 +1,168 @@
+//! Where a device's bytes are while no scheme runs on them: in memory, or in an image on a simulated disk.
+
+use super::plan::DiskFault;
+use crate::cuts::{is_operation, strike};
+use crate::rig::Rig;
+use ftl_core::FtlError;
+use ftl_core::schemes::SchemeStore;
+use nand_model::store::{Crash, FileStore, MemStore, SimDisk};
+use nand_model::{Access, Cut, FaultPlan, ImageSpec, SyncHandle};
+
+/// Spare slots of an image: few, so that runs reuse them.
+const SPARE_SLOTS: u32 = 6;
+
+/// Keeper of a device's bytes.
+pub(super) trait World: Sized {
+    /// What the chip runs over.
+    type Store: SchemeStore;
+
+    /// A blank device.
+    fn create(rig: &Rig) -> Self;
+
+    /// The store, after the device went down.
+    fn open(&mut self) -> Result<Self::Store, String>;
+
+    /// Takes the store of a device that is down without a clean stop.
+    fn leave(&mut self, store: Self::Store);
+
+    /// Takes the store of a device that was stopped.
+    fn close(&mut self, store: Self::Store) -> Result<(), String>;
+
+    /// Cuts power inside a mount, where the store does not outlive a mount that failed: the mount runs to its end, and the
+    /// operation is cut on the flash as it was before it. Returns whether the mount had so many operations; `None` where
+    /// the store outlives everything.
+    fn cut_inside_mount(&mut self, rig: &Rig, environment: &FaultPlan, cut: Cut) -> Option<Result<bool, FtlError>>;
+
+    /// What a FLUSH waits for besides the scheme.
+    fn sync_handle(store: &Self::Store) -> Option<SyncHandle>;
+
+    /// Gives room back to the host.
+    fn give_back(store: &mut Self::Store, slots: usize) -> usize;
+
+    /// The simulated disk, where there is one.
+    fn disk(&mut self) -> Option<&mut SimDisk>;
+}
+
+/// Bytes in memory.
+pub(super) struct Memory(Option<MemStore>);
+
+impl World for Memory {
+    type Store = MemStore;
+
+    fn create(rig: &Rig) -> Self {
+        Memory(Some(MemStore::new(rig.profile.geometry)))
+    }
+
+    fn open(&mut self) -> Result<MemStore, String> {
+        Ok(self.0.take().expect("the device is down"))
+    }
+
+    fn leave(&mut self, store: MemStore) {
+        self.0 = Some(store);
+    }
+
+    fn close(&mut self, store: MemStore) -> Result<(), String> {
+        self.leave(store);
+        Ok(())
+    }
+
+    fn cut_inside_mount(&mut self, rig: &Rig, environment: &FaultPlan, cut: Cut) -> Option<Result<bool, FtlError>> {
+        let before = self.0.take().expect("the device is down");
+        let mut recorded = before.clone();
+        recorded.record();
+        let mut chip = rig.open(recorded);
+        chip.set_faults(environment.clone());
+        let changes = match rig.mount(chip) {
+            Ok(ftl) => ftl.into_chip().into_store().take_record(),
+            Err(error) => return Some(Err(error)),
+        };
+        let mut store = before;
+        let mut operations = 0;
+        for change in &changes {
+            if is_operation(change) {
+                if operations == cut.at_op {
+                    self.0 = Some(strike(rig, &store, change, cut));
+                    return Some(Ok(true));
+                }
+                operations += 1;
+            }
+            store.replay(change).expect("memory does not fail");
+        }
+        self.0 = Some(store);
+        Some(Ok(false))
+    }
+
+    fn sync_handle(_: &MemStore) -> Option<SyncHandle> {
+        None
+    }
+
+    fn give_back(_: &mut MemStore, _: usize) -> usize {
+        0
+    }
+
+    fn disk(&mut self) -> Option<&mut SimDisk> {
+        None
+    }
+}
+
+/// An image on a simulated disk.
+pub(super) struct OnDisk {
+    disk: SimDisk,
+    new: Option<FileStore>,
+}
+
+impl World for OnDisk {
+    type Store = FileStore;
+
+    fn create(rig: &Rig) -> Self {
+        let size = u64::from(rig.config.logical_pages) * u64::from(rig.profile.geometry.page_bytes);
+        let scheme = rig.scheme.name.into();
+        let spec = ImageSpec { profile: rig.profile, size, scheme, params: String::new() };
+        let (disk, new) = SimDisk::create(&spec, SPARE_SLOTS).expect("a new image");
+        OnDisk { disk, new: Some(new) }
+    }
+
+    fn open(&mut self) -> Result<FileStore, String> {
+        if let Some(new) = self.new.take() {
+            return Ok(new);
+        }
+        self.disk.open(Access::ReadWrite).map(|(store, _)| store).map_err(|error| error.to_string())
+    }
+
+    fn leave(&mut self, store: FileStore) {
+        drop(store);
+    }
+
+    fn close(&mut self, store: FileStore) -> Result<(), String> {
+        store.close().map_err(|error| error.to_string())
+    }
+
+    fn cut_inside_mount(&mut self, _: &Rig, _: &FaultPlan, _: Cut) -> Option<Result<bool, FtlError>> {
+        None
+    }
+
+    fn sync_handle(store: &FileStore) -> Option<SyncHandle> {
+        Some(store.sync_handle())
+    }
+
+    fn give_back(store: &mut FileStore, slots: usize) -> usize {
+        store.trim_free_slots(slots).unwrap_or(0)
+    }
+
+    fn disk(&mut self) -> Option<&mut SimDisk> {
+        Some(&mut self.disk)
+    }
+}
+
+/// Lets the disk misbehave.
+pub(super) fn inject(disk: &SimDisk, fault: DiskFault) {
+    match fault {
+        DiskFault::Write { after, arrives, errno } => disk.fail_write(after, arrives, errno),
+        DiskFault::Syncs(count) => disk.fail_syncs(count),
+    }
+}
+
+/// What a crash of the host leaves of the disk.
+pub(super) fn crash(disk: &mut SimDisk, how: Crash) {
+    *disk = disk.crashed(how);
+}

@@ -1,0 +1,89 @@
+//! Generated runs in which faults meet each other, under every scheme: see [`ftld_tests::swarm`].
+//!
+//! `FTLD_SWARM_SECONDS` (10) sets how long it draws runs, `FTLD_SWARM_RUNS` how many it draws at most; `FTLD_SEED` the first seed, which is
+//! else a fresh one and printed; `FTLD_SCHEME` keeps to one scheme, `FTLD_SWARM_FAILURES` (1) ends it. `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan
+//! in its text form.
+
+use ftld_tests::classes::Classes;
+use ftld_tests::swarm::plan::{self, Plan};
+use ftld_tests::swarm::shrink;
+use nand_model::SplitMix;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text:?} is no number")))
+}
+
+/// What of the generated runs there was.
+struct Tally {
+    classes: Classes,
+    failures: Vec<String>,
+}
+
+fn fail(seed: u64, plan: &Plan, why: String) -> String {
+    let (small, small_why) = shrink::shrink(plan, why.clone());
+    format!(
+        "run {seed}: {why}\n    FTLD_SWARM_RUN={seed} cargo test -p ftld-tests --test swarm -- --nocapture\n\
+         shrunk to {} steps: {small_why}\n{small}",
+        small.steps.len()
+    )
+}
+
+#[test]
+fn whatever_happens_together_loses_nothing_flushed() {
+    if let Some(seed) = number("FTLD_SWARM_RUN") {
+        let plan = Plan::draw(seed);
+        if let Err(why) = shrink::outcome(&plan, &mut Classes::default()) {
+            panic!("{}", fail(seed, &plan, why));
+        }
+        return;
+    }
+    if let Ok(path) = std::env::var("FTLD_SWARM_PLAN") {
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let plan: Plan = text.parse().unwrap_or_else(|why| panic!("{path}: {why}"));
+        shrink::outcome(&plan, &mut Classes::default()).unwrap_or_else(|why| panic!("{path}: {why}"));
+        return;
+    }
+    let fresh = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
+    let first = number("FTLD_SEED").unwrap_or_else(fresh);
+    let most = number("FTLD_SWARM_RUNS").unwrap_or(u64::MAX);
+    let seconds = number("FTLD_SWARM_SECONDS").unwrap_or(if most < u64::MAX { 1 << 30 } else { 10 });
+    println!("swarm: FTLD_SEED={first}");
+    let failures_left = AtomicU64::new(number("FTLD_SWARM_FAILURES").unwrap_or(1));
+    let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let tally = Mutex::new(Tally { classes: Classes::default(), failures: Vec::new() });
+    let began = Instant::now();
+    let work = || {
+        let mut classes = Classes::default();
+        while !stop.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(seconds) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= most {
+                break;
+            }
+            let seed = SplitMix::new(first ^ number.rotate_left(32)).next_u64();
+            let plan = Plan::draw(seed);
+            let outcome = shrink::outcome(&plan, &mut classes);
+            classes.end_run();
+            if let Err(why) = outcome {
+                stop.store(failures_left.fetch_sub(1, Ordering::Relaxed) <= 1, Ordering::Relaxed);
+                let failure = fail(seed, &plan, why);
+                tally.lock().expect("nobody panics with it").failures.push(failure);
+            }
+        }
+        tally.lock().expect("nobody panics with it").classes.merge(&classes);
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    let Tally { classes, failures } = tally.into_inner().expect("nobody panicked with it");
+    println!("{}", classes.report());
+    println!("swarm: {} runs in {:.0} s", classes.runs, began.elapsed().as_secs_f64());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn the_generator_knows_every_parameter() {
+    assert_eq!(plan::unknown_parameters(), Vec::<String>::new());
+}
