@@ -8,7 +8,7 @@ use crate::workload::{HostOp, Kind, Workload};
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlError, Params, Start};
 use nand_model::store::{Crash, FileStore, SimDisk};
-use nand_model::{Access, ImageSpec, SplitMix};
+use nand_model::{Access, Cut, FaultPlan, ImageSpec, SplitMix};
 
 /// Pages of the devices here.
 pub const PAGES: u32 = 128;
@@ -189,4 +189,33 @@ pub fn fail_sync(rig: &Rig, round: u64) -> Result<(), String> {
         survive(rig, &disk.crashed(how), &model, Some(round)).map_err(|why| format!("{how:?}: {why}"))?;
     }
     survive(rig, &disk, &model, None).map_err(|why| format!("after the death of the process: {why}"))
+}
+
+/// Writes of which a crash after a cut keeps every subset; all unsynced writes before them survive.
+const SUBSET_WRITES: usize = 6;
+
+/// The flash loses power in the middle of a workload, then the host crashes before the image is synced. The host's disk keeps
+/// every subset of the last unsynced writes in turn.
+pub fn crash_after_cut(rig: &Rig, kind: Kind, requests: usize, cut: Cut, here: &str, verdicts: &mut Verdicts) {
+    let (disk, mut host) = device(rig);
+    let mut ops = Workload::new(kind, PAGES, rig.seed);
+    for op in ops.by_ref().take(requests) {
+        host.run(&op).unwrap_or_else(|trouble| panic!("{op:?}: {}", String::from(trouble)));
+    }
+    host.set_faults(FaultPlan { cut: Some(cut), ..FaultPlan::default() });
+    while host.ftl.chip().powered() {
+        let op = ops.next().expect("workloads are endless");
+        if let Err(trouble) = host.run(&op) {
+            assert!(!host.ftl.chip().powered(), "{op:?}: {}", String::from(trouble));
+        }
+    }
+    let model = host.model.clone();
+    drop(host);
+    let writes = disk.unsynced().min(SUBSET_WRITES);
+    for kept in 0..1 << writes {
+        let crashed = disk.crashed(Crash::Mask(!0 << writes | kept));
+        verdicts.case(&format!("{here}/{kept}"), || {
+            serve(rig, &crashed, model.clone()).map(drop).map_err(|why| format!("{cut:?}, writes {kept:b} kept: {why}"))
+        });
+    }
 }

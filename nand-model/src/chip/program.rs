@@ -216,10 +216,9 @@ impl<S: Store> Chip<S> {
                 }
             }
             Verdict::Succeed => {
-                self.store.program(ppn, 1, data, oob)?;
-                if self.blocks[block.index()].weak {
-                    self.store.set_health(ppn, Health::Lost)?;
-                }
+                let weak = self.blocks[block.index()].weak;
+                let health = if weak { Health::Lost } else { Health::Good };
+                self.store.program_as(ppn, data, oob, health, &[])?;
             }
         }
         Ok(self.account_programs(at, block, ppn, 1, cause))
@@ -244,8 +243,7 @@ impl<S: Store> Chip<S> {
         oob: &[u8],
         cause: Cause,
     ) -> Result<Nanos, NandError> {
-        self.store.program(ppn, 1, data, oob)?;
-        self.store.set_health(ppn, Health::Lost)?;
+        self.store.program_as(ppn, data, oob, Health::Lost, &[])?;
         let done = self.account_programs(at, block, ppn, 1, cause);
         if sings(Canary::ProgramFailureIgnored) {
             return Ok(done);
@@ -305,14 +303,20 @@ impl<S: Store> Chip<S> {
             }
         };
         let offset = self.profile.geometry.offset_of(ppn);
-        self.store.program(ppn, 1, &data, &oob)?;
-        self.store.set_health(ppn, health)?;
+        let spoiled = self.spoiled_by(block, offset, cut.partner)?;
+        self.store.program_as(ppn, &data, &oob, health, &spoiled)?;
         self.note_programmed(block, offset, 1);
-        let partner = match cut.partner {
-            PartnerCut::Intact => return Ok(()),
+        Ok(())
+    }
+
+    /// Pages that the interrupted program of a page changes, and their health from then on.
+    fn spoiled_by(&mut self, block: Pbn, offset: u32, partner: PartnerCut) -> Result<Vec<(Ppn, Health)>, NandError> {
+        let after = match partner {
+            PartnerCut::Intact => return Ok(Vec::new()),
             PartnerCut::Unstable(reads) => Health::Unstable(reads),
             PartnerCut::Destroyed => Health::Lost,
         };
+        let mut spoiled = Vec::new();
         for victim in self.pairs.victims(offset) {
             let victim = self.profile.geometry.page(block, victim);
             if !self.is_programmed(victim) {
@@ -321,10 +325,10 @@ impl<S: Store> Chip<S> {
             // What cannot be read any more does not come back as unstable.
             let mut before = [Health::Good];
             self.store.read(victim, &mut [], &mut [], &mut before)?;
-            if partner == Health::Lost || before == [Health::Good] {
-                self.store.set_health(victim, partner)?;
+            if after == Health::Lost || before == [Health::Good] {
+                spoiled.push((victim, after));
             }
         }
-        Ok(())
+        Ok(spoiled)
     }
 }

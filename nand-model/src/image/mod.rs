@@ -13,8 +13,8 @@ pub use error::ImageError;
 pub(crate) use header::{Header, HeaderFault, SEQ_MAX, choose_header};
 pub(crate) use layout::{COPY_BYTES, Layout, PAGE};
 pub(crate) use record::{
-    CORE_BYTES, Core, HINT_HEAD_BYTES, Hint, SLOT_HEADER_BYTES, SlotHeader, TABLE_ENTRY_BYTES, TableEntry, is_zero,
-    mark_bytes, read_mark,
+    CORE_BYTES, Core, HINT_HEAD_BYTES, Hint, Mark, SLOT_HEADER_BYTES, SlotHeader, TABLE_ENTRY_BYTES, TableEntry,
+    is_zero,
 };
 
 use crate::profile::Profile;

@@ -72,33 +72,54 @@ fn place(slot: u32, page: u32) -> u32 {
     slot.wrapping_mul(0x9E37_79B1) ^ page
 }
 
-/// The mark of a page's health: where it lies in the record, and its bytes.
-pub(crate) fn mark_bytes(seq: u64, health: Health) -> (usize, [u8; 8]) {
-    let (kind, left) = match health {
-        Health::Good => (0, 0),
-        Health::DataLost => (1, 0),
-        Health::OobLost => (2, 0),
-        Health::Lost => (3, 0),
-        Health::Unstable(left) => (4, left),
-    };
-    let mut mark = [kind, left, 0, 0, 0, 0, 0, 0];
-    let check = crc32c_append(crc32c(&seq.to_le_bytes()), &mark[..4]);
-    mark[4..].copy_from_slice(&check.to_le_bytes());
-    (MARK_AT, mark)
+/// Health mark of a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) health: Health,
+    /// Page of the same block whose interrupted program set the mark: without that program the mark is void.
+    pub(crate) cause: Option<u16>,
 }
 
-/// The mark of a record whose core holds; a page without a valid mark is good.
-pub(crate) fn read_mark(seq: u64, record: &[u8]) -> Health {
-    let mark = &record[MARK_AT..MARK_AT + 8];
-    if is_zero(mark) || u32_at(mark, 4) != crc32c_append(crc32c(&seq.to_le_bytes()), &mark[..4]) {
-        return Health::Good;
+impl From<Health> for Mark {
+    fn from(health: Health) -> Self {
+        Mark { health, cause: None }
     }
-    match mark[0] {
-        1 => Health::DataLost,
-        2 => Health::OobLost,
-        3 => Health::Lost,
-        4 => Health::Unstable(mark[1]),
-        _ => Health::Good,
+}
+
+impl Mark {
+    /// Where the mark is stored in a record.
+    pub(crate) const AT: usize = MARK_AT;
+
+    /// The mark of the page that operation `seq` programmed.
+    pub(crate) fn encode(self, seq: u64) -> [u8; 8] {
+        let (kind, left) = match self.health {
+            Health::Good => (0, 0),
+            Health::DataLost => (1, 0),
+            Health::OobLost => (2, 0),
+            Health::Lost => (3, 0),
+            Health::Unstable(left) => (4, left),
+        };
+        let mut mark = [kind, left, 0, 0, 0, 0, 0, 0];
+        mark[2..4].copy_from_slice(&self.cause.map_or(0, |page| page + 1).to_le_bytes());
+        let check = crc32c_append(crc32c(&seq.to_le_bytes()), &mark[..4]);
+        mark[4..].copy_from_slice(&check.to_le_bytes());
+        mark
+    }
+
+    /// The mark of a record whose core is valid; a page without a valid mark is good.
+    pub(crate) fn decode(seq: u64, record: &[u8]) -> Mark {
+        let mark = &record[MARK_AT..MARK_AT + 8];
+        if is_zero(mark) || u32_at(mark, 4) != crc32c_append(crc32c(&seq.to_le_bytes()), &mark[..4]) {
+            return Mark::default();
+        }
+        let health = match mark[0] {
+            1 => Health::DataLost,
+            2 => Health::OobLost,
+            3 => Health::Lost,
+            4 => Health::Unstable(mark[1]),
+            _ => Health::Good,
+        };
+        Mark { health, cause: u16::from_le_bytes([mark[2], mark[3]]).checked_sub(1) }
     }
 }
 
@@ -271,9 +292,11 @@ mod tests {
     fn marks_and_hints_belong_to_one_program() {
         let mut record = vec![0; CORE_BYTES + 2 * 16 + HINT_HEAD_BYTES];
         for health in [Health::DataLost, Health::OobLost, Health::Lost, Health::Unstable(9), Health::Good] {
-            let (at, mark) = mark_bytes(3, health);
-            record[at..at + 8].copy_from_slice(&mark);
-            assert_eq!((read_mark(3, &record), read_mark(4, &record)), (health, Health::Good));
+            for cause in [None, Some(0), Some(700)] {
+                let mark = Mark { health, cause };
+                record[Mark::AT..][..8].copy_from_slice(&mark.encode(3));
+                assert_eq!((Mark::decode(3, &record), Mark::decode(4, &record)), (mark, Mark::default()));
+            }
         }
         assert!(Hint::decode(3, &record, 16).is_none());
         Hint::encode(3, 2, &[0x0F; 16], &mut record[Hint::at(16)..]);

@@ -250,6 +250,22 @@ impl Store for MemStore {
         Ok(())
     }
 
+    /// The journal gets a change per page whose health differs, behind the program. No operation begins between them.
+    fn program_as(
+        &mut self,
+        ppn: Ppn,
+        data: &[u8],
+        oob: &[u8],
+        health: Health,
+        spoiled: &[(Ppn, Health)],
+    ) -> io::Result<()> {
+        self.program(ppn, 1, data, oob)?;
+        if health != Health::Good {
+            self.set_health(ppn, health)?;
+        }
+        spoiled.iter().try_for_each(|(ppn, health)| self.set_health(*ppn, *health))
+    }
+
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()> {
         if self.is_blank(ppn) {
             return Ok(());

@@ -136,6 +136,18 @@ pub trait Store: Send + 'static {
     /// On an error none of the pages counts as programmed.
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()>;
 
+    /// Keeps one page with its health; the rest is as in [`Store::program`]. `spoiled` are programmed pages of the same block and
+    /// their health from now on. A host crash keeps the page with its health or neither, and the spoiled pages' health
+    /// only together with the page: it must undo all that an interrupted program did.
+    fn program_as(
+        &mut self,
+        ppn: Ppn,
+        data: &[u8],
+        oob: &[u8],
+        health: Health,
+        spoiled: &[(Ppn, Health)],
+    ) -> io::Result<()>;
+
     /// Clears those OOB bits of a programmed page that are 0 in `oob`; blank cells stay blank. A host crash may lose or keep this on its own: what it
     /// says is a hint.
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()>;

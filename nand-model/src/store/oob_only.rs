@@ -254,6 +254,17 @@ impl Store for OobOnlyStore {
         Ok(())
     }
 
+    fn program_as(
+        &mut self,
+        ppn: Ppn,
+        data: &[u8],
+        oob: &[u8],
+        _health: Health,
+        _spoiled: &[(Ppn, Health)],
+    ) -> io::Result<()> {
+        self.program(ppn, 1, data, oob)
+    }
+
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()> {
         let mut slot = self.slot(ppn);
         slot.iter_mut().zip(oob).for_each(|(have, new)| *have &= new);

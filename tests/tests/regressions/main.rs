@@ -5,4 +5,5 @@ mod mount_erased_before_rescue;
 mod mounts_cut_in_a_row;
 mod mounts_in_a_row;
 mod torn_page_left_alone;
+mod torn_page_without_mark;
 mod trim_copy_lost;

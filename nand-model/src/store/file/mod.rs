@@ -32,8 +32,8 @@ use super::{BlockFacts, Cells, Health, Store, tag_of};
 use crate::addr::{Pbn, Ppn};
 use crate::canary::{Canary, sings};
 use crate::image::{
-    CORE_BYTES, Core, HINT_HEAD_BYTES, Hint, ImageError, ImageInfo, Layout, PAGE, SLOT_HEADER_BYTES, SlotHeader,
-    TABLE_ENTRY_BYTES, TableEntry, is_zero, mark_bytes,
+    CORE_BYTES, Core, HINT_HEAD_BYTES, Hint, ImageError, ImageInfo, Layout, Mark, PAGE, SLOT_HEADER_BYTES, SlotHeader,
+    TABLE_ENTRY_BYTES, TableEntry, is_zero,
 };
 use crate::profile::PageOrder;
 use crc32c::crc32c;
@@ -54,7 +54,7 @@ pub struct FileStore {
     blocks: Vec<Block>,
     counts: Counts,
     /// Pages that are not [`Health::Good`].
-    sick: HashMap<u32, Health>,
+    sick: HashMap<u32, Mark>,
     slots: Slots,
     /// Blocks that were erased and nothing else since before this operation had their slot's room checked already.
     trimmed_seq: u64,
@@ -379,19 +379,36 @@ impl FileStore {
 
     /// The page's mark; reading an unstable page brings it nearer to its end.
     fn use_mark(&mut self, ppn: Ppn, seq: u64) -> io::Result<Health> {
-        let now = self.sick.get(&ppn.raw()).copied().unwrap_or_default();
-        if let Health::Unstable(left @ 1..) = now {
-            let next = Health::Unstable(left - 1);
+        let Mark { health, cause } = self.sick.get(&ppn.raw()).copied().unwrap_or_default();
+        if let Health::Unstable(left @ 1..) = health {
+            let next = Mark { health: Health::Unstable(left - 1), cause };
             self.write_mark(ppn, seq, next)?;
             self.sick.insert(ppn.raw(), next);
         }
-        Ok(now)
+        Ok(health)
     }
 
-    fn write_mark(&self, ppn: Ppn, seq: u64, health: Health) -> io::Result<()> {
+    fn write_mark(&self, ppn: Ppn, seq: u64, mark: Mark) -> io::Result<()> {
         let (_, slot, page) = self.locate(ppn).expect("a page with a number has a place");
-        let (at, mark) = mark_bytes(seq, health);
-        Ok(self.disk.write_at(self.layout.record_at(slot, page) + at as u64, &mark)?)
+        Ok(self.disk.write_at(self.layout.record_at(slot, page) + Mark::AT as u64, &mark.encode(seq))?)
+    }
+
+    /// Marks a programmed page. `cause` is the page whose interrupted program does that, if there is one.
+    fn mark(&mut self, ppn: Ppn, health: Health, cause: Option<u16>) -> io::Result<()> {
+        let mut record = std::mem::take(&mut self.scratch);
+        let found = self.read_record(ppn, &mut record);
+        self.scratch = record;
+        let Some((_, _, core)) = found? else { return Ok(()) };
+        // Without the cause the page would be good again, which a page that was marked before must not be.
+        let cause = cause.filter(|_| !self.sick.contains_key(&ppn.raw()));
+        let mark = Mark { health, cause };
+        self.write_mark(ppn, core.seq, mark)?;
+        if health == Health::Good {
+            self.sick.remove(&ppn.raw());
+        } else {
+            self.sick.insert(ppn.raw(), mark);
+        }
+        Ok(())
     }
 
     /// One read for the records, one for the data.
@@ -490,7 +507,17 @@ impl FileStore {
 
     /// Writes the records of a run into `scratch`.
     #[inline]
-    fn encode_records(&self, slot: u32, first: Ppn, count: u32, data: &[u8], oobs: &[u8], scratch: &mut Vec<u8>) {
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the verb, and where its pages are stored")]
+    fn encode_records(
+        &self,
+        slot: u32,
+        first: Ppn,
+        count: u32,
+        data: &[u8],
+        oobs: &[u8],
+        (health, tag): (Health, Option<u32>),
+        scratch: &mut Vec<u8>,
+    ) {
         let geometry = self.layout.geometry;
         let (page_bytes, part) = (geometry.page_bytes as usize, oobs.len() / count as usize);
         let life = self.blocks[geometry.block_of(first).index()].erase_seq;
@@ -499,8 +526,13 @@ impl FileStore {
         scratch.resize(count as usize * self.layout.record_bytes, 0);
         for (i, record) in (0u32..).zip(scratch.chunks_exact_mut(self.layout.record_bytes)) {
             let (data, oob) = (&data[i as usize * page_bytes..][..page_bytes], &oobs[i as usize * part..][..part]);
-            let tag = tag_of(Ppn::new(first.raw() + i), life);
-            self.encode_record(slot, page + i, first_seq + i as u64, tag, data, oob, record);
+            let seq = first_seq + i as u64;
+            let tag = tag.unwrap_or_else(|| tag_of(Ppn::new(first.raw() + i), life));
+            self.encode_record(slot, page + i, seq, tag, data, oob, record);
+            if health != Health::Good {
+                let mark = Mark::from(health).encode(seq);
+                record[Mark::AT..][..mark.len()].copy_from_slice(&mark);
+            }
         }
     }
 
@@ -514,9 +546,74 @@ impl FileStore {
         Core { seq, data_check: crc32c(data), oob_check, tag }.encode(slot, page, record);
     }
 
+    /// Programs a run. All its pages get this health mark, each in the write of its record.
+    fn program_run(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8], health: Health) -> io::Result<()> {
+        self.usable()?;
+        assert_eq!(
+            data.len(),
+            count as usize * self.layout.geometry.page_bytes as usize,
+            "a program writes whole pages"
+        );
+        let block = self.layout.geometry.block_of(first).index();
+        let page = self.layout.geometry.offset_of(first);
+        if self.counts.may_hold(block, page, count) {
+            return self.program_over(first, count, data, oobs, health);
+        }
+        self.write_pages(first, count, data, oobs, (health, None))
+    }
+
+    /// Writes pages into blank cells. `marks` are the health of each page and its tag if it was meant for another page.
+    #[inline]
+    fn write_pages(
+        &mut self,
+        first: Ppn,
+        count: u32,
+        data: &[u8],
+        oobs: &[u8],
+        marks: (Health, Option<u32>),
+    ) -> io::Result<()> {
+        let block = self.layout.geometry.block_of(first).index();
+        let page = self.layout.geometry.offset_of(first);
+        let slot = match self.blocks[block].slot {
+            Some(slot) => slot,
+            None => self.take_slot(block, self.blocks[block].facts)?,
+        };
+        self.disk.write_at(self.layout.data_at(slot, page), data)?;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.encode_records(slot, first, count, data, oobs, marks, &mut scratch);
+        let written = self.write_whole(self.layout.record_at(slot, page), &scratch);
+        self.scratch = scratch;
+        written?;
+        self.slots.roomy[slot as usize] = true;
+        self.counts.note_programs(block, page, count);
+        if !self.sick.is_empty() {
+            self.sick.retain(|&ppn, _| !(first.raw()..first.raw() + count).contains(&ppn));
+        }
+        if marks.0 != Health::Good {
+            self.sick.extend((first.raw()..first.raw() + count).map(|ppn| (ppn, marks.0.into())));
+        }
+        self.sync.publish(self.sync.last_seq() + count as u64);
+        Ok(())
+    }
+
+    /// Programs cells with a tag of any origin, over what is there already. A page in blank cells gets this health.
+    fn put(&mut self, ppn: Ppn, cells: &Cells, health: Health) -> io::Result<()> {
+        self.usable()?;
+        let mut record = Vec::new();
+        assert_eq!(cells.oob.len(), self.layout.geometry.oob_bytes as usize, "cells have the whole OOB");
+        let Some((slot, page, core)) = self.read_record(ppn, &mut record)? else {
+            return self.write_pages(ppn, 1, &cells.data, &cells.oob, (health, Some(cells.tag)));
+        };
+        // Not an operation: the one that programmed the page keeps its place in the sequence.
+        let cells = cells.over(&self.cells(ppn)?.expect("the page has a record"));
+        self.disk.write_at(self.layout.data_at(slot, page), &cells.data)?;
+        self.encode_record(slot, page, core.seq, cells.tag, &cells.data, &cells.oob, &mut record);
+        Ok(self.disk.write_at(self.layout.record_at(slot, page), &record)?)
+    }
+
     /// A program of cells of which some may hold something already, page by page.
     #[cold]
-    fn program_over(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()> {
+    fn program_over(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8], health: Health) -> io::Result<()> {
         let (page_bytes, part) = (data.len() / count as usize, oobs.len() / count as usize);
         for i in 0..count {
             let ppn = Ppn::new(first.raw() + i);
@@ -524,7 +621,7 @@ impl FileStore {
             oob.resize(self.layout.geometry.oob_bytes as usize, 0xFF);
             let data = data[i as usize * page_bytes..][..page_bytes].to_vec();
             let tag = tag_of(ppn, self.blocks[self.layout.geometry.block_of(ppn).index()].erase_seq);
-            self.put_cells(ppn, &Cells { data, oob, tag })?;
+            self.put(ppn, &Cells { data, oob, tag }, health)?;
         }
         Ok(())
     }
@@ -563,35 +660,22 @@ impl Store for FileStore {
         result
     }
 
+    #[inline]
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()> {
-        self.usable()?;
-        assert_eq!(
-            data.len(),
-            count as usize * self.layout.geometry.page_bytes as usize,
-            "a program writes whole pages"
-        );
-        let block = self.layout.geometry.block_of(first).index();
-        let page = self.layout.geometry.offset_of(first);
-        if self.counts.may_hold(block, page, count) {
-            return self.program_over(first, count, data, oobs);
-        }
-        let slot = match self.blocks[block].slot {
-            Some(slot) => slot,
-            None => self.take_slot(block, self.blocks[block].facts)?,
-        };
-        self.disk.write_at(self.layout.data_at(slot, page), data)?;
-        let mut scratch = std::mem::take(&mut self.scratch);
-        self.encode_records(slot, first, count, data, oobs, &mut scratch);
-        let written = self.write_whole(self.layout.record_at(slot, page), &scratch);
-        self.scratch = scratch;
-        written?;
-        self.slots.roomy[slot as usize] = true;
-        self.counts.note_programs(block, page, count);
-        if !self.sick.is_empty() {
-            self.sick.retain(|&ppn, _| !(first.raw()..first.raw() + count).contains(&ppn));
-        }
-        self.sync.publish(self.sync.last_seq() + count as u64);
-        Ok(())
+        self.program_run(first, count, data, oobs, Health::Good)
+    }
+
+    fn program_as(
+        &mut self,
+        ppn: Ppn,
+        data: &[u8],
+        oob: &[u8],
+        health: Health,
+        spoiled: &[(Ppn, Health)],
+    ) -> io::Result<()> {
+        self.program_run(ppn, 1, data, oob, health)?;
+        let cause = self.layout.geometry.offset_of(ppn) as u16;
+        spoiled.iter().try_for_each(|(page, health)| self.mark(*page, *health, Some(cause)))
     }
 
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()> {
@@ -619,17 +703,7 @@ impl Store for FileStore {
 
     fn set_health(&mut self, ppn: Ppn, health: Health) -> io::Result<()> {
         self.usable()?;
-        let mut record = std::mem::take(&mut self.scratch);
-        let found = self.read_record(ppn, &mut record);
-        self.scratch = record;
-        let Some((_, _, core)) = found? else { return Ok(()) };
-        self.write_mark(ppn, core.seq, health)?;
-        if health == Health::Good {
-            self.sick.remove(&ppn.raw());
-        } else {
-            self.sick.insert(ppn.raw(), health);
-        }
-        Ok(())
+        self.mark(ppn, health, None)
     }
 
     fn erase(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
@@ -687,32 +761,7 @@ impl Store for FileStore {
     }
 
     fn put_cells(&mut self, ppn: Ppn, cells: &Cells) -> io::Result<()> {
-        self.usable()?;
-        let (mut record, oob_bytes) = (Vec::new(), self.layout.geometry.oob_bytes as usize);
-        assert_eq!(cells.oob.len(), oob_bytes, "cells have the whole OOB");
-        if let Some((slot, page, core)) = self.read_record(ppn, &mut record)? {
-            // Not an operation: the one that programmed the page keeps its place in the sequence.
-            let cells = cells.over(&self.cells(ppn)?.expect("the page has a record"));
-            self.disk.write_at(self.layout.data_at(slot, page), &cells.data)?;
-            self.encode_record(slot, page, core.seq, cells.tag, &cells.data, &cells.oob, &mut record);
-            return Ok(self.disk.write_at(self.layout.record_at(slot, page), &record)?);
-        }
-        let block = self.layout.geometry.block_of(ppn).index();
-        let page = self.layout.geometry.offset_of(ppn);
-        let slot = match self.blocks[block].slot {
-            Some(slot) => slot,
-            None => self.take_slot(block, self.blocks[block].facts)?,
-        };
-        let seq = self.sync.last_seq() + 1;
-        self.disk.write_at(self.layout.data_at(slot, page), &cells.data)?;
-        record.clear();
-        record.resize(self.layout.record_bytes, 0);
-        self.encode_record(slot, page, seq, cells.tag, &cells.data, &cells.oob, &mut record);
-        self.write_whole(self.layout.record_at(slot, page), &record)?;
-        self.slots.roomy[slot as usize] = true;
-        self.counts.note_programs(block, page, 1);
-        self.sync.publish(seq);
-        Ok(())
+        self.put(ppn, cells, Health::Good)
     }
 
     fn hour(&self) -> u32 {

@@ -11,8 +11,8 @@ use super::{Block, Counts, FileStore, Slots};
 use crate::canary::{Canary, sings};
 use crate::image::{
     COPY_BYTES, CORE_BYTES, Core, FORMAT_VERSION, Header, HeaderFault, Hint, ImageError, ImageInfo, ImageSpec, Layout,
-    NAME_BYTES_MAX, PARAMS_BYTES_MAX, SEQ_MAX, SLOT_HEADER_BYTES, SlotHeader, TABLE_ENTRY_BYTES, TableEntry,
-    choose_header, is_zero, read_mark,
+    Mark, NAME_BYTES_MAX, PARAMS_BYTES_MAX, SEQ_MAX, SLOT_HEADER_BYTES, SlotHeader, TABLE_ENTRY_BYTES, TableEntry,
+    choose_header, is_zero,
 };
 use crate::store::{BlockFacts, Health};
 use crc32c::crc32c;
@@ -186,7 +186,7 @@ impl FileStore {
 struct Found {
     blocks: Vec<Block>,
     counts: Counts,
-    sick: HashMap<u32, Health>,
+    sick: HashMap<u32, Mark>,
     slots: Slots,
 }
 
@@ -231,7 +231,7 @@ impl Opener<'_> {
             found.blocks[block] = Block { slot: entry.slot, facts: entry.facts, erase_seq: entry.erase_seq };
             if let Some(slot) = entry.slot.filter(|_| entry.marked) {
                 let meta = self.read_meta(slot)?;
-                self.collect(block, slot, entry.erase_seq, synced_seq, &meta, &mut found);
+                self.collect(block, slot, entry.erase_seq, synced_seq, &meta, &mut found)?;
             }
         }
         self.sort_slots(&mut found)?;
@@ -267,7 +267,7 @@ impl Opener<'_> {
             let Block { slot, erase_seq, .. } = found.blocks[block];
             if let Some(slot) = slot {
                 let meta = self.read_meta(slot)?;
-                self.collect(block, slot, erase_seq, cut, &meta, &mut found);
+                self.collect(block, slot, erase_seq, cut, &meta, &mut found)?;
             }
         }
         self.sort_slots(&mut found)?;
@@ -371,8 +371,17 @@ impl Opener<'_> {
         Ok(undone)
     }
 
-    /// Notes what a block's slot says about its pages.
-    fn collect(&self, block: usize, slot: u32, erase_seq: u64, cut: u64, meta: &[u8], found: &mut Found) {
+    /// Notes what a block's slot says about its pages. Takes marks back whose cause was undone.
+    fn collect(
+        &self,
+        block: usize,
+        slot: u32,
+        erase_seq: u64,
+        cut: u64,
+        meta: &[u8],
+        found: &mut Found,
+    ) -> Result<(), ImageError> {
+        let mut marks = Vec::new();
         let mut counts = vec![0; self.layout.pages()];
         for (page, count) in counts.iter_mut().enumerate() {
             let record = self.layout.record_in(meta, page);
@@ -384,13 +393,23 @@ impl Opener<'_> {
             {
                 *count = programs.min(self.info.profile.nop);
             }
-            let mark = read_mark(core.seq, record);
-            if mark != Health::Good {
-                let ppn = self.layout.geometry.page(crate::addr::Pbn::new(block as u32), page as u32);
+            let mark = Mark::decode(core.seq, record);
+            if mark.health != Health::Good {
+                marks.push((page as u32, mark));
+            }
+        }
+        for (page, mark) in marks {
+            let stands = |cause: u16| counts.get(cause as usize).is_some_and(|count| *count > 0);
+            if mark.cause.is_none_or(stands) {
+                let ppn = self.layout.geometry.page(crate::addr::Pbn::new(block as u32), page);
                 found.sick.insert(ppn.raw(), mark);
+            } else {
+                // A later program of that page must not bring the mark back.
+                self.write(self.layout.record_at(slot, page) + Mark::AT as u64, &[0; 8])?;
             }
         }
         found.counts.set(block, &counts);
+        Ok(())
     }
 
     /// Splits the slots no block lives in by whether the host keeps room for them.

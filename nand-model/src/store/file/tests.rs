@@ -550,6 +550,55 @@ fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
     }
 }
 
+/// A torn page counts with its mark or not at all, and what its program did to an earlier page goes with it.
+#[test]
+fn a_host_crash_keeps_a_torn_page_with_its_marks_or_not_at_all() {
+    for profile in shapes() {
+        let (disk, mut store) = fresh(profile, 3);
+        let (geometry, block) = (profile.geometry, Pbn::new(1));
+        let page = |offset| geometry.page(block, offset);
+        let bytes = geometry.page_bytes as usize;
+        store.program(page(0), 2, &vec![1; 2 * bytes], &[]).unwrap();
+        let handle = store.sync_handle();
+        handle.settle(handle.last_seq()).unwrap();
+        handle.sync_through(handle.last_seq()).unwrap();
+        let before = disk.unsynced();
+        store.program_as(page(2), &vec![3; bytes], &[], Health::DataLost, &[(page(0), Health::Unstable(2))]).unwrap();
+        let writes = disk.unsynced() - before;
+        assert_eq!(writes, 3, "data, record with its mark, mark of the other page");
+        let torn = (Health::DataLost, 3);
+        for kept in 0..1u64 << writes {
+            let crashed = disk.crashed(Crash::Mask(!0 << writes | kept));
+            // Whoever programs the page again must not find the mark of the other one.
+            for again in [false, true] {
+                let (mut store, _) = open(&crashed, Access::ReadWrite).unwrap();
+                let mut counts = vec![];
+                store
+                    .load(&mut |own, _, n| {
+                        if own == block {
+                            counts = n.to_vec()
+                        }
+                    })
+                    .unwrap();
+                let programmed = counts[2] > 0;
+                let mut seen = [Health::Lost; 3];
+                store.read(page(0), &mut vec![0; 3 * bytes], &mut [], &mut seen).unwrap();
+                assert_eq!(programmed, again || kept & 0b110 == 0b110, "{kept:b}");
+                if again {
+                    assert_eq!(seen, [Health::Good; 3], "{kept:b}");
+                } else if programmed {
+                    let first = if kept & 1 == 1 { Health::Unstable(2) } else { Health::Good };
+                    assert_eq!((seen[0], seen[2]), (first, torn.0), "{kept:b}");
+                    break;
+                } else {
+                    assert_eq!(seen[..2], [Health::Good; 2], "{kept:b}");
+                    store.program(page(2), 1, &vec![4; bytes], &[]).unwrap();
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn parts_whose_check_holds_but_that_cannot_be_are_refused() {
     let (disk, mut store) = fresh(shapes()[1], 3);
