@@ -168,15 +168,18 @@ impl MemStore {
         (pages.programs[page] > 0).then(|| Cells {
             data: pages.data[page * page_bytes..][..page_bytes].to_vec(),
             oob: pages.oob[page * oob_bytes..][..oob_bytes].to_vec(),
-            tag: pages.tags[page],
+            tag: if self.sick.get(&ppn.raw()) == Some(&Health::Lost) { NOBODY } else { pages.tags[page] },
         })
     }
 
-    /// Programs one page; `oob` may be shorter than the OOB.
+    /// Programs one page; `oob` may be shorter than the OOB. What was programmed already is lost.
     fn fill(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], tag: u32) {
+        if !self.is_blank(ppn) {
+            self.sick.insert(ppn.raw(), Health::Lost);
+            return;
+        }
         let (page_bytes, oob_bytes) = (self.geometry.page_bytes as usize, self.geometry.oob_bytes as usize);
         let (block, page) = self.place(ppn);
-        let before = self.cells_at(ppn);
         let pages = Arc::make_mut(&mut self.blocks[block]);
         if pages.data.is_empty() {
             pages.data.reserve_exact(self.geometry.pages_per_block as usize * page_bytes);
@@ -186,14 +189,7 @@ impl MemStore {
         pages.data[page * page_bytes..][..page_bytes].copy_from_slice(data);
         pages.oob[page * oob_bytes..][..oob.len()].copy_from_slice(oob);
         pages.tags[page] = tag;
-        pages.programs[page] = pages.programs[page].max(1);
-        if let Some(before) = before {
-            let new = self.cells_at(ppn).expect("programmed above").over(&before);
-            let pages = Arc::make_mut(&mut self.blocks[block]);
-            pages.data[page * page_bytes..][..page_bytes].copy_from_slice(&new.data);
-            pages.oob[page * oob_bytes..][..oob_bytes].copy_from_slice(&new.oob);
-            pages.tags[page] = new.tag;
-        }
+        pages.programs[page] = 1;
     }
 }
 
@@ -259,8 +255,9 @@ impl Store for MemStore {
         health: Health,
         spoiled: &[(Ppn, Health)],
     ) -> io::Result<()> {
+        let was_blank = self.is_blank(ppn);
         self.program(ppn, 1, data, oob)?;
-        if health != Health::Good {
+        if was_blank && health != Health::Good {
             self.set_health(ppn, health)?;
         }
         spoiled.iter().try_for_each(|(ppn, health)| self.set_health(*ppn, *health))

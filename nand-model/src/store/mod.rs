@@ -5,8 +5,8 @@
 //! [`Health::Lost`]: it was programmed for another page, or before an erase that never took place.
 //!
 //! What always holds: a page is programmed at most once between two erases of its block, except for
-//! [`Store::and_oob`]; the chip has checked that before it calls. Only injected faults break it: cells that are programmed over others
-//! keep the AND of both and belong to nobody.
+//! [`Store::and_oob`]; the chip has checked that before it calls. Only injected faults break it: a page that is programmed twice
+//! is [`Health::Lost`] and belongs to nobody.
 
 mod file;
 mod mem;
@@ -82,11 +82,11 @@ pub struct Cells {
     pub data: Vec<u8>,
     /// The whole OOB.
     pub oob: Vec<u8>,
-    /// The tag it was programmed with.
+    /// The tag it was programmed with; of a page that is [`Health::Lost`], no page's.
     pub tag: u32,
 }
 
-/// Tag of cells that were programmed twice: no page's.
+/// Tag of cells that cannot be read: no page's.
 const NOBODY: u32 = 0;
 
 /// The tag of a page in a life of its block. A CRC: two pages of one life, or two lives of one page, never share one; any other two
@@ -99,14 +99,6 @@ fn tag_of(ppn: Ppn, life: u64) -> u32 {
     match crc32c(&bytes) {
         NOBODY => u32::MAX,
         tag => tag,
-    }
-}
-
-impl Cells {
-    /// What is left when these cells are programmed over others: every bit that either has cleared.
-    fn over(&self, before: &Cells) -> Cells {
-        let both = |new: &[u8], old: &[u8]| new.iter().zip(old).map(|(new, old)| new & old).collect();
-        Cells { data: both(&self.data, &before.data), oob: both(&self.oob, &before.oob), tag: NOBODY }
     }
 }
 
@@ -171,7 +163,8 @@ pub trait Store: Send + 'static {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Programs cells with a tag of any origin, over what is there already. For faults that the part keeps to itself.
+    /// Programs cells with a tag of any origin. A page that is programmed already is [`Health::Lost`] from then on; its bytes stay.
+    /// For faults that the part keeps to itself.
     fn put_cells(&mut self, _ppn: Ppn, _cells: &Cells) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -28,7 +28,7 @@ pub use open::{Access, OpenReport, peek};
 pub use sim::{Crash, SimDisk};
 pub use sync::{SyncError, SyncHandle, SyncStats};
 
-use super::{BlockFacts, Cells, Health, Store, tag_of};
+use super::{BlockFacts, Cells, Health, NOBODY, Store, tag_of};
 use crate::addr::{Pbn, Ppn};
 use crate::canary::{Canary, sings};
 use crate::image::{
@@ -596,19 +596,15 @@ impl FileStore {
         Ok(())
     }
 
-    /// Programs cells with a tag of any origin, over what is there already. A page in blank cells gets this health.
+    /// Programs cells with a tag of any origin; a page that was blank gets this health. A page that is programmed already keeps core,
+    /// OOB and data, because its operation must stay whole: only its mark says that it is lost.
     fn put(&mut self, ppn: Ppn, cells: &Cells, health: Health) -> io::Result<()> {
         self.usable()?;
-        let mut record = Vec::new();
         assert_eq!(cells.oob.len(), self.layout.geometry.oob_bytes as usize, "cells have the whole OOB");
-        let Some((slot, page, core)) = self.read_record(ppn, &mut record)? else {
-            return self.write_pages(ppn, 1, &cells.data, &cells.oob, (health, Some(cells.tag)));
-        };
-        // Not an operation: the one that programmed the page keeps its place in the sequence.
-        let cells = cells.over(&self.cells(ppn)?.expect("the page has a record"));
-        self.disk.write_at(self.layout.data_at(slot, page), &cells.data)?;
-        self.encode_record(slot, page, core.seq, cells.tag, &cells.data, &cells.oob, &mut record);
-        Ok(self.disk.write_at(self.layout.record_at(slot, page), &record)?)
+        if self.read_record(ppn, &mut Vec::new())?.is_some() {
+            return self.mark(ppn, Health::Lost, None);
+        }
+        self.write_pages(ppn, 1, &cells.data, &cells.oob, (health, Some(cells.tag)))
     }
 
     /// A program of cells of which some may hold something already, page by page.
@@ -757,7 +753,8 @@ impl Store for FileStore {
         }
         let mut data = vec![0; geometry.page_bytes as usize];
         self.disk.read_at(self.layout.data_at(slot, page), &mut data)?;
-        Ok(Some(Cells { data, oob, tag: core.tag }))
+        let is_lost = self.sick.get(&ppn.raw()).is_some_and(|mark| mark.health == Health::Lost);
+        Ok(Some(Cells { data, oob, tag: if is_lost { NOBODY } else { core.tag } }))
     }
 
     fn put_cells(&mut self, ppn: Ppn, cells: &Cells) -> io::Result<()> {
