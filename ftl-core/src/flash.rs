@@ -212,7 +212,8 @@ impl<S: Store> Flash<S> {
         plane(from) == plane(to)
     }
 
-    /// Copies logical page `lpn` without its crossing the bus, with its record renewed and a scheme part, which `fill` writes.
+    /// Copies logical page `lpn` without a transfer over the bus, with its record renewed and a scheme part, which `fill` writes.
+    /// `Uncorrectable` where the page is unreadable, belongs to another address, or is in another plane than `to`.
     pub(crate) fn copy_back(
         &mut self,
         lpn: u32,
@@ -222,6 +223,10 @@ impl<S: Store> Flash<S> {
         fill: impl FnOnce(&mut [u8]),
         cause: Cause,
     ) -> Result<(), RunError> {
+        if !self.can_copy_back(from, to) {
+            let error = NandError::Uncorrectable { ppn: from, part: Part::Data };
+            return Err(RunError { done: 0, at: self.now, error });
+        }
         self.pseq += 1;
         let (mark, pseq, at) = (self.mark, self.pseq, self.now);
         let renew = |spare: &mut [u8]| {

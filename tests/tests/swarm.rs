@@ -83,6 +83,21 @@ fn whatever_happens_together_loses_nothing_flushed() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+/// Plans that failed once, shrunk; the first lines of each file tell its story.
+#[test]
+fn what_was_found_before_stays_mended() {
+    let mut plans = 0;
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/swarm")).expect("the folder of kept plans") {
+        let path = entry.expect("a readable folder").path();
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let plan: Plan = text.parse().unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        let outcome = shrink::outcome(&plan, &mut Classes::default());
+        outcome.unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        plans += 1;
+    }
+    assert!(plans > 0, "no kept plan was found");
+}
+
 #[test]
 fn the_generator_knows_every_parameter() {
     assert_eq!(plan::unknown_parameters(), Vec::<String>::new());

@@ -145,6 +145,8 @@ pub(crate) struct Suspects {
     /// The block's end, at each of its suspects.
     pages: FastMap<u32, Option<u64>>,
     newest: u64,
+    /// Whether no page can be unstable. Pages that an earlier cut tore are still where it struck.
+    stable: bool,
 }
 
 impl Suspects {
@@ -158,6 +160,11 @@ impl Suspects {
         }
     }
 
+    /// The last stop was clean: no suspect has to be programmed again.
+    pub(crate) fn assume_stable(&mut self) {
+        self.stable = true;
+    }
+
     /// Whether the page has to be read in full before it is trusted.
     pub(crate) fn contains(&self, ppn: Ppn) -> bool {
         self.pages.contains_key(&ppn.raw())
@@ -167,7 +174,8 @@ impl Suspects {
     /// before the cut. (What an earlier cut hit, the mount after that programmed again, or the cut in that mount is this one.)
     pub(crate) fn is_shaky(&self, ppn: Ppn) -> bool {
         let recent = |last: u64| last + IN_FLIGHT > self.newest;
-        self.pages.get(&ppn.raw()).is_some_and(|last| last.is_none_or(recent)) && !sings(Canary::SuspectsKept)
+        let unstable = self.pages.get(&ppn.raw()).is_some_and(|last| last.is_none_or(recent));
+        unstable && !self.stable && !sings(Canary::SuspectsKept)
     }
 }
 

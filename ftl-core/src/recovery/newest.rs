@@ -74,7 +74,7 @@ pub(crate) fn find_newest<S: Store>(
         }
     }
     if clean.is_some() {
-        scan.suspects = Suspects::default();
+        scan.suspects.assume_stable();
     }
     let mut newest = Newest {
         map: vec![UNMAPPED; logical_pages as usize],

@@ -371,8 +371,8 @@ impl<S: Store> Space<S> {
         appended.map(|(ppn, _)| ppn)
     }
 
-    /// Appends a copy of logical page `lpn`, which lies at `from`, without its crossing the bus. `fill` is as above. `None` where the
-    /// page cannot be read, or is another.
+    /// Appends a copy of logical page `lpn`, stored at `from`, without a transfer over the bus. `fill` is as above. `None` if the page
+    /// is unreadable or belongs to another address, or if a program failed and the stream's next block is in another plane.
     pub(crate) fn append_copyback(
         &mut self,
         stream: StreamId,
@@ -381,13 +381,13 @@ impl<S: Store> Space<S> {
         cause: Cause,
         mut fill: impl FnMut(Ppn, &mut [u8]),
     ) -> Result<Option<Ppn>, FtlError> {
-        let mut unreadable = false;
+        let mut impossible = false;
         let appended = self.append_with(stream, 1, |flash, to, epoch, _| {
             let copied = flash.copy_back(lpn, from, to, epoch, |spare| fill(to, spare), cause);
-            unreadable = copied.as_ref().is_err_and(|run| matches!(run.error, NandError::Uncorrectable { .. }));
+            impossible = copied.as_ref().is_err_and(|run| matches!(run.error, NandError::Uncorrectable { .. }));
             copied
         });
-        if unreadable { Ok(None) } else { appended.map(|(ppn, _)| Some(ppn)) }
+        if impossible { Ok(None) } else { appended.map(|(ppn, _)| Some(ppn)) }
     }
 
     /// Where the stream's next page goes; opens a block if need be.

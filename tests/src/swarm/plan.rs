@@ -6,8 +6,8 @@
 
 use crate::rig::{Cells, Rig, has_param};
 use crate::workload::{HostOp, Kind, Workload};
-use ftl_core::Params;
 use ftl_core::schemes::{SCHEMES, Scheme};
+use ftl_core::{FtlError, Params, Start};
 use nand_model::store::Crash;
 use nand_model::{Cut, EraseCut, Fault, Geometry, Pairing, PartnerCut, Profile, ProgramCut, SplitMix};
 
@@ -263,6 +263,13 @@ impl Device {
         Rig::laid_out(self.scheme, self.chip.cells(), profile, self.pages, op, params, seed)
     }
 
+    /// Whether the scheme accepts shape and parameters.
+    fn starts(&self, seed: u64) -> bool {
+        let Ok(rig) = self.rig(seed) else { return false };
+        let started = rig.scheme.start(rig.blank(), &rig.config, Start::Format);
+        !matches!(started, Err(FtlError::Config(_)))
+    }
+
     /// Kind of cells.
     pub fn cells(&self) -> Cells {
         self.chip.cells()
@@ -294,8 +301,8 @@ impl Plan {
         let device = draw_device(scheme, rng);
         let parts = draw_parts(device.cells() == Cells::Slc, rng);
         let mut plan = Plan { seed, device, parts, steps: Vec::new() };
-        // Where the scheme refuses the shape, it gets its defaults.
-        if plan.device.rig(seed).is_err() {
+        // Where the scheme refuses its parameters on this shape, it gets its defaults.
+        if !plan.device.starts(seed) {
             plan.device.params.clear();
         }
         plan.steps = Steps::new(&plan, rng).draw();

@@ -165,6 +165,8 @@ impl<'p, W: World> Runner<'p, W> {
             }
             Step::Hammer(lpn, times) => self.hammer(*lpn, *times),
             Step::WrongBits(page, bits) => self.wrong_bits(*page, *bits),
+            // A die that failed stays dead, and one is all that the chip can lose.
+            Step::DieFails(_) if self.dead_die.is_some() => Ok(()),
             Step::DieFails(die) => {
                 self.dead_die = Some(*die);
                 self.chip().amend_faults(|plan| plan.die = Some(DieFailure { die: *die, at_op: 0 }));
@@ -434,9 +436,11 @@ impl<'p, W: World> Runner<'p, W> {
         self.tally();
         self.scan();
         let store = self.ftl.take().expect("it served").into_chip().into_store();
+        let closed = self.world.close(store);
         self.drop_sync();
-        if let Err(why) = self.world.close(store)
+        if let Err(why) = closed
             && !self.disk_fails
+            && !self.power_lost
         {
             return Err(format!("close: {why}"));
         }
@@ -533,6 +537,8 @@ impl<'p, W: World> Runner<'p, W> {
             return Err(Failed::Violation(format!("mount on a disk without faults: {why}")));
         }
         self.classes.note("disk failed in a mount");
+        // A sync may have failed: then the next open trusts only what was synced before.
+        self.power_lost = true;
         self.mend();
         self.take_down();
         match self.try_mount(cut) {
@@ -568,7 +574,9 @@ impl<'p, W: World> Runner<'p, W> {
     fn mount_failed(&mut self, error: FtlError) -> Failed {
         match error {
             FtlError::HostFull | FtlError::Host(_) => Failed::Host(error.to_string()),
-            FtlError::Corrupt(_) | FtlError::ReadOnly(_) if self.oracle.cost() > Cost::Nothing => {
+            FtlError::Corrupt(_) | FtlError::ReadOnly(_) | FtlError::MediaLost(_)
+                if self.oracle.cost() > Cost::Nothing =>
+            {
                 self.classes.note("mount refused");
                 self.gave_up = true;
                 Failed::Refused

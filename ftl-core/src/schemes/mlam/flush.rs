@@ -424,7 +424,10 @@ impl<S: Store> Mlam<S> {
             return Ok(None);
         }
         let part = serial_part(writing.serial);
-        let Some(ppn) = self.space.append_copyback(stream, column.lpn, from, cause, part)? else { return Ok(None) };
+        let Some(ppn) = self.space.append_copyback(stream, column.lpn, from, cause, part)? else {
+            // A program failed if the stream goes on elsewhere; otherwise the page is unreadable.
+            return Ok((self.space.next_page(stream)? != to).then_some(false));
+        };
         writing.placed.push(Placed { lpn: column.lpn, ppn, ver: 0 });
         writing.copied += 1;
         Ok(Some(ppn == to))

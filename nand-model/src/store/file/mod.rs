@@ -348,9 +348,23 @@ impl FileStore {
                 entries.extend_from_slice(&self.entry(block, crc32c(own), marked[block]).encode(block));
             }
             self.disk.write_at(self.layout.counts_at(first), &counts[..(last - first) * pages])?;
-            self.disk.write_at(self.layout.entry_at(first), &entries)?;
+            self.write_entries(first, &entries, &entries)?;
         }
         Ok(())
+    }
+
+    /// Writes table entries from block `first` on. If that fails half way, the entry that arrived in part is written again as in
+    /// `instead`: half an entry would be taken for damage.
+    fn write_entries(&self, first: usize, entries: &[u8], instead: &[u8]) -> io::Result<()> {
+        let Err(failed) = self.disk.write_at(self.layout.entry_at(first), entries) else { return Ok(()) };
+        let torn = failed.done / TABLE_ENTRY_BYTES;
+        if !failed.done.is_multiple_of(TABLE_ENTRY_BYTES) {
+            let entry = &instead[torn * TABLE_ENTRY_BYTES..][..TABLE_ENTRY_BYTES];
+            if let Err(again) = self.disk.write_at(self.layout.entry_at(first + torn), entry) {
+                self.sync.fail(&again.error);
+            }
+        }
+        Err(failed.error)
     }
 
     /// Where a page lies: block, slot and offset; `None` if its block was never used.
@@ -720,10 +734,9 @@ impl Store for FileStore {
         if facts.bad != old.bad {
             self.blocks[index].facts.bad = facts.bad;
             let entry = self.entry(index, 0, false).encode(index);
-            if let Err(failed) = self.disk.write_at(self.layout.entry_at(index), &entry) {
-                self.blocks[index].facts.bad = old.bad;
-                return Err(failed.error);
-            }
+            self.blocks[index].facts.bad = old.bad;
+            self.write_entries(index, &entry, &self.entry(index, 0, false).encode(index))?;
+            self.blocks[index].facts.bad = facts.bad;
         }
         if facts == (BlockFacts { bad: facts.bad, ..old }) {
             return Ok(());

@@ -112,7 +112,7 @@ impl FileStore {
         disk.sync().map_err(|e| io_error(path, "sync it", e))?;
         disk.write_at(layout.copy_at(0), &header.encode()).map_err(|e| io_error(path, "write its header", e.into()))?;
         let found = Found::new(layout, &header.info);
-        FileStore::begin(path, disk, layout, header, 0, found, false)
+        FileStore::begin(path, disk, layout, header, 0, 0, found, false)
     }
 
     /// Opens what is on a disk of `length` bytes.
@@ -137,29 +137,35 @@ impl FileStore {
         let opener = Opener { path, disk: &*disk, layout, info: &header.info.clone() };
         let mut report =
             OpenReport { was_clean: header.info.clean, sync_failed: header.info.sync_failed, ..OpenReport::default() };
+        let synced_seq = header.synced_seq;
         let found = if header.info.clean {
             opener.read_table(header.synced_seq)?
         } else {
             opener.recover(&mut header, &mut report)?
         };
-        let store = FileStore::begin(path, disk, layout, header, copy, found, read_only)?;
+        // What the cut keeps is not synced yet: if the sync that follows fails, the header must not say that it was.
+        let last_seq = std::mem::replace(&mut header.synced_seq, synced_seq);
+        let store = FileStore::begin(path, disk, layout, header, copy, last_seq, found, read_only)?;
         report.took = begun.elapsed();
         Ok((store, report))
     }
 
-    /// From here on the image is in use: the header says so, on the disk, before the first request.
+    /// From here on the image is in use: the header says so, on the disk, before the first request. `last_seq` is the last
+    /// operation in the file; `header` says what of that is synced.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a store, as creation and opening find them")]
     fn begin(
         path: &Path,
         disk: Arc<dyn Disk>,
         layout: Layout,
         mut header: Header,
         copy: usize,
+        last_seq: u64,
         found: Found,
         read_only: bool,
     ) -> Result<FileStore, ImageError> {
         let info = header.info.clone();
         header.info.sync_failed = false;
-        let sync = SyncHandle::new(disk.clone(), layout, header, copy);
+        let sync = SyncHandle::new(disk.clone(), layout, header, copy, last_seq);
         sync.write_clean(false).map_err(|e| io_error(path, "sync it", e.into()))?;
         let Found { blocks, counts, sick, slots } = found;
         let path = path.to_path_buf();

@@ -92,8 +92,9 @@ struct State {
 }
 
 impl SyncHandle {
-    /// Over a file with `header` in copy `copy`; everything up to `header.synced_seq` is in it.
-    pub(super) fn new(disk: Arc<dyn Disk>, layout: Layout, header: Header, copy: usize) -> Self {
+    /// Over a file with `header` in copy `copy`. Everything up to `last_seq` is in the file, everything up to
+    /// `header.synced_seq` is synced.
+    pub(super) fn new(disk: Arc<dyn Disk>, layout: Layout, header: Header, copy: usize, last_seq: u64) -> Self {
         let seq = header.synced_seq;
         let mut copies = [0; 2];
         copies[copy] = seq;
@@ -110,7 +111,7 @@ impl SyncHandle {
         SyncHandle(Arc::new(Shared {
             disk,
             layout,
-            last: AtomicU64::new(seq),
+            last: AtomicU64::new(last_seq),
             synced: AtomicU64::new(seq),
             durable: AtomicU64::new(seq),
             failed: AtomicU64::new(0),
@@ -344,6 +345,10 @@ impl SyncHandle {
         state.header.info.sync_failed = true;
         let synced = self.synced_seq();
         self.write_header(state, synced, true);
+        if state.header_errno.is_some() {
+            // The copy that was to be replaced may have been the only one to name this number; a torn one names none.
+            self.write_header(state, synced, true);
+        }
         let _ = self.0.disk.sync();
     }
 
