@@ -4,6 +4,8 @@
 //! the MSB program may destroy the LSB page although it was complete. Every table here is a bijection between the LSB pages and
 //! the MSB pages of a block, for any even number of pages (tested), which the kernel's own tables are not at the block's end.
 
+use crate::rng::SplitMix;
+
 /// Rule that pairs the pages of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairing {
@@ -20,9 +22,19 @@ pub enum Pairing {
     /// Hynix H27UCG8T2 class: [`Pairing::Dist6`], but the two LSB and the two MSB pages of a step stand and fall together: a cut
     /// in either MSB program may destroy all that the group holds.
     Group4,
+    /// Each LSB page with a random later MSB page, for tests and for devices that a file describes.
+    Random {
+        /// Chooses the table.
+        seed: u16,
+        /// Most pages between an LSB page and its MSB page: 1 to [`Pairing::SPAN_MAX`].
+        span: u8,
+    },
 }
 
 impl Pairing {
+    /// The longest span of any table here: translation layers keep so many blocks back as it takes.
+    pub const SPAN_MAX: u8 = 7;
+
     /// Name as in profiles and image headers.
     pub const fn name(self) -> &'static str {
         match self {
@@ -32,6 +44,7 @@ impl Pairing {
             Pairing::Dist6 => "dist6",
             Pairing::Shared4 => "shared4",
             Pairing::Group4 => "group4",
+            Pairing::Random { .. } => "random",
         }
     }
 }
@@ -55,6 +68,7 @@ impl PairTable {
             Pairing::None => (0..pages as u16).map(|page| vec![page]).collect(),
             Pairing::Adjacent | Pairing::Dist3 => Self::pairs(rule, pages, 1),
             Pairing::Dist6 | Pairing::Shared4 | Pairing::Group4 => Self::pairs(rule, pages, 2),
+            Pairing::Random { seed, span } => Self::random_pairs(seed, span, pages),
         };
         let (mut line_of, mut last) = (vec![0; pages as usize], vec![0; pages as usize]);
         for (number, line) in (0..).zip(&word_lines) {
@@ -65,6 +79,30 @@ impl PairTable {
         }
         let span = (0..).zip(&last).map(|(page, last)| (*last as u32).saturating_sub(page)).max().unwrap_or(0);
         PairTable { word_lines, line_of, last, span }
+    }
+
+    /// The first page without a partner gets a random free page within the span, until all have one. There is always one: no earlier
+    /// page reaches the end of a later one's span, and at the block's end as many are free as must be.
+    fn random_pairs(seed: u16, span: u8, pages: u32) -> Vec<Vec<u16>> {
+        assert!((1..=Pairing::SPAN_MAX).contains(&span), "a pairing of span {span}");
+        let mut rng = SplitMix::new(seed as u64);
+        let mut free = vec![true; pages as usize];
+        let mut lines = Vec::new();
+        for lsb in 0..pages {
+            if !free[lsb as usize] {
+                continue;
+            }
+            let last = (pages - 1).min(lsb + span as u32);
+            let choice: Vec<u32> = (lsb + 1..=last).filter(|page| free[*page as usize]).collect();
+            let mut line = vec![lsb as u16];
+            if !choice.is_empty() {
+                let msb = choice[rng.below(choice.len() as u64) as usize];
+                free[msb as usize] = false;
+                line.push(msb as u16);
+            }
+            lines.push(line);
+        }
+        lines
     }
 
     /// Word lines where `step` pages move together; pages left over at the block's end stand alone.
@@ -148,6 +186,28 @@ mod tests {
                 assert_eq!((0..pages).filter(|page| table.is_msb(*page)).count() as u32, pages / 2);
             }
         }
+    }
+
+    #[test]
+    fn random_tables_are_bijections_of_every_span() {
+        let mut tables = std::collections::HashSet::new();
+        for (seed, span) in (0..300).flat_map(|seed| (1..=Pairing::SPAN_MAX).map(move |span| (seed, span))) {
+            for pages in [2, 4, 6, 8, 16, 30, 64, 128] {
+                let table = PairTable::new(Pairing::Random { seed, span }, pages);
+                assert!(table.word_lines.iter().all(|line| line.len() == 2 && line[0] < line[1]), "{seed} {span}");
+                let mut seen: Vec<u16> = table.word_lines.concat();
+                seen.sort_unstable();
+                assert!(seen.iter().map(|page| *page as u32).eq(0..pages), "{seed} {span} {pages}: each page once");
+                assert!(table.span() <= span as u32, "{seed} {span} {pages}: {}", table.span());
+                assert_eq!((0..pages).filter(|page| table.is_msb(*page)).count() as u32, pages / 2);
+                if (pages, span) == (64, 7) {
+                    tables.insert(table.word_lines.concat());
+                }
+            }
+        }
+        assert!(tables.len() > 295, "{} tables of 300 seeds", tables.len());
+        let odd = PairTable::new(Pairing::Random { seed: 1, span: 7 }, 9);
+        assert_eq!(odd.word_lines.iter().filter(|line| line.len() == 1).count(), 1, "one page stands alone");
     }
 
     /// What the translation layer relies on: a page is destroyed by no program later than its last threat, and by that one.

@@ -91,7 +91,7 @@ impl Header {
         }
         put.u32(order_code(info.profile.order));
         put.u32(info.profile.nop as u32);
-        put.u32(PAIRINGS.iter().position(|&p| p == info.profile.pairing).expect("listed") as u32);
+        put.u32(pairing_code(info.profile.pairing));
         for n in [info.profile.endurance, info.profile.factory_bad_permille, info.profile.max_bad_permille] {
             put.u32(n);
         }
@@ -156,13 +156,22 @@ impl Header {
         };
         let name = take.text(NAME_BYTES_MAX)?;
         let known = Profile::find(&name).ok_or_else(|| format!("no profile {name:?} in this build"))?;
-        if (order, nop, PAIRINGS.get(pairing as usize))
-            != (order_code(known.order), known.nop as u32, Some(&known.pairing))
-        {
+        let pairing = pairing_of(pairing)?;
+        let is_random = matches!(pairing, Pairing::Random { .. }) && known.pairing != Pairing::None;
+        if (order, nop) != (order_code(known.order), known.nop as u32) || !(is_random || pairing == known.pairing) {
             return Err(format!("its page order, NOP or pairing is not that of profile {name}"));
         }
         // Times, endurance and shape stay those the image was made with, the law is the profile's.
-        let own = Profile { capacity, geometry, timing, endurance, factory_bad_permille, max_bad_permille, ..*known };
+        let own = Profile {
+            capacity,
+            geometry,
+            timing,
+            pairing,
+            endurance,
+            factory_bad_permille,
+            max_bad_permille,
+            ..*known
+        };
         own.check_bounds()?;
         Layout::new(geometry, known.nop, spare_slots)?;
         if spare_slots > geometry.blocks / 8 + 65_536 {
@@ -181,6 +190,24 @@ impl Header {
 /// Codes in the file are positions in this list.
 const PAIRINGS: [Pairing; 6] =
     [Pairing::None, Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4, Pairing::Group4];
+
+/// Code of a random table; its span and seed are in the bytes above.
+const RANDOM_PAIRING: u32 = PAIRINGS.len() as u32;
+
+fn pairing_code(pairing: Pairing) -> u32 {
+    match pairing {
+        Pairing::Random { seed, span } => RANDOM_PAIRING | (span as u32) << 8 | (seed as u32) << 16,
+        listed => PAIRINGS.iter().position(|&pairing| pairing == listed).expect("listed") as u32,
+    }
+}
+
+fn pairing_of(code: u32) -> Result<Pairing, String> {
+    let [kind, span, low, high] = code.to_le_bytes();
+    if kind as u32 == RANDOM_PAIRING && (1..=Pairing::SPAN_MAX).contains(&span) {
+        return Ok(Pairing::Random { seed: u16::from_le_bytes([low, high]), span });
+    }
+    PAIRINGS.get(code as usize).copied().ok_or_else(|| format!("pairing {code:#x} is unknown"))
+}
 
 fn order_code(order: PageOrder) -> u32 {
     match order {
@@ -272,6 +299,24 @@ mod tests {
         for profile in PROFILES {
             let header = header(profile);
             assert_eq!(Header::decode(&header.encode()), Ok(header));
+        }
+    }
+
+    #[test]
+    fn a_random_pairing_is_kept_with_its_seed_where_pages_are_paired() {
+        for profile in PROFILES {
+            for (seed, span) in [(0, 1), (999, 7), (u16::MAX, 3)] {
+                let header = header(&Profile { pairing: Pairing::Random { seed, span }, ..*profile });
+                let read = Header::decode(&header.encode());
+                if profile.pairing == Pairing::None {
+                    assert!(matches!(read, Err(HeaderFault::Contradiction(_))), "{}", profile.name);
+                } else {
+                    assert_eq!(read, Ok(header));
+                }
+            }
+        }
+        for code in [6, 6 | 8 << 8, 7, 1 << 8, u32::MAX] {
+            assert!(pairing_of(code).is_err(), "{code:#x}");
         }
     }
 
