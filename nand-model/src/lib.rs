@@ -33,7 +33,7 @@ mod timing;
 
 pub use addr::{Pbn, Ppn};
 pub use cause::{Cause, Counters, OpCounts};
-pub use chip::{Chip, RunError};
+pub use chip::{Chip, CutHits, RunError};
 pub use decay::{Decay, Ecc};
 pub use error::{NandError, Part};
 pub use fault::{Bomb, Chances, Cut, DieFailure, EraseCut, Fault, FaultPlan, PartnerCut, ProgramCut, WrongBits};

@@ -350,8 +350,7 @@ pub fn cut_at_random(rig: &Rig, kind: Kind, cuts: u64) -> Result<RandomCuts, Str
 fn plan_cut(rng: &mut SplitMix, distance: u64) -> FaultPlan {
     let menu = Cut::menu(rng.below(distance), rng.next_u64());
     let cut = menu[rng.below(menu.len() as u64) as usize];
-    let erases = [EraseCut::NotStarted, EraseCut::Mixed, EraseCut::LooksBlank, EraseCut::Complete];
-    let cut = Cut { erase: erases[rng.below(4) as usize], ..cut };
+    let cut = Cut { erase: EraseCut::ALL[rng.below(EraseCut::ALL.len() as u64) as usize], ..cut };
     FaultPlan { cut: Some(cut), ..FaultPlan::default() }
 }
 

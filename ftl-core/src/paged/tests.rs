@@ -151,15 +151,8 @@ impl Store for Shared {
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()> {
         self.0.lock().unwrap().program(first, count, data, oobs)
     }
-    fn program_as(
-        &mut self,
-        ppn: Ppn,
-        data: &[u8],
-        oob: &[u8],
-        health: Health,
-        spoiled: &[(Ppn, Health)],
-    ) -> io::Result<()> {
-        self.0.lock().unwrap().program_as(ppn, data, oob, health, spoiled)
+    fn program_as(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], health: Health) -> io::Result<()> {
+        self.0.lock().unwrap().program_as(ppn, data, oob, health)
     }
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()> {
         self.0.lock().unwrap().and_oob(ppn, oob)

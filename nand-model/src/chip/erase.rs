@@ -5,7 +5,7 @@ use crate::addr::Pbn;
 use crate::canary::{Canary, sings};
 use crate::cause::Cause;
 use crate::error::NandError;
-use crate::fault::{Cut, EraseCut, Fault, Verdict};
+use crate::fault::{Cut, EraseCut, Fault, LastVerb, LeftPage, Verdict};
 use crate::rng::SplitMix;
 use crate::store::{Bad, BlockFacts, Health, Store};
 use crate::timing::Nanos;
@@ -23,6 +23,9 @@ impl<S: Store> Chip<S> {
         let verdict = self.erase_verdict(block);
         if let Verdict::Cut(cut) = verdict {
             self.powered = false;
+            let cell_ns = self.profile.timing.erase_ns;
+            let end = self.clocks.clone().work(at, self.profile.geometry.die_of(block), cell_ns);
+            let cut = self.cut_in_flight(block, (end - cell_ns, end), false, cut)?;
             self.cut_erase(at, block, cut)?;
             return Err(NandError::PowerLost);
         }
@@ -34,9 +37,13 @@ impl<S: Store> Chip<S> {
         let erase_count = self.blocks[block.index()].erase_count + 1;
         let facts = self.fresh_facts(at, erase_count, false);
         match verdict {
-            Verdict::Suffer(Fault::LostErase) => self.lose_erase(block, facts)?,
+            Verdict::Suffer(Fault::LostErase) => {
+                self.forget_op(block);
+                self.lose_erase(block, facts)?;
+            }
             Verdict::Suffer(_) if sings(Canary::EraseFailureIgnored) => {}
             Verdict::Suffer(fault) => {
+                self.forget_op(block);
                 self.counters.note_fault(fault);
                 self.counters.erase_fails += 1;
                 self.mark_bad(block, Bad::Grown)?;
@@ -44,7 +51,10 @@ impl<S: Store> Chip<S> {
             }
             Verdict::Cut(_) | Verdict::Succeed => {
                 self.keep_ghosts(block)?;
+                let before = self.blocks[block.index()];
+                let pages = if self.tracks_ops() { self.programmed_pages(block)? } else { Vec::new() };
                 self.forget_pages(block, facts)?;
+                self.note_op(block, (done - cell_ns, done), || LastVerb::Erase(block, before, pages));
             }
         }
         Ok(done)
@@ -101,25 +111,53 @@ impl<S: Store> Chip<S> {
                 let facts = self.fresh_facts(at, erase_count, cut.erase == EraseCut::LooksBlank);
                 self.forget_pages(block, facts)
             }
-            EraseCut::Mixed => {
-                // Pages that look blank in the middle of a block cannot be told from unreadable ones once the
-                // frontier is past them, so only the tail reads blank.
-                let mut rng = SplitMix::new(cut.seed);
-                let frontier = self.frontier(block);
-                for offset in 0..frontier {
-                    if rng.one_in(2) {
-                        let ppn = self.profile.geometry.page(block, offset);
-                        if self.is_programmed(ppn) {
-                            self.store.set_health(ppn, Health::Lost)?;
-                        }
-                    }
-                }
+            EraseCut::Mixed | EraseCut::AllButOne | EraseCut::OnlyOne => {
                 let facts = BlockFacts { erase_count, weak: true, ..self.blocks[block.index()] };
-                self.blocks[block.index()] = facts;
-                self.store.set_facts(block, facts)?;
-                Ok(())
+                let pages = self.programmed_pages(block)?;
+                self.erase_in_part(block, facts, pages, cut.erase, &mut SplitMix::new(cut.seed))
             }
         }
+    }
+
+    /// Every programmed page of a block with what can be read of it.
+    fn programmed_pages(&mut self, block: Pbn) -> Result<Vec<LeftPage>, NandError> {
+        let geometry = self.profile.geometry;
+        let offsets = (0..self.frontier(block)).filter(|&offset| self.is_programmed(geometry.page(block, offset)));
+        let mut pages = Vec::new();
+        for offset in offsets.collect::<Vec<_>>() {
+            let (mut data, mut oob) = (vec![0; geometry.page_bytes as usize], vec![0; geometry.oob_bytes as usize]);
+            let mut health = [Health::Good];
+            self.store.read(geometry.page(block, offset), &mut data, &mut oob, &mut health)?;
+            pages.push(LeftPage { offset, data, oob, health: health[0] });
+        }
+        Ok(pages)
+    }
+
+    /// Erases a block and puts back what an interrupted erase leaves of its pages. All of it is erases and programs: a host crash that
+    /// undoes the programs before this erase must undo the erase, too. Pages that look blank in the middle of a block cannot
+    /// be told from unreadable ones once the frontier is past them, so only the tail reads blank.
+    pub(super) fn erase_in_part(
+        &mut self,
+        block: Pbn,
+        facts: BlockFacts,
+        pages: Vec<LeftPage>,
+        outcome: EraseCut,
+        rng: &mut SplitMix,
+    ) -> Result<(), NandError> {
+        self.forget_pages(block, facts)?;
+        let one = rng.below(pages.len().max(1) as u64) as usize;
+        for (number, LeftPage { offset, data, oob, health }) in pages.into_iter().enumerate() {
+            let spoiled = match outcome {
+                EraseCut::AllButOne => number == one,
+                EraseCut::OnlyOne => number != one,
+                EraseCut::Mixed => rng.one_in(2),
+                EraseCut::NotStarted | EraseCut::LooksBlank | EraseCut::Complete => false,
+            };
+            let health = if spoiled { Health::Lost } else { health };
+            self.store.program_as(self.profile.geometry.page(block, offset), &data, &oob, health)?;
+            self.note_programmed(block, offset, 1);
+        }
+        Ok(())
     }
 
     fn forget_pages(&mut self, block: Pbn, facts: BlockFacts) -> Result<(), NandError> {

@@ -11,9 +11,11 @@
 //! later verb returns [`NandError::PowerLost`] until [`Chip::power_on`].
 
 mod erase;
+mod in_flight;
 mod program;
 mod read;
 
+pub use in_flight::CutHits;
 pub use program::RunError;
 
 use crate::addr::{Pbn, Ppn};
@@ -52,6 +54,7 @@ pub struct Chip<S> {
     /// Some cells may hold other than what was asked for since power came.
     strays: bool,
     powered: bool,
+    cut_hits: CutHits,
     /// Blocks of which a page came near to what can be corrected.
     to_refresh: BTreeSet<Pbn>,
     /// Hour of the device's life at emulated instant 0.
@@ -89,6 +92,7 @@ impl<S: Store> Chip<S> {
             read_faults: false,
             strays: false,
             powered: true,
+            cut_hits: CutHits::default(),
             to_refresh: BTreeSet::new(),
             hour_base: hour,
             hour_told: hour,

@@ -5,7 +5,7 @@ use crate::addr::{Pbn, Ppn};
 use crate::canary::{Canary, sings};
 use crate::cause::Cause;
 use crate::error::NandError;
-use crate::fault::{Cut, Fault, PartnerCut, ProgramCut, Verdict};
+use crate::fault::{Cut, Fault, LastVerb, PartnerCut, ProgramCut, Verdict};
 use crate::profile::PageOrder;
 use crate::rng::SplitMix;
 use crate::store::{Bad, BlockFacts, Cells, Health, Store};
@@ -157,7 +157,7 @@ impl<S: Store> Chip<S> {
     }
 
     #[inline(always)]
-    fn note_programmed(&mut self, block: Pbn, offset: u32, count: u32) {
+    pub(super) fn note_programmed(&mut self, block: Pbn, offset: u32, count: u32) {
         let frontier = &mut self.frontier[block.index()];
         *frontier = (*frontier).max((offset + count) as u16);
         if !self.programs.is_empty() {
@@ -204,11 +204,15 @@ impl<S: Store> Chip<S> {
         match self.program_verdict(block) {
             Verdict::Cut(cut) => {
                 self.powered = false;
+                let (die, cell_ns) = (self.profile.geometry.die_of(block), self.cell_ns(ppn));
+                let end = self.clocks.clone().program_run(at, die, cell_ns, cell_ns, 1);
+                let cut = self.cut_in_flight(block, (end - cell_ns, end), true, cut)?;
                 self.cut_program(block, ppn, data, oob, cut)?;
                 return Err(NandError::PowerLost);
             }
             Verdict::Suffer(fault) => {
                 self.counters.note_fault(fault);
+                self.forget_op(block);
                 match fault {
                     Fault::LostProgram => self.strays = true,
                     Fault::MisdirectedProgram => self.misdirect(ppn, data, oob)?,
@@ -218,10 +222,18 @@ impl<S: Store> Chip<S> {
             Verdict::Succeed => {
                 let weak = self.blocks[block.index()].weak;
                 let health = if weak { Health::Lost } else { Health::Good };
-                self.store.program_as(ppn, data, oob, health, &[])?;
+                self.store.program_as(ppn, data, oob, health)?;
+                let done = self.account_programs(at, block, ppn, 1, cause);
+                self.note_op(block, (done - self.cell_ns(ppn), done), || LastVerb::Program(ppn));
+                return Ok(done);
             }
         }
         Ok(self.account_programs(at, block, ppn, 1, cause))
+    }
+
+    /// Cell time of the program of a page.
+    fn cell_ns(&self, ppn: Ppn) -> Nanos {
+        self.program_times.of_run(self.split.offset_of(ppn), 1)
     }
 
     fn program_verdict(&mut self, block: Pbn) -> Verdict {
@@ -243,7 +255,7 @@ impl<S: Store> Chip<S> {
         oob: &[u8],
         cause: Cause,
     ) -> Result<Nanos, NandError> {
-        self.store.program_as(ppn, data, oob, Health::Lost, &[])?;
+        self.store.program_as(ppn, data, oob, Health::Lost)?;
         let done = self.account_programs(at, block, ppn, 1, cause);
         if sings(Canary::ProgramFailureIgnored) {
             return Ok(done);
@@ -282,6 +294,7 @@ impl<S: Store> Chip<S> {
             ProgramCut::NotStarted => unreachable!("returned above"),
             ProgramCut::Complete => Health::Good,
             ProgramCut::Unstable(reads) => Health::Unstable(reads),
+            ProgramCut::Flickering(number) => Health::Flickering(number),
             ProgramCut::Prefix => {
                 let kept = data.len() / 3;
                 data[kept..].fill(0xFF);
@@ -303,17 +316,18 @@ impl<S: Store> Chip<S> {
             }
         };
         let offset = self.profile.geometry.offset_of(ppn);
-        let spoiled = self.spoiled_by(block, offset, cut.partner)?;
-        self.store.program_as(ppn, &data, &oob, health, &spoiled)?;
+        self.store.program_as(ppn, &data, &oob, health)?;
         self.note_programmed(block, offset, 1);
-        Ok(())
+        self.spoil_partners(ppn, cut.partner)
     }
 
-    /// Pages that the interrupted program of a page changes, and their health from then on.
-    fn spoiled_by(&mut self, block: Pbn, offset: u32, partner: PartnerCut) -> Result<Vec<(Ppn, Health)>, NandError> {
+    /// Does to the earlier pages of a word line what the interrupted program of this one does.
+    pub(super) fn spoil_partners(&mut self, ppn: Ppn, partner: PartnerCut) -> Result<(), NandError> {
+        let (block, offset) = (self.split.block_of(ppn), self.split.offset_of(ppn));
         let after = match partner {
-            PartnerCut::Intact => return Ok(Vec::new()),
+            PartnerCut::Intact => return Ok(()),
             PartnerCut::Unstable(reads) => Health::Unstable(reads),
+            PartnerCut::Flickering(number) => Health::Flickering(number),
             PartnerCut::Destroyed => Health::Lost,
         };
         let mut spoiled = Vec::new();
@@ -329,6 +343,6 @@ impl<S: Store> Chip<S> {
                 spoiled.push((victim, after));
             }
         }
-        Ok(spoiled)
+        Ok(self.store.spoil(ppn, &spoiled)?)
     }
 }

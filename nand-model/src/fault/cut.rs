@@ -12,6 +12,8 @@ pub enum ProgramCut {
     RandomBits,
     /// The page reads well this many more times, then never again.
     Unstable(u8),
+    /// The page reads well or not at random at every read; the number chooses the row of reads.
+    Flickering(u8),
     /// The OOB is good, the data is torn.
     DataTorn,
     /// The data is good, the OOB is torn.
@@ -27,6 +29,8 @@ pub enum PartnerCut {
     Intact,
     /// They read well this many more times, then never again.
     Unstable(u8),
+    /// They read well or not at random at every read; the number chooses the row of reads.
+    Flickering(u8),
     /// They can no longer be read.
     Destroyed,
 }
@@ -38,10 +42,26 @@ pub enum EraseCut {
     NotStarted,
     /// Some pages survive, some are unreadable, some look blank, by chance.
     Mixed,
+    /// One page is unreadable, all others survive; the block is weak.
+    AllButOne,
+    /// One page survives, all others are unreadable; the block is weak.
+    OnlyOne,
     /// Every page reads blank, but what is programmed next without another erase will not hold.
     LooksBlank,
     /// The erase completed; only its acknowledgement was lost.
     Complete,
+}
+
+impl EraseCut {
+    /// All of them.
+    pub const ALL: [EraseCut; 6] = [
+        EraseCut::NotStarted,
+        EraseCut::Mixed,
+        EraseCut::LooksBlank,
+        EraseCut::Complete,
+        EraseCut::AllButOne,
+        EraseCut::OnlyOne,
+    ];
 }
 
 /// A power cut at one program or erase.
@@ -60,8 +80,10 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Every distinct outcome for a cut at operation `at_op`; each program outcome comes with each of the partner's.
+    /// Every distinct outcome for a cut at operation `at_op`. Each program outcome comes with each of the partner's; only one comes
+    /// with a flickering partner, because that would add a third to every sweep.
     pub fn menu(at_op: u64, seed: u64) -> Vec<Cut> {
+        let number = seed as u8;
         let programs = [
             ProgramCut::NotStarted,
             ProgramCut::Prefix,
@@ -70,14 +92,17 @@ impl Cut {
             ProgramCut::DataTorn,
             ProgramCut::OobTorn,
             ProgramCut::Complete,
+            ProgramCut::Flickering(number),
         ];
-        let erases = [EraseCut::NotStarted, EraseCut::Mixed, EraseCut::LooksBlank, EraseCut::Complete];
+        let cut = |i: usize, program, partner| {
+            let erase = EraseCut::ALL[i % EraseCut::ALL.len()];
+            Cut { at_op, program, partner, erase, seed: seed ^ i as u64 }
+        };
         let mut menu = Vec::new();
         for partner in [PartnerCut::Intact, PartnerCut::Destroyed, PartnerCut::Unstable(2)] {
-            for (i, program) in programs.into_iter().enumerate() {
-                menu.push(Cut { at_op, program, partner, erase: erases[i % erases.len()], seed: seed ^ i as u64 });
-            }
+            menu.extend((0..).zip(programs).map(|(i, program)| cut(i, program, partner)));
         }
+        menu.push(cut(0, ProgramCut::RandomBits, PartnerCut::Flickering(number)));
         menu
     }
 }

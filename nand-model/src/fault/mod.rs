@@ -10,8 +10,9 @@ pub use cut::{Cut, EraseCut, PartnerCut, ProgramCut};
 
 use crate::addr::{Pbn, Ppn};
 use crate::rng::SplitMix;
-use crate::store::Cells;
-use std::collections::HashMap;
+use crate::store::{BlockFacts, Cells, Health};
+use crate::timing::Nanos;
+use std::collections::{BTreeMap, HashMap};
 
 /// What can go wrong with one verb, other than a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -128,6 +129,14 @@ pub struct WrongBits {
 pub struct FaultPlan {
     /// Cut power at this operation.
     pub cut: Option<Cut>,
+    /// The cut also hits operations in flight on other dies, each with an outcome that follows from the cut's seed. Of each die the
+    /// last operation since the plan was installed counts. Power fails at the latest instant at which one of them begins, the one
+    /// that was cut included; those that end later are in flight.
+    ///
+    /// What a FLUSH covers is never hit if the caller keeps to the emulated instants of a host that waits: it issues the FLUSH
+    /// when what it is to cover is done, and the next request when the FLUSH is. Then all of that ends before the last
+    /// operation begins. Requests issued at the same instant overlap; one after the other they never do.
+    pub in_flight: bool,
     /// Faults by chance.
     pub chances: Chances,
     /// Faults of named blocks.
@@ -175,12 +184,39 @@ pub(crate) struct FaultState {
     rng: SplitMix,
     /// What pages held before their block was last erased; kept only if a read may return it.
     pub(crate) ghosts: HashMap<Ppn, Cells>,
+    /// Per die its last program or erase that went well; kept only if a cut may hit it.
+    pub(crate) last_ops: BTreeMap<u32, LastOp>,
+}
+
+/// The last program or erase of a die.
+#[derive(Clone, Debug)]
+pub(crate) struct LastOp {
+    pub(crate) start: Nanos,
+    pub(crate) end: Nanos,
+    pub(crate) what: LastVerb,
+}
+
+/// What a die did last.
+#[derive(Clone, Debug)]
+pub(crate) enum LastVerb {
+    Program(Ppn),
+    /// An erase, the block's facts before it and what it held.
+    Erase(Pbn, BlockFacts, Vec<LeftPage>),
+}
+
+/// A programmed page of a block that is being erased.
+#[derive(Clone, Debug)]
+pub(crate) struct LeftPage {
+    pub(crate) offset: u32,
+    pub(crate) data: Vec<u8>,
+    pub(crate) oob: Vec<u8>,
+    pub(crate) health: Health,
 }
 
 impl FaultState {
     pub(crate) fn new(plan: FaultPlan) -> Self {
         let rng = SplitMix::new(plan.seed);
-        FaultState { plan, ops: 0, rng, ghosts: HashMap::new() }
+        FaultState { plan, ops: 0, rng, ghosts: HashMap::new(), last_ops: BTreeMap::new() }
     }
 
     pub(crate) fn plan(&self) -> &FaultPlan {
@@ -216,6 +252,11 @@ impl FaultState {
     pub(crate) fn touches_reads(&self) -> bool {
         let FaultPlan { die, bit_errors, wrong_bits, .. } = &self.plan;
         die.is_some() || *bit_errors > 0.0 || !wrong_bits.is_empty() || self.keeps_ghosts()
+    }
+
+    /// Whether a cut may hit operations that were issued before.
+    pub(crate) fn tracks_ops(&self) -> bool {
+        self.plan.in_flight && self.plan.cut.is_some()
     }
 
     pub(crate) fn keeps_ghosts(&self) -> bool {

@@ -98,6 +98,7 @@ impl Mark {
             Health::OobLost => (2, 0),
             Health::Lost => (3, 0),
             Health::Unstable(left) => (4, left),
+            Health::Flickering(number) => (5, number),
         };
         let mut mark = [kind, left, 0, 0, 0, 0, 0, 0];
         mark[2..4].copy_from_slice(&self.cause.map_or(0, |page| page + 1).to_le_bytes());
@@ -117,6 +118,7 @@ impl Mark {
             2 => Health::OobLost,
             3 => Health::Lost,
             4 => Health::Unstable(mark[1]),
+            5 => Health::Flickering(mark[1]),
             _ => Health::Good,
         };
         Mark { health, cause: u16::from_le_bytes([mark[2], mark[3]]).checked_sub(1) }
@@ -291,7 +293,8 @@ mod tests {
     #[test]
     fn marks_and_hints_belong_to_one_program() {
         let mut record = vec![0; CORE_BYTES + 2 * 16 + HINT_HEAD_BYTES];
-        for health in [Health::DataLost, Health::OobLost, Health::Lost, Health::Unstable(9), Health::Good] {
+        let all = [Health::DataLost, Health::OobLost, Health::Lost, Health::Unstable(9), Health::Good];
+        for health in all.into_iter().chain([Health::Flickering(8)]) {
             for cause in [None, Some(0), Some(700)] {
                 let mark = Mark { health, cause };
                 record[Mark::AT..][..8].copy_from_slice(&mark.encode(3));

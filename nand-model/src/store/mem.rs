@@ -222,8 +222,7 @@ impl Store for MemStore {
                 continue;
             }
             *health = self.sick.get(&ppn.raw()).copied().unwrap_or_default();
-            if let Health::Unstable(left) = *health {
-                let health = Health::Unstable(left.saturating_sub(1));
+            if let Some(health) = health.after_read() {
                 self.sick.insert(ppn.raw(), health);
                 self.note(|| Change::Health { ppn, health });
             }
@@ -246,21 +245,11 @@ impl Store for MemStore {
         Ok(())
     }
 
-    /// The journal gets a change per page whose health differs, behind the program. No operation begins between them.
-    fn program_as(
-        &mut self,
-        ppn: Ppn,
-        data: &[u8],
-        oob: &[u8],
-        health: Health,
-        spoiled: &[(Ppn, Health)],
-    ) -> io::Result<()> {
+    /// The journal gets two changes. No operation begins between them.
+    fn program_as(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], health: Health) -> io::Result<()> {
         let was_blank = self.is_blank(ppn);
         self.program(ppn, 1, data, oob)?;
-        if was_blank && health != Health::Good {
-            self.set_health(ppn, health)?;
-        }
-        spoiled.iter().try_for_each(|(ppn, health)| self.set_health(*ppn, *health))
+        if was_blank && health != Health::Good { self.set_health(ppn, health) } else { Ok(()) }
     }
 
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()> {

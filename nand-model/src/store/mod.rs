@@ -19,6 +19,7 @@ pub use mem::{Change, MemStore};
 pub use oob_only::OobOnlyStore;
 
 use crate::addr::{Pbn, Ppn};
+use crate::rng::SplitMix;
 use crc32c::crc32c;
 use std::io;
 
@@ -36,18 +37,35 @@ pub enum Health {
     Lost,
     /// Everything, this many more times; then nothing.
     Unstable(u8),
+    /// Everything or nothing, at random at every read. The number says which reads come next, so that a run repeats.
+    Flickering(u8),
 }
 
 impl Health {
     /// Whether the data part can be read now.
     #[inline]
     pub fn data_ok(self) -> bool {
-        matches!(self, Health::Good | Health::OobLost | Health::Unstable(1..))
+        matches!(self, Health::Good | Health::OobLost | Health::Unstable(1..)) || self.flickers_well()
     }
+
     /// Whether the OOB part can be read now.
     #[inline]
     pub fn oob_ok(self) -> bool {
-        matches!(self, Health::Good | Health::DataLost | Health::Unstable(1..))
+        matches!(self, Health::Good | Health::DataLost | Health::Unstable(1..)) || self.flickers_well()
+    }
+
+    #[inline]
+    fn flickers_well(self) -> bool {
+        matches!(self, Health::Flickering(number) if SplitMix::new(number as u64).one_in(2))
+    }
+
+    /// The health that a read of the page leaves, if it is another.
+    fn after_read(self) -> Option<Health> {
+        match self {
+            Health::Unstable(left @ 1..) => Some(Health::Unstable(left - 1)),
+            Health::Flickering(number) => Some(Health::Flickering(number.wrapping_add(1))),
+            _ => None,
+        }
     }
 }
 
@@ -128,17 +146,14 @@ pub trait Store: Send + 'static {
     /// On an error none of the pages counts as programmed.
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()>;
 
-    /// Keeps one page with its health; the rest is as in [`Store::program`]. `spoiled` are programmed pages of the same block and
-    /// their health from now on. A host crash keeps the page with its health or neither, and the spoiled pages' health
-    /// only together with the page: it must undo all that an interrupted program did.
-    fn program_as(
-        &mut self,
-        ppn: Ppn,
-        data: &[u8],
-        oob: &[u8],
-        health: Health,
-        spoiled: &[(Ppn, Health)],
-    ) -> io::Result<()>;
+    /// Keeps one page with its health; the rest is as in [`Store::program`]. A host crash keeps both or neither.
+    fn program_as(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], health: Health) -> io::Result<()>;
+
+    /// Records what the interrupted program of `by` did to programmed pages of its block. A host crash that undoes that program
+    /// undoes this, too.
+    fn spoil(&mut self, _by: Ppn, pages: &[(Ppn, Health)]) -> io::Result<()> {
+        pages.iter().try_for_each(|(ppn, health)| self.set_health(*ppn, *health))
+    }
 
     /// Clears those OOB bits of a programmed page that are 0 in `oob`; blank cells stay blank. A host crash may lose or keep this on its own: what it
     /// says is a hint.

@@ -254,14 +254,7 @@ impl Store for OobOnlyStore {
         Ok(())
     }
 
-    fn program_as(
-        &mut self,
-        ppn: Ppn,
-        data: &[u8],
-        oob: &[u8],
-        _health: Health,
-        _spoiled: &[(Ppn, Health)],
-    ) -> io::Result<()> {
+    fn program_as(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], _health: Health) -> io::Result<()> {
         self.program(ppn, 1, data, oob)
     }
 

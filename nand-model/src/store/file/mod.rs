@@ -391,11 +391,11 @@ impl FileStore {
         })
     }
 
-    /// The page's mark; reading an unstable page brings it nearer to its end.
+    /// The page's mark; reading a page that is unstable or flickers changes it.
     fn use_mark(&mut self, ppn: Ppn, seq: u64) -> io::Result<Health> {
         let Mark { health, cause } = self.sick.get(&ppn.raw()).copied().unwrap_or_default();
-        if let Health::Unstable(left @ 1..) = health {
-            let next = Mark { health: Health::Unstable(left - 1), cause };
+        if let Some(after) = health.after_read() {
+            let next = Mark { health: after, cause };
             self.write_mark(ppn, seq, next)?;
             self.sick.insert(ppn.raw(), next);
         }
@@ -675,17 +675,14 @@ impl Store for FileStore {
         self.program_run(first, count, data, oobs, Health::Good)
     }
 
-    fn program_as(
-        &mut self,
-        ppn: Ppn,
-        data: &[u8],
-        oob: &[u8],
-        health: Health,
-        spoiled: &[(Ppn, Health)],
-    ) -> io::Result<()> {
-        self.program_run(ppn, 1, data, oob, health)?;
-        let cause = self.layout.geometry.offset_of(ppn) as u16;
-        spoiled.iter().try_for_each(|(page, health)| self.mark(*page, *health, Some(cause)))
+    fn program_as(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], health: Health) -> io::Result<()> {
+        self.program_run(ppn, 1, data, oob, health)
+    }
+
+    fn spoil(&mut self, by: Ppn, pages: &[(Ppn, Health)]) -> io::Result<()> {
+        self.usable()?;
+        let cause = self.layout.geometry.offset_of(by) as u16;
+        pages.iter().try_for_each(|(page, health)| self.mark(*page, *health, Some(cause)))
     }
 
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()> {

@@ -526,6 +526,7 @@ fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
         store.program(geometry.page(last, 0), 3, &vec![1; 3 * page], &[]).unwrap();
         store.set_health(geometry.page(last, 1), Health::Unstable(2)).unwrap();
         store.set_health(geometry.page(last, 2), Health::DataLost).unwrap();
+        store.set_health(geometry.page(last, 0), Health::Flickering(255)).unwrap();
         store
             .set_facts(Pbn::new(2), BlockFacts { bad: Some(super::super::Bad::Factory), ..BlockFacts::default() })
             .unwrap();
@@ -544,9 +545,9 @@ fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
         assert_eq!((facts[5].since, facts[5].reads), (4, 9));
         let mut seen = [Health::Good; 3];
         store.read(geometry.page(last, 0), &mut vec![0; 3 * page], &mut [], &mut seen).unwrap();
-        assert_eq!(seen, [Health::Good, Health::Unstable(2), Health::DataLost]);
+        assert_eq!(seen, [Health::Flickering(255), Health::Unstable(2), Health::DataLost]);
         store.read(geometry.page(last, 0), &mut [], &mut [0; 3], &mut seen).unwrap();
-        assert_eq!(seen[1], Health::Unstable(1));
+        assert_eq!(seen[..2], [Health::Flickering(0), Health::Unstable(1)]);
     }
 }
 
@@ -563,7 +564,8 @@ fn a_host_crash_keeps_a_torn_page_with_its_marks_or_not_at_all() {
         handle.settle(handle.last_seq()).unwrap();
         handle.sync_through(handle.last_seq()).unwrap();
         let before = disk.unsynced();
-        store.program_as(page(2), &vec![3; bytes], &[], Health::DataLost, &[(page(0), Health::Unstable(2))]).unwrap();
+        store.program_as(page(2), &vec![3; bytes], &[], Health::DataLost).unwrap();
+        store.spoil(page(2), &[(page(0), Health::Unstable(2))]).unwrap();
         let writes = disk.unsynced() - before;
         assert_eq!(writes, 3, "data, record with its mark, mark of the other page");
         let torn = (Health::DataLost, 3);
@@ -729,4 +731,53 @@ fn waiters_share_a_sync_and_a_closed_store_lets_none_run() {
     store.erase(Pbn::new(0), BlockFacts::default()).unwrap();
     drop(store);
     assert_eq!((handle.sync_through(1), handle.sync_through(2)), (Ok(()), Err(SyncError::Closed)));
+}
+
+/// A host crash that undoes the programs before an interrupted erase undoes what the erase left, too.
+#[test]
+fn an_interrupted_erase_is_undone_with_what_came_before_it() {
+    use crate::{Cause, Chip, Cut, EraseCut, FaultPlan, PartnerCut, ProgramCut};
+    for (profile, erase) in
+        shapes().into_iter().flat_map(|p| [EraseCut::Mixed, EraseCut::AllButOne, EraseCut::OnlyOne].map(|e| (p, e)))
+    {
+        let (disk, store) = fresh(profile, 3);
+        let mut chip = Chip::open(profile, store).unwrap();
+        let geometry = profile.geometry;
+        let page = |block, offset| geometry.page(Pbn::new(block), offset);
+        let bytes = vec![5; geometry.page_bytes as usize];
+        for offset in 0..4 {
+            chip.program(0, page(1, offset), &bytes, &[1], Cause::Host).unwrap();
+        }
+        let handle = chip.store().sync_handle();
+        handle.settle(handle.last_seq()).unwrap();
+        handle.sync_through(handle.last_seq()).unwrap();
+        for offset in 0..4 {
+            chip.program(0, page(2, offset), &bytes, &[1], Cause::Gc).unwrap();
+        }
+        let (program, partner) = (ProgramCut::Complete, PartnerCut::Intact);
+        chip.set_faults(FaultPlan {
+            cut: Some(Cut { at_op: 0, program, partner, erase, seed: 3 }),
+            ..Default::default()
+        });
+        assert!(chip.erase(0, Pbn::new(1), Cause::Gc).is_err());
+        drop(chip);
+        let (mut undone, mut begun) = (0, 0);
+        let writes = disk.unsynced() as u64;
+        for kept in (0..=writes).map(|lost| u64::MAX << lost).chain((0..200).map(|seed| SplitMix::new(seed).next_u64()))
+        {
+            let (mut store, _) = open(&disk.crashed(Crash::Mask(kept)), Access::ReadWrite).unwrap();
+            let mut good = |block| {
+                (0..4).all(|offset| {
+                    let mut health = [Health::Lost];
+                    store.read(page(block, offset), &mut bytes.clone(), &mut [0], &mut health).unwrap();
+                    health == [Health::Good]
+                })
+            };
+            let (old, new) = (good(1), good(2));
+            assert!(old || new, "{erase:?}, writes {kept:b} kept");
+            undone += u32::from(!new);
+            begun += u32::from(!old);
+        }
+        assert!(undone > 0 && begun > 0, "{erase:?}: {undone} undone, {begun} begun");
+    }
 }

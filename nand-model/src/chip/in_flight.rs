@@ -1,0 +1,140 @@
+//! Operations in flight on several dies when power fails: each die remembers its last program or erase while a fault plan asks for it.
+//!
+//! Power fails when the last of them begins, so that every operation the chip accepted has begun. An operation that the host was
+//! told of before it issued the next one had ended by then, and is never hit.
+
+use super::Chip;
+use crate::addr::{Pbn, Ppn};
+use crate::error::NandError;
+use crate::fault::{Cut, EraseCut, LastOp, LastVerb, LeftPage, PartnerCut, ProgramCut};
+use crate::rng::SplitMix;
+use crate::store::{BlockFacts, Health, Store};
+use crate::timing::Nanos;
+
+/// How many operations a power cut interrupted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CutHits {
+    /// Programs in flight, whatever became of them.
+    pub programs: u32,
+    /// Erases in flight, whatever became of them.
+    pub erases: u32,
+}
+
+impl<S: Store> Chip<S> {
+    /// Operations in flight at the last cut of a fault plan.
+    pub fn cut_hits(&self) -> CutHits {
+        self.cut_hits
+    }
+
+    /// Whether a cut may hit operations that were issued before.
+    pub(super) fn tracks_ops(&self) -> bool {
+        self.faults.as_ref().is_some_and(|faults| faults.tracks_ops())
+    }
+
+    /// Remembers an operation that a cut may hit later. Its die did nothing else in the meantime, so what it did before has ended.
+    pub(super) fn note_op(&mut self, block: Pbn, (start, end): (Nanos, Nanos), what: impl FnOnce() -> LastVerb) {
+        let die = self.profile.geometry.die_of(block);
+        if let Some(faults) = self.faults.as_mut().filter(|faults| faults.tracks_ops()) {
+            faults.last_ops.insert(die, LastOp { start, end, what: what() });
+        }
+    }
+
+    /// Forgets what the die of a block did before an operation that cannot be hit.
+    pub(super) fn forget_op(&mut self, block: Pbn) {
+        let die = self.profile.geometry.die_of(block);
+        if let Some(faults) = &mut self.faults {
+            faults.last_ops.remove(&die);
+        }
+    }
+
+    /// Hits what is in flight on other dies when power fails in the operation on `block`. Returns the cut of that operation: it is complete
+    /// if it had ended.
+    pub(super) fn cut_in_flight(
+        &mut self,
+        block: Pbn,
+        (start, end): (Nanos, Nanos),
+        is_program: bool,
+        cut: Cut,
+    ) -> Result<Cut, NandError> {
+        let own_die = self.profile.geometry.die_of(block);
+        let last_ops = self.faults.as_mut().map(|faults| std::mem::take(&mut faults.last_ops)).unwrap_or_default();
+        let others: Vec<_> = last_ops.into_iter().filter(|(die, _)| *die != own_die).map(|(_, op)| op).collect();
+        let power_fails = others.iter().map(|op| op.start).fold(start, Nanos::max);
+        self.cut_hits = CutHits::default();
+        let mut rng = SplitMix::new(!cut.seed);
+        for op in others.into_iter().filter(|op| op.end > power_fails) {
+            match op.what {
+                LastVerb::Program(ppn) => {
+                    self.cut_hits.programs += 1;
+                    self.hit_program(ppn, &mut rng)?;
+                }
+                LastVerb::Erase(block, before, pages) => {
+                    self.cut_hits.erases += 1;
+                    self.hit_erase(block, before, pages, &mut rng)?;
+                }
+            }
+        }
+        if end <= power_fails {
+            return Ok(Cut {
+                program: ProgramCut::Complete,
+                partner: PartnerCut::Intact,
+                erase: EraseCut::Complete,
+                ..cut
+            });
+        }
+        let hit = if is_program { &mut self.cut_hits.programs } else { &mut self.cut_hits.erases };
+        *hit += 1;
+        Ok(cut)
+    }
+
+    /// Tears a page whose program had been accepted.
+    fn hit_program(&mut self, ppn: Ppn, rng: &mut SplitMix) -> Result<(), NandError> {
+        let number = rng.next_u64() as u8;
+        let health = match rng.below(6) {
+            0 => Health::Good,
+            1 => Health::Lost,
+            2 => Health::DataLost,
+            3 => Health::OobLost,
+            4 => Health::Unstable(number % 4),
+            _ => Health::Flickering(number),
+        };
+        let partner = match rng.below(4) {
+            0 => PartnerCut::Intact,
+            1 => PartnerCut::Destroyed,
+            2 => PartnerCut::Unstable(number % 4),
+            _ => PartnerCut::Flickering(number),
+        };
+        // What was worse before stays so.
+        let mut before = [Health::Good];
+        self.store.read(ppn, &mut [], &mut [], &mut before)?;
+        if before == [Health::Good] && health != Health::Good {
+            self.store.set_health(ppn, health)?;
+        }
+        self.spoil_partners(ppn, partner)
+    }
+
+    /// Undoes an accepted erase in part.
+    fn hit_erase(
+        &mut self,
+        block: Pbn,
+        before: BlockFacts,
+        pages: Vec<LeftPage>,
+        rng: &mut SplitMix,
+    ) -> Result<(), NandError> {
+        let outcome = EraseCut::ALL[rng.below(EraseCut::ALL.len() as u64) as usize];
+        let erased = self.blocks[block.index()];
+        match outcome {
+            EraseCut::Complete => Ok(()),
+            EraseCut::LooksBlank => {
+                self.blocks[block.index()].weak = true;
+                Ok(self.store.set_facts(block, self.blocks[block.index()])?)
+            }
+            // A second erase of the store, which counts as none: the block has one more erase behind it, and its old pages.
+            EraseCut::NotStarted | EraseCut::Mixed | EraseCut::AllButOne | EraseCut::OnlyOne => {
+                let weak = if outcome == EraseCut::NotStarted { before.weak } else { true };
+                let facts = BlockFacts { erase_count: erased.erase_count, weak, ..before };
+                self.erase_in_part(block, facts, pages, outcome, rng)
+            }
+        }
+    }
+}
