@@ -9,8 +9,9 @@ use super::open::{Access, OpenReport, new_header};
 use super::{FileStore, Layout};
 use crate::image::{ImageError, ImageSpec, PAGE, is_zero};
 use crate::rng::SplitMix;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,29 +25,69 @@ const NAME: &str = "simulated disk";
 #[derive(Clone, Default)]
 pub struct SimDisk(Arc<Mutex<Sim>>);
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Sim {
     cache: Vec<u8>,
     /// As of the last completed sync.
     disk: Vec<u8>,
-    /// Per page of the host: whether it was written since the disk was made or the page punched.
-    roomy: Vec<bool>,
     /// Writes since then.
     log: Vec<(usize, Vec<u8>)>,
-    /// All writes there ever were.
+    /// Pages of the file that the host keeps room for.
+    room: BTreeSet<usize>,
+    /// All writes and syncs there ever were, those that failed included.
     writes: u64,
-    fuse: Option<Fuse>,
-    /// Syncs that will fail.
-    bad_syncs: u64,
+    syncs: u64,
+    write_fault: Option<WriteFault>,
+    read_faults: Vec<ReadFault>,
+    sync_fault: Option<SyncFault>,
+    freeze: Option<Freeze>,
+    frozen: Option<Box<Sim>>,
 }
 
-/// A write that will fail.
-struct Fuse {
+/// Writes and punches that fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteFault {
     /// Writes that still succeed.
-    left: u64,
-    /// Bytes of it that arrive.
-    arrives: usize,
-    errno: i32,
+    pub after: u64,
+    /// How many fail then; `u64::MAX` until [`SimDisk::mend`].
+    pub count: u64,
+    /// Bytes of each that arrive.
+    pub arrives: usize,
+    /// The host's error.
+    pub errno: i32,
+    /// Only writes that need new room fail, as on a full disk: into a page that was never written or was punched. Others are not
+    /// counted.
+    pub needs_room: bool,
+}
+
+/// Reads of a range that fail with EIO.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadFault {
+    /// Bytes of the file.
+    pub range: Range<u64>,
+    /// How many reads that touch the range fail; `u64::MAX` until [`SimDisk::mend`].
+    pub count: u64,
+}
+
+/// Syncs that fail with EIO. As kernels do, the host counts what they should have written as clean: a random part of it reached the
+/// disk, and the rest never will, although reads still return it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncFault {
+    /// Syncs that still succeed.
+    pub after: u64,
+    /// How many fail then; `u64::MAX` until [`SimDisk::mend`].
+    pub count: u64,
+    /// Which sectors reached the disk; `None`: none of them.
+    pub seed: Option<u64>,
+}
+
+/// A call before which the disk is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freeze {
+    /// After so many more writes and punches.
+    Write(u64),
+    /// After so many more syncs.
+    Sync(u64),
 }
 
 /// How a crash picks among the contents of the sectors written since the last sync.
@@ -96,22 +137,127 @@ impl SimDisk {
 
     /// A disk that holds these bytes, synced.
     pub fn holding(bytes: Vec<u8>) -> SimDisk {
-        let roomy = bytes.chunks(PAGE as usize).map(|page| !is_zero(page)).collect();
-        SimDisk(Arc::new(Mutex::new(Sim { cache: bytes.clone(), disk: bytes, roomy, ..Sim::default() })))
+        let pages = bytes.chunks(PAGE as usize).enumerate();
+        let room = pages.filter(|(_, page)| !is_zero(page)).map(|(number, _)| number).collect();
+        SimDisk::of(Sim { cache: bytes.clone(), disk: bytes, room, ..Sim::default() })
     }
 
-    /// Opens the image on it.
+    fn of(sim: Sim) -> SimDisk {
+        SimDisk(Arc::new(Mutex::new(sim)))
+    }
+
+    /// Opens the image on it. Opening it again without a crash is what a restart of the process finds: unsynced writes of the process before
+    /// are in the cache and stay unsynced.
     pub fn open(&self, access: Access) -> Result<(FileStore, OpenReport), ImageError> {
         let length = self.lock().cache.len() as u64;
         FileStore::open_on(Path::new(NAME), Arc::new(self.clone()), length, access)
     }
 
+    /// Another disk that is the same at this moment: cache, disk, unsynced writes, and what is to fail.
+    pub fn copy(&self) -> SimDisk {
+        SimDisk::of(self.lock().clone())
+    }
+
     /// Another disk: what a crash of the host at this moment leaves.
     pub fn crashed(&self, how: Crash) -> SimDisk {
         let sim = self.lock();
-        let writes = sim.log.len() as u64;
+        SimDisk::holding(sim.survivors(how))
+    }
+
+    /// Copies the disk right before a later write or sync, to be had from [`SimDisk::take_frozen`].
+    pub fn freeze_at(&self, call: Freeze) {
+        let mut sim = self.lock();
+        (sim.freeze, sim.frozen) = (Some(call), None);
+    }
+
+    /// The copy that [`SimDisk::freeze_at`] asked for, if its call has come: another disk with the same cache, disk and unsynced writes, on which
+    /// nothing fails.
+    pub fn take_frozen(&self) -> Option<SimDisk> {
+        self.lock().frozen.take().map(|sim| SimDisk::of(*sim))
+    }
+
+    /// Writes since the last sync.
+    pub fn unsynced(&self) -> usize {
+        self.lock().log.len()
+    }
+
+    /// All writes and punches there ever were, those that failed included.
+    pub fn writes(&self) -> u64 {
+        self.lock().writes
+    }
+
+    /// All syncs there ever were, those that failed included.
+    pub fn syncs(&self) -> u64 {
+        self.lock().syncs
+    }
+
+    /// Length of the file in bytes.
+    pub fn length(&self) -> u64 {
+        self.lock().cache.len() as u64
+    }
+
+    /// Everything as the host sees it while it runs.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.lock().cache.clone()
+    }
+
+    /// After `left` more writes one fails with `errno` when `arrives` bytes of it have arrived; the next one succeeds again: taking back
+    /// what arrived needs no new room.
+    pub fn fail_write(&self, left: u64, arrives: usize, errno: i32) {
+        self.fail_writes(WriteFault { after: left, count: 1, arrives, errno, needs_room: false });
+    }
+
+    /// Lets writes fail, instead of those that were to fail before.
+    pub fn fail_writes(&self, fault: WriteFault) {
+        self.lock().write_fault = Some(fault).filter(|fault| fault.count > 0);
+    }
+
+    /// Whether writes are still to fail.
+    pub fn fuse_is_whole(&self) -> bool {
+        self.lock().write_fault.is_some()
+    }
+
+    /// Lets reads fail, besides those that were to fail before.
+    pub fn fail_reads(&self, fault: ReadFault) {
+        self.lock().read_faults.extend(Some(fault).filter(|fault| fault.count > 0));
+    }
+
+    /// So many syncs from now on fail, and nothing of what they should have made durable reaches the disk.
+    pub fn fail_syncs(&self, count: u64) {
+        self.fail_syncs_as(SyncFault { after: 0, count, seed: None });
+    }
+
+    /// Lets syncs fail, instead of those that were to fail before.
+    pub fn fail_syncs_as(&self, fault: SyncFault) {
+        self.lock().sync_fault = Some(fault).filter(|fault| fault.count > 0);
+    }
+
+    /// Nothing fails any more.
+    pub fn mend(&self) {
+        self.lock().mend();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sim> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts a call of a kind of which some are to fail; returns whether this one does.
+fn is_due(after: &mut u64, count: &mut u64) -> bool {
+    if *after > 0 {
+        *after -= 1;
+        return false;
+    }
+    *count = if *count == u64::MAX { *count } else { count.saturating_sub(1) };
+    true
+}
+
+impl Sim {
+    /// What a crash of the host leaves.
+    fn survivors(&self, how: Crash) -> Vec<u8> {
+        let writes = self.log.len() as u64;
         let mut rng = SplitMix::new(match how {
-            Crash::Nothing => return SimDisk::holding(sim.disk.clone()),
+            Crash::Nothing => return self.disk.clone(),
             Crash::Mask(seed)
             | Crash::Prefix(seed)
             | Crash::AllBut(seed)
@@ -119,10 +265,10 @@ impl SimDisk {
             | Crash::Sectors(seed) => seed,
         });
         let chosen = rng.below(writes + 1);
-        let mut bytes = sim.disk.clone();
+        let mut bytes = self.disk.clone();
         // A sector that missed one write cannot hold a later one's neighbourhood, so it stops there.
         let mut stopped = HashSet::new();
-        for (i, (at, data)) in (0u64..).zip(&sim.log) {
+        for (i, (at, data)) in (0u64..).zip(&self.log) {
             let whole = match how {
                 Crash::Prefix(_) => i < chosen,
                 Crash::AllBut(_) => i != chosen,
@@ -141,104 +287,127 @@ impl SimDisk {
                 }
             }
         }
-        SimDisk::holding(bytes)
+        bytes
     }
 
-    /// Writes since the last sync.
-    pub fn unsynced(&self) -> usize {
-        self.lock().log.len()
+    fn mend(&mut self) {
+        (self.write_fault, self.sync_fault) = (None, None);
+        self.read_faults.clear();
     }
 
-    /// All writes there ever were, those that failed included.
-    pub fn writes(&self) -> u64 {
-        self.lock().writes
+    /// Keeps a copy if this is the call for it.
+    fn freeze(&mut self, is_sync: bool) {
+        let left = match &mut self.freeze {
+            Some(Freeze::Write(left)) if !is_sync => left,
+            Some(Freeze::Sync(left)) if is_sync => left,
+            _ => return,
+        };
+        if *left > 0 {
+            *left -= 1;
+            return;
+        }
+        self.freeze = None;
+        let mut copy = self.clone();
+        copy.mend();
+        self.frozen = Some(Box::new(copy));
     }
 
-    /// Everything as the host sees it while it runs.
-    pub fn bytes(&self) -> Vec<u8> {
-        self.lock().cache.clone()
+    fn pages(at: usize, bytes: usize) -> Range<usize> {
+        at / PAGE as usize..(at + bytes).div_ceil(PAGE as usize)
     }
 
-    /// After `left` more writes one fails with `errno` when `arrives` bytes of it have arrived; the next one succeeds again: taking back
-    /// what arrived needs no new room.
-    pub fn fail_write(&self, left: u64, arrives: usize, errno: i32) {
-        self.lock().fuse = Some(Fuse { left, arrives, errno });
+    /// The fault that befalls a write of so many bytes, if one does.
+    fn failing_write(&mut self, at: usize, bytes: usize) -> Option<WriteFault> {
+        let needs_room = Self::pages(at, bytes).any(|page| !self.room.contains(&page));
+        let fault = self.write_fault.as_mut().filter(|fault| needs_room || !fault.needs_room)?;
+        let failing = is_due(&mut fault.after, &mut fault.count).then_some(*fault);
+        self.write_fault = self.write_fault.filter(|fault| fault.count > 0);
+        failing
     }
 
-    /// Whether the write that was to fail has not come yet.
-    pub fn fuse_is_whole(&self) -> bool {
-        self.lock().fuse.is_some()
-    }
-
-    /// So many syncs from now on fail. What they should have made durable is in doubt, although the next ones succeed.
-    pub fn fail_syncs(&self, count: u64) {
-        self.lock().bad_syncs = count;
-    }
-
-    /// Nothing fails any more.
-    pub fn mend(&self) {
-        let mut sim = self.lock();
-        (sim.fuse, sim.bad_syncs) = (None, 0);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Sim> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Changes the cache, as a write that a crash may lose. The host writes whole sectors back: after a failed sync a sector that is
+    /// written again brings all its bytes.
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.cache[at..at + bytes.len()].copy_from_slice(bytes);
+        let end = (at + bytes.len()).next_multiple_of(SECTOR).min(self.cache.len());
+        let first = at / SECTOR * SECTOR;
+        self.log.push((first, self.cache[first..end].to_vec()));
     }
 }
 
 impl Disk for SimDisk {
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
-        buf.copy_from_slice(&self.lock().cache[at as usize..][..buf.len()]);
+        let mut sim = self.lock();
+        let end = at + buf.len() as u64;
+        if let Some(fault) = sim.read_faults.iter_mut().find(|fault| fault.range.start < end && at < fault.range.end) {
+            is_due(&mut 0, &mut fault.count);
+            sim.read_faults.retain(|fault| fault.count > 0);
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        buf.copy_from_slice(&sim.cache[at as usize..][..buf.len()]);
         Ok(())
     }
 
     fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError> {
         let mut sim = self.lock();
+        sim.freeze(false);
         sim.writes += 1;
-        let failing = match &mut sim.fuse {
-            Some(Fuse { left: 0, .. }) => sim.fuse.take(),
-            Some(fuse) => {
-                fuse.left -= 1;
-                None
-            }
-            None => None,
-        };
         let at = at as usize;
-        let done = failing.as_ref().map_or(buf.len(), |fuse| fuse.arrives.min(buf.len()));
-        sim.cache[at..at + done].copy_from_slice(&buf[..done]);
-        sim.roomy[at / PAGE as usize..(at + done).div_ceil(PAGE as usize)].fill(true);
-        sim.log.push((at, buf[..done].to_vec()));
-        failing.map_or(Ok(()), |fuse| Err(WriteError { done, error: io::Error::from_raw_os_error(fuse.errno) }))
+        let failing = sim.failing_write(at, buf.len());
+        let done = failing.map_or(buf.len(), |fault| fault.arrives.min(buf.len()));
+        sim.room.extend(Sim::pages(at, done));
+        sim.put(at, &buf[..done]);
+        failing.map_or(Ok(()), |fault| Err(WriteError { done, error: io::Error::from_raw_os_error(fault.errno) }))
     }
 
     /// Only what was written before the call counts, as with a real one.
     fn sync(&self) -> io::Result<()> {
-        let before = self.unsynced();
+        let before = {
+            let mut sim = self.lock();
+            sim.freeze(true);
+            sim.syncs += 1;
+            sim.log.len()
+        };
         std::thread::yield_now();
         let mut sim = self.lock();
-        if sim.bad_syncs > 0 {
-            sim.bad_syncs -= 1;
-            // As kernels do: the pages count as clean from now on and never reach the disk.
-            sim.log.drain(..before);
-            return Err(io::Error::from_raw_os_error(EIO));
+        // Another sync may have taken some of it in the meantime.
+        let before = before.min(sim.log.len());
+        let failing =
+            sim.sync_fault.as_mut().and_then(|fault| is_due(&mut fault.after, &mut fault.count).then_some(*fault));
+        sim.sync_fault = sim.sync_fault.filter(|fault| fault.count > 0);
+        let newer = sim.log.split_off(before);
+        if let Some(SyncFault { seed, .. }) = failing {
+            if let Some(seed) = seed {
+                sim.disk = sim.survivors(Crash::Sectors(seed));
+            }
+        } else {
+            let Sim { disk, log, .. } = &mut *sim;
+            log.iter().for_each(|(at, data)| disk[*at..at + data.len()].copy_from_slice(data));
         }
-        let synced: Vec<_> = sim.log.drain(..before).collect();
-        for (at, data) in synced {
-            sim.disk[at..at + data.len()].copy_from_slice(&data);
-        }
-        Ok(())
+        sim.log = newer;
+        failing.map_or(Ok(()), |_| Err(io::Error::from_raw_os_error(EIO)))
     }
 
+    /// A write of zeros that gives room back. It needs none, and fails whole or not at all.
     fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
-        self.write_at(at, &vec![0; bytes as usize])?;
-        self.lock().roomy[at.div_ceil(PAGE) as usize..((at + bytes) / PAGE) as usize].fill(false);
+        let mut sim = self.lock();
+        sim.freeze(false);
+        sim.writes += 1;
+        let (at, bytes) = (at as usize, bytes as usize);
+        if sim.write_fault.is_some_and(|fault| !fault.needs_room)
+            && let Some(fault) = sim.failing_write(at, bytes)
+        {
+            return Err(io::Error::from_raw_os_error(fault.errno));
+        }
+        let given_back = at.div_ceil(PAGE as usize)..(at + bytes) / PAGE as usize;
+        sim.room.retain(|page| !given_back.contains(page));
+        sim.put(at, &vec![0; bytes]);
         Ok(())
     }
 
     fn next_data(&self, at: u64) -> Option<u64> {
         let sim = self.lock();
-        let page = (at / PAGE) as usize;
-        let found = sim.roomy[page..].iter().position(|roomy| *roomy)?;
-        Some(at.max((page + found) as u64 * PAGE))
+        let page = *sim.room.range((at / PAGE) as usize..).next()?;
+        Some(at.max(page as u64 * PAGE))
     }
 }
