@@ -8,7 +8,7 @@ use crate::rig::{Cells, Rig, has_param};
 use crate::workload::{HostOp, Kind, Workload};
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{FtlError, Params, Start};
-use nand_model::store::Crash;
+use nand_model::store::{Crash, Freeze, SyncFault, WriteFault};
 use nand_model::{Cut, EraseCut, Fault, Geometry, Pairing, PartnerCut, Profile, ProgramCut, SplitMix};
 
 /// Everything one run does.
@@ -132,7 +132,7 @@ pub enum Inside {
     /// A power cut; the host may crash after it.
     Cut(Cut, Option<Crash>),
     /// The host crashes before this write or sync of the image.
-    Crash(u64, Crash),
+    Crash(Freeze, Crash),
     /// The process is killed when the mount is complete.
     Kill,
 }
@@ -140,17 +140,12 @@ pub enum Inside {
 /// How the host's disk misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskFault {
-    /// After some writes, one fails with this errno after some of its bytes.
-    Write {
-        /// Writes that succeed before.
-        after: u64,
-        /// Bytes that arrive.
-        arrives: usize,
-        /// The host's error.
-        errno: i32,
-    },
-    /// So many syncs fail.
-    Syncs(u64),
+    /// Writes fail.
+    Writes(WriteFault),
+    /// Syncs fail.
+    Syncs(SyncFault),
+    /// So many reads of a part of the image fail; the part begins at this permille of it.
+    Reads(u32, u64),
 }
 
 /// No space left on the host.
@@ -340,6 +335,7 @@ fn draw_device(scheme: &'static Scheme, rng: &mut SplitMix) -> Device {
     let chip = match rng.below(6) {
         0 | 1 => ChipKind::Slc,
         2 | 3 => ChipKind::Mlc,
+        4 => ChipKind::Paired(Pairing::Random { seed: rng.next_u64() as u16, span: 1 + rng.below(7) as u8 }),
         _ if on_disk => ChipKind::Mlc,
         _ => ChipKind::Paired(pick(rng, &others)),
     };
@@ -541,8 +537,13 @@ impl<'a> Steps<'a> {
                     Inside::Cut(cut, crash)
                 }
                 2 | 3 => {
-                    let reach = pick(self.rng, &[6, 40, 150]);
-                    Inside::Crash(self.rng.below(reach), draw_crash(self.rng))
+                    let at = if self.rng.one_in(3) {
+                        Freeze::Sync(self.rng.below(4))
+                    } else {
+                        let reach = pick(self.rng, &[6, 40, 150]);
+                        Freeze::Write(self.rng.below(reach))
+                    };
+                    Inside::Crash(at, draw_crash(self.rng))
                 }
                 _ => Inside::Kill,
             };
@@ -581,16 +582,20 @@ impl<'a> Steps<'a> {
     }
 
     fn disk(&mut self) -> Step {
-        let reach = pick(self.rng, &[4, 60]);
-        let after = self.rng.below(reach);
-        match self.rng.below(6) {
-            0 => Step::Disk(DiskFault::Syncs(1)),
-            1 => Step::Disk(DiskFault::Syncs(u64::MAX)),
-            2 => Step::Mend,
-            3 => Step::Disk(DiskFault::Write { after, arrives: 0, errno: pick(self.rng, &[EIO, ENOSPC]) }),
+        let count = pick(self.rng, &[1, 1, 2, u64::MAX]);
+        match self.rng.below(8) {
+            0 => Step::Mend,
+            1..4 => {
+                let seed = if self.rng.one_in(2) { Some(self.rng.next_u64() >> 32) } else { None };
+                Step::Disk(DiskFault::Syncs(SyncFault { after: self.rng.below(3), count, seed }))
+            }
+            4 => Step::Disk(DiskFault::Reads(self.rng.below(1000) as u32, count)),
             _ => {
-                let arrives = self.rng.below(1_200) as usize;
-                Step::Disk(DiskFault::Write { after, arrives, errno: pick(self.rng, &[EIO, ENOSPC, ENOSPC]) })
+                let reach = pick(self.rng, &[4, 60]);
+                let (after, errno) = (self.rng.below(reach), pick(self.rng, &[EIO, ENOSPC, ENOSPC]));
+                let arrives = if self.rng.one_in(2) { 0 } else { self.rng.below(1_200) as usize };
+                let needs_room = errno == ENOSPC && self.rng.one_in(2);
+                Step::Disk(DiskFault::Writes(WriteFault { after, count, arrives, errno, needs_room }))
             }
         }
     }
@@ -611,6 +616,7 @@ fn draw_cut(rng: &mut SplitMix, reach: u64) -> Cut {
         ProgramCut::Unstable(1 + rng.below(9) as u8),
         ProgramCut::DataTorn,
         ProgramCut::OobTorn,
+        ProgramCut::Flickering(rng.next_u64() as u8),
         ProgramCut::Complete,
     ];
     let partners = [
@@ -618,9 +624,9 @@ fn draw_cut(rng: &mut SplitMix, reach: u64) -> Cut {
         PartnerCut::Destroyed,
         PartnerCut::Destroyed,
         PartnerCut::Unstable(1 + rng.below(9) as u8),
+        PartnerCut::Flickering(rng.next_u64() as u8),
     ];
-    let erases = [EraseCut::NotStarted, EraseCut::Mixed, EraseCut::LooksBlank, EraseCut::Complete];
-    Cut { at_op, program: pick(rng, &programs), partner: pick(rng, &partners), erase: pick(rng, &erases), seed }
+    Cut { at_op, program: pick(rng, &programs), partner: pick(rng, &partners), erase: pick(rng, &EraseCut::ALL), seed }
 }
 
 fn draw_crash(rng: &mut SplitMix) -> Crash {

@@ -13,7 +13,9 @@ use crate::rig::{Cells, Rig};
 use crate::workload::HostOp;
 use ftl_core::format::{Oob, Role};
 use ftl_core::{Ftl, FtlError, Lpn, Start};
-use nand_model::{Bomb, Cause, Chip, Cut, DieFailure, Fault, FaultPlan, Nanos, Pbn, Ppn, SplitMix, Store, SyncHandle};
+use nand_model::{
+    Bomb, Cause, Chip, Cut, CutHits, DieFailure, Fault, FaultPlan, Nanos, Pbn, Ppn, SplitMix, Store, SyncHandle,
+};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Runs a plan and counts what happened in it.
@@ -220,6 +222,7 @@ impl<'p, W: World> Runner<'p, W> {
             wear_out: f64::from(*wear_out),
             bit_errors: f64::from(*bit_errors),
             die: self.dead_die.map(|die| DieFailure { die, at_op: 0 }),
+            in_flight: true,
             seed: self.plan.seed,
             ..FaultPlan::default()
         };
@@ -361,9 +364,22 @@ impl<'p, W: World> Runner<'p, W> {
     fn power_lost_in_request(&mut self) -> Verdict {
         let Some(restart) = self.armed.take() else { return Err("power was lost, and no cut was armed".into()) };
         self.classes.note("power cut");
+        self.note_in_flight();
         self.power_lost = true;
         self.take_down();
         self.restart(restart)
+    }
+
+    /// What the cut hit besides its operation.
+    fn note_in_flight(&mut self) {
+        let CutHits { programs, erases } = self.chip().cut_hits();
+        let classes = [
+            ("one more program in flight", programs == 1),
+            ("several more programs in flight", programs > 1),
+            ("one more erase in flight", erases > 0),
+            ("program and erase in flight", programs > 0 && erases > 0),
+        ];
+        classes.into_iter().filter(|(_, happened)| *happened).for_each(|(class, _)| self.classes.note(class));
     }
 
     /// Drops all that is in RAM.
@@ -494,7 +510,7 @@ impl<'p, W: World> Runner<'p, W> {
                 }
             }
             Inside::Crash(at, how) => {
-                self.freeze(at);
+                self.world.disk().into_iter().for_each(|disk| disk.freeze_at(at));
                 self.mount(None)?;
                 self.take_down();
                 self.thaw();
@@ -525,9 +541,15 @@ impl<'p, W: World> Runner<'p, W> {
         }
     }
 
-    fn freeze(&mut self, _at: u64) {}
-
-    fn thaw(&mut self) {}
+    /// The disk as it was when the host crashed: in the mount where it came so far, else after it.
+    fn thaw(&mut self) {
+        if let Some(disk) = self.world.disk()
+            && let Some(frozen) = disk.take_frozen()
+        {
+            *disk = frozen;
+            self.classes.note("host crash amid a mount");
+        }
+    }
 
     /// Opens and mounts, once more after a disk that failed was mended.
     fn mount(&mut self, cut: Option<Cut>) -> Result<(), Failed> {

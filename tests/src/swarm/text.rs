@@ -6,7 +6,7 @@
 use super::plan::{ChipKind, Device, DiskFault, Down, Inside, Parts, Plan, Restart, Step};
 use crate::workload::HostOp;
 use ftl_core::schemes::Scheme;
-use nand_model::store::Crash;
+use nand_model::store::{Crash, Freeze, SyncFault, WriteFault};
 use nand_model::{Cut, EraseCut, Fault, Pairing, PartnerCut, ProgramCut};
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -51,10 +51,15 @@ impl Display for Step {
             Step::WrongBits(page, bits) => write!(f, "wrong_bits {page} {bits}"),
             Step::DieFails(die) => write!(f, "die_fails {die}"),
             Step::BlockFails(block, fault) => write!(f, "block_fails {block} {}", fault.name()),
-            Step::Disk(DiskFault::Write { after, arrives, errno }) => {
-                write!(f, "disk write_fails {after} {arrives} {errno}")
+            Step::Disk(DiskFault::Writes(WriteFault { after, count, arrives, errno, needs_room })) => {
+                let room = if *needs_room { " room" } else { "" };
+                write!(f, "disk writes_fail {after} {} {arrives} {errno}{room}", Count(*count))
             }
-            Step::Disk(DiskFault::Syncs(count)) => write!(f, "disk syncs_fail {count}"),
+            Step::Disk(DiskFault::Syncs(SyncFault { after, count, seed })) => {
+                write!(f, "disk syncs_fail {after} {}", Count(*count))?;
+                seed.map_or(Ok(()), |seed| write!(f, " {seed}"))
+            }
+            Step::Disk(DiskFault::Reads(permille, count)) => write!(f, "disk reads_fail {permille} {}", Count(*count)),
             Step::Mend => write!(f, "mend"),
             Step::Sync => write!(f, "sync"),
             Step::GiveBack(slots) => write!(f, "give_back {slots}"),
@@ -83,9 +88,18 @@ impl Display for Restart {
         self.inside.iter().try_for_each(|inside| match inside {
             Inside::Cut(cut, None) => write!(f, " ; inside cut {}", Words(cut)),
             Inside::Cut(cut, Some(how)) => write!(f, " ; inside cut {} crash {}", Words(cut), Words(how)),
-            Inside::Crash(at, how) => write!(f, " ; inside crash {at} {}", Words(how)),
+            Inside::Crash(at, how) => write!(f, " ; inside crash {} {}", name(at), Words(how)),
             Inside::Kill => write!(f, " ; inside kill"),
         })
+    }
+}
+
+/// How many of something fail.
+struct Count(u64);
+
+impl Display for Count {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        if self.0 == u64::MAX { f.write_str("all") } else { write!(f, "{}", self.0) }
     }
 }
 
@@ -158,6 +172,10 @@ impl<'a> Line<'a> {
         word.parse().map_err(|_| format!("{:?}: {word:?} is no number", self.text))
     }
 
+    fn count(&mut self) -> Result<u64, String> {
+        if self.has("all") { Ok(u64::MAX) } else { self.number() }
+    }
+
     fn has(&mut self, word: &str) -> bool {
         let mut ahead = self.words.clone();
         let found = ahead.next() == Some(word);
@@ -182,12 +200,19 @@ impl<'a> Line<'a> {
             ProgramCut::Complete,
         ];
         let partners = [PartnerCut::Intact, PartnerCut::Destroyed];
-        let erases = [EraseCut::NotStarted, EraseCut::Mixed, EraseCut::LooksBlank, EraseCut::Complete];
         Ok(Cut {
             at_op: self.number()?,
-            program: named(self.word()?, &programs, &[|n| ProgramCut::Unstable(n as u8)])?,
-            partner: named(self.word()?, &partners, &[|n| PartnerCut::Unstable(n as u8)])?,
-            erase: named(self.word()?, &erases, &[])?,
+            program: named(
+                self.word()?,
+                &programs,
+                &[|n| ProgramCut::Unstable(n as u8), |n| ProgramCut::Flickering(n as u8)],
+            )?,
+            partner: named(
+                self.word()?,
+                &partners,
+                &[|n| PartnerCut::Unstable(n as u8), |n| PartnerCut::Flickering(n as u8)],
+            )?,
+            erase: named(self.word()?, &EraseCut::ALL, &[])?,
             seed: self.number()?,
         })
     }
@@ -209,7 +234,10 @@ fn restart<'a>(parts: impl Iterator<Item = &'a str>) -> Result<Restart, String> 
                     let how = if line.has("crash") { Some(crash(line.word()?)?) } else { None };
                     Inside::Cut(cut, how)
                 }
-                "crash" => Inside::Crash(line.number()?, crash(line.word()?)?),
+                "crash" => {
+                    let at = named(line.word()?, &[], &[Freeze::Write as fn(u64) -> Freeze, Freeze::Sync])?;
+                    Inside::Crash(at, crash(line.word()?)?)
+                }
                 "kill" => Inside::Kill,
                 other => return Err(format!("{part:?}: what is {other:?}?")),
             }),
@@ -253,10 +281,19 @@ impl FromStr for Step {
             "die_fails" => Step::DieFails(line.number()?),
             "block_fails" => Step::BlockFails(line.number()?, line.fault()?),
             "disk" => Step::Disk(match line.word()? {
-                "write_fails" => {
-                    DiskFault::Write { after: line.number()?, arrives: line.number()?, errno: line.number()? }
-                }
-                "syncs_fail" => DiskFault::Syncs(line.number()?),
+                "writes_fail" => DiskFault::Writes(WriteFault {
+                    after: line.number()?,
+                    count: line.count()?,
+                    arrives: line.number()?,
+                    errno: line.number()?,
+                    needs_room: line.has("room"),
+                }),
+                "syncs_fail" => DiskFault::Syncs(SyncFault {
+                    after: line.number()?,
+                    count: line.count()?,
+                    seed: if line.words.clone().next().is_some() { Some(line.number()?) } else { None },
+                }),
+                "reads_fail" => DiskFault::Reads(line.number()?, line.count()?),
                 other => return Err(format!("{text:?}: what is {other:?}?")),
             }),
             "mend" => Step::Mend,
@@ -321,6 +358,7 @@ impl ChipKind {
         match self {
             ChipKind::Slc => "slc".into(),
             ChipKind::Mlc => "mlc".into(),
+            ChipKind::Paired(Pairing::Random { seed, span }) => format!("random:{seed}:{span}"),
             ChipKind::Paired(pairing) => name(&pairing),
         }
     }
@@ -332,6 +370,13 @@ impl FromStr for ChipKind {
     fn from_str(text: &str) -> Result<ChipKind, String> {
         let plain = [Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4, Pairing::Group4]
             .map(ChipKind::Paired);
+        if let Some((seed, span)) = text.strip_prefix("random:").and_then(|numbers| numbers.split_once(':')) {
+            let (seed, span) = (seed.parse().ok(), span.parse().ok());
+            return match (seed, span) {
+                (Some(seed), Some(span)) => Ok(ChipKind::Paired(Pairing::Random { seed, span })),
+                _ => Err(format!("no chip {text:?}")),
+            };
+        }
         match text {
             "slc" => Ok(ChipKind::Slc),
             "mlc" => Ok(ChipKind::Mlc),

@@ -5,7 +5,7 @@ use crate::cuts::{is_operation, strike};
 use crate::rig::Rig;
 use ftl_core::FtlError;
 use ftl_core::schemes::SchemeStore;
-use nand_model::store::{Crash, FileStore, MemStore, SimDisk};
+use nand_model::store::{Crash, FileStore, MemStore, ReadFault, SimDisk};
 use nand_model::{Access, Cut, FaultPlan, ImageSpec, SyncHandle};
 
 /// Spare slots of an image: few, so that runs reuse them.
@@ -161,8 +161,13 @@ impl World for OnDisk {
 /// Lets the disk misbehave.
 pub(super) fn inject(disk: &SimDisk, fault: DiskFault) {
     match fault {
-        DiskFault::Write { after, arrives, errno } => disk.fail_write(after, arrives, errno),
-        DiskFault::Syncs(count) => disk.fail_syncs(count),
+        DiskFault::Writes(fault) => disk.fail_writes(fault),
+        DiskFault::Syncs(fault) => disk.fail_syncs_as(fault),
+        DiskFault::Reads(permille, count) => {
+            let bytes = disk.length();
+            let start = bytes * u64::from(permille) / 1000;
+            disk.fail_reads(ReadFault { range: start..start + bytes / 20, count });
+        }
     }
 }
 
