@@ -205,14 +205,16 @@ impl<S: Store> Space<S> {
         self.next_epoch = self.next_epoch.max(epoch + 1);
     }
 
-    /// A block that holds nothing goes to the pool; `confirmed` tells that its last erase is known to have ended.
+    /// A block that holds nothing goes to the pool; `confirmed` tells that its last erase is known to have ended. A block with pages is
+    /// erased again all the same: its part may have lost that erase.
     pub(crate) fn add_free(&mut self, block: Pbn, confirmed: bool) {
         if self.flash.chip().bad(block).is_some() {
             self.table.set_state(block, State::Bad);
             return;
         }
         self.table.set_state(block, State::Free);
-        self.pool.put(block, self.flash.chip().erase_count(block), confirmed);
+        let blank = self.flash.chip().frontier(block) == 0;
+        self.pool.put(block, self.flash.chip().erase_count(block), confirmed && blank);
     }
 
     /// Numbers of the free blocks whose last erase is known to have ended.
