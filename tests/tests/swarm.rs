@@ -1,12 +1,14 @@
 //! Generated runs in which faults meet each other, under every scheme: see [`ftld_tests::swarm`].
 //!
 //! `FTLD_SWARM_SECONDS` (10) sets how long it draws runs, `FTLD_SWARM_RUNS` how many it draws at most; `FTLD_SEED` the first seed, which is
-//! else a fresh one and printed; `FTLD_SCHEME` keeps to one scheme, `FTLD_SWARM_FAILURES` (1) ends it. `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan
+//! else a fresh one and printed; `FTLD_SCHEME` keeps to one scheme, `FTLD_SWARM_FAILURES` (1) ends it,
+//! `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already. `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan
 //! in its text form.
 
+use ftl_core::schemes::SCHEMES;
 use ftld_tests::classes::Classes;
 use ftld_tests::swarm::plan::{self, Plan};
-use ftld_tests::swarm::shrink;
+use ftld_tests::swarm::{shrink, situations};
 use nand_model::SplitMix;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -77,10 +79,43 @@ fn whatever_happens_together_loses_nothing_flushed() {
     };
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
-    let Tally { classes, failures } = tally.into_inner().expect("nobody panicked with it");
+    let Tally { mut classes, failures } = tally.into_inner().expect("nobody panicked with it");
+    let (runs, took) = (classes.runs, began.elapsed().as_secs_f64());
+    if let Ok(path) = std::env::var("FTLD_SWARM_LEDGER") {
+        classes = add_to_ledger(&path, first, &classes, failures.len());
+    }
     println!("{}", classes.report());
-    println!("swarm: {} runs in {:.0} s", classes.runs, began.elapsed().as_secs_f64());
+    println!("swarm: {runs} runs, {:.1} a second on {workers} cores; {} in all", runs as f64 / took, classes.runs);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+    if classes.runs >= FULL {
+        let missing = classes.missing(&all_classes());
+        assert!(missing.is_empty(), "these situations never happened: {missing:?}");
+        let pairs =
+            classes.missing_pairs(situations::FAULTS, |one, other| situations::cannot_meet(one, other).is_some());
+        assert!(pairs.is_empty(), "these faults never met: {pairs:?}");
+    }
+}
+
+/// Runs from which on no class and no pair of faults may be missing.
+const FULL: u64 = 100_000;
+
+fn all_classes() -> Vec<&'static str> {
+    let schemes = SCHEMES.iter().map(|scheme| scheme.name);
+    situations::FAULTS.iter().chain(situations::OTHERS).copied().chain(schemes).collect()
+}
+
+/// Adds these runs to those that a file counts: what happened in all of them, behind a line per seed.
+fn add_to_ledger(path: &str, seed: u64, classes: &Classes, failures: usize) -> Classes {
+    let before = std::fs::read_to_string(path).unwrap_or_default();
+    let (seeds, counts): (Vec<&str>, Vec<&str>) = before.lines().partition(|line| line.starts_with("seed\t"));
+    let mut all = Classes::read(&counts.join("\n"), &all_classes()).unwrap_or_else(|why| panic!("{path}: {why}"));
+    all.merge(classes);
+    let mut text: String = seeds.iter().map(|line| format!("{line}\n")).collect();
+    text += &format!("seed\t{seed}\t{} runs\t{failures} failures\n{}", classes.runs, all.write());
+    let aside = format!("{path}.new");
+    std::fs::write(&aside, text).unwrap_or_else(|error| panic!("{aside}: {error}"));
+    std::fs::rename(&aside, path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    all
 }
 
 /// Plans that failed once, shrunk; the first lines of each file tell its story.

@@ -8,6 +8,7 @@ pub mod oracle;
 pub mod plan;
 mod run;
 pub mod shrink;
+pub mod situations;
 mod text;
 mod world;
 

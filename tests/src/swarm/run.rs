@@ -5,6 +5,7 @@
 
 use super::oracle::{Cost, Oracle};
 use super::plan::{Down, Inside, Parts, Plan, Restart, Step};
+use super::situations::FAULTS;
 use super::world::{self, Memory, OnDisk, World};
 use crate::classes::Classes;
 use crate::host::{blocks_add_up, is_barrier, values};
@@ -24,11 +25,16 @@ use std::collections::{BTreeSet, VecDeque};
 /// What was lost or wrong, and at which step.
 pub fn run(plan: &Plan, classes: &mut Classes) -> Result<(), String> {
     let rig = plan.device.rig(plan.seed)?;
-    if plan.device.on_disk {
+    classes.note(plan.device.scheme.name);
+    let outcome = if plan.device.on_disk {
         Runner::<OnDisk>::new(plan, &rig, classes)?.run()
     } else {
         Runner::<Memory>::new(plan, &rig, classes)?.run()
+    };
+    if classes.count_of(FAULTS) >= 2 {
+        classes.note("two kinds of fault");
     }
+    outcome
 }
 
 /// What a plan's faults may cost.
@@ -216,13 +222,13 @@ impl<'p, W: World> Runner<'p, W> {
 
     /// What is wrong with the parts, and a cut.
     fn environment(&self, cut: Option<Cut>) -> FaultPlan {
-        let Parts { chances, wear_out, bit_errors } = &self.plan.parts;
+        let Parts { chances, wear_out, bit_errors, in_flight } = &self.plan.parts;
         let mut plan = FaultPlan {
             cut,
             wear_out: f64::from(*wear_out),
             bit_errors: f64::from(*bit_errors),
             die: self.dead_die.map(|die| DieFailure { die, at_op: 0 }),
-            in_flight: true,
+            in_flight: *in_flight,
             seed: self.plan.seed,
             ..FaultPlan::default()
         };
@@ -304,10 +310,9 @@ impl<'p, W: World> Runner<'p, W> {
             self.done.clear();
             self.done.extend([done; 32]);
             if let Some(sync) = &self.sync {
-                let failed_before = sync.failure().is_some();
                 let synced = sync.sync_through(sync.last_seq());
-                if synced.is_ok() && failed_before {
-                    return Err(Trouble::Wrong("a FLUSH was acknowledged after a failed sync".into()));
+                if synced.is_ok() && sync.synced_seq() < sync.last_seq() {
+                    return Err(Trouble::Wrong("a FLUSH was acknowledged that reached no disk".into()));
                 }
                 synced.map_err(|error| Trouble::Unsynced(error.to_string()))?;
             }
@@ -322,6 +327,11 @@ impl<'p, W: World> Runner<'p, W> {
             payload::fill(page, *lpn, *value, self.oracle.seed());
         }
         bytes
+    }
+
+    /// Whether the host's disk fails, or a sync of the image did.
+    fn host_fails(&self) -> bool {
+        self.disk_fails || self.sync.as_ref().is_some_and(|sync| sync.failure().is_some())
     }
 
     /// Judges a refusal.
@@ -374,7 +384,7 @@ impl<'p, W: World> Runner<'p, W> {
     fn note_in_flight(&mut self) {
         let CutHits { programs, erases } = self.chip().cut_hits();
         let classes = [
-            ("one more program in flight", programs == 1),
+            ("operations in flight on other dies", programs + erases > 0),
             ("several more programs in flight", programs > 1),
             ("one more erase in flight", erases > 0),
             ("program and erase in flight", programs > 0 && erases > 0),
@@ -421,7 +431,7 @@ impl<'p, W: World> Runner<'p, W> {
             }
             Down::Crash(how) => {
                 let unsynced = self.world.disk().map_or(0, |disk| disk.unsynced());
-                self.classes.note(if unsynced > 0 { "host crash" } else { "host crash of a synced image" });
+                self.classes.note_times("host crash", u64::from(unsynced > 0));
                 self.take_down();
                 self.crash(how);
                 return self.restart(restart);
@@ -505,7 +515,7 @@ impl<'p, W: World> Runner<'p, W> {
                     self.power_lost = true;
                 }
                 if let Some(how) = how {
-                    self.classes.note("host crash inside a mount");
+                    self.classes.note("power cut, then host crash");
                     self.crash(how);
                 }
             }
@@ -513,8 +523,8 @@ impl<'p, W: World> Runner<'p, W> {
                 self.world.disk().into_iter().for_each(|disk| disk.freeze_at(at));
                 self.mount(None)?;
                 self.take_down();
-                self.thaw();
-                self.classes.note("host crash inside a mount");
+                let amid = self.thaw();
+                self.classes.note(if amid { "host crash amid a mount" } else { "host crash after a mount" });
                 self.crash(how);
             }
             Inside::Kill => {
@@ -541,14 +551,12 @@ impl<'p, W: World> Runner<'p, W> {
         }
     }
 
-    /// The disk as it was when the host crashed: in the mount where it came so far, else after it.
-    fn thaw(&mut self) {
-        if let Some(disk) = self.world.disk()
-            && let Some(frozen) = disk.take_frozen()
-        {
-            *disk = frozen;
-            self.classes.note("host crash amid a mount");
-        }
+    /// Takes the disk as it was when the host crashed. False if the mount did not come so far.
+    fn thaw(&mut self) -> bool {
+        let Some(disk) = self.world.disk() else { return false };
+        let Some(frozen) = disk.take_frozen() else { return false };
+        *disk = frozen;
+        true
     }
 
     /// Opens and mounts, once more after a disk that failed was mended.
@@ -685,6 +693,8 @@ impl<'p, W: World> Runner<'p, W> {
             match self.read(lpn, count) {
                 Ok(seen) => (lpn..).zip(seen).try_for_each(|(lpn, seen)| judge(&mut self.oracle, lpn, seen))?,
                 Err(FtlError::PowerLost) => return self.power_lost_in_request(),
+                // A read that has to write back a mapping page first fails with it.
+                Err(FtlError::Host(_) | FtlError::HostFull) if self.host_fails() => self.classes.note("read failed"),
                 Err(FtlError::MediaLost(_) | FtlError::Corrupt(_)) if self.oracle.cost() >= Cost::Errors => {
                     for lpn in lpn..lpn + count {
                         match self.read(lpn, 1) {

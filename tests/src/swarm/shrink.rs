@@ -113,7 +113,8 @@ impl Smallest {
             candidate.parts.chances.remove(at);
             self.offer(candidate);
         }
-        let simpler: [fn(&mut Plan); 5] = [
+        let simpler: [fn(&mut Plan); 6] = [
+            |plan| plan.parts.in_flight = false,
             |plan| plan.parts.wear_out = 0,
             |plan| plan.parts.bit_errors = 0,
             |plan| plan.device.worn = false,

@@ -1,6 +1,6 @@
 //! The text form of a plan, one line per step, so that a shrunk failure can be kept and read.
 //!
-//! Lines: `seed N`, `device KEY=VALUE...`, `param KEY=VALUE`, `chance FAULT PPB`, `wear N`, `bits N`, then the steps. What
+//! Lines: `seed N`, `device KEY=VALUE...`, `param KEY=VALUE`, `chance FAULT PPB`, `wear N`, `bits N`, `in_flight`, then the steps. What
 //! strikes a restart follows its step behind `;`. Empty lines and lines that begin with `#` say nothing.
 
 use super::plan::{ChipKind, Device, DiskFault, Down, Inside, Parts, Plan, Restart, Step};
@@ -32,6 +32,9 @@ impl Display for Plan {
         }
         if bit_errors > 0 {
             writeln!(f, "bits {bit_errors}")?;
+        }
+        if self.parts.in_flight {
+            writeln!(f, "in_flight")?;
         }
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
     }
@@ -324,6 +327,7 @@ impl FromStr for Plan {
                 "chance" => parts.chances.push((line.fault()?, line.number()?)),
                 "wear" => parts.wear_out = line.number()?,
                 "bits" => parts.bit_errors = line.number()?,
+                "in_flight" => parts.in_flight = true,
                 _ => steps.push(text.parse()?),
             }
         }

@@ -91,7 +91,8 @@ impl<S: Store> Mlam<S> {
         self.remap(logical, &found);
     }
 
-    /// A quarter lies where most of its pages do; of equal places in the youngest superblock.
+    /// A quarter lies where most of its pages do; of equal places in the youngest superblock. A page whose program failed first was
+    /// programmed at the begin of another block: by position it may claim another quarter's place, which it does not get.
     fn adopt_quarter(&mut self, quarter: u32, newest: &Newest) -> Option<Place> {
         let first = quarter * self.shape.quarter_pages();
         let end = (first + self.shape.quarter_pages()).min(self.logical_pages);
@@ -101,8 +102,9 @@ impl<S: Store> Mlam<S> {
             .map(|(lpn, ppn)| (lpn, Ppn::new(ppn)))
             .collect();
         let mut counts: BTreeMap<Place, u32> = BTreeMap::new();
+        let is_free = |place: &Place| self.superblocks.get(place.psb).held().all(|(loc, _)| loc != place.loc);
         for (lpn, ppn) in &on_flash {
-            if let Some(place) = self.place_by_position(*lpn, *ppn) {
+            if let Some(place) = self.place_by_position(*lpn, *ppn).filter(is_free) {
                 *counts.entry(place).or_default() += 1;
             }
         }

@@ -1,0 +1,93 @@
+//! The classes of situation that runs count when they happen, and those that a full run must contain.
+
+/// Kinds of fault. A run counts as compound if two of them happened in it.
+pub const FAULTS: &[&str] = &[
+    "power cut",
+    "power off between operations",
+    "power cut inside a mount",
+    "operations in flight on other dies",
+    "kill",
+    "kill on a dirty cache",
+    "kill after a mount",
+    "host crash",
+    "host crash amid a mount",
+    "host crash after a mount",
+    "power cut, then host crash",
+    "stop, then host crash",
+    "failed sync",
+    "FLUSH failed",
+    "ENOSPC",
+    "EIO",
+    "disk failed in a mount",
+    "program failure",
+    "erase failure",
+    "program failure in a mount",
+    "erase failure in a mount",
+    "bits corrected",
+    "wrong bits beyond the ECC",
+    "retention",
+    "read disturb",
+    "dead die",
+    "lost program",
+    "misdirected program",
+    "lost erase",
+    "stale read",
+];
+
+/// Other situations: devices, background work, ends.
+pub const OTHERS: &[&str] = &[
+    "two kinds of fault",
+    "image",
+    "memory",
+    "SLC",
+    "MLC",
+    "other pairing",
+    "several dies",
+    "every bad block",
+    "large device",
+    "more than 100 mapping pages",
+    "later trim bitmap chunk at mount",
+    "clean stop",
+    "clean mount",
+    "mount by scan",
+    "mount that programmed",
+    "mount refused",
+    "background sync",
+    "room given back",
+    "several more programs in flight",
+    "one more erase in flight",
+    "program and erase in flight",
+    "wrong bits",
+    "uncorrectable read",
+    "read retry",
+    "page unreadable",
+    "read failed",
+    "garbage collection",
+    "checkpoint",
+    "refresh",
+    "wear move",
+    "end of life",
+];
+
+/// Faults by chance that a part keeps to itself: a plan has at most one of them.
+const SILENT: &[&str] = &["misdirected program", "stale read"];
+
+/// Why two faults cannot happen in one run, if they cannot.
+pub fn cannot_meet(one: &str, other: &str) -> Option<&'static str> {
+    (SILENT.contains(&one) && SILENT.contains(&other)).then_some("a plan has one silent fault by chance")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_stands_in_one_list() {
+        let mut all: Vec<_> = FAULTS.iter().chain(OTHERS).collect();
+        let count = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), count);
+        assert!(SILENT.iter().all(|class| FAULTS.contains(class)));
+    }
+}
