@@ -66,7 +66,7 @@ impl<S: Store> Chip<S> {
             match op.what {
                 LastVerb::Program(ppn) => {
                     self.cut_hits.programs += 1;
-                    self.hit_program(ppn, &mut rng)?;
+                    self.hit_program(ppn, cut.flickers(), &mut rng)?;
                 }
                 LastVerb::Erase(block, before, pages) => {
                     self.cut_hits.erases += 1;
@@ -88,9 +88,9 @@ impl<S: Store> Chip<S> {
     }
 
     /// Tears a page whose program had been accepted.
-    fn hit_program(&mut self, ppn: Ppn, rng: &mut SplitMix) -> Result<(), NandError> {
+    fn hit_program(&mut self, ppn: Ppn, flickers: bool, rng: &mut SplitMix) -> Result<(), NandError> {
         let number = rng.next_u64() as u8;
-        let health = match rng.below(6) {
+        let health = match rng.below(5 + flickers as u64) {
             0 => Health::Good,
             1 => Health::Lost,
             2 => Health::DataLost,
@@ -98,7 +98,7 @@ impl<S: Store> Chip<S> {
             4 => Health::Unstable(number % 4),
             _ => Health::Flickering(number),
         };
-        let partner = match rng.below(4) {
+        let partner = match rng.below(3 + flickers as u64) {
             0 => PartnerCut::Intact,
             1 => PartnerCut::Destroyed,
             2 => PartnerCut::Unstable(number % 4),

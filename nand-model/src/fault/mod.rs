@@ -131,7 +131,8 @@ pub struct FaultPlan {
     pub cut: Option<Cut>,
     /// The cut also hits operations in flight on other dies, each with an outcome that follows from the cut's seed. Of each die the
     /// last operation since the plan was installed counts. Power fails at the latest instant at which one of them begins, the one
-    /// that was cut included; those that end later are in flight.
+    /// that was cut included; those that end later are in flight. They leave flickering pages only if the cut names such an
+    /// outcome itself.
     ///
     /// What a FLUSH covers is never hit if the caller keeps to the emulated instants of a host that waits: it issues the FLUSH
     /// when what it is to cover is done, and the next request when the FLUSH is. Then all of that ends before the last
