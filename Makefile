@@ -26,6 +26,7 @@ run: deps
 
 check:
 	$(CARGO) fmt --check
+	$(CARGO) fmt --check --manifest-path docs/models/pair-rule/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace --lib
 
@@ -73,6 +74,7 @@ packages: deps $(DEB) $(RPM)
 long-test: deps $(DENY) $(FSX) $(DEB) $(RPM)
 	FTLD_LONG=1 $(CARGO) test -p ftld-tests
 	tests/toy_scheme.sh
+	$(CARGO) run --release --locked --manifest-path docs/models/pair-rule/Cargo.toml
 	FUZZ_SECONDS=1200 tests/fuzz/run.sh
 	FIO_SECONDS=60 CPU_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 CUTS=200 CANARY=yes FSX_OPS=200000 PACKAGES="deb rpm" SCHEMES=all tests/native/run.sh
 	SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 CRASHES=20 GUEST_TIMEOUT=14400 SCHEMES=all tests/guest/run.sh all

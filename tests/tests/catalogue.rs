@@ -63,3 +63,31 @@ fn every_regression_is_a_module_of_its_suite() {
         assert!(module == "main" || main.contains(&format!("mod {module};")), "{name} is not in main.rs");
     }
 }
+
+/// Doc comments of the model name the code that they stand for: "Code: `path`: `function`, `function`".
+#[test]
+fn functions_that_the_model_names_exist() {
+    let sources = repository().join("docs/models/pair-rule/src");
+    let mut found = 0;
+    for entry in std::fs::read_dir(&sources).unwrap() {
+        let file = entry.unwrap().path();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let comments = text.lines().map(|line| line.trim().strip_prefix("///").unwrap_or("\n"));
+        let comments = comments.collect::<String>();
+        for names in comments.lines().filter_map(|comment| comment.split_once("Code:")) {
+            let (mut path, mut code) = (None, String::new());
+            for name in names.1.split('`').skip(1).step_by(2) {
+                if name.contains('/') {
+                    code = std::fs::read_to_string(repository().join(name)).unwrap_or_default();
+                    path = Some(name);
+                } else {
+                    let (path, file) = (path.expect("a path comes first"), file.display());
+                    let is_there = ["(", "<"].iter().any(|after| code.contains(&format!("fn {name}{after}")));
+                    assert!(is_there, "{file} names `{name}` of {path}, which has no such function");
+                    found += 1;
+                }
+            }
+        }
+    }
+    assert!(found > 50, "{found} functions are named");
+}

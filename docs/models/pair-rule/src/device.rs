@@ -1,6 +1,6 @@
 //! The device as a transition system for the model checker.
 
-use crate::flash::{Content, Data, Fate, Label, Stream, Use};
+use crate::flash::{Content, Data, EraseCut, Fate, Label, Page, Stream, Use};
 use crate::provisional;
 use crate::space::{KEPT, Op};
 use crate::state::{Allowed, Breach, Config, LPNS, Phase, SeededError, State, slot_of};
@@ -46,6 +46,39 @@ pub enum Action {
     /// Power is back, and the mount reads the flash. Each unstable page, in the order of blocks and pages, reads well (0),
     /// has only its record left (1), or is lost (2).
     PowerOn(Vec<u8>),
+}
+
+impl Action {
+    /// The action in the words of a trace; blocks by their names.
+    pub fn describe(&self, state: &State) -> String {
+        let name = |at: usize| format!("B{}", state.blocks[at].name.0);
+        match self {
+            Action::Flash(by, op, fate) => {
+                let op = match op {
+                    Op::Program(_, at, content) => {
+                        format!("program {} in {}", Page { content: *content, ..Page::BLANK }, name(*at))
+                    }
+                    Op::Erase(at) => format!("erase {}", name(*at)),
+                };
+                let fate = match fate {
+                    Fate::Done => String::new(),
+                    Fate::ProgramCut(page, partner) => format!(" -- POWER CUT: page {page:?}, LSB partner {partner:?}"),
+                    Fate::EraseCut(EraseCut::Mixed(kept)) => format!(" -- POWER CUT: pages {kept:#b} survive"),
+                    Fate::EraseCut(cut) => format!(" -- POWER CUT: erase {cut:?}"),
+                };
+                format!("{by:?}: {op}{fate}")
+            }
+            Action::FlushSafe => "Flush: acknowledged".to_string(),
+            Action::Choose(at) => format!("Collect: the victim is {}", name(*at)),
+            Action::Release(at) => format!("Release: {}", name(*at)),
+            Action::PowerOn(outcomes) if outcomes.is_empty() => "power on: mount reads the flash".to_string(),
+            Action::PowerOn(outcomes) => {
+                let read = |outcome: &u8| ["reads well", "keeps its record", "is lost"][*outcome as usize];
+                let outcomes: Vec<&str> = outcomes.iter().map(read).collect();
+                format!("power on: mount reads the flash; each unstable page: {}", outcomes.join(", "))
+            }
+        }
+    }
 }
 
 /// The device.
@@ -295,16 +328,19 @@ impl Model for Device {
             }),
         ];
         if self.config.kept_back > 0 {
-            properties.push(Property::sometimes("a mount passes over another's pages", |device: &Device, state: &State| {
-                state.is_mounting()
-                    && state.blocks.iter().any(|block| {
-                        let standing = provisional::committed_pages(&device.config, block);
-                        let provisional = |at: usize| block.pages[at].data().is_some_and(|data| data.provisional);
-                        let mut pages = 0..block.frontier as usize;
-                        block.used == Use::Free { confirmed: false }
-                            && pages.any(|at| provisional(at) && standing >> at & 1 == 0)
-                    })
-            }));
+            properties.push(Property::sometimes(
+                "a mount passes over another's pages",
+                |device: &Device, state: &State| {
+                    state.is_mounting()
+                        && state.blocks.iter().any(|block| {
+                            let standing = provisional::committed_pages(&device.config, block);
+                            let provisional = |at: usize| block.pages[at].data().is_some_and(|data| data.provisional);
+                            let mut pages = 0..block.frontier as usize;
+                            block.used == Use::Free { confirmed: false }
+                                && pages.any(|at| provisional(at) && standing >> at & 1 == 0)
+                        })
+                },
+            ));
         }
         if self.config.sets > 1 {
             properties.push(Property::sometimes("two checkpoints are kept", |_, state: &State| {

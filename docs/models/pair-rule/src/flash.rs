@@ -92,7 +92,7 @@ pub struct Data {
 }
 
 /// A physical page.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Page {
     /// What was programmed, as far as it can be read.
     pub content: Content,
@@ -112,6 +112,23 @@ impl Page {
     /// An erased page.
     pub const BLANK: Page =
         Page { content: Content::Blank, unstable: false, valid: false, rewrite: false, named: 0, known: 0 };
+
+    /// All of it but the label as a number: comparing and hashing that is fast.
+    fn code(&self) -> u64 {
+        let flag = |on: bool, at: u32| (on as u64) << at;
+        let content = match self.content {
+            Content::Blank => 0,
+            Content::Lost => 1,
+            Content::Pad => 2,
+            Content::Data(Data { lpn, ver, seq, provisional, torn, .. }) => {
+                let flags = flag(provisional, 24) | flag(torn, 25);
+                3 | (lpn as u64) << 3 | (ver as u64) << 8 | (seq as u64) << 16 | flags
+            }
+            Content::Set { slot, seq } => 4 | (slot as u64) << 8 | (seq as u64) << 16,
+        };
+        let flags = flag(self.unstable, 32) | flag(self.valid, 33) | flag(self.rewrite, 34);
+        content | flags | (self.named as u64) << 40 | (self.known as u64) << 48
+    }
 
     /// The version that it holds, if its record can be read.
     pub fn data(&self) -> Option<Data> {
@@ -133,6 +150,32 @@ impl Page {
     /// Whether its record can be read.
     pub fn has_record(&self) -> bool {
         !matches!(self.content, Content::Blank | Content::Lost)
+    }
+}
+
+impl PartialEq for Page {
+    fn eq(&self, other: &Page) -> bool {
+        self.code() == other.code()
+    }
+}
+
+impl Eq for Page {}
+
+impl Hash for Page {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        hasher.write_u64(self.code());
+    }
+}
+
+impl PartialOrd for Page {
+    fn partial_cmp(&self, other: &Page) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Page {
+    fn cmp(&self, other: &Page) -> Ordering {
+        self.code().cmp(&other.code())
     }
 }
 
@@ -169,7 +212,7 @@ pub enum Use {
 }
 
 /// An erase block.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Block {
     /// RAM: its use.
     pub used: Use,
@@ -183,6 +226,13 @@ pub struct Block {
     pub pages: [Page; MAX_PAGES],
     /// Its number, for traces.
     pub name: Label,
+}
+
+impl Hash for Block {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (self.used, self.frontier, self.weak, self.before).hash(hasher);
+        self.pages[..self.frontier as usize].iter().for_each(|page| page.hash(hasher));
+    }
 }
 
 impl Block {

@@ -23,25 +23,18 @@ impl State {
         let sets = self.load_sets();
         let base = sets.last().map(|(_, slot)| *slot);
         let bit = |mask: u8| base.is_some_and(|slot| mask >> slot & 1 == 1);
-        let mut found = Vec::new();
-        let mut scanned = vec![false; self.blocks.len()];
-        for at in 0..self.blocks.len() {
-            let block = &self.blocks[at];
-            if !provisional::has_head(config, block) {
-                self.blocks[at].used = Use::Free { confirmed: false };
-                continue;
+        let (mut found, mut scanned) = (Vec::new(), Vec::new());
+        for (at, block) in self.blocks.iter_mut().enumerate() {
+            let has_head = provisional::has_head(config, block);
+            let is_scanned = has_head && !(bit(block.before) && block.pages[0].has_record());
+            let standing = if is_scanned { provisional::committed_pages(config, block) } else { 0 };
+            for page in (0..block.frontier as usize).filter(|page| standing >> page & 1 == 1) {
+                let competes = !bit(block.pages[page].known) || bit(block.pages[page].named);
+                let data = block.pages[page].data().filter(|_| competes);
+                found.extend(data.map(|data| Found { data, at: (at, page) }));
             }
-            scanned[at] = !(bit(block.before) && block.pages[0].has_record());
-            if scanned[at] {
-                let standing = provisional::committed_pages(config, block);
-                let counts = |page: &usize| standing >> page & 1 == 1;
-                for page in (0..block.frontier as usize).filter(counts) {
-                    let competes = !bit(block.pages[page].known) || bit(block.pages[page].named);
-                    let data = block.pages[page].data().filter(|_| competes);
-                    found.extend(data.map(|data| Found { data, at: (at, page) }));
-                }
-            }
-            self.blocks[at].used = Use::Full;
+            block.used = if has_head { Use::Full } else { Use::Free { confirmed: false } };
+            scanned.push(is_scanned);
         }
         let mut pinned = vec![false; self.blocks.len()];
         for lpn in 0..LPNS as u8 {
@@ -110,13 +103,13 @@ impl State {
     /// `ftl-core/src/schemes/pagemap/recovery.rs`: `settle_blocks`.
     fn settle_blocks(&mut self, config: &Config, sets: &[(usize, u8)], pinned: &[bool]) {
         let early = config.lacks(SeededError::MountReleasesEarly);
-        for at in 0..self.blocks.len() {
+        for (at, is_pinned) in pinned.iter().enumerate() {
             if self.blocks[at].used != Use::Full || self.blocks[at].valid() > 0 {
                 continue;
             }
             if sets.iter().any(|(block, _)| *block == at) {
                 self.blocks[at].used = Use::Set;
-            } else if pinned[at] && !early {
+            } else if *is_pinned && !early {
                 self.blocks[at].used = Use::Withheld;
             } else {
                 self.release(at);

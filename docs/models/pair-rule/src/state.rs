@@ -301,10 +301,10 @@ impl State {
         }
         let mut compared = Vec::new();
         for block in &mut self.blocks {
-            let unsafe_from = block.clone();
+            let before = *block;
             for (offset, page) in block.pages[..block.frontier as usize].iter_mut().enumerate() {
                 let copied = page.data().is_some_and(|data| copies[data.lpn as usize][data.ver as usize] > 1);
-                let is_compared = copied || config.is_unsafe(&unsafe_from, offset as u8);
+                let is_compared = copied || config.is_unsafe(&before, offset as u8);
                 match &mut page.content {
                     Content::Data(Data { seq, .. }) | Content::Set { seq, .. } if is_compared => compared.push(*seq),
                     Content::Data(Data { seq, .. }) | Content::Set { seq, .. } => *seq = 0,
