@@ -64,7 +64,7 @@ fn every_regression_is_a_module_of_its_suite() {
     }
 }
 
-/// Doc comments of the model name the code that they stand for: "Code: `path`: `function`, `function`".
+/// Doc comments of the model name the code that they stand for: "Code: `path`: `function`".
 #[test]
 fn functions_that_the_model_names_exist() {
     let sources = repository().join("docs/models/pair-rule/src");

@@ -10,23 +10,27 @@ use stateright::{Model, Property};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum By {
     /// The host writes a logical page; a page that it had is overwritten. Code:
-    /// `ftl-core/src/schemes/pagemap/mod.rs`: `write_page`; `ftl-core/src/space/mod.rs`: `append_page`.
+    /// `ftl-core/src/schemes/pagemap/mod.rs`: `write_page`; `ftl-core/src/space/mod.rs`:
+    /// `append_page`.
     Write,
     /// A stream is about to open a block whose last erase may have been interrupted. Code:
     /// `ftl-core/src/space/mod.rs`: `take_free`.
     Open,
     /// FLUSH: pads the host's block until it is safe, then acknowledges. Code:
-    /// `ftl-core/src/schemes/pagemap/mod.rs`: `flush`; `ftl-core/src/space/mod.rs`: `make_stream_safe`.
+    /// `ftl-core/src/schemes/pagemap/mod.rs`: `flush`; `ftl-core/src/space/mod.rs`:
+    /// `make_stream_safe`.
     Flush,
     /// Garbage collection moves the valid pages of a victim, then releases it. Code:
-    /// `ftl-core/src/gc/collector.rs`: `evacuate`; `ftl-core/src/schemes/pagemap/reclaim.rs`: `copy_live_pages`;
-    /// `ftl-core/src/space/mod.rs`: `release`.
+    /// `ftl-core/src/gc/collector.rs`: `evacuate`; `ftl-core/src/schemes/pagemap/reclaim.rs`:
+    /// `copy_live_pages`; `ftl-core/src/space/mod.rs`: `release`.
     Collect,
-    /// Padding for released blocks that wait. Code: `ftl-core/src/space/mod.rs`: `hurry`, `hurry_oldest`.
+    /// Padding for released blocks that wait. Code: `ftl-core/src/space/mod.rs`: `hurry`,
+    /// `hurry_oldest`.
     Hurry,
     /// The erase of a released block. Code: `ftl-core/src/space/mod.rs`: `reclaim_one`.
     Reclaim,
-    /// A checkpoint: makes everything safe, then names it. Code: `ftl-core/src/checkpoint.rs`: `write`.
+    /// A checkpoint: makes everything safe, then names it. Code: `ftl-core/src/checkpoint.rs`:
+    /// `write`.
     Checkpoint,
     /// A mount. Code: `ftl-core/src/schemes/pagemap/recovery.rs`: `mount`.
     Mount,
@@ -43,8 +47,8 @@ pub enum Action {
     Choose(usize),
     /// A block without valid pages is released. Code: `ftl-core/src/space/mod.rs`: `release`.
     Release(usize),
-    /// Power is back, and the mount reads the flash. Each unstable page, in the order of blocks and pages, reads well (0),
-    /// has only its record left (1), or is lost (2).
+    /// Power is back, and the mount reads the flash. Each unstable page, in the order of blocks and
+    /// pages, reads well (0), has only its record left (1), or is lost (2).
     PowerOn(Vec<u8>),
 }
 

@@ -1,7 +1,8 @@
 //! Pages, blocks and what a power cut leaves of them.
 //!
-//! RAM state is stored in the block and page that it describes. So a block is a value without references,
-//! and sorting the blocks gives states that differ only in block numbers one normal form.
+//! RAM state is stored in the block and page that it describes. So a block is a value without
+//! references, and sorting the blocks gives states that differ only in block numbers one normal
+//! form.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -65,7 +66,8 @@ pub enum Content {
     Pad,
     /// One version of a logical page.
     Data(Data),
-    /// A checkpoint of one page. The pages carry what it contains: [`Page::named`], [`Page::known`].
+    /// A checkpoint of one page. The pages carry what it contains: [`Page::named`],
+    /// [`Page::known`].
     Set {
         /// Number of the set; it selects the bit in the masks.
         slot: u8,

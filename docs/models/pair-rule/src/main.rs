@@ -88,7 +88,8 @@ fn check_all() -> Result<(), String> {
     SeededError::ALL.iter().try_for_each(|(name, error)| find_seeded(name, *error))
 }
 
-/// Checks one configuration. Returns the situations that happened; an error with the trace if a property is violated.
+/// Checks one configuration. Returns the situations that happened; an error with the trace if a
+/// property is violated.
 fn check(config: Config) -> Result<BTreeSet<&'static str>, String> {
     let name = config.name;
     let outcome = explore(config);

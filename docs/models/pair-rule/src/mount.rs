@@ -17,8 +17,8 @@ struct Found {
 
 impl State {
     /// Reads the flash and draws the mapping table from it; nothing is programmed yet. Code:
-    /// `ftl-core/src/schemes/pagemap/recovery.rs`: `mount`, `scan_window`, `resolve`; `ftl-core/src/recovery/newest.rs`:
-    /// `find_newest` (the same without checkpoints).
+    /// `ftl-core/src/schemes/pagemap/recovery.rs`: `mount`, `scan_window`, `resolve`;
+    /// `ftl-core/src/recovery/newest.rs`: `find_newest` (the same without checkpoints).
     pub fn read_flash(&mut self, config: &Config) {
         let sets = self.load_sets();
         let base = sets.last().map(|(_, slot)| *slot);
@@ -46,7 +46,8 @@ impl State {
         self.phase = Phase::Mounting(Stage::Rewrite);
     }
 
-    /// The newest readable sets, oldest first: block and slot. Code: `ftl-core/src/checkpoint.rs`: `load`, `read_set`.
+    /// The newest readable sets, oldest first: block and slot. Code: `ftl-core/src/checkpoint.rs`:
+    /// `load`, `read_set`.
     fn load_sets(&self) -> Vec<(usize, u8)> {
         let mut sets: Vec<(usize, u8)> = (0..self.blocks.len())
             .flat_map(|at| self.blocks[at].pages.iter().filter_map(slot_of).map(move |slot| (at, slot)))
@@ -68,7 +69,8 @@ impl State {
     }
 
     /// Chooses the newest version that can be read; of copies the last. Code:
-    /// `ftl-core/src/schemes/pagemap/recovery.rs`: `resolve_page`; `ftl-core/src/recovery/newest.rs`: `choose`.
+    /// `ftl-core/src/schemes/pagemap/recovery.rs`: `resolve_page`;
+    /// `ftl-core/src/recovery/newest.rs`: `choose`.
     fn resolve_page(
         &mut self,
         config: &Config,
@@ -99,8 +101,8 @@ impl State {
         }
     }
 
-    /// Blocks without valid pages are released, or withheld until the rewritten pages are committed. Code:
-    /// `ftl-core/src/schemes/pagemap/recovery.rs`: `settle_blocks`.
+    /// Blocks without valid pages are released, or withheld until the rewritten pages are
+    /// committed. Code: `ftl-core/src/schemes/pagemap/recovery.rs`: `settle_blocks`.
     fn settle_blocks(&mut self, config: &Config, sets: &[(usize, u8)], pinned: &[bool]) {
         let early = config.lacks(SeededError::MountReleasesEarly);
         for (at, is_pinned) in pinned.iter().enumerate() {
@@ -118,8 +120,8 @@ impl State {
     }
 
     /// The next flash operation of a mount; `None` when it is done. Code:
-    /// `ftl-core/src/schemes/pagemap/recovery.rs`: `rewrite_suspects`, `refill_pool`; `ftl-core/src/space/mod.rs`:
-    /// `begin_mount`, `end_mount`.
+    /// `ftl-core/src/schemes/pagemap/recovery.rs`: `rewrite_suspects`, `refill_pool`;
+    /// `ftl-core/src/space/mod.rs`: `begin_mount`, `end_mount`.
     pub fn mount_op(&mut self, config: &Config) -> Option<Op> {
         loop {
             let Phase::Mounting(stage) = self.phase else { return None };
@@ -157,8 +159,8 @@ impl State {
         self.append(config, Stream::Host, copy).map(Some)
     }
 
-    /// The next operation of garbage collection until so many blocks are free. Code: `ftl-core/src/gc/collector.rs`:
-    /// `collect_until`, `collect_one`, `no_victim`, `pays`.
+    /// The next operation of garbage collection until so many blocks are free. Code:
+    /// `ftl-core/src/gc/collector.rs`: `collect_until`, `collect_one`, `no_victim`, `pays`.
     fn collect_op(&mut self, config: &Config, wanted: u8) -> Result<Option<Op>, NoBlock> {
         loop {
             if let Some(victim) = self.blocks.iter().position(|block| block.used == Use::Victim) {
@@ -190,7 +192,8 @@ impl State {
     }
 
     /// The next copy out of the victim; releases it when it holds no valid page. Code:
-    /// `ftl-core/src/gc/collector.rs`: `evacuate`; `ftl-core/src/schemes/pagemap/reclaim.rs`: `copy_live_pages`.
+    /// `ftl-core/src/gc/collector.rs`: `evacuate`; `ftl-core/src/schemes/pagemap/reclaim.rs`:
+    /// `copy_live_pages`.
     pub fn evacuate_op(&mut self, config: &Config, victim: usize) -> Result<Option<Op>, NoBlock> {
         let Some(data) = self.blocks[victim].pages.iter().find(|page| page.valid).and_then(Page::data) else {
             self.release(victim);

@@ -1,5 +1,5 @@
-//! What a mount programs is committed by padding. The rule is that of `ftl-core/src/recovery/provisional.rs`,
-//! written down a second time.
+//! What a mount programs is committed by padding. The rule is that of
+//! `ftl-core/src/recovery/provisional.rs`, written down a second time.
 
 use crate::flash::{Block, Content, Page};
 use crate::state::Config;
@@ -31,7 +31,8 @@ pub fn suspects(config: &Config, block: &Block) -> u16 {
 }
 
 /// The pages of a block whose record can be read and is committed, as a mask. Code:
-/// `ftl-core/src/recovery/mod.rs`: `standing_pages`; `ftl-core/src/recovery/provisional.rs`: `drop_unvouched`.
+/// `ftl-core/src/recovery/mod.rs`: `standing_pages`; `ftl-core/src/recovery/provisional.rs`:
+/// `drop_unvouched`.
 pub fn committed_pages(config: &Config, block: &Block) -> u16 {
     let suspects = suspects(config, block);
     let is_suspect = |offset: usize| suspects >> offset & 1 == 1;
@@ -54,8 +55,8 @@ pub fn committed_pages(config: &Config, block: &Block) -> u16 {
     standing
 }
 
-/// Whether a block holds anything that is committed. Code: `ftl-core/src/recovery/mod.rs`: `scan_head`,
-/// `is_vouched_early`.
+/// Whether a block holds anything that is committed. Code: `ftl-core/src/recovery/mod.rs`:
+/// `scan_head`, `is_vouched_early`.
 pub fn has_head(config: &Config, block: &Block) -> bool {
     let pages = &block.pages[..block.frontier as usize];
     let Some(first) = pages.iter().find(|page| page.has_record()) else { return false };

@@ -1,4 +1,5 @@
-//! The rules of `ftl-core/src/space/`: what is unsafe, where the next page goes, which block may be erased.
+//! The rules of `ftl-core/src/space/`: what is unsafe, where the next page goes, which block may be
+//! erased.
 
 use crate::flash::{Block, Content, EraseCut, Fate, MAX_PAGES, Page, PartnerCut, ProgramCut, Stream, Use};
 use crate::provisional;
@@ -50,7 +51,8 @@ impl State {
         config.pages - if self.is_mounting() { config.kept_back } else { 0 }
     }
 
-    /// Pages that the stream takes before it needs another block. Code: `ftl-core/src/space/mod.rs`: `room`.
+    /// Pages that the stream takes before it needs another block. Code:
+    /// `ftl-core/src/space/mod.rs`: `room`.
     pub fn room(&self, config: &Config, stream: Stream) -> u8 {
         let open = self.open_block(stream);
         open.map_or(0, |open| self.pages_per_block(config).saturating_sub(self.blocks[open].frontier))
@@ -76,19 +78,21 @@ impl State {
         self.open_block(stream).filter(|open| config.oldest_unsafe(&self.blocks[*open]).is_some())
     }
 
-    /// The next page of padding that makes all streams safe. Code: `ftl-core/src/space/mod.rs`: `make_safe`.
+    /// The next page of padding that makes all streams safe. Code: `ftl-core/src/space/mod.rs`:
+    /// `make_safe`.
     pub fn make_safe(&self, config: &Config) -> Option<Op> {
         Stream::ALL.into_iter().find_map(|stream| self.make_stream_safe(config, stream))
     }
 
-    /// The next page of padding that makes a stream safe. Code: `ftl-core/src/space/mod.rs`: `make_stream_safe`.
+    /// The next page of padding that makes a stream safe. Code: `ftl-core/src/space/mod.rs`:
+    /// `make_stream_safe`.
     pub fn make_stream_safe(&self, config: &Config, stream: Stream) -> Option<Op> {
         self.unsafe_block(config, stream).map(|open| Op::Program(stream, open, Content::Pad))
     }
 
-    /// The next operation on the way to a page of this stream: its program, the erase of the free block that it will
-    /// open, or the padding of the block that it leaves. Code: `ftl-core/src/space/mod.rs`: `new_frontier`, `open_new`,
-    /// `take_free`.
+    /// The next operation on the way to a page of this stream: its program, the erase of the free
+    /// block that it will open, or the padding of the block that it leaves. Code:
+    /// `ftl-core/src/space/mod.rs`: `new_frontier`, `open_new`, `take_free`.
     pub fn append(&self, config: &Config, stream: Stream, content: Content) -> Result<Op, NoBlock> {
         if self.room(config, stream) > 0 {
             return Ok(Op::Program(stream, self.open_block(stream).expect("it has room"), content));
@@ -122,7 +126,8 @@ impl State {
         (0..self.blocks.len()).filter(move |at| may(&self.blocks[*at]))
     }
 
-    /// Whether released blocks are hurried along by padding. Code: `ftl-core/src/space/mod.rs`: `should_hurry`.
+    /// Whether released blocks are hurried along by padding. Code: `ftl-core/src/space/mod.rs`:
+    /// `should_hurry`.
     pub fn should_hurry(&self, config: &Config, wanted: u8, needs: u8) -> bool {
         let (free, waiting) = (self.free_blocks(), self.released_blocks());
         let due = match self.is_mounting() && config.kept_back > 0 {
@@ -159,8 +164,8 @@ impl State {
         }
     }
 
-    /// Code: `ftl-core/src/space/mod.rs`: `program_where`, `note_programmed`, `pad`, `close`; `nand-model/src/chip/program.rs`:
-    /// `program_run`, `cut_program`.
+    /// Code: `ftl-core/src/space/mod.rs`: `program_where`, `note_programmed`, `pad`, `close`;
+    /// `nand-model/src/chip/program.rs`: `program_run`, `cut_program`.
     fn program(&mut self, config: &Config, stream: Stream, at: usize, content: Content, fate: Fate) {
         let (page, partner) = match fate {
             Fate::Done => (ProgramCut::Complete, PartnerCut::Intact),
@@ -251,8 +256,9 @@ impl State {
         block.used = if is_full { Use::Full } else { Use::Open { stream, provisional } };
     }
 
-    /// A checkpoint names the valid pages, contains every program so far, and need not look into closed blocks again. Code:
-    /// `ftl-core/src/schemes/pagemap/recovery.rs`: `begin_checkpoint`, `write_chunk`.
+    /// A checkpoint names the valid pages, contains every program so far, and need not look into
+    /// closed blocks again. Code: `ftl-core/src/schemes/pagemap/recovery.rs`: `begin_checkpoint`,
+    /// `write_chunk`.
     fn note_set(&mut self, slot: u8) {
         for block in &mut self.blocks {
             let closed = !matches!(block.used, Use::Free { .. } | Use::Open { .. } | Use::Unknown);

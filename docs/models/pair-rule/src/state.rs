@@ -193,7 +193,8 @@ impl State {
         state
     }
 
-    /// The same with a full block for each logical page, and a block that a clean stop left half full of padding.
+    /// The same with a full block for each logical page, and a block that a clean stop left half
+    /// full of padding.
     pub fn spread(config: &Config) -> State {
         let mut state = State::empty(config);
         state.put_old(config, 0, &[0]);
@@ -260,8 +261,8 @@ impl State {
         })
     }
 
-    /// Gives states that differ only in names the same form: numbers that are compared become ranks, numbers that
-    /// nothing compares any more become 0, and blocks are sorted.
+    /// Gives states that differ only in names the same form: numbers that are compared become
+    /// ranks, numbers that nothing compares any more become 0, and blocks are sorted.
     pub fn normalise(&mut self, config: &Config) {
         self.normalise_versions();
         self.normalise_seqs(config);
@@ -293,7 +294,8 @@ impl State {
         }
     }
 
-    /// Sequence numbers are compared between copies of one version, and between released blocks and unsafe pages.
+    /// Sequence numbers are compared between copies of one version, and between released blocks and
+    /// unsafe pages.
     fn normalise_seqs(&mut self, config: &Config) {
         let mut copies = [[0u8; 64]; LPNS];
         for data in self.pages().filter_map(Page::data) {
