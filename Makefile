@@ -39,7 +39,6 @@ test: deps $(FSX) $(DEB)
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy -p ftld --no-default-features -- -D warnings
 	$(CARGO) test --workspace
-	$(CARGO) test -p ftld-tests --no-default-features --features canary --test canaries
 	$(MAKE) policy
 	BUILT=target/debug tests/native/run.sh
 	BUILT=target/debug tests/guest/run.sh all

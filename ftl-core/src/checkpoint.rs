@@ -13,7 +13,6 @@ use crate::format::checkpoint::{CHUNK_HEAD, ChunkHead};
 use crate::format::{Flags, PageTag, Role};
 use crate::recovery::{Head, scan_block};
 use crate::space::{Space, StreamId};
-use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Geometry, Pbn, Store};
 use std::collections::BTreeMap;
 
@@ -70,8 +69,7 @@ impl Checkpoints {
 
     /// Whether both kept sets were begun as this one or later.
     pub(crate) fn both_since(&self, id: u64) -> bool {
-        let contains = if sings(Canary::TrimGivenUpEarly) { self.complete.last() } else { self.complete.first() };
-        self.complete.len() == KEPT && contains.is_some_and(|(first, _)| *first >= id)
+        self.complete.len() == KEPT && self.complete.first().is_some_and(|(first, _)| *first >= id)
     }
 
     /// The next chunk to write, if a set is under way.
@@ -154,11 +152,7 @@ impl Checkpoints {
         }
         self.next_id = sets.keys().next_back().map_or(1, |newest| newest + 1);
         let mut found = Vec::new();
-        let mut newest_first: Vec<_> = sets.iter().rev().collect();
-        if sings(Canary::StaleCheckpoint) {
-            newest_first.reverse();
-        }
-        for (id, pages) in newest_first {
+        for (id, pages) in sets.iter().rev() {
             if found.len() < KEPT {
                 found.extend(self.read_set(space, *id, pages)?);
             }

@@ -4,7 +4,6 @@
 use crate::error::FtlError;
 use crate::format::{Flags, LOST, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
 use crate::hash::FastMap;
-use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Chip, Geometry, Health, NandError, Nanos, Part, Pbn, Ppn, RunError, Store};
 
 /// Data of the controller's own pages (everything but host data), where the store keeps none. The chip counts and times their
@@ -415,7 +414,6 @@ impl<S: Store> Flash<S> {
         let mut bytes = [0; OOB_BYTES];
         match self.chip.read(self.now, ppn, data, &mut bytes, cause) {
             Ok(done) => self.now = done,
-            Err(NandError::Uncorrectable { part: Part::Data, .. }) if sings(Canary::TornPageTaken) => {}
             Err(NandError::Uncorrectable { part: Part::Data | Part::Oob, .. }) => return Ok(None),
             Err(other) => return Err(other.into()),
         }

@@ -17,7 +17,6 @@
 #![forbid(unsafe_code)]
 
 mod addr;
-pub mod canary;
 mod cause;
 mod chip;
 mod decay;

@@ -1,7 +1,6 @@
 //! The data of a [`Role::Trim`](super::Role) page: ranges that read as zeros from a version on, or a bitmap of such pages.
 
 use super::{COUNTER_FOUND_MAX, array_at};
-use nand_model::canary::{Canary, sings};
 
 /// `count` pages from `lpn` on hold nothing older than `ver`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +34,7 @@ pub fn encode(ranges: &[TrimRange], page: &mut [u8]) -> usize {
 /// The ranges of a page, or `None` where it holds none of ours.
 pub fn decode(page: &[u8]) -> Option<Vec<TrimRange>> {
     let u32_at = |at: usize| u32::from_le_bytes(array_at(page, at));
-    if page.len() < HEAD || u32_at(0) != MAGIC || sings(Canary::TrimResurrected) {
+    if page.len() < HEAD || u32_at(0) != MAGIC {
         return None;
     }
     let count = u32_at(4) as usize;
@@ -85,7 +84,7 @@ impl TrimBitmap {
     /// The bitmap of a page, or `None` where it holds none of ours.
     pub fn decode(page: &[u8]) -> Option<TrimBitmap> {
         let behind = page.get(BITMAP_HEAD..)?;
-        if u32::from_le_bytes(array_at(page, 0)) != BITMAP_MAGIC || sings(Canary::TrimResurrected) {
+        if u32::from_le_bytes(array_at(page, 0)) != BITMAP_MAGIC {
             return None;
         }
         let (lpn, count) = (u32::from_le_bytes(array_at(page, 4)), u32::from_le_bytes(array_at(page, 8)));

@@ -40,7 +40,6 @@ use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
 use crate::trims::Trims;
 use data::DataBlocks;
-use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Chip, Geometry, Nanos, PageOrder, Pairing, Pbn, Ppn, Profile, Store};
 
 /// Trim records, and what a mount programs.
@@ -227,9 +226,7 @@ impl<S: Store, P: Policy> Ftl<S> for HybridFtl<S, P> {
 
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
-        if !sings(Canary::UnpaddedFlush) {
-            self.space.make_safe()?;
-        }
+        self.space.make_safe()?;
         Ok(self.space.flash.now())
     }
 

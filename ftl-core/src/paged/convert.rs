@@ -12,7 +12,6 @@ use crate::block_table::State;
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
-use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
 /// Blocks that may be opened between two looks at the window: replacements of failing blocks, mapping blocks of one conversion.
@@ -132,7 +131,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let mut left = Vec::new();
         for &lpn in &self.pending.dirty(vtpn)?.lpns {
             let entry = self.pending.get(lpn).expect("dirty entries are pending");
-            if entry.ppn().is_some_and(|ppn| !self.space.is_safe(ppn)) && !sings(Canary::UnsafePageNamed) {
+            if entry.ppn().is_some_and(|ppn| !self.space.is_safe(ppn)) {
                 left.push(lpn);
                 continue;
             }

@@ -45,7 +45,6 @@ use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
 use checkpoint::Writer;
 use map::Mapped;
-use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Ppn, Profile, Store};
 use pending::Pending;
 pub(crate) use policy::Policy;
@@ -249,11 +248,8 @@ impl<S: Store, P: Policy> Ftl<S> for Paged<S, P> {
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
         // What replaces something else needs no hurry: moved pages and mapping pages have their source until they are safe.
-        if !sings(Canary::UnpaddedFlush) {
-            self.space.make_stream_safe(HOST)?;
-        }
-        let trims_wait = !sings(Canary::TrimsLeftOutOfFlush);
-        if trims_wait && self.trims.iter().any(|(_, record)| !self.space.is_safe(record.ppn)) {
+        self.space.make_stream_safe(HOST)?;
+        if self.trims.iter().any(|(_, record)| !self.space.is_safe(record.ppn)) {
             self.space.make_stream_safe(MAP)?;
         }
         Ok(self.space.flash.now())

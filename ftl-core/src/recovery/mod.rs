@@ -19,7 +19,6 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, Oob, Role};
 use crate::hash::FastMap;
-use nand_model::canary::{Canary, sings};
 use nand_model::{Bad, Cause, PageOrder, PairTable, Pbn, Ppn, Store};
 
 /// Programs that may be under way together when power fails.
@@ -175,7 +174,7 @@ impl Suspects {
     pub(crate) fn is_shaky(&self, ppn: Ppn) -> bool {
         let recent = |last: u64| last + IN_FLIGHT > self.newest;
         let unstable = self.pages.get(&ppn.raw()).is_some_and(|last| last.is_none_or(recent));
-        unstable && !self.stable && !sings(Canary::SuspectsKept)
+        unstable && !self.stable
     }
 }
 

@@ -31,7 +31,6 @@ use crate::flash::Flash;
 use crate::format::{Flags, OOB_SLOT, PageTag, Role};
 use crate::recovery::provisional;
 use crate::stats::{BlockUse, BlockView};
-use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Geometry, NandError, Nanos, Pbn, Ppn, RunError, Store};
 use pool::FreePool;
 use std::collections::VecDeque;
@@ -594,7 +593,7 @@ impl<S: Store> Space<S> {
     fn take_free(&mut self, worn: bool, die: Option<u32>) -> Result<Pbn, FtlError> {
         loop {
             let (block, confirmed) = self.pool.take(worn, die).ok_or(NO_BLOCK)?;
-            if confirmed || sings(Canary::BlankLookTrusted) {
+            if confirmed {
                 return Ok(block);
             }
             match self.flash.erase(block, Cause::Recovery) {
@@ -686,8 +685,7 @@ impl<S: Store> Space<S> {
 
     /// Erases the first of them. False if there is none.
     pub(crate) fn reclaim_one(&mut self, cause: Cause) -> Result<bool, FtlError> {
-        let early = sings(Canary::ErasedBeforeCopiesAreSafe);
-        let Some(at) = (0..self.released.len()).find(|at| early || self.waits_for(self.released[*at]).is_none()) else {
+        let Some(at) = (0..self.released.len()).find(|at| self.waits_for(self.released[*at]).is_none()) else {
             return Ok(false);
         };
         let block = self.released[at].block;

@@ -3,7 +3,6 @@
 
 use crate::format::Role;
 use crate::recovery::provisional;
-use nand_model::canary::{Canary, sings};
 use nand_model::{PairTable, Pbn};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -71,7 +70,7 @@ impl OpenBlock {
         self.next += 1;
         self.filler += 1;
         let vouched = provisional::vouches(pairs, self.next - self.filler..self.next);
-        if (vouched || sings(Canary::ProvisionalPagesCount)) && self.oldest_unpaired(pairs) == NEVER {
+        if vouched && self.oldest_unpaired(pairs) == NEVER {
             self.provisional = None;
         }
     }
@@ -94,8 +93,7 @@ impl OpenBlock {
 
     /// Of the pages whose partner is not programmed yet, the oldest.
     fn oldest_unpaired(&self, pairs: &PairTable) -> u64 {
-        let surely = sings(Canary::OffByOnePage) as u32;
-        let at_risk = |offset: &u32| pairs.last_threat(*offset).is_some_and(|threat| threat >= self.next + surely);
+        let at_risk = |offset: &u32| pairs.last_threat(*offset).is_some_and(|threat| threat >= self.next);
         let recent = self.next.saturating_sub(pairs.span())..self.next;
         recent.filter(at_risk).map(|offset| self.recent[offset as usize % RECENT]).min().unwrap_or(NEVER)
     }

@@ -34,7 +34,6 @@ use crate::recovery::{CleanStop, MountByRecords};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
 use crate::trims::Trims;
-use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Ppn, Profile, Store};
 use slices::Slices;
 use tables::{AtHand, Place, Tables};
@@ -259,9 +258,7 @@ impl<S: Store, P: Policy> Ftl<S> for UnitFtl<S, P> {
 
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.begin(at);
-        if !sings(Canary::UnpaddedFlush) {
-            self.space.make_safe()?;
-        }
+        self.space.make_safe()?;
         Ok(self.space.flash.now())
     }
 

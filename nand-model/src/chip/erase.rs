@@ -2,7 +2,6 @@
 
 use super::Chip;
 use crate::addr::Pbn;
-use crate::canary::{Canary, sings};
 use crate::cause::Cause;
 use crate::error::NandError;
 use crate::fault::{Cut, EraseCut, Fault, LastVerb, LeftPage, Verdict};
@@ -41,7 +40,6 @@ impl<S: Store> Chip<S> {
                 self.forget_op(block);
                 self.lose_erase(block, facts)?;
             }
-            Verdict::Suffer(_) if sings(Canary::EraseFailureIgnored) => {}
             Verdict::Suffer(fault) => {
                 self.forget_op(block);
                 self.counters.note_fault(fault);

@@ -64,9 +64,6 @@ pub struct Chip<S> {
     /// Programs and erases that the chip accepted since it was opened.
     ops: u64,
     scratch: Vec<u8>,
-    /// Acknowledged and not done: see [`Canary::AcknowledgedBeforeProgram`](crate::canary::Canary).
-    #[cfg(feature = "canary")]
-    held: Option<(Ppn, Vec<u8>, Vec<u8>)>,
 }
 
 impl<S: Store> Chip<S> {
@@ -98,8 +95,6 @@ impl<S: Store> Chip<S> {
             hour_told: hour,
             ops: 0,
             scratch: Vec::new(),
-            #[cfg(feature = "canary")]
-            held: None,
         };
         chip.look_at_cells()?;
         Ok(chip)
@@ -256,8 +251,6 @@ impl<S: Store> Chip<S> {
     /// Ends a power cut and removes the fault plan. Whatever ran on the chip must mount again.
     pub fn power_on(&mut self) {
         self.powered = true;
-        #[cfg(feature = "canary")]
-        drop(self.held.take());
         self.faults = None;
         (self.program_faults, self.read_faults) = (false, false);
         self.to_refresh.clear();
@@ -379,8 +372,6 @@ impl<S: Store> Chip<S> {
     fn check_page(&mut self, ppn: Ppn) -> Result<Pbn, NandError> {
         let (block, offset, geometry) = (self.split.block_of(ppn), self.split.offset_of(ppn), &self.profile.geometry);
         assert!(block.raw() < geometry.blocks && offset < geometry.pages_per_block, "law: no page {ppn}");
-        #[cfg(feature = "canary")]
-        self.program_held()?;
         if self.powered { Ok(block) } else { Err(NandError::PowerLost) }
     }
 

@@ -2,7 +2,6 @@
 
 use super::Chip;
 use crate::addr::{Pbn, Ppn};
-use crate::canary::{Canary, sings};
 use crate::cause::Cause;
 use crate::error::NandError;
 use crate::fault::{Cut, Fault, LastVerb, PartnerCut, ProgramCut, Verdict};
@@ -60,28 +59,12 @@ impl<S: Store> Chip<S> {
             return fail(0, at, error);
         }
         if !self.program_faults && !self.blocks[block.index()].weak {
-            if let Err(error) = self.put(first, count, data, oobs) {
-                return fail(0, at, error);
+            if let Err(error) = self.store.program(first, count, data, oobs) {
+                return fail(0, at, error.into());
             }
             return Ok(self.account_programs(at, block, first, count, cause));
         }
         self.program_run_with_faults(at, block, first, count, data, oobs, cause)
-    }
-
-    #[inline(always)]
-    fn put(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> Result<(), NandError> {
-        #[cfg(feature = "canary")]
-        if count == 1 && sings(Canary::AcknowledgedBeforeProgram) {
-            self.held = Some((first, data.to_vec(), oobs.to_vec()));
-            return Ok(());
-        }
-        Ok(self.store.program(first, count, data, oobs)?)
-    }
-
-    #[cfg(feature = "canary")]
-    pub(super) fn program_held(&mut self) -> Result<(), NandError> {
-        let Some((ppn, data, oob)) = self.held.take_if(|_| self.powered) else { return Ok(()) };
-        Ok(self.store.program(ppn, 1, &data, &oob)?)
     }
 
     /// Clears OOB bits of a page that is programmed already: those that are 0 in `oob`. Legal where the profile's NOP allows
@@ -256,10 +239,7 @@ impl<S: Store> Chip<S> {
         cause: Cause,
     ) -> Result<Nanos, NandError> {
         self.store.program_as(ppn, data, oob, Health::Lost)?;
-        let done = self.account_programs(at, block, ppn, 1, cause);
-        if sings(Canary::ProgramFailureIgnored) {
-            return Ok(done);
-        }
+        self.account_programs(at, block, ppn, 1, cause);
         self.counters.program_fails += 1;
         self.mark_bad(block, Bad::Grown)?;
         Err(NandError::ProgramFailed(ppn))

@@ -57,7 +57,6 @@ use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
 use buffer::Buffer;
 use flush::{Cost, Rows};
 use mapping::{Mapping, Place};
-use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Chip, Geometry, Nanos, PairTable, Pbn, Ppn, Profile, Store};
 use policy::Policy;
 use shape::{QUARTERS, Shape};
@@ -387,9 +386,7 @@ impl<S: Store> Ftl<S> for Mlam<S> {
             }
         }
         self.write_journal()?;
-        if !sings(Canary::UnpaddedFlush) {
-            self.space.make_safe()?;
-        }
+        self.space.make_safe()?;
         Ok(self.space.flash.now())
     }
 

@@ -28,7 +28,6 @@ use crate::schemes::{MlcUse, Scheme};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
 use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
-use nand_model::canary::{Canary, sings};
 use nand_model::{Cause, Chip, Nanos, Pbn, Ppn, Profile, Store};
 use recovery::MapWriter;
 use trims::Trims;
@@ -218,9 +217,7 @@ impl<S: Store> Ftl<S> for PageMap<S> {
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
         // Copies need no hurry: until they are safe, the block they came from is not erased.
-        if !sings(Canary::UnpaddedFlush) {
-            self.space.make_stream_safe(HOST)?;
-        }
+        self.space.make_stream_safe(HOST)?;
         Ok(self.space.flash.now())
     }
 

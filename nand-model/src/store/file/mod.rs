@@ -30,7 +30,6 @@ pub use sync::{SyncError, SyncHandle, SyncStats};
 
 use super::{BlockFacts, Cells, Health, NOBODY, Store, tag_of};
 use crate::addr::{Pbn, Ppn};
-use crate::canary::{Canary, sings};
 use crate::image::{
     CORE_BYTES, Core, HINT_HEAD_BYTES, Hint, ImageError, ImageInfo, Layout, Mark, PAGE, SLOT_HEADER_BYTES, SlotHeader,
     TABLE_ENTRY_BYTES, TableEntry, is_zero,
@@ -171,7 +170,6 @@ impl Slots {
     }
 
     fn release(&mut self, durable_seq: u64) {
-        let durable_seq = if sings(Canary::RoomReusedEarly) { u64::MAX } else { durable_seq };
         while let Some((slot, _)) = self.pending.front().copied().filter(|&(_, erase_seq)| erase_seq <= durable_seq) {
             self.pending.pop_front();
             self.used.push_back(slot);

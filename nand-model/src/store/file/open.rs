@@ -8,7 +8,6 @@
 use super::disk::{Disk, FileDisk, Mode, Overlay};
 use super::sync::SyncHandle;
 use super::{Block, Counts, FileStore, Slots};
-use crate::canary::{Canary, sings};
 use crate::image::{
     COPY_BYTES, CORE_BYTES, Core, FORMAT_VERSION, Header, HeaderFault, Hint, ImageError, ImageInfo, ImageSpec, Layout,
     Mark, NAME_BYTES_MAX, PARAMS_BYTES_MAX, SEQ_MAX, SLOT_HEADER_BYTES, SlotHeader, TABLE_ENTRY_BYTES, TableEntry,
@@ -485,14 +484,6 @@ impl Seen {
 
     /// The last number before the first that is missing.
     fn unbroken(&self) -> u64 {
-        if sings(Canary::GapOverlooked) {
-            let last = self
-                .bits
-                .iter()
-                .rposition(|&word| word > 0)
-                .map_or(0, |i| 64 * i as u64 + self.bits[i].ilog2() as u64 + 1);
-            return self.from + last - 1;
-        }
         let full = self.bits.iter().take_while(|&&word| word == u64::MAX).count();
         let rest = self.bits.get(full).map_or(0, |word| word.trailing_ones());
         self.from + full as u64 * 64 + rest as u64 - 1

@@ -10,7 +10,6 @@
 //! If the host fails here, one header copy may be torn; the other one is durable and says at least [`SyncHandle::durable_seq`].
 
 use super::disk::Disk;
-use crate::canary::{Canary, sings};
 use crate::image::{Header, Layout};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -159,7 +158,7 @@ impl SyncHandle {
 
     /// Waits until a sync that started after operation `seq` was given has completed. Waiters share one.
     pub fn sync_through(&self, seq: u64) -> Result<(), SyncError> {
-        self.wait(|shared| shared.synced.load(Ordering::Acquire) >= seq || sings(Canary::FlushWithoutSync))
+        self.wait(|shared| shared.synced.load(Ordering::Acquire) >= seq)
     }
 
     /// Waits until the space freed by erases up to `seq` may be reused: at most two syncs.
@@ -276,7 +275,6 @@ impl SyncHandle {
             state = self.lock();
             match outcome {
                 Ok(()) => self.note_synced(&mut state, target, begun.elapsed()),
-                Err(_) if sings(Canary::SyncFailureIgnored) => self.note_synced(&mut state, target, begun.elapsed()),
                 Err(error) => self.fail_locked(&mut state, error.raw_os_error().unwrap_or(EIO)),
             }
             state.running = false;
@@ -291,9 +289,6 @@ impl SyncHandle {
         }
         if self.0.fail_next.swap(false, Ordering::AcqRel) {
             return Err(io::Error::from_raw_os_error(EIO));
-        }
-        if sings(Canary::SyncSkipped) && !self.0.count.load(Ordering::Acquire).is_multiple_of(2) {
-            return Ok(());
         }
         self.0.disk.sync()
     }

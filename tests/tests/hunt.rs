@@ -1,7 +1,5 @@
-//! Do the suites find mistakes? Every seeded bug of [`nand_model::canary`] is armed in turn and has to be found out by the sweeps that the
-//! suites are built of, at about the length of their short forms, in a fixed order; without one they all pass.
-//!
-//! A build of its own (`--features canary`): no other build contains the mistakes.
+//! The sweeps of `power_cut` and `host_crash`, shortened, in the order that finds mistakes soonest. The first failure ends the
+//! run. The right code passes; `tests/canaries/run.py` and `tests/mutants.py` run the suite on code with a mistake.
 
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftld_tests::crashes::{self, EIO, ENOSPC};
@@ -9,19 +7,11 @@ use ftld_tests::cuts;
 use ftld_tests::rig::{self, Cells, Verdicts};
 use ftld_tests::sweep::{self, Outcomes};
 use ftld_tests::workload::Kind;
-use nand_model::canary::{self, Canary};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
-
-/// How a case is repeated.
-const SUITE: &str = "canaries --features canary";
-
-/// In this time each has to be found out.
-const LIMIT: Duration = Duration::from_secs(60);
+use std::time::Instant;
 
 type Sweep = fn(&'static Scheme, Cells, &mut Verdicts);
 
-/// What is tried, in this order.
+/// Sweeps in the order of their runs.
 const SWEEPS: [(&str, Sweep); 10] = [
     ("cuts in short rows of requests", |scheme, cells, verdicts| {
         sweep::cut_short_rows(&sweep::rig_of(scheme, cells), 3, 17, verdicts);
@@ -79,56 +69,17 @@ const SWEEPS: [(&str, Sweep); 10] = [
     }),
 ];
 
-/// Runs the sweeps until one finds something. Returns which did, and what. All of the default scheme's come first: what they find, they
-/// find as soon however many schemes there are.
-fn find(verdicts: &mut Verdicts) -> Option<(&'static str, String)> {
+/// All sweeps of a scheme run before those of the next, the default scheme's first. Mistakes in shared code are found as soon
+/// as with one scheme. A panic outside a case ends the run as well.
+#[test]
+fn shortened_sweeps_find_nothing() {
+    let (began, mut verdicts) = (Instant::now(), Verdicts::until_first_failure("hunt"));
     for (scheme, cells) in rig::matrix() {
         for (name, sweep) in SWEEPS {
-            // A run that fails before any cut is found out as well.
-            let outcome = catch_unwind(AssertUnwindSafe(|| sweep(scheme, cells, verdicts)));
-            if outcome.is_err() || verdicts.are_enough() {
-                let first = verdicts.first().unwrap_or("a run fails before its cut");
-                return Some((name, first.lines().next().unwrap_or_default().to_string()));
-            }
+            sweep(scheme, cells, &mut verdicts);
+            let failed = verdicts.first().is_some();
+            assert!(!failed, "{name}, case {}: {}", verdicts.cases, verdicts.first().unwrap_or_default());
         }
     }
-    None
-}
-
-fn hunt(canary: Canary) -> Result<(), String> {
-    canary::arm(Some(canary));
-    let (began, mut verdicts) = (Instant::now(), Verdicts::until_first_failure(SUITE));
-    let found = find(&mut verdicts);
-    canary::arm(None);
-    let (took, cases) = (began.elapsed(), verdicts.cases);
-    match found {
-        Some((sweep, what)) if took < LIMIT => {
-            println!("canary {canary:?}: caught by {sweep} after {cases} cases, {:.2} s: {what}", took.as_secs_f64());
-            Ok(())
-        }
-        Some((sweep, _)) => Err(format!("{canary:?}: caught by {sweep} only after {:.0} s", took.as_secs_f64())),
-        None => Err(format!("{canary:?}: nothing found it in {cases} cases, {:.0} s", took.as_secs_f64())),
-    }
-}
-
-#[test]
-fn every_canary_is_found_out() {
-    let one = std::env::var("FTLD_CANARY").ok();
-    let wanted: Vec<Canary> = Canary::ALL
-        .into_iter()
-        .filter(|canary| one.as_ref().is_none_or(|name| *name == format!("{canary:?}")))
-        .collect();
-    assert!(!wanted.is_empty(), "FTLD_CANARY={one:?} is no canary of {:?}", Canary::ALL);
-    let missed: Vec<String> = rig::in_parallel(&wanted, |canary| hunt(*canary).err()).into_iter().flatten().collect();
-    assert!(missed.is_empty(), "{}", missed.join("\n"));
-}
-
-/// What finds the canaries finds nothing without them.
-#[test]
-fn without_a_canary_the_same_cases_pass() {
-    let (began, mut verdicts) = (Instant::now(), Verdicts::new(SUITE));
-    let found = find(&mut verdicts);
-    println!("no canary: {} cases, {}, {:.1} s", verdicts.cases, verdicts.sample(), began.elapsed().as_secs_f64());
-    verdicts.assert_none_failed();
-    assert_eq!(found, None);
+    println!("{} cases, {}, {:.1} s", verdicts.cases, verdicts.sample(), began.elapsed().as_secs_f64());
 }
