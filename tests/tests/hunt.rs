@@ -4,7 +4,7 @@
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftld_tests::crashes::{self, EIO, ENOSPC};
 use ftld_tests::cuts;
-use ftld_tests::rig::{self, Cells, Verdicts};
+use ftld_tests::rig::{Cells, Verdicts};
 use ftld_tests::sweep::{self, Outcomes};
 use ftld_tests::workload::Kind;
 use std::time::Instant;
@@ -74,11 +74,13 @@ const SWEEPS: [(&str, Sweep); 10] = [
 #[test]
 fn shortened_sweeps_find_nothing() {
     let (began, mut verdicts) = (Instant::now(), Verdicts::until_first_failure("hunt"));
-    for (scheme, cells) in rig::matrix() {
+    for scheme in SCHEMES {
         for (name, sweep) in SWEEPS {
-            sweep(scheme, cells, &mut verdicts);
-            let failed = verdicts.first().is_some();
-            assert!(!failed, "{name}, case {}: {}", verdicts.cases, verdicts.first().unwrap_or_default());
+            for cells in Cells::ALL {
+                sweep(scheme, cells, &mut verdicts);
+                let failed = verdicts.first().is_some();
+                assert!(!failed, "{name}, case {}: {}", verdicts.cases, verdicts.first().unwrap_or_default());
+            }
         }
     }
     println!("{} cases, {}, {:.1} s", verdicts.cases, verdicts.sample(), began.elapsed().as_secs_f64());

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Plants mistakes, one at a time, in a copy of the tree and runs the suites that must find them.
+
+    tests/canaries/run.py [--count K] [--seed N] [--state FILE] [--table FILE] [NAME...]
+
+A mistake is a patch in this folder; its first lines say what is wrong, which situations show it, and which suite should find
+it. Each must be found within 120 s of one core after the build. All are tried unless NAMEs are given or `--count` draws some.
+A run with `--state` continues where it was interrupted: verdicts count as long as code and patch are the same.
+"""
+
+import argparse
+import hashlib
+import json
+import random
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import mistakes
+
+LIMIT = 120  # seconds of one core
+
+
+def read(path):
+    """Header and diff of a patch."""
+    text = path.read_text()
+    at = text.index("\n--- ") + 1
+    head = dict(line.split(": ", 1) for line in text[:at].splitlines() if ": " in line)
+    missing = {"wrong", "class", "hunter"} - head.keys()
+    if missing:
+        sys.exit(f"{path}: the header has no line {', '.join(sorted(missing))}")
+    return head, text[at:]
+
+
+def fingerprint(bench, diff):
+    """Names code and patch: a verdict holds for these."""
+    digest = hashlib.sha256(diff.encode())
+    for name in sorted(name for name in bench.files if name.endswith((".rs", ".toml"))):
+        digest.update((mistakes.ROOT / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--count", type=int, help="draw so many")
+    parser.add_argument("--seed", type=int, help="seed of the draw (default: the time)")
+    parser.add_argument("--state", type=Path, help="file that keeps verdicts")
+    parser.add_argument("--table", type=Path, help="file for a Markdown table")
+    options = parser.parse_args()
+
+    patches = {path.stem: read(path) for path in sorted(HERE.glob("*.patch"))}
+    unknown = set(options.names) - patches.keys()
+    if unknown:
+        sys.exit(f"no such canary: {', '.join(sorted(unknown))}; see {HERE}")
+    names = options.names or list(patches)
+    seed = options.seed if options.seed is not None else int(time.time())
+    if options.count:
+        names = random.Random(seed).sample(names, min(options.count, len(names)))
+        print(f"tests/canaries/run.py --seed {seed} --count {options.count}: {', '.join(names)}")
+
+    bench, known = mistakes.Bench(), {}
+    if options.state and options.state.exists():
+        known = {row["key"]: row for row in map(json.loads, options.state.read_text().splitlines())}
+    rows = []
+    for name in names:
+        head, diff = patches[name]
+        key = fingerprint(bench, diff)
+        row = known.get(key)
+        if not row:
+            row = {"key": key, "name": name} | judge(bench, diff)
+            if options.state:
+                with open(options.state, "a") as state:
+                    state.write(json.dumps(row) + "\n")
+        rows.append((row, head))
+        mistakes.say(f"{name}: {sentence(row)}")
+    if options.table:
+        options.table.write_text(table(rows))
+    bad = [row["name"] for row, _ in rows if row["verdict"] != "caught"]
+    mistakes.say(f"{len(rows) - len(bad)} of {len(rows)} caught")
+    if bad:
+        sys.exit(f"not caught: {', '.join(bad)}; repeat with tests/canaries/run.py NAME")
+
+
+def judge(bench, diff):
+    try:
+        verdict, suite, seconds, build, text = bench.judge(diff, LIMIT)
+    except mistakes.Failed as failed:
+        return {"verdict": "failed", "why": str(failed)}
+    case = mistakes.case_of(text) if verdict == "caught" else "-"
+    return {"verdict": verdict, "suite": suite, "s": round(seconds, 1), "build": round(build, 1), "case": case}
+
+
+def sentence(row):
+    if row["verdict"] == "failed":
+        return row["why"]
+    cost = f"{row['s']} s of CPU time (build {row['build']} s)"
+    if row["verdict"] == "caught":
+        return f"caught by {row['suite']} after {cost}: {row['case']}"
+    reason = f"the limit ended {row['suite']}" if row["verdict"] == "limit" else "every suite passes"
+    return f"MISSED, {reason}; {cost}"
+
+
+def table(rows):
+    lines = ["| canary | what is wrong | expected | caught by | case | s |", "|---|---|---|---|---|---|"]
+    for row, head in rows:
+        caught = row["suite"] if row["verdict"] == "caught" else "**missed**"
+        case = row.get("case", "-").replace("|", "/")
+        lines.append(f"| `{row['name']}` | {head['wrong']} | {head['hunter']} | {caught} | {case} | {row.get('s', '-')} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
