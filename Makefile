@@ -5,6 +5,7 @@
 #   make long-test  the same at acceptance length
 #   make bench      simulation and NBD beside their peers (BENCH_ARGS=--short for a look; FTLSIM=DIR, a clone of sssl-ftlsim)
 #   make reproduction  docs/REPRODUCTION.md from measured rows (TRACES=DIR with the real traces)
+#   make mutants    tests/mutants.py: the mutants of the sample that have no verdict yet (COUNT=20 for some)
 #   make policy     licences and sources of all dependencies
 #   make packages   target/package/ftld.deb and ftld.rpm
 #   make deps       install what these need; as another user than root, say what to type
@@ -18,8 +19,9 @@ DENY := $(TOOLS)/bin/cargo-deny
 FSX := $(TOOLS)/bin/fsx
 DEB := $(TOOLS)/bin/cargo-deb
 RPM := $(TOOLS)/bin/cargo-generate-rpm
+MUTANTS := $(TOOLS)/bin/cargo-mutants
 
-.PHONY: run check test long-test bench reproduction packages deps policy
+.PHONY: run check test long-test bench mutants reproduction packages deps policy
 
 run: deps
 	$(CARGO) run --release -p ftld --bin ftld -- $(ARGS)
@@ -39,6 +41,7 @@ test: deps $(FSX) $(DEB)
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy -p ftld --no-default-features -- -D warnings
 	$(CARGO) test --workspace
+	tests/canaries/run.py --count 2
 	$(MAKE) policy
 	BUILT=target/debug tests/native/run.sh
 	BUILT=target/debug tests/guest/run.sh all
@@ -66,12 +69,21 @@ $(RPM):
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build cargo-generate-rpm@0.21.1
 	rm -rf $(TOOLS)/build
 
+# Makes the mutants; tests/mutants.py judges them.
+$(MUTANTS):
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build cargo-mutants@27.1.0
+	rm -rf $(TOOLS)/build
+
+mutants: deps $(MUTANTS)
+	tests/mutants.py $(if $(COUNT),--count $(COUNT))
+
 packages: deps $(DEB) $(RPM)
 	deploy/packages.sh deb rpm
 
 # What needs more than a stable toolchain and Debian's packages fails with the name of what is missing.
 long-test: deps $(DENY) $(FSX) $(DEB) $(RPM)
 	FTLD_LONG=1 $(CARGO) test -p ftld-tests
+	tests/canaries/run.py --state target/canaries/state.jsonl --table target/canaries/table.md
 	tests/toy_scheme.sh
 	$(CARGO) run --release --locked --manifest-path docs/models/pair-rule/Cargo.toml
 	FUZZ_SECONDS=1200 tests/fuzz/run.sh

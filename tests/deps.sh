@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages="build-essential pkg-config clang libclang-dev qemu-system-x86 busybox-static cpio xz-utils e2fsprogs fuse3 fio
-  libnbd-bin python3-libnbd nbdkit nbd-client nbd-server qemu-utils mmdebstrap prometheus chromium curl ca-certificates openssl mandoc rpm"
+  libnbd-bin python3-libnbd nbdkit nbd-client nbd-server qemu-utils mmdebstrap prometheus chromium curl ca-certificates git python3 openssl mandoc rpm"
 rust=1.88 # as in Cargo.toml
 
 fail() { echo "deps: $*" >&2; exit 1; }

@@ -20,11 +20,9 @@ WORK = ROOT / "target" / "canaries"
 TREE = WORK / "tree"
 CORE = {"nand-model", "ftl-core"}
 
-# Incremental builds without optimisation take seconds; the cases run five to ten times longer, which is less than they gain.
 BUILD = {
     "CARGO_INCREMENTAL": "1",
     "CARGO_PROFILE_TEST_DEBUG": "0",
-    "CARGO_PROFILE_TEST_OPT_LEVEL": "0",
     "CARGO_TARGET_DIR": str(WORK / "build"),
     "CARGO_TERM_COLOR": "never",
 }
@@ -37,25 +35,28 @@ class Hunter:
     name: str
     select: str
     crates: frozenset
-    env: tuple = ()
+    level: int  # of optimisation
+    most: float  # CPU seconds of its run
 
 
-def hunter(name, select, crates, **env):
-    return Hunter(name, select, frozenset(crates), tuple(env.items()))
+def hunter(name, select, crates, level=1, most=float("inf")):
+    return Hunter(name, select, frozenset(crates), level, most)
 
 
-# The suites in the order of their runs.
+# The suites in the order of their runs. The core builds in 3 s of CPU time without optimisation and in 50 s with it; cases run
+# ten times longer. So a look without optimisation comes first.
 TESTS = "-p ftld-tests --no-default-features --test"
+NBD = "-p ftld --no-default-features --test"
 HUNTERS = [
-    hunter("hunt", f"{TESTS} hunt", CORE),
-    hunter("nand-model", "-p nand-model", {"nand-model"}),
-    hunter("ftl-core", "-p ftl-core --lib", {"ftl-core"}),
-    hunter("regressions", f"{TESTS} regressions", CORE),
+    hunter("hunt (level 0)", f"{TESTS} hunt", CORE, level=0, most=25),
+    hunter("ftl-core", "-p ftl-core --lib", {"ftl-core"}, level=0, most=20),
+    hunter("hunt", f"{TESTS} hunt", CORE, most=60),
+    hunter("nand-model", "-p nand-model", {"nand-model"}, most=20),
+    hunter("regressions", f"{TESTS} regressions", CORE, most=20),
     hunter("recovery_stories", f"{TESTS} recovery_stories", CORE),
-    hunter("faulty_parts", f"{TESTS} faulty_parts", CORE),
-    hunter("ftld lib", "-p ftld --no-default-features --lib", {"daemon"}),
-    hunter("nbd_engine", "-p ftld --no-default-features --test nbd_engine", {"daemon"}),
-    hunter("nbd_commands", "-p ftld --no-default-features --test nbd_commands", {"daemon"}),
+    hunter("ftld lib", "-p ftld --no-default-features --lib", {"daemon"}, level=0),
+    hunter("nbd_engine", f"{NBD} nbd_engine", {"daemon"}, level=0),
+    hunter("nbd_commands", f"{NBD} nbd_commands", {"daemon"}, level=0),
 ]
 
 
@@ -76,7 +77,7 @@ class Bench:
     """The scratch copy, and what ran on it unpatched."""
 
     def __init__(self):
-        self.passed = {}
+        self.passed, self.took, self.planted = {}, {}, False
         self.copy()
 
     def copy(self):
@@ -99,6 +100,7 @@ class Bench:
         there.chmod(here.stat().st_mode)
 
     def revert(self, diff):
+        self.planted = False
         for name in re.findall(r"^\+\+\+ b/(\S+)", diff, re.M):
             self.restore(name)
 
@@ -110,12 +112,14 @@ class Bench:
             raise Failed(f"the patch does not apply; make it again for the present code:\n{done.stderr.strip()}")
         if not any((ROOT / name).read_bytes() != (TREE / name).read_bytes() for name in self.files):
             raise Failed("the patch changes nothing")
+        self.planted = True
 
     def build(self, one):
         """Builds a suite. Returns its programs, each with the folder it runs in, and the CPU seconds."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         command = ["cargo", "test", "--no-run", "--message-format=json", *one.select.split()]
-        done = subprocess.run(command, cwd=TREE, env=os.environ | BUILD, text=True, capture_output=True)
+        env = os.environ | BUILD | {"CARGO_PROFILE_TEST_OPT_LEVEL": str(one.level)}
+        done = subprocess.run(command, cwd=TREE, env=env, text=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode:
             lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -130,11 +134,11 @@ class Bench:
             raise Failed(f"cargo test {one.select} built no test")
         return programs, used(before, after)
 
-    def run(self, one, programs, limit):
+    def run(self, programs, limit):
         """Runs programs until one fails. Returns `passed`, `failed` or `limit`, CPU seconds, and what was printed last."""
         spent, text = 0.0, ""
         for program, folder in programs:
-            verdict, seconds, text = execute([program], folder, dict(one.env), limit - spent)
+            verdict, seconds, text = execute([program], folder, limit - spent)
             spent += seconds
             if verdict != "passed":
                 return verdict, spent, text
@@ -147,28 +151,38 @@ class Bench:
             return
         self.revert(diff)
         programs, _ = self.build(one)
-        verdict, seconds, text = self.run(one, programs, wanted)
+        verdict, seconds, text = self.run(programs, wanted)
         if verdict == "failed":
             raise SystemExit(f"{one.name} fails without a mistake, so its verdicts mean nothing:\n{text}")
         say(f"    {one.name} does not fail without a mistake: {seconds:.1f} s")
-        self.passed[one.name] = float("inf") if verdict == "passed" else wanted
+        self.passed[one.name] = wanted
+        if verdict == "passed":
+            self.passed[one.name], self.took[one.name] = float("inf"), seconds
 
-    def judge(self, diff, limit):
-        """Runs the suites on the patched copy, in order. Returns verdict (`caught`, `missed` or `limit`), suite, CPU
-        seconds of the runs, CPU seconds of the builds, and what the suite printed last."""
-        self.apply(diff)
+    def is_longer(self, one, seconds, diff):
+        """Whether the suite takes less than half of this time on the unpatched copy."""
+        self.require_pass(one, seconds / 2, diff)
+        return 2 * self.took.get(one.name, seconds) < seconds
+
+    def judge(self, diff, limit, hunters=None):
+        """Runs the suites on the patched copy, in order. Returns verdict (`caught`, `timeout` or `missed`), suite, CPU seconds of
+        the runs and of the builds, and what the suite printed last. A timeout is twice the time of the unpatched copy."""
         try:
             spent, built = 0.0, 0.0
-            for one in hunters_of(diff):
+            for one in hunters or hunters_of(diff):
+                if limit - spent < 1:
+                    break
+                if not self.planted:
+                    self.apply(diff)
                 programs, seconds = self.build(one)
                 built += seconds
-                verdict, seconds, text = self.run(one, programs, limit - spent)
+                verdict, seconds, text = self.run(programs, min(one.most, limit - spent))
                 spent += seconds
                 if verdict == "failed":
                     self.require_pass(one, seconds, diff)
                     return "caught", one.name, spent, built, text
-                if verdict == "limit":
-                    return "limit", one.name, spent, built, text
+                if verdict == "limit" and self.is_longer(one, seconds, diff):
+                    return "timeout", one.name, spent, built, text
             return "missed", "-", spent, built, ""
         finally:
             self.revert(diff)
@@ -178,7 +192,7 @@ def used(before, after):
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def execute(command, folder, env, limit):
+def execute(command, folder, limit):
     """Runs a command for at most `limit` CPU seconds. The kernel ends it there; if it hangs, we do after ten times as long."""
     limit = max(1, int(limit))
 
@@ -188,7 +202,7 @@ def execute(command, folder, env, limit):
     before, deadline = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() + 10 * limit + 60
     with open(WORK / "output", "w+") as out:
         process = subprocess.Popen(
-            command, cwd=folder, env=os.environ | env, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             start_new_session=True, preexec_fn=bound,
         )
         while process.poll() is None and time.monotonic() < deadline:

@@ -21,6 +21,7 @@ sys.path.insert(0, str(HERE.parent))
 import mistakes
 
 LIMIT = 120  # seconds of one core
+CAUGHT = ("caught", "timeout")
 
 
 def read(path):
@@ -78,7 +79,7 @@ def main():
         mistakes.say(f"{name}: {sentence(row)}")
     if options.table:
         options.table.write_text(table(rows))
-    bad = [row["name"] for row, _ in rows if row["verdict"] != "caught"]
+    bad = [row["name"] for row, _ in rows if row["verdict"] not in CAUGHT]
     mistakes.say(f"{len(rows) - len(bad)} of {len(rows)} caught")
     if bad:
         sys.exit(f"not caught: {', '.join(bad)}; repeat with tests/canaries/run.py NAME")
@@ -99,14 +100,15 @@ def sentence(row):
     cost = f"{row['s']} s of CPU time (build {row['build']} s)"
     if row["verdict"] == "caught":
         return f"caught by {row['suite']} after {cost}: {row['case']}"
-    reason = f"the limit ended {row['suite']}" if row["verdict"] == "limit" else "every suite passes"
-    return f"MISSED, {reason}; {cost}"
+    if row["verdict"] == "timeout":
+        return f"caught by {row['suite']}, which does not end, after {cost}"
+    return f"MISSED, no suite fails within {cost}"
 
 
 def table(rows):
     lines = ["| canary | what is wrong | expected | caught by | case | s |", "|---|---|---|---|---|---|"]
     for row, head in rows:
-        caught = row["suite"] if row["verdict"] == "caught" else "**missed**"
+        caught = row["suite"] if row["verdict"] in CAUGHT else "**missed**"
         case = row.get("case", "-").replace("|", "/")
         lines.append(f"| `{row['name']}` | {head['wrong']} | {head['hunter']} | {caught} | {case} | {row.get('s', '-')} |")
     return "\n".join(lines) + "\n"

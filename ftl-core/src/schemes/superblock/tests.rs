@@ -3,7 +3,7 @@
 use super::*;
 use crate::addr::Lpn;
 use nand_model::store::MemStore;
-use nand_model::{Geometry, SplitMix};
+use nand_model::{Geometry, Pbn, SplitMix};
 
 const US: u64 = 1_000;
 
@@ -68,6 +68,16 @@ fn a_superblock_has_no_more_than_n_and_k_blocks_and_all_together_no_more_than_th
     }
     assert!(ftl.stats().gc_runs > 50);
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn the_superblock_that_was_written_least_recently_is_collected() {
+    let mut lists = Lists::new(3, 6, 3, 3);
+    (0..6).for_each(|block| lists.add(block / 2, Pbn::new(block), 1 + block as u64, None));
+    let mut policy = Superblock { n: 1, k: 2, total: 0, written: vec![0; 3], now: 0 };
+    [2, 0, 1, 0].into_iter().for_each(|unit| policy.wrote(unit));
+    assert_eq!(policy.choose(&lists, &|_| true), Some(2));
+    assert_eq!(policy.choose(&lists, &|unit| unit != 2), Some(1), "the next that can shrink");
 }
 
 #[test]

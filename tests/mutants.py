@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Judges a sample of cargo-mutants' mutants by the project's suites.
+
+    tests/mutants.py [--count N] [--state FILE]      judges up to N mutants of the sample that have no verdict yet
+    tests/mutants.py --sample 400 --seed N           draws a new sample, which has no verdicts
+    tests/mutants.py --summary                       counts verdicts
+
+The sample is systematic: mutants are ordered by module, so each module has its share. The state file has a line for each
+mutant: verdict, suite, CPU seconds, name. A mutant has 60 s of one core: unit tests of its crate first, then the sweeps.
+`survived` means that no suite failed in that time; `timeout` that a suite took more than twice as long as without the
+mutant, which finds it as well. `mutants/equivalent.txt` lists survivors that change nothing, with the reason.
+"""
+
+import argparse
+import difflib
+import json
+import math
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import mistakes
+from mistakes import ROOT
+
+HERE = Path(__file__).resolve().parent / "mutants"
+TOOL = ROOT / "target" / "tools" / "bin" / "cargo-mutants"
+LIMIT = 60  # seconds of one core
+CAUGHT = ("caught", "timeout")
+# By first folder: unit tests before sweeps.
+ORDER = {
+    "nand-model": ["nand-model", "hunt (level 0)"],
+    "ftl-core": ["ftl-core", "hunt (level 0)"],
+    "daemon": ["ftld lib", "nbd_engine", "nbd_commands"],
+}
+
+
+def mutants():
+    """All mutants by name. A name has no line numbers, so it survives changes elsewhere; equal ones are numbered."""
+    # The guest judges ublk; no suite here builds it.
+    command = [TOOL, "mutants", "--list", "--json", "--exclude", "daemon/src/transport/ublk/**"]
+    command += "-p nand-model -p ftl-core -p ftld".split()
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    named, seen = {}, Counter()
+    for mutant in json.loads(listed):
+        function = (mutant.get("function") or {}).get("function_name", "-")
+        start, end = mutant["span"]["start"], mutant["span"]["end"]
+        before = cut(Path(ROOT / mutant["file"]).read_text(), start, end)[1]
+        old = " ".join(before.split())[:40] if mutant["genre"] != "FnValue" else "body"
+        name = f"{mutant['file']}: {function}: {old} -> {' '.join(mutant['replacement'].split()) or 'nothing'}"
+        seen[name] += 1
+        named[name if seen[name] == 1 else f"{name} ({seen[name]})"] = mutant
+    return named
+
+
+def cut(text, start, end):
+    """Text before, within and after a span. Lines and columns count from 1."""
+    lines = text.splitlines(keepends=True)
+    at = lambda place: sum(len(line) for line in lines[: place["line"] - 1]) + place["column"] - 1
+    return text[: at(start)], text[at(start) : at(end)], text[at(end) :]
+
+
+def diff_of(mutant):
+    name = mutant["file"]
+    old = (ROOT / name).read_text()
+    before, _, after = cut(old, mutant["span"]["start"], mutant["span"]["end"])
+    new = before + mutant["replacement"] + after
+    lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}", n=2)
+    return "".join(lines)
+
+
+def draw(named, size, seed):
+    """Every n-th mutant of the list by module, from a random start; in random order, so that the first ones are a sample."""
+    rng = random.Random(seed)
+    names = sorted(named, key=lambda name: (name.split(": ")[0], rng.random()))
+    step = len(names) / size
+    start = rng.random() * step
+    sample = [names[int(start + i * step)] for i in range(size)]
+    rng.shuffle(sample)
+    return sample
+
+
+def load(path):
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    return [dict(zip(("verdict", "suite", "s", "name"), line.split("\t"))) for line in lines]
+
+
+def store(path, head, rows):
+    lines = ["\t".join((row["verdict"], row["suite"], row["s"], row["name"])) for row in rows]
+    path.write_text("\n".join([head, *lines]) + "\n")
+
+
+def judge(bench, mutant):
+    diff = diff_of(mutant)
+    suites = {one.name: one for one in mistakes.HUNTERS}
+    wanted = [suites[name] for name in ORDER[mutant["file"].split("/")[0]]]
+    try:
+        verdict, suite, seconds, _, _ = bench.judge(diff, LIMIT, wanted)
+    except mistakes.Failed as failed:
+        if "does not compile" not in str(failed):
+            raise
+        return {"verdict": "unviable", "suite": "-", "s": "-"}
+    return {"verdict": {"missed": "survived"}.get(verdict, verdict), "suite": suite, "s": f"{seconds:.1f}"}
+
+
+def equivalent():
+    """Names in the list of equivalent mutants; the reason follows in indented lines."""
+    lines = (HERE / "equivalent.txt").read_text().splitlines()
+    return {line for line in lines if line and not line.startswith(("#", " "))}
+
+
+def wilson(hits, of):
+    """The 95 % interval of a share."""
+    z, p = 1.96, hits / of
+    centre, half = p + z * z / (2 * of), z * math.sqrt(p * (1 - p) / of + z * z / (4 * of * of))
+    return (centre - half) / (1 + z * z / of), (centre + half) / (1 + z * z / of)
+
+
+def summary(rows):
+    same = equivalent()
+    for row in rows:
+        if row["verdict"] == "survived" and row["name"] in same:
+            row["verdict"] = "equivalent"
+    counts = Counter(row["verdict"] for row in rows)
+    print(", ".join(f"{count} {verdict if verdict != '-' else 'to do'}" for verdict, count in sorted(counts.items())))
+    hits = sum(counts[verdict] for verdict in CAUGHT)
+    of = hits + counts["survived"]
+    if of:
+        low, high = wilson(hits, of)
+        print(f"caught {hits} of {of} that are not equivalent: {hits / of:.1%}, 95 % interval {low:.1%} to {high:.1%}")
+    for row in rows:
+        if row["verdict"] == "survived":
+            print(f"survived: {row['name']}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=10**9)
+    parser.add_argument("--state", type=Path, default=HERE / "state.tsv")
+    parser.add_argument("--sample", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--summary", action="store_true")
+    options = parser.parse_args()
+    if options.summary:
+        return summary(load(options.state))
+
+    named = mutants()
+    if options.sample:
+        head = f"# {options.sample} of {len(named)} mutants, seed {options.seed}: verdict, suite, CPU seconds, name"
+        blank = {"verdict": "-", "suite": "-", "s": "-"}
+        rows = [{"name": name} | blank for name in draw(named, options.sample, options.seed)]
+        return store(options.state, head, rows)
+
+    head, rows = options.state.read_text().splitlines()[0], load(options.state)
+    bench = mistakes.Bench()
+    for row in [row for row in rows if row["verdict"] == "-"][: options.count]:
+        mutant = named.get(row["name"])
+        row.update(judge(bench, mutant) if mutant else {"verdict": "gone"})
+        store(options.state, head, rows)
+        mistakes.say(f"{row['verdict']} ({row['suite']}, {row['s']} s): {row['name']}")
+    summary(rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
