@@ -12,10 +12,10 @@ mutant, which finds it as well. `mutants/equivalent.txt` lists survivors that ch
 """
 
 import argparse
-import difflib
 import json
 import math
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -44,30 +44,15 @@ def mutants():
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     named, seen = {}, Counter()
     for mutant in json.loads(listed):
-        function = (mutant.get("function") or {}).get("function_name", "-")
-        start, end = mutant["span"]["start"], mutant["span"]["end"]
-        before = cut(Path(ROOT / mutant["file"]).read_text(), start, end)[1]
-        old = " ".join(before.split())[:40] if mutant["genre"] != "FnValue" else "body"
-        name = f"{mutant['file']}: {function}: {old} -> {' '.join(mutant['replacement'].split()) or 'nothing'}"
+        name = re.sub(r":\d+:\d+:", ":", mutant["name"])
         seen[name] += 1
         named[name if seen[name] == 1 else f"{name} ({seen[name]})"] = mutant
     return named
 
 
-def cut(text, start, end):
-    """Text before, within and after a span. Lines and columns count from 1."""
-    lines = text.splitlines(keepends=True)
-    at = lambda place: sum(len(line) for line in lines[: place["line"] - 1]) + place["column"] - 1
-    return text[: at(start)], text[at(start) : at(end)], text[at(end) :]
-
-
 def diff_of(mutant):
-    name = mutant["file"]
-    old = (ROOT / name).read_text()
-    before, _, after = cut(old, mutant["span"]["start"], mutant["span"]["end"])
-    new = before + mutant["replacement"] + after
-    lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}", n=2)
-    return "".join(lines)
+    body = mutant["diff"].split("\n", 2)[2]
+    return f"--- a/{mutant['file']}\n+++ b/{mutant['file']}\n{body}"
 
 
 def draw(named, size, seed):
