@@ -83,9 +83,11 @@ class Bench:
         self.copy()
 
     def copy(self):
-        """Makes the scratch copy equal to the tracked files. Files that are equal keep their time, so nothing rebuilds."""
+        """Makes the scratch copy equal to the tracked files as they are now; later changes do not disturb the run. Files that are
+        equal keep their time, so nothing rebuilds."""
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
-        self.files = {name for name in listed.decode().split("\0") if name and (ROOT / name).is_file()}
+        paths = [(name, ROOT / name) for name in listed.decode().split("\0")]
+        self.files = {name: (path.read_bytes(), path.stat().st_mode) for name, path in paths if path.is_file()}
         for path in [path for path in TREE.rglob("*") if path.is_file()]:
             if str(path.relative_to(TREE)) not in self.files:
                 path.unlink()
@@ -93,13 +95,13 @@ class Bench:
             self.restore(name)
 
     def restore(self, name):
-        here, there = ROOT / name, TREE / name
-        content = here.read_bytes()
+        content, mode = self.files[name]
+        there = TREE / name
         if there.is_file() and there.read_bytes() == content:
             return
         there.parent.mkdir(parents=True, exist_ok=True)
         there.write_bytes(content)
-        there.chmod(here.stat().st_mode)
+        there.chmod(mode)
 
     def revert(self, diff):
         self.planted = False
@@ -112,7 +114,7 @@ class Bench:
         done = subprocess.run(["git", "apply", "-p1", "-"], cwd=TREE, env=env, input=diff, text=True, capture_output=True)
         if done.returncode:
             raise Failed(f"the patch does not apply; make it again for the present code:\n{done.stderr.strip()}")
-        if not any((ROOT / name).read_bytes() != (TREE / name).read_bytes() for name in self.files):
+        if all((TREE / name).read_bytes() == content for name, (content, _) in self.files.items()):
             raise Failed("the patch changes nothing")
         self.planted = True
 
