@@ -7,7 +7,9 @@
 //! fdatasync made durable. `check` wants of every file what was durable last, or what was under way when the device failed, whole; it
 //! notes what it saw, which has to stay. MARKERS is a file, or a raw disk of zeros: every marker is one sector.
 //!
-//! Prints one line; exit code 1 and the reason if anything is not as it should be.
+//! `work` prints `durable: ...` when its first operation is durable. Both print a last line; exit code
+//! 1 and the reason if anything is not as it should be. A run without
+//! evidence fails as well: `work` that made nothing durable, `check` without markers.
 
 use nand_model::SplitMix;
 use nix::libc::{EIO, EROFS, O_DIRECT};
@@ -144,18 +146,28 @@ struct State {
 struct Markers {
     file: File,
     next: u64,
+    /// Operations that were completed.
+    done: u64,
     states: BTreeMap<String, State>,
 }
 
 impl Markers {
+    /// Opens markers that exist, or creates the file for the first run.
+    fn open_or_create(path: &Path) -> Result<Markers> {
+        if !path.exists() {
+            File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Markers::open(path)
+    }
+
     fn open(path: &Path) -> Result<Markers> {
         let failed = |error: io::Error| format!("{}: {error}", path.display());
         let is_disk = fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device());
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(!is_disk).truncate(false);
+        options.read(true).write(true);
         let reader = options.open(path).map_err(failed)?;
         let file = options.custom_flags(if is_disk { O_DIRECT } else { 0 }).open(path).map_err(failed)?;
-        let mut markers = Markers { file, next: 0, states: BTreeMap::new() };
+        let mut markers = Markers { file, next: 0, done: 0, states: BTreeMap::new() };
         let mut sector = [0; SECTOR];
         while reader.read_exact_at(&mut sector, markers.next * SECTOR as u64).is_ok() && sector[0] != 0 {
             let text = String::from_utf8_lossy(&sector);
@@ -176,6 +188,7 @@ impl Markers {
             "begin" => state.under_way = Some((kind, version)),
             "claimed" => state.claimed = true,
             _ => {
+                self.done += u64::from(word == "done");
                 (state.under_way, state.claimed, state.durable) = (None, false, version);
                 if kind == Kind::Truncate {
                     state.log_base = version;
@@ -315,15 +328,13 @@ fn next_step(worker: u32, markers: &Markers, rng: &mut SplitMix) -> (Kind, Objec
 }
 
 fn work(folder: &Path, markers: Markers, seed: u64) -> Result<String> {
-    match furnish(folder) {
-        Err(error) if device_is_gone(&error) => return Ok("work: 0 markers until the device failed".into()),
-        furnished => furnished.map_err(|error| format!("{}: {error}", folder.display()))?,
-    }
-    let (markers, done, wrong) = (Mutex::new(markers), AtomicU64::new(0), Mutex::new(None));
+    furnish(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let (markers, mut done, wrong) = (Mutex::new(markers), AtomicU64::new(0), Mutex::new(None));
     let note = |word, kind, object, version| {
         let noted = markers.lock().expect("no worker panics").note(word, kind, object, version);
         noted.map_err(|error| format!("markers: {error}"))
     };
+    let count = &done;
     let run = |worker: u32| -> Result<()> {
         let mut rng = SplitMix::new(seed << 8 | u64::from(worker));
         loop {
@@ -337,7 +348,9 @@ fn work(folder: &Path, markers: Markers, seed: u64) -> Result<String> {
                 }
                 Err(error) => return Err(format!("{} {}: {error}", kind.name(), object.name())),
             }
-            done.fetch_add(1, Relaxed);
+            if count.fetch_add(1, Relaxed) == 0 {
+                println!("durable: {} {} {version}", kind.name(), object.name());
+            }
         }
     };
     std::thread::scope(|scope| {
@@ -352,6 +365,7 @@ fn work(folder: &Path, markers: Markers, seed: u64) -> Result<String> {
     });
     match wrong.into_inner().expect("no worker panics") {
         Some(why) => Err(why),
+        None if *done.get_mut() == 0 => Err("the device failed before anything was durable".into()),
         None => Ok(format!("work: {} markers until the device failed", done.into_inner())),
     }
 }
@@ -406,6 +420,10 @@ fn log_version(object: Object, state: &State, mut data: &[u8]) -> Result<u64> {
 }
 
 fn check(folder: &Path, mut markers: Markers) -> Result<String> {
+    let (known, done) = (markers.states.len(), markers.done);
+    if done == 0 {
+        return Err("no operation was noted as durable: there is nothing to check".into());
+    }
     let mut struck = BTreeMap::<Kind, u64>::new();
     let (mut undone, mut untrue) = (0, 0);
     for object in Object::all() {
@@ -437,7 +455,7 @@ fn check(folder: &Path, mut markers: Markers) -> Result<String> {
         let _ = write!(text, " {}={count}", kind.name());
         text
     });
-    Ok(format!("check: objects={} undone={undone} untrue={untrue}{kinds}", Object::all().count()))
+    Ok(format!("check: durable={done} objects={known} undone={undone} untrue={untrue}{kinds}"))
 }
 
 /// Notes what was seen, and clears away what an interrupted change may have left beside it.
@@ -463,7 +481,7 @@ fn main() {
         ["work", folder, markers, seed] => seed
             .parse()
             .map_err(|_| format!("{seed} is not a seed"))
-            .and_then(|seed| work(Path::new(folder), Markers::open(Path::new(markers))?, seed)),
+            .and_then(|seed| work(Path::new(folder), Markers::open_or_create(Path::new(markers))?, seed)),
         ["check", folder, markers] => Markers::open(Path::new(markers)).and_then(|m| check(Path::new(folder), m)),
         _ => Err("usage: fsync_markers work FOLDER MARKERS SEED | check FOLDER MARKERS".into()),
     };
