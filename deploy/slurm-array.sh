@@ -28,5 +28,10 @@ row=$rows/$(printf %06d "$task").json
 # A run that fails has a row too, one that says why; the exit code is its own.
 status=0
 "${FTLD:-ftld}" compare --job - <<< "$job" > "$row.part" || status=$?
-[ -s "$row.part" ] && mv "$row.part" "$row"
+if [ -s "$row.part" ]; then
+  mv "$row.part" "$row"
+elif [ "$status" = 0 ]; then
+  echo "$row: the run ended without a row" >&2
+  status=1
+fi
 exit "$status"

@@ -8,6 +8,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 fail() { echo "sanitize result: FAILED. $*"; exit 1; }
+# ran COMMAND...: a run of tests; fails as well if its filters leave no test.
+ran() {
+  local log tests
+  log=$(mktemp)
+  "$@" 2>&1 | tee "$log"
+  tests=$(awk '/^test result: ok\./ { sum += $4 } END { print sum + 0 }' "$log")
+  rm "$log"
+  [ "$tests" -gt 0 ]
+}
 [ $# -gt 0 ] || fail "usage: sanitize.sh asan|miri..."
 triple=$(rustc -vV | sed -n 's/^host: //p')
 cargo +nightly --version > /dev/null 2>&1 || fail "there is no nightly toolchain: rustup toolchain install nightly"
@@ -15,16 +24,16 @@ for tool in "$@"; do
   case $tool in
     asan)
       # Leaks are what a test leaves behind on purpose: threads that hang in a device.
-      RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 cargo +nightly test -q -p ftld --target "$triple" --target-dir target/asan ||
+      RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 ran cargo +nightly test -q -p ftld --target "$triple" --target-dir target/asan ||
         fail "asan"
       ;;
     miri)
       cargo +nightly miri --version > /dev/null 2>&1 || fail "there is no Miri: rustup +nightly component add miri rust-src"
       # Two runs of one computation shall give one result.
       export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-deterministic-floats"
-      cargo +nightly miri test -q -p nand-model --lib --target-dir target/miri -- --skip store:: --skip errors_ --skip retries_ \
+      ran cargo +nightly miri test -q -p nand-model --lib --target-dir target/miri -- --skip store:: --skip errors_ --skip retries_ \
         --skip chances_ --skip every_flipped_byte_ --skip victims_and_threats_ --skip as_many_blocks_ || fail "miri"
-      cargo +nightly miri test -q -p ftl-core --lib --target-dir target/miri -- addr:: events:: format:: || fail "miri"
+      ran cargo +nightly miri test -q -p ftl-core --lib --target-dir target/miri -- addr:: events:: format:: || fail "miri"
       ;;
     *) fail "$tool is neither asan nor miri" ;;
   esac

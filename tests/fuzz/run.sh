@@ -25,6 +25,8 @@ for target in "${targets[@]}"; do
   mkdir -p "$own" "$kept"
   "$out/bin/$target" -max_total_time="${FUZZ_SECONDS:-60}" -timeout=10 -rss_limit_mb=512 -max_len=4096 -print_final_stats=1 -use_value_profile=1 \
     -artifact_prefix="$out/found/$target-" "$own" "$kept" > "$log" 2>&1 || { tail -n 40 "$log"; fail "$target: input and log are in $out"; }
+  runs=$(awk '/number_of_executed_units/ { print $2 }' "$log")
+  [ "${runs:-0}" -gt 0 ] || { tail -n 40 "$log"; fail "$target: no input was run"; }
   echo "ok   fuzz: $target: $(awk '/number_of_executed_units/ { runs = $2 } /peak_rss_mb/ { rss = $2 } / cov: / { for (i = 1; i < NF; i++) if ($i == "cov:") cov = $(i + 1) }
     END { print runs " inputs, " cov " edges, at most " rss " MiB" }' "$log")"
   if [ "${MINIMISE:-0}" = 1 ]; then

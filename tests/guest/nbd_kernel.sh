@@ -1,7 +1,10 @@
+# shellcheck shell=dash
 # The kernel's own NBD client: set up by ftld over netlink, and by nbd-client over the network protocol.
-FIO_MIB=8 # the kernel's client is slow under emulation
+export FIO_MIB=8 # the kernel's client is slow under emulation
+# shellcheck source=tests/lib.sh
 . /bin/lib.sh
-for scheme in $(schemes); do
+names=$(schemes) || give_up "ftld names no scheme"
+for scheme in $names; do
   image=/var/lib/ftld/$scheme.ftld
   serve --scheme "$scheme" --size 256MiB --image "$image" /dev/nbd0 || continue
   same "$scheme: size" "$(cat /sys/block/nbd0/size)" 524288
@@ -31,11 +34,12 @@ note "left by a daemon that died"
 image=/var/lib/ftld/left.ftld
 # leave: kills the daemon while somebody waits for the device.
 leave() {
-  kill -9 "$FTLD"
+  kill -9 "$FTLD" || bad "there is no daemon to be killed"
   wait "$FTLD" 2> /dev/null
   dd if=/dev/nbd0 of=/tmp/back bs=1M count=8 iflag=direct 2> /dev/null &
   READER=$!
   sleep 1
+  if alive $READER; then ok "a reader waits for the device"; else bad "the reader did not wait for the device"; fi
 }
 serve --latency emulate --size 64MiB --image "$image" /dev/nbd0 || finish
 step "write, at the pace of the flash" dd if=/tmp/data of=/dev/nbd0 bs=1M count=8 oflag=direct

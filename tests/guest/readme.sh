@@ -1,9 +1,11 @@
+# shellcheck shell=dash
 # The README's minute and the tutorial, line by line as they stand there.
+# shellcheck source=tests/lib.sh
 . /bin/lib.sh
 curl() { wget -q -O - "http://$2"; } # -s ADDRESS
 mkdir -p /usr/share/doc
 for number in 1 2 3; do dd if=/dev/urandom of=/usr/share/doc/$number bs=1M count=4 2> /dev/null; done
-cd "$SCRATCH"
+cd "$SCRATCH" || exit
 
 # run LINE: a server in the background is waited for.
 run() {

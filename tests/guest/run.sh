@@ -18,6 +18,7 @@ scripts=("$@")
 [ "$*" != all ] || scripts=(readme ublk_transport nbd_transport ublk_ext4 ublk_kill ublk_latency nbd_kernel power_cut host_crash_ext4)
 [ ${#scripts[@]} -gt 0 ] || { echo "usage: tests/guest/run.sh all | SCRIPT..." >&2; exit 2; }
 here=tests/guest
+. tests/lib.sh
 work=$PWD/target/guest
 kernel=$("$here/kernel.sh")
 run=$(mktemp -d "$work/run.XXXXXX")
@@ -74,7 +75,7 @@ X
     machine "$script" "$log" "$disk"
   done
   rm -f "$disk" "$disk.raw" "$run/$script.initrd"
-  if ! grep -aqx GUEST-OK "$log" || grep -aq '^FAIL ' "$log" || ! grep -aq '^ok ' "$log"; then
+  if ! grep -aqx GUEST-OK "$log" || ! log_passes "$log"; then
     echo "FAIL $script: the guest's last lines, from $log:"
     tail -n 40 "$log"
     return 1

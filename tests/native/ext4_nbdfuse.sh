@@ -4,8 +4,9 @@ SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 . "$(dirname "$0")/nbdfuse.sh"
 
 # All of them also in the short form: that is where people will use them. Those that are not in $SCHEMES get one round of fio.
-seconds=$FIO_SECONDS wanted=$(schemes)
-for scheme in $(SCHEMES=all schemes); do
+seconds=$FIO_SECONDS
+wanted=$(schemes) && names=$(SCHEMES=all schemes) || give_up "ftld names no scheme"
+for scheme in $names; do
   FIO_SECONDS=$seconds
   grep -qx "$scheme" <<< "$wanted" || { FIO_SECONDS=1; note "$scheme: fio for $FIO_SECONDS s instead of $seconds"; }
   image=$SCRATCH/$scheme.ftld

@@ -13,7 +13,8 @@ dd if=/dev/urandom of="$SCRATCH/in" bs=1M count=$mib 2> /dev/null
 # meddled COMMAND...: with the meddler in between.
 meddled() { LD_PRELOAD=$SCRATCH/meddle.so "$@"; }
 
-for scheme in $(schemes); do
+names=$(schemes) || give_up "ftld names no scheme"
+for scheme in $names; do
   for nth in 3 2; do
     export NTH=$nth COUNT=$SCRATCH/count
     image=$SCRATCH/$scheme.ftld

@@ -92,10 +92,14 @@ for number in range(kills + 1):
             under_way = {}
             acknowledged += 1
             zeros += new == 0
-    except nbd.Error:
-        pass
+    except nbd.Error as error:
+        # An error reply of a living daemon is a failure; only a lost connection is the kill.
+        if client.aio_is_ready():
+            sys.exit(f"FAIL {scheme}: a request failed: {error} (seed {seed})")
     killer.join()
     daemon.wait()
 if daemon.returncode != 0:
     sys.exit(f"FAIL {scheme}: SIGTERM ended with {daemon.returncode} (seed {seed})")
+if acknowledged < kills:
+    sys.exit(f"FAIL {scheme}: {acknowledged} requests before {kills} kills (seed {seed})")
 print(f"ok   kill_nbd: {scheme}: {kills} kills, {acknowledged} requests acknowledged and never flushed, {zeros} of them zeros; all there")

@@ -5,7 +5,8 @@ here=$(dirname "$0")
 . "$here/../lib.sh"
 trap 'rm -rf "$SCRATCH"' EXIT
 
-for scheme in $(schemes); do
+names=$(schemes) || give_up "ftld names no scheme"
+for scheme in $names; do
   folder=$SCRATCH/$scheme
   mkdir "$folder"
   /usr/bin/python3 "$here/kill_nbd.py" "$(command -v ftld)" "$scheme" "$folder" "$KILLS" "${SEED:-1}" 2> "$SCRATCH/kill.log" ||

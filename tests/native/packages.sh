@@ -1,6 +1,7 @@
-#!/bin/bash
 # The packages hold what they promise: the program runs from them, pages and completions are clean, nothing restarts a device.
+SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 . "$(dirname "$0")/../lib.sh"
+trap 'rm -rf "$SCRATCH"' EXIT
 export TERM=dumb
 
 deb=target/package/ftld.deb rpm=target/package/ftld.rpm
@@ -9,6 +10,7 @@ step "built: $PACKAGES" env FAST=yes BUILT="$(dirname "$(command -v ftld)")" dep
 root=$SCRATCH/root
 step "the .deb unpacks" dpkg-deb -x "$deb" "$root"
 step "its control files too" dpkg-deb -e "$deb" "$SCRATCH/control"
+control() { cat "$SCRATCH/control"/{postinst,postrm}; }
 same "the program runs from it" "$("$root/usr/bin/ftld" --version)" "ftld $(dpkg-deb -f "$deb" Version | cut -d- -f1)"
 for file in /usr/lib/systemd/system/ftld@.service /usr/lib/systemd/system/ftld-nbd@.socket /usr/lib/udev/rules.d/61-ftld.rules \
   /etc/ftld/ublkb0.toml /usr/share/man/man8/ftld.8.gz /usr/share/man/man5/ftld.toml.5.gz /usr/share/man/man7/ftld-schemes.7.gz \
@@ -29,7 +31,7 @@ done
 step "manual pages are clean" bash -c "zcat $root/usr/share/man/man*/*.gz > /dev/null &&
   for page in $root/usr/share/man/man*/*.gz; do mandoc -T lint -W error \"\$page\" || exit 1; done"
 step "completions are a script of bash" bash -n "$root/usr/share/bash-completion/completions/ftld"
-same "scripts of the package that start or stop a service" \
-  "$(grep -rlE 'systemctl +(try-)?(re)?(start|stop|load-or)|invoke-rc|deb-systemd-invoke' "$SCRATCH/control" | wc -l)" 0
+same "lines of its scripts that start or stop a service" \
+  "$(count 'systemctl +(try-)?(re)?(start|stop|load-or)|invoke-rc|deb-systemd-invoke' control)" 0
 [ "$PACKAGES" = deb ] || same "the .rpm has the same version" "$(rpm -qp --qf '%{VERSION}' "$rpm" 2> /dev/null)" "$(dpkg-deb -f "$deb" Version | cut -d- -f1)"
 finish

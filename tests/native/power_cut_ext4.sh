@@ -26,8 +26,10 @@ judge() {
 strike() {
   local rc
   timeout 60 mount -t ext4 -o discard "$loop" "$at" || { echo "second mount"; return 1; }
+  : > "$SCRATCH/worked"
   fsync_markers work "$at" "$SCRATCH/$1.markers" "$2" > "$SCRATCH/worked" &
   worker=$!
+  wait_for 30 is_durable "$worker" "$SCRATCH/worked" || { echo "nothing was durable within 30 s"; cat "$SCRATCH/worked"; return 1; }
   sleep 0.0$((RANDOM % 10))
   ftld inject power-cut --after $((RANDOM % AFTER)) --seed "$2" > /dev/null || { echo "inject"; return 1; }
   wait_for 30 ended "$FTLD" || { echo "the cut did not strike within 30 s"; return 1; }
@@ -43,17 +45,17 @@ strike() {
   detach || { echo "the failed device cannot be detached"; return 1; }
 }
 
-# cycle RUN SEED ARGS...: one cut, beginning with the judgement of the one before.
+# cycle RUN SEED ARGS...: one cut, beginning with the judgement of the one before, or with mkfs.
 cycle() {
   local run=$1 seed=$2
   shift 2
   serve --image "$SCRATCH/$run.ftld" "$@" "$uri" || return
   attach || return
-  if [ ! -e "$SCRATCH/$run.markers" ]; then
+  if [ "$cut" = 0 ]; then
     mkfs.ext4 -q -F -b 4096 -J size=4 -E lazy_itable_init=0,lazy_journal_init=0 "$loop" || return
-    : > "$SCRATCH/$run.markers"
+  else
+    judge "$run" || { lost=yes && return 1; }
   fi
-  judge "$run" || { lost=yes && return 1; }
   strike "$run" "$seed"
 }
 

@@ -7,6 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=tests/native
+. tests/lib.sh
 fail() { echo "native result: FAILED. $*"; exit 1; }
 [ "$(id -u)" = 0 ] || fail "mounting takes root"
 [ -c /dev/fuse ] || fail "there is no /dev/fuse: modprobe fuse, or give it to this container"
@@ -23,7 +24,7 @@ for script in "${scripts[@]}"; do
   log=$PWD/target/native/$script.log
   rc=0
   bash "$here/$script.sh" 2>&1 | tee "$log" || rc=$?
-  [ "$rc" = 0 ] && grep -q '^ok ' "$log" && ! grep -q '^FAIL ' "$log" || failed=$((failed + 1))
+  [ "$rc" = 0 ] && log_passes "$log" || failed=$((failed + 1))
   passed=$((passed + $(grep -c '^ok ' "$log" || true)))
 done
 [ $failed = 0 ] || fail "$passed steps passed; ${#scripts[@]} scripts, $failed failed"

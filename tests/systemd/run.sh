@@ -9,6 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=tests/systemd
+. tests/lib.sh
 kernel=$(tests/guest/kernel.sh)
 root=$("$here/root.sh")
 run=$(mktemp -d "$PWD/target/guest/run.XXXXXX")
@@ -64,7 +65,7 @@ boot systemd first "$run/images.disk"
 boot systemd second "$run/images.disk"
 wait
 passed=$(grep -ac '^ok ' "$log" || true)
-if [ "$(grep -acx BOOT-OK "$log")" = 3 ] && ! grep -aq '^FAIL ' "$log"; then
+if [ "$(grep -acx BOOT-OK "$log")" = 3 ] && log_passes "$log"; then
   echo "systemd result: ok. $passed steps passed"
 else
   echo "FAIL systemd: the guest's last lines, from $log:"

@@ -1,0 +1,174 @@
+"""The helpers of the shell suites, without their evidence: each has to fail.
+
+`tests/lib.sh` runs under bash (native, systemd) and busybox sh (guest); both are tried. A helper
+is called with an empty answer, a missing file, a dead process or a closed port, and has to print
+FAIL; beside each stands a call with evidence that has to pass, so that the failure is not a typing
+error. Programs of the machine are replaced by small scripts on the PATH.
+"""
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+LIB = Path(__file__).with_name("lib.sh")
+NATIVE = Path(__file__).with_name("native")
+SHELLS = {"bash": ["bash"], "busybox": ["busybox", "sh"]}
+
+KERNEL_LOG = "[    0.000000] Linux version 6.12\n[    1.0] I/O error, dev ublkb0, sector 0\n"
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request, tmp_path):
+    """Runs a script that has sourced lib.sh; returns its lines and whether it would pass."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+
+    def run(script, timeout=60, **stubs):
+        for name, body in stubs.items():
+            (programs / name).write_text(f"#!/bin/sh\n{body}\n")
+            (programs / name).chmod(0o755)
+        path = tmp_path / "case.sh"
+        # busybox prefers its own applets to the PATH.
+        applets = [name for name in stubs if name in ("dmesg", "fstrim", "sync")]
+        functions = "".join(f'{name}() {{ {programs}/{name} "$@"; }}\n' for name in applets)
+        path.write_text(f". {LIB}\n{functions}ok begin\n{script}\nfinish\n")
+        environment = dict(os.environ, SCRATCH=str(tmp_path), PATH=f"{programs}:{os.environ['PATH']}")
+        done = subprocess.run(
+            [*SHELLS[request.param], str(path)], env=environment, cwd=tmp_path, timeout=timeout,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL,
+        )
+        log = tmp_path / "case.log"
+        log.write_text(done.stdout)
+        judged = subprocess.run([*SHELLS[request.param], "-c", f". {LIB}; log_passes {log}"], stdout=subprocess.DEVNULL)
+        return done.stdout, done.returncode == 0 and judged.returncode == 0
+
+    return run
+
+
+# What is called without evidence, and the same with it.
+PAIRS = {
+    "an empty value is compared with an empty one": ('same x "$(cat missing)" "$(cat missing)"', "same x 1 1"),
+    "a value that could not be read": ('same x "$(cat missing)" 0', "same x 0 0"),
+    "two values that could not be read differ": ('differ x "$(cat missing)" ""', "differ x 1 2"),
+    "values that shall differ do not": ("differ x 1 1", "differ x 1 2"),
+    "no number is at least 0": ('at_least x "$(cat missing)" 0', "at_least x 0 0"),
+    "a number is below its bound": ("at_least x 4 5", "at_least x 5 5"),
+    "a bound that could not be read": ('at_least x 4 ""', "at_least x 4 4"),
+    "a sum of what could not be read": ("same x $(( $(cat missing) - 1 )) 0", "same x $((1 - 1)) 0"),
+    "a command that is not there": ("step x no-such-command", "step x true"),
+    "a step without a command": ("step x", "step x true"),
+    "a line that cannot be run": ("no-such-command; ok x", "true; ok x"),
+    "a condition on what could not be read": ('[ "$(cat missing)" -gt 3 ] || ok x', "[ 2 -gt 3 ] || ok x"),
+    "a condition that never holds": ("soon x 1 false", "soon x 1 true"),
+    "a folder that cannot be read": ("soon x 1 gone missing/file", "soon x 1 gone ./missing"),
+    "no path at all": ('soon x 1 gone ""', "soon x 1 gone ./missing"),
+    "no process has ended": ('soon x 1 ended ""', "sleep 0 & wait $!; soon x 1 ended $!"),
+    "a process that is not a number": ("soon x 1 ended none", "sleep 0 & wait $!; soon x 1 ended $!"),
+    "a dead process is alive": ("sleep 0 & wait $!; step x alive $!", "alive $$ && ok x"),
+    "a refusal of anything": ('refused x 1 "" false', 'refused x 1 because sh -c "echo because; exit 1"'),
+    "a refusal for another reason": ("refused x 1 because sh -c 'exit 1'", "refused x 3 because sh -c 'echo because; exit 3'"),
+    "a refusal by another code": ("refused x 1 because sh -c 'echo because; exit 2'", "refused x 2 because sh -c 'echo because; exit 2'"),
+    "a refusal by a command that is not there": ("refused x 127 no-such no-such-command", "refused x 1 y sh -c 'echo y; exit 1'"),
+    "a success is no refusal": ("refused x 0 fine echo fine", "refused x 1 y sh -c 'echo y; exit 1'"),
+    "lines of a file that is not there": ('same x "$(count error cat missing)" 0', 'same x "$(count error echo fine)" 0'),
+    "lines of an empty answer": ('same x "$(count error true)" 0', 'same x "$(count error echo fine)" 0'),
+    "a pattern that is none": ('same x "$(count "(" echo fine)" 0', 'same x "$(count error echo fine)" 0'),
+    "a dead fsync_markers": (
+        "echo 'durable: x' > out; sleep 0 & wait $!; soon x 1 is_durable $! out",
+        "echo 'durable: x' > out; soon x 1 is_durable $$ out",
+    ),
+    "fsync_markers without a durable operation": ("soon x 1 is_durable $$ missing", "echo 'durable: x' > out; soon x 1 is_durable $$ out"),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_without_evidence(shell, name):
+    without, with_it = PAIRS[name]
+    output, passed = shell(with_it)
+    assert passed, f"with evidence: {output}"
+    output, passed = shell(without)
+    assert not passed, output
+
+
+# Programs that answer nothing, or not at all; a call; the answer with which it passes.
+STUBS = {
+    "the kernel's log cannot be read": ('same x "$(io_errors nbd0)" 0', {"dmesg": "exit 1"}, {"dmesg": f"printf '{KERNEL_LOG}'"}),
+    "the kernel's log is empty": ('same x "$(io_errors nbd0)" 0', {"dmesg": "true"}, {"dmesg": f"printf '{KERNEL_LOG}'"}),
+    "the kernel's log has lost its beginning": (
+        'same x "$(io_errors nbd0)" 0', {"dmesg": "echo later"}, {"dmesg": f"printf '{KERNEL_LOG}'"},
+    ),
+    "an I/O error of the device": (
+        'same x "$(io_errors ublkb0)" 0', {"dmesg": f"printf '{KERNEL_LOG}'"}, {"dmesg": "echo Linux version"},
+    ),
+    "ftld names no scheme": (
+        'SCHEMES=all; names=$(schemes) || give_up none; for s in $names; do ok "$s"; done',
+        {"ftld": "true"}, {"ftld": """echo '"name": "lazyftl"'"""},
+    ),
+    "ftld ends before it is ready": ("serve --size 2MiB", {"ftld": "exit 1"}, {"ftld": "echo ready x; exec sleep 1"}),
+    "the daemon ended by itself": (
+        "serve; sleep 0.5; quit x", {"ftld": "echo ready x"}, {"ftld": "echo ready x; trap 'exit 0' TERM; sleep 3 & wait"},
+    ),
+    "the daemon's exit code": (
+        "serve; quit x", {"ftld": "echo ready x; trap 'exit 3' TERM; sleep 3 & wait"},
+        {"ftld": "echo ready x; trap 'exit 0' TERM; sleep 3 & wait"},
+    ),
+    "fio that wrote nothing": (
+        "with_fio x 1", {"fio": "true"}, {"fio": "echo '  issued rwts: total=2048,2048,0,0'"},
+    ),
+    "fio that did not read everything back": (
+        "with_fio x 1", {"fio": "echo '  issued rwts: total=1,2048,0,0'"}, {"fio": "echo '  issued rwts: total=2048,2048,0,0'"},
+    ),
+    "fstrim that gives nothing back": (
+        ": > file; trims x . 8192 file",
+        {"fstrim": "true", "sync": "true", "ftld": """echo '"mapped_pages": 9'"""},
+        {"fstrim": "touch trimmed", "sync": "true", "ftld": """[ -e trimmed ] && echo '"mapped_pages": 7' || echo '"mapped_pages": 9'"""},
+    ),
+    "fstrim of a device that says nothing": (
+        ": > file; trims x . 8192 file", {"fstrim": "true", "sync": "true", "ftld": "exit 1"},
+        {"fstrim": "touch trimmed", "sync": "true", "ftld": """[ -e trimmed ] && echo '"mapped_pages": 7' || echo '"mapped_pages": 9'"""},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STUBS)
+def test_programs_that_say_nothing(shell, name, tmp_path):
+    call, without, with_it = STUBS[name]
+    quick = 'step() { shift; "$@" && ok step; }\nwait_for() { local left=3; shift; until "$@" > /dev/null 2>&1; do left=$((left - 1)); [ $left -gt 0 ] || return 1; sleep 0.2; done; }\n'
+    output, passed = shell(quick + call, **with_it)
+    assert passed, f"with evidence: {output}"
+    for left in ("trimmed", "file"):
+        (tmp_path / left).unlink(missing_ok=True)
+    output, passed = shell(quick + call, **without)
+    assert not passed, output
+
+
+def test_a_kill_that_hits_nothing(shell):
+    """No such device, and a process that is dead."""
+    output, passed = shell("wait_for() { return 1; }; sleep 0 & wait $!; kill_9 $! nodev")
+    assert not passed and "there is no process" in output and "the kill hit nothing" in output, output
+
+
+def test_a_script_without_steps(shell, tmp_path):
+    (tmp_path / "empty.sh").write_text(f". {LIB}\nfinish\n")
+    done = subprocess.run(["bash", tmp_path / "empty.sh"], stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "no step passed" in done.stdout
+
+
+@pytest.mark.parametrize("log", ["", "     note only\n", "ok   x\nFAIL y\n", "ok   x\ntests/x.sh: line 3: foo: command not found\n", None])
+def test_logs_that_do_not_pass(shell, tmp_path, log):
+    if log is not None:
+        (tmp_path / "log").write_text(log)
+    output, passed = shell("step x log_passes log; log_passes log && ok passes || bad no")
+    assert not passed, output
+
+
+def test_no_daemon_behind_nbdfuse(tmp_path):
+    """nbdfuse.sh: a socket that nobody listens on."""
+    with socket.socket(socket.AF_UNIX) as closed:
+        closed.bind(str(tmp_path / "nbd.sock"))
+    script = f"SCRATCH={tmp_path}; . {LIB}; . {NATIVE}/nbdfuse.sh; trap - EXIT; ok begin; attach; finish"
+    done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+    assert done.returncode == 1 and "FAIL" in done.stdout, done.stdout
