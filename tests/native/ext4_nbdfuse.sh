@@ -1,3 +1,4 @@
+#!/bin/bash
 # ext4 on our NBD server without any module of ours, under every scheme.
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 . "$(dirname "$0")/../lib.sh"

@@ -1,3 +1,4 @@
+#!/bin/bash
 # Random file I/O on ext4 on our device by a tool we did not write: fsx writes, maps, truncates, punches holes, copies ranges, syncs,
 # and compares every read with what the file should hold. Afterwards the files are compared once more through a fresh mount.
 #   FSX_OPS (5000)  operations on each file   SEED (1)   CUT_SCHEMES (lazyftl pagemap)

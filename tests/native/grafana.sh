@@ -1,3 +1,4 @@
+#!/bin/bash
 # The dashboards: made from their source, without a fault of the linter's rules, and every variable and query answered by a real
 # Prometheus that scrapes three devices under load, of three schemes.
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-grafana.XXXXXX")

@@ -1,3 +1,4 @@
+#!/bin/bash
 # A kernel that interrupts reads and writes of the image, or does only a part of them: nothing may come of it. Every third call meddled
 # with, then every second, so that sooner or later each call of the code is.
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")

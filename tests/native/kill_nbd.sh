@@ -1,3 +1,4 @@
+#!/bin/bash
 # kill -9 at random moments under load, for every scheme: see kill_nbd.py.
 #   KILLS (3)  SEED (1)
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")

@@ -1,3 +1,4 @@
+#!/bin/bash
 # The live page of a device under load, used in a real browser; `ftld pause`, `step` and `resume`; and what an open page costs.
 #   CPU_SECONDS (10)   how long that is measured
 # Screenshots stay under target/live-page.

@@ -1,3 +1,4 @@
+#!/bin/bash
 # A real Prometheus beside the daemons; sourced after lib.sh.
 prometheus=
 

@@ -1,3 +1,4 @@
+#!/bin/bash
 # Hostile clients against a real daemon, while an honest one's data is written and checked: malformed sessions, then a flood.
 #   SESSIONS (10000)  SEED (1)
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")

@@ -1,3 +1,4 @@
+#!/bin/bash
 # NBD over TLS as an operator sets it up: certificates by openssl, a listener beyond loopback, clients that we did not write.
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 . "$(dirname "$0")/../lib.sh"

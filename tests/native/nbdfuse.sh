@@ -1,3 +1,4 @@
+#!/bin/bash
 # For scripts that need a block device of our NBD server without a module of ours: ftld at $uri -> nbdfuse at $fuse -> loop device
 # $loop, to be mounted at $at. Sourced after lib.sh. qemu-storage-daemon's FUSE export would look the same, but loses data under a
 # loop device with direct I/O.

@@ -1,3 +1,4 @@
+#!/bin/bash
 # The packages hold what they promise: the program runs from them, pages and completions are clean, nothing restarts a device.
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 . "$(dirname "$0")/../lib.sh"

@@ -1,3 +1,4 @@
+#!/bin/bash
 # Power cuts under ext4: nbdfuse + loop as in ext4_nbdfuse.sh, programs that fsync (see fsync_markers.rs), `ftld inject power-cut`
 # at random moments. After every cut the daemon ends, a restart mounts what the chip kept, ext4 replays its journal, and everything
 # that fsync made durable has to be there, and the file system check has to be clean.

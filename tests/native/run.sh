@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs the native scripts against the just-built binary: no kernel module, but root, /dev/fuse and loop devices.
-# usage: run.sh [SCRIPT...]     names without .sh; all if none is given
+# usage: run.sh [SCRIPT...]     NAME is NAME.sh or test_NAME.py; all if none is given
 #   BUILT            folder with the programs; without it they are built, as a release
 #   FIO_SECONDS (5)  CPU_SECONDS (10)  SCHEMES (lazyftl pagemap; or all)  SESSIONS (10000)  CUTS (12)  CANARY (no)  FSX_OPS (5000)  PACKAGES (deb; or deb rpm)
 # Prints the scripts' own lines and a summary; fails unless every step succeeded.
@@ -23,7 +23,13 @@ failed=0 passed=0
 for script in "${scripts[@]}"; do
   log=$PWD/target/native/$script.log
   rc=0
-  bash "$here/$script.sh" 2>&1 | tee "$log" || rc=$?
+  if [ -e "$here/test_$script.py" ]; then
+    # Debian's python has pytest and libnbd; another one on the PATH may not.
+    suite=(/usr/bin/python3 -B -m pytest -q -p no:cacheprovider "$here/test_$script.py")
+  else
+    suite=(bash "$here/$script.sh")
+  fi
+  "${suite[@]}" 2>&1 | tee "$log" || rc=$?
   [ "$rc" = 0 ] && log_passes "$log" || failed=$((failed + 1))
   passed=$((passed + $(grep -c '^ok ' "$log" || true)))
 done

@@ -1,5 +1,7 @@
+#!/bin/bash
 # Runs once in the root of the machine before it boots: the suite becomes a service; for systemd.sh, what an administrator would do.
 set -e
+# shellcheck source=/dev/null # written by run.sh
 . /root/settings
 cat > /etc/systemd/system/ftld-suite.service <<X
 [Unit]

@@ -1,6 +1,9 @@
+#!/bin/bash
 # A fresh Debian with nothing but the .deb, and somebody who types what docs/OPERATING.md says.
+# shellcheck source=/dev/null # written by run.sh
 . /root/settings
 SCRATCH=/run
+# shellcheck source=tests/lib.sh
 . /root/lib.sh
 cd /root
 get() {

@@ -1,7 +1,10 @@
+#!/bin/bash
 # ftld's units under a real systemd: boot through fstab, crashes, stops, power off, and the boot after it.
 # On its second boot the machine looks back at the first.
+# shellcheck source=/dev/null # written by run.sh
 . /root/settings
 SCRATCH=/run
+# shellcheck source=tests/lib.sh
 . /root/lib.sh
 unit=ftld@ublkb0.service
 at=/mnt/flash
