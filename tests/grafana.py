@@ -1,20 +1,15 @@
-#!/usr/bin/env python3
-"""Checks of the Grafana dashboards.
+"""Checks of the Grafana dashboards, for tests/native/test_grafana.py.
 
-    tests/grafana.py lint                    the rules of Grafana's dashboard-linter, on the files
-    tests/grafana.py evaluate URL DEVICES    every variable and every query against a live Prometheus that scrapes so many devices
-
-`evaluate` resolves the variables as Grafana does, puts them into every query, and fails on an error, no answer, NaN, a value out of the bounds
-that deploy/grafana/dashboards.py gives, or a device without an answer where all others have one. Grafana itself, its rendering and its
-migrations of dashboards are not tested.
+`lint` has the rules of Grafana's dashboard-linter. `evaluate` resolves the variables as Grafana does,
+puts them into every query, and reports no answer, NaN, a value out of the bounds that
+deploy/grafana/dashboards.py gives, or a device without an answer. Grafana itself, its rendering and
+its migrations of dashboards are not tested.
 """
 
 import json
 import math
 import re
 import sys
-import urllib.parse
-import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,18 +73,10 @@ def lint(board):
     return wrong
 
 
-class Prometheus:
-    def __init__(self, url):
-        self.url = url
-
-    def get(self, path, **query):
-        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=30) as answer:
-            return json.load(answer)["data"]
-
-    def label_values(self, definition):
-        found = re.fullmatch(r"label_values\((.*), (\w+)\)", definition)
-        selector = found[1].replace("{}", "")
-        return self.get(f"label/{found[2]}/values", **{"match[]": selector})
+def label_values(prometheus, definition):
+    found = re.fullmatch(r"label_values\((.*), (\w+)\)", definition)
+    selector = found[1].replace("{}", "")
+    return prometheus.get(f"label/{found[2]}/values", **{"match[]": selector})
 
 
 def resolved(board, prometheus):
@@ -98,9 +85,9 @@ def resolved(board, prometheus):
     for variable in board["templating"]["list"]:
         if variable["type"] == "datasource":
             continue
-        found = prometheus.label_values(substituted(variable["query"]["query"], values))
+        found = label_values(prometheus, substituted(variable["query"]["query"], values))
         if not found:
-            sys.exit(f"{board['uid']}: variable {variable['name']} has no value")
+            raise LookupError(f"{board['uid']}: variable {variable['name']} has no value")
         values[variable["name"]] = "(" + "|".join(re.escape(value).replace("\\", "\\\\") for value in found) + ")"
     return values
 
@@ -119,12 +106,7 @@ def evaluate(board, prometheus, devices):
         for target, query in zip(panel["targets"], origin["queries"], strict=True):
             queries += 1
             here = f"{board['uid']}, {panel['title']!r}, {target['refId']}"
-            try:
-                answer = prometheus.get("query", query=substituted(target["expr"], values))
-            except urllib.error.HTTPError as error:
-                wrong.append(f"{here}: {error.read().decode()}")
-                continue
-            samples = answer["result"]
+            samples = prometheus.get("query", query=substituted(target["expr"], values))["result"]
             numbers = [float(sample["value"][1]) for sample in samples]
             low, high = query["bounds"]
             if any(math.isnan(number) for number in numbers):
@@ -136,24 +118,3 @@ def evaluate(board, prometheus, devices):
             if len(seen) != devices:
                 wrong.append(f"{here}: {len(seen)} of {devices} devices answer")
     return wrong, queries
-
-
-def main():
-    match sys.argv[1:]:
-        case ["lint"]:
-            wrong = [line for board in dashboards() for line in lint(board)]
-            print(f"{len(dashboards())} dashboards, {sum(len(board['panels']) for board in dashboards())} panels, {len(wrong)} faults")
-        case ["evaluate", url, devices]:
-            wrong, queries = [], 0
-            for board in dashboards():
-                faults, count = evaluate(board, Prometheus(url), int(devices))
-                wrong, queries = wrong + faults, queries + count
-            print(f"{queries} queries of {len(dashboards())} dashboards on {devices} devices, {len(wrong)} faults")
-        case _:
-            sys.exit(__doc__)
-    print("\n".join(wrong), end="\n" if wrong else "")
-    sys.exit(bool(wrong))
-
-
-if __name__ == "__main__":
-    main()
