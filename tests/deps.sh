@@ -4,18 +4,20 @@
 set -euo pipefail
 
 packages="build-essential pkg-config clang libclang-dev qemu-system-x86 busybox-static cpio xz-utils e2fsprogs fuse3 fio
-  libnbd-bin python3-libnbd nbdkit nbd-client nbd-server qemu-utils mmdebstrap prometheus chromium curl ca-certificates git python3 openssl mandoc rpm"
+  libnbd-bin python3-libnbd nbdkit nbd-client nbd-server qemu-utils mmdebstrap prometheus chromium curl ca-certificates git openssl mandoc rpm
+  python3-pytest shellcheck"
 rust=1.88 # as in Cargo.toml
 
 fail() { echo "deps: $*" >&2; exit 1; }
 
 installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' 2>/dev/null | awk '$1 == "ii" { print $2 }') ||
   fail "this is not a Debian machine; install these by hand: $packages"
-missing=$(comm -23 <(tr -s ' \n' '\n\n' <<<"$packages" | grep . | sort) <(sort -u <<<"$installed") | tr '\n' ' ')
+missing=$(comm -23 <(tr -s ' ' '\n' <<<"$packages" | grep . | sort) <(sort -u <<<"$installed") | tr '\n' ' ')
 if [ -n "$missing" ]; then
   [ "$(id -u)" = 0 ] || fail "packages are missing: sudo apt-get install -y --no-install-recommends $missing"
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -q
+  # shellcheck disable=SC2086 # one word a package
   apt-get install -q -y --no-install-recommends -o Dpkg::Options::=--force-confold $missing
 fi
 

@@ -14,6 +14,7 @@ cd "$tree"
 
 schemes=ftl-core/src/schemes
 mkdir $schemes/toy
+# shellcheck disable=SC2016 # backquotes of Markdown
 sed -n '/^```rust$/,/^```$/{/^```/!p}' docs/SCHEMES.md > $schemes/toy/mod.rs
 sed -i 's/^mod tpftl;/mod toy;\n&/; s/^    pagemap::SCHEME,/&\n    toy::SCHEME,/' $schemes/mod.rs
 grep -q toy::SCHEME $schemes/mod.rs || { echo "toy_scheme: the line of its table is not where it was" >&2; exit 1; }

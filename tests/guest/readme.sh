@@ -2,6 +2,7 @@
 # The README's minute and the tutorial, line by line as they stand there.
 # shellcheck source=tests/lib.sh
 . /bin/lib.sh
+# shellcheck disable=SC2317 # called by the lines of the page
 curl() { wget -q -O - "http://$2"; } # -s ADDRESS
 mkdir -p /usr/share/doc
 for number in 1 2 3; do dd if=/dev/urandom of=/usr/share/doc/$number bs=1M count=4 2> /dev/null; done
@@ -17,6 +18,7 @@ run() {
 }
 
 # blocks FILE FIRST LAST: what is to be typed between two lines of a page.
+# shellcheck disable=SC2016 # backquotes of Markdown
 blocks() { sed -n "/$2/,/$3/p" "$1" | sed -n '/^```sh$/,/^```$/p' | grep -v '^```' | tr -s ' ' > /tmp/readme.lines; }
 
 # play LEAST: every line succeeds, and what it shows is looked at by `after LINE`.

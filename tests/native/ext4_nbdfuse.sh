@@ -6,7 +6,8 @@ SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/ftld-native.XXXXXX")
 
 # All of them also in the short form: that is where people will use them. Those that are not in $SCHEMES get one round of fio.
 seconds=$FIO_SECONDS
-wanted=$(schemes) && names=$(SCHEMES=all schemes) || give_up "ftld names no scheme"
+wanted=$(schemes) || give_up "no scheme to test"
+names=$(SCHEMES=all schemes) || give_up "ftld names no scheme"
 for scheme in $names; do
   FIO_SECONDS=$seconds
   grep -qx "$scheme" <<< "$wanted" || { FIO_SECONDS=1; note "$scheme: fio for $FIO_SECONDS s instead of $seconds"; }

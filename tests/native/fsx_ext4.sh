@@ -40,7 +40,7 @@ for scheme in $CUT_SCHEMES; do
       [ $name = small ] || ops=$((FSX_OPS / 20))
       begin=$(now)
       # The good copy and the log of a failure lie outside the device.
-      if timeout 3600 fsx -N $ops -S "$SEED" -f "$SCRATCH/$name.toml" -P "$SCRATCH" "$at/$name" > "$SCRATCH/fsx.log" 2>&1; then
+      if timeout 3600 fsx -N "$ops" -S "$SEED" -f "$SCRATCH/$name.toml" -P "$SCRATCH" "$at/$name" > "$SCRATCH/fsx.log" 2>&1; then
         ok "$scheme: $ops operations of fsx on the $name file ($(($(now) - begin)) s)"
       else
         bad "$scheme: fsx -N $ops -S $SEED on the $name file"

@@ -5,7 +5,7 @@
 export FTLD_RUNTIME_DIR=$SCRATCH/run FTLD_STATE_DIR=$SCRATCH
 at=$SCRATCH/mnt fuse=$SCRATCH/fuse uri="nbd+unix:///?socket=$SCRATCH/nbd.sock"
 mkdir "$at" "$fuse"
-loop= FTLD=
+loop="" FTLD=""
 
 # Whatever happens, nothing of ours stays mounted.
 clean_up() {

@@ -7,10 +7,12 @@ export TERM=dumb
 
 deb=target/package/ftld.deb rpm=target/package/ftld.rpm
 : "${PACKAGES:=deb}"
+# shellcheck disable=SC2086 # one word a kind
 step "built: $PACKAGES" env FAST=yes BUILT="$(dirname "$(command -v ftld)")" deploy/packages.sh $PACKAGES
 root=$SCRATCH/root
 step "the .deb unpacks" dpkg-deb -x "$deb" "$root"
 step "its control files too" dpkg-deb -e "$deb" "$SCRATCH/control"
+# shellcheck disable=SC2317 # called by count
 control() { cat "$SCRATCH/control"/{postinst,postrm}; }
 same "the program runs from it" "$("$root/usr/bin/ftld" --version)" "ftld $(dpkg-deb -f "$deb" Version | cut -d- -f1)"
 for file in /usr/lib/systemd/system/ftld@.service /usr/lib/systemd/system/ftld-nbd@.socket /usr/lib/udev/rules.d/61-ftld.rules \

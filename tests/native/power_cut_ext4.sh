@@ -94,6 +94,7 @@ forget() {
   FTLD=
 }
 
+# shellcheck disable=SC2086 # one word a scheme
 set -- $CUT_SCHEMES
 each=$((CUTS / $#))
 # At most so many programs and erases from the injection to the cut: the collector has its share of them.

@@ -5,7 +5,7 @@
 SCRATCH=/run
 # shellcheck source=tests/lib.sh
 . /root/lib.sh
-cd /root
+cd /root || exit
 get() {
   exec 3<> /dev/tcp/127.0.0.1/9917 && printf 'GET %s HTTP/1.0\r\nHost: 127.0.0.1:9917\r\n\r\n' "$1" >&3 && cat <&3
 }
@@ -15,6 +15,7 @@ wait_for 120 systemctl is-system-running
 same "the system" "$(systemctl is-system-running)" running
 step "there is no ftld yet" sh -c '! command -v ftld'
 began=$(cut -d' ' -f1 /proc/uptime)
+# shellcheck disable=SC2016 # backquotes of Markdown
 sed -n '/^From the package/,/^```$/p' OPERATING.md | sed '1,/^```sh$/d; /^```$/d' > typed
 same "commands" "$(wc -l < typed)" 4
 while read -r line <&3; do step "$line" bash -c "$line"; done 3< typed

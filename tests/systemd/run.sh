@@ -36,7 +36,8 @@ machine() {
 
 # boot SUITE WHICH [DISK]: one life of its machine.
 boot() {
-  local began=$(seconds)
+  local began
+  began=$(seconds)
   { timeout "${GUEST_TIMEOUT:-600}" qemu-system-x86_64 -accel "${GUEST_ACCEL:-tcg,thread=single}" -cpu max -smp 2 -m 1024 \
     -nographic -no-reboot -nic none -kernel "$kernel/vmlinuz" -initrd "$run/$1.initrd" \
     -drive "file=$run/$1.qcow2,if=virtio,format=qcow2,cache=unsafe" \

@@ -12,7 +12,7 @@ at=/mnt/flash
 seconds() { cut -d' ' -f1 /proc/uptime; }
 since() { awk -v began="$1" '{ printf "%.1f s", $1 - began }' /proc/uptime; }
 of() { systemctl show --value -p "$1" "${2:-$unit}"; }
-active() { [ "$(of ActiveState "$1")" = active ]; }
+active() { [ "$(of ActiveState)" = active ]; }
 state_is() { [ "$(of ActiveState)" = "$1" ]; }
 status_says() { of StatusText | grep -q -- "$1"; }
 restarted() { [ "$(of NRestarts)" -gt "$1" ] && active; }
@@ -61,7 +61,8 @@ sum_of_copies() { cat /run/load1 /run/load2 2> /dev/null | awk '{ sum += $1 } EN
 copied() { [ "$(sum_of_copies)" -ge "$1" ]; }
 
 kill9() {
-  local restarts=$(of NRestarts) began before
+  local restarts began before
+  restarts=$(of NRestarts)
   copies load1 & local first=$!
   copies load2 & local second=$!
   soon "kill -9 under load: there is a load" 60 test -e /run/load1
@@ -80,7 +81,8 @@ kill9() {
 }
 
 watchdog() {
-  local restarts=$(of NRestarts) began
+  local restarts began
+  restarts=$(of NRestarts)
   kill -STOP "$(of MainPID)"
   began=$(seconds)
   soon "watchdog: a stalled daemon is replaced" 60 restarted "$restarts"
@@ -105,7 +107,8 @@ again() {
 }
 
 stop_mounted() {
-  local began=$(seconds)
+  local began
+  began=$(seconds)
   step "stop, mounted but idle" systemctl stop $unit
   note "stop, mounted but idle: $(since "$began")"
   same "stop, mounted but idle: mounts" "$(mounts_of /dev/ublkb0)" 0
