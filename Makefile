@@ -1,6 +1,6 @@
 # What to type here. Continuous integration uses the same names.
 #   make run        build, and serve a device (ARGS="--scheme lazyftl /dev/ublkb0" and the like)
-#   make check      the quick gate: format, lints, unit tests
+#   make check      the quick gate: format, lints, unit tests, and that scripts fail without evidence
 #   make test       everything a machine can do: half an hour, and ten minutes to build it
 #   make long-test  the same at acceptance length
 #   make bench      simulation and NBD beside their peers (BENCH_ARGS=--short for a look; FTLSIM=DIR, a clone of sssl-ftlsim)
@@ -21,7 +21,7 @@ DEB := $(TOOLS)/bin/cargo-deb
 RPM := $(TOOLS)/bin/cargo-generate-rpm
 MUTANTS := $(TOOLS)/bin/cargo-mutants
 
-.PHONY: run check test long-test bench mutants reproduction packages deps policy
+.PHONY: run check scripts test long-test bench mutants reproduction packages deps policy
 
 run: deps
 	$(CARGO) run --release -p ftld --bin ftld -- $(ARGS)
@@ -31,6 +31,13 @@ check:
 	$(CARGO) fmt --check --manifest-path docs/models/pair-rule/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace --lib
+	$(MAKE) scripts
+
+# Shell scripts have no finding of shellcheck, and the helpers of the suites fail when their evidence
+# is taken away. Debian's python has pytest; another one on the PATH may not.
+scripts:
+	shellcheck $$(grep -rlE --exclude-dir=run '^(#!.*sh$$|# shellcheck shell=)' tests deploy .ci)
+	/usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/test_helpers.py
 
 # The native half of the daemon has to build where there is no libclang. Programs run as the tests' build made them, with the same
 # checks of overflow as a release; on a bare machine one build less is minutes. Nothing is edited and built again here, so
@@ -42,6 +49,7 @@ test: deps $(FSX) $(DEB)
 	$(CARGO) clippy -p ftld --no-default-features -- -D warnings
 	$(CARGO) test --workspace
 	tests/canaries/run.py --count 2
+	$(MAKE) scripts
 	$(MAKE) policy
 	BUILT=target/debug tests/native/run.sh
 	BUILT=target/debug tests/guest/run.sh all

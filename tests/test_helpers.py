@@ -1,17 +1,24 @@
-"""The helpers of the shell suites, without their evidence: each has to fail.
+"""The helpers of the suites, without their evidence: each has to fail.
 
 `tests/lib.sh` runs under bash (native, systemd) and busybox sh (guest); both are tried. A helper
 is called with an empty answer, a missing file, a dead process or a closed port, and has to print
 FAIL; beside each stands a call with evidence that has to pass, so that the failure is not a typing
-error. Programs of the machine are replaced by small scripts on the PATH.
+error. Programs of the machine are replaced by small scripts on the PATH. The helpers of the pytest
+suites (`tests/native/harness.py`) are treated alike.
 """
 
 import os
+import shutil
 import socket
 import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).with_name("native")))
+import harness  # noqa: E402
 
 LIB = Path(__file__).with_name("lib.sh")
 NATIVE = Path(__file__).with_name("native")
@@ -172,3 +179,125 @@ def test_no_daemon_behind_nbdfuse(tmp_path):
     script = f"SCRATCH={tmp_path}; . {LIB}; . {NATIVE}/nbdfuse.sh; trap - EXIT; ok begin; attach; finish"
     done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
     assert done.returncode == 1 and "FAIL" in done.stdout, done.stdout
+
+
+@pytest.fixture
+def closed_port():
+    return f"http://127.0.0.1:{harness.free_port()}"
+
+
+@pytest.fixture
+def server():
+    """Answers every request with what it is told; returns the function that tells it, with the URL."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def answer(text):
+        def serve():
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    return
+                with client:
+                    client.recv(65536)
+                    client.sendall(text.encode())
+
+        threading.Thread(target=serve, daemon=True).start()
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    yield answer
+    listener.close()
+
+
+def ok_answer(body):
+    return f"HTTP/1.0 200 OK\r\n\r\n{body}"
+
+
+def bare(kind, **fields):
+    """An object of the harness without its process."""
+    made = kind.__new__(kind)
+    made.__dict__.update(fields)
+    return made
+
+
+def test_a_closed_port(closed_port):
+    daemon, prometheus = bare(harness.Daemon, url=closed_port), bare(harness.Prometheus, url=closed_port)
+    for call in (lambda: harness.page(closed_port), lambda: daemon.status("state"), lambda: prometheus.query("ALERTS")):
+        with pytest.raises(OSError):
+            call()
+    with pytest.raises(AssertionError, match="not within"):
+        harness.wait_for(lambda: daemon.status("state") == "serving", 0.5, "it serves")
+
+
+@pytest.mark.parametrize("text", ["", "HTTP/1.0 200 OK\r\n\r\n", "HTTP/1.0 503 No\r\n\r\n{}", ok_answer("{"), ok_answer("{}")])
+def test_an_empty_answer(server, text):
+    url = server(text)
+    daemon, prometheus = bare(harness.Daemon, url=url), bare(harness.Prometheus, url=url)
+    for call in (lambda: daemon.status("state"), lambda: prometheus.query("ALERTS")):
+        with pytest.raises((OSError, AssertionError, ValueError, KeyError)):
+            call()
+
+
+def test_an_answer(server):
+    url = server(ok_answer('{"state": {"now": 3}, "status": "success", "data": {"result": []}}'))
+    assert bare(harness.Daemon, url=url).status("state.now") == 3
+    assert bare(harness.Prometheus, url=url).query("ALERTS") == []
+    with pytest.raises(AssertionError, match="0 answers instead of one"):
+        bare(harness.Prometheus, url=url).value("up")
+
+
+def test_a_program_that_fails():
+    for command in (["false"], ["sh", "-c", "echo fine; exit 3"]):
+        with pytest.raises(AssertionError, match="exit code"):
+            harness.run(*command)
+    with pytest.raises(OSError):
+        harness.run("no-such-program")
+
+
+def test_no_scheme(monkeypatch):
+    monkeypatch.setenv("SCHEMES", "")
+    with pytest.raises(AssertionError, match="no scheme"):
+        harness.schemes()
+
+
+def test_a_dead_process(tmp_path, monkeypatch):
+    """A daemon without a ready line, one that ended by itself, a load that ended by itself."""
+    ftld = tmp_path / "ftld"
+    ftld.write_text("#!/bin/sh\nexit 1\n")
+    ftld.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(AssertionError, match="exit code 1"):
+        harness.Daemon(tmp_path, "dead")
+    ftld.write_text("#!/bin/sh\necho ready x metrics=http://127.0.0.1:1/metrics\n")
+    daemon = harness.Daemon(tmp_path, "dead")
+    daemon.process.wait()
+    with pytest.raises(AssertionError, match="ended before SIGTERM"):
+        daemon.stop()
+    with pytest.raises((OSError, AssertionError)):
+        daemon.cpu_ms()
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    (tmp_path / "log").write_text("")
+    with pytest.raises(AssertionError, match="ended by itself"):
+        bare(harness.Load, process=ended, log=tmp_path / "log").stop()
+
+
+CASES = {
+    "import pytest\n@pytest.mark.skip\ndef test_left_out():\n    pass\n": "FAIL case: test_left_out",
+    "def test_wrong():\n    assert 0\n": "FAIL case: test_wrong",
+    "import pytest\n@pytest.fixture\ndef broken():\n    assert 0\ndef test_x(broken):\n    pass\n": "FAIL case: test_x (before it)",
+    "": "no tests ran",
+}
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_a_suite_that_does_not_pass(tmp_path, text):
+    """A skipped test, a failed one, a broken fixture and an empty suite."""
+    for name in ("conftest.py", "harness.py"):
+        shutil.copy(NATIVE / name, tmp_path)
+    (tmp_path / "test_case.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_case.py"], cwd=tmp_path, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )
+    assert done.returncode != 0 and CASES[text] in done.stdout, done.stdout
