@@ -42,7 +42,7 @@ boot() {
     -nographic -no-reboot -nic none -kernel "$kernel/vmlinuz" -initrd "$run/$1.initrd" \
     -drive "file=$run/$1.qcow2,if=virtio,format=qcow2,cache=unsafe" \
     ${3:+-drive "file=$3,if=virtio,format=raw,cache=unsafe"} \
-    -append "console=ttyS0 quiet panic=-1 systemd.show_status=0 hung_task_timeout_secs=30" < /dev/null 2>&1 || echo "guest: QEMU ended with $?"; } |
+    -append "console=ttyS0 quiet panic=-1 no_timer_check systemd.show_status=0 hung_task_timeout_secs=30" < /dev/null 2>&1 || echo "guest: QEMU ended with $?"; } |
     sed -u 's,\r,,g' | tee -a "$log" | grep --line-buffered -a "^\(ok  \|FAIL\|    \|guest:\)" || true
   echo "     $1: the $2 boot, from start to power off: $(since "$began")"
 }
