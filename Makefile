@@ -33,11 +33,13 @@ check:
 	$(CARGO) test --workspace --lib
 	$(MAKE) scripts
 
-# Shell scripts have no finding of shellcheck, and the helpers of the suites fail when their evidence
-# is taken away. Debian's python has pytest; another one on the PATH may not.
+# Shell scripts have no finding of shellcheck, the helpers of the suites fail when their evidence is
+# taken away, and docs/RESULTS.md is what its command writes. Debian's python has pytest; another one
+# on the PATH may not.
 scripts:
 	shellcheck $$(grep -rlE --exclude-dir=run '^(#!.*sh$$|# shellcheck shell=)' tests deploy .ci)
 	/usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/test_helpers.py
+	tests/results.py --check
 
 # The native half of the daemon has to build where there is no libclang. Programs run as the tests' build made them, with the same
 # checks of overflow as a release; on a bare machine one build less is minutes. Nothing is edited and built again here, so
@@ -89,16 +91,17 @@ packages: deps $(DEB) $(RPM)
 	deploy/packages.sh deb rpm
 
 # What needs more than a stable toolchain and Debian's packages fails with the name of what is missing.
+# What passed is recorded in tests/results/ and docs/RESULTS.md, to be committed.
 long-test: deps $(DENY) $(FSX) $(DEB) $(RPM)
-	FTLD_LONG=1 $(CARGO) test -p ftld-tests
-	tests/canaries/run.py --state target/canaries/state.jsonl --table target/canaries/table.md
+	tests/results.py record run-suites env FTLD_LONG=1 $(CARGO) test -p ftld-tests -- --nocapture
+	tests/canaries/run.py --state target/canaries/state.jsonl --table tests/results/canaries.md
 	tests/toy_scheme.sh
 	$(CARGO) run --release --locked --manifest-path docs/models/pair-rule/Cargo.toml
-	FUZZ_SECONDS=1200 tests/fuzz/run.sh
-	FIO_SECONDS=60 CPU_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 CUTS=200 CANARY=yes FSX_OPS=200000 PACKAGES="deb rpm" SCHEMES=all tests/native/run.sh
-	SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 CRASHES=20 GUEST_TIMEOUT=14400 SCHEMES=all tests/guest/run.sh all
-	tests/systemd/run.sh
-	tests/sanitize.sh asan miri
+	tests/results.py record run-fuzz env FUZZ_SECONDS=1200 tests/fuzz/run.sh
+	tests/results.py record run-native env FIO_SECONDS=60 CPU_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 CUTS=200 CANARY=yes FSX_OPS=200000 PACKAGES="deb rpm" SCHEMES=all tests/native/run.sh
+	tests/results.py record run-guest env SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 CRASHES=20 GUEST_TIMEOUT=14400 SCHEMES=all tests/guest/run.sh all
+	tests/results.py record run-systemd tests/systemd/run.sh
+	tests/results.py record run-sanitizers tests/sanitize.sh asan miri
 	$(DENY) check advisories
 
 bench: deps
