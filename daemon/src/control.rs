@@ -8,10 +8,10 @@ use crate::inject::{Injected, Injection};
 use crate::instance::Dirs;
 use crate::pause::Turn;
 use crate::status::Observed;
+use crate::sys;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 
 const LINE_MAX: u64 = 4096;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
 const CONNECTION_DEADLINE: Duration = Duration::from_secs(30);
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -74,16 +76,16 @@ pub enum Asked {
 }
 
 /// Makes the socket; a file that a killed daemon left is replaced. Called with the instance's name held.
+///
+/// # Errors
+/// The socket cannot be made.
 pub fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, Failure> {
     let failed = |error: std::io::Error| Failure::io(format!("control socket {}", path.display()), &error);
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
-    let listener = std::os::unix::net::UnixListener::bind(path).map_err(failed)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    Ok(listener)
+    sys::listen_privately(path, BACKLOG).map_err(failed)
 }
 
 /// Answers until the runtime ends.
@@ -163,14 +165,19 @@ async fn pass_on<T>(asked: &mpsc::Sender<Asked>, what: Asked, told: oneshot::Rec
     told.await.map_err(|_| stopping())
 }
 
+/// The instance is another user's.
+pub(crate) fn not_permitted(dirs: &Dirs, name: &str) -> Failure {
+    let path = dirs.control(name);
+    let message =
+        format!("{}: Permission denied; only the user who started instance {name:?} controls it", path.display());
+    Failure::new(Exit::Permission, message)
+}
+
 /// Asks a running instance. Exit 3 if none answers.
 pub fn ask(dirs: &Dirs, name: &str, request: &Request) -> Result<Value, Failure> {
     let path = dirs.control(name);
     let not_running = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => Failure::new(
-            Exit::Permission,
-            format!("{}: {error}; only the user who started instance {name:?} controls it", path.display()),
-        ),
+        std::io::ErrorKind::PermissionDenied => not_permitted(dirs, name),
         _ => Failure::new(
             Exit::NotRunning,
             format!("instance {name:?} is not running; `ftld list` shows those that are"),

@@ -5,8 +5,9 @@
 
 use crate::failure::{Exit, Failure};
 use crate::output::print;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio, exit};
 
@@ -41,7 +42,10 @@ pub(crate) fn leave_session() {
 /// Lets go of the caller's terminal: from now on messages go to `log`.
 pub(crate) fn leave_terminal(log: &Path) {
     let folder = log.parent().map_or(Ok(()), std::fs::create_dir_all);
-    let left = folder.and_then(|()| File::options().create(true).append(true).open(log)).and_then(|file| {
+    let open = || File::options().create(true).append(true).mode(0o600).open(log);
+    let left = folder.and_then(|()| open()).and_then(|file| {
+        // An older version left it open to all.
+        file.set_permissions(Permissions::from_mode(0o600))?;
         nix::unistd::dup2_stdout(&file)?;
         nix::unistd::dup2_stderr(&file)?;
         Ok(())

@@ -1,13 +1,14 @@
 //! An instance: a name, its image, and a runtime folder that only one daemon holds at a time.
 //!
-//! What always holds: the folder is ours alone (mode 0700), the `pid` file is locked for as long as the daemon lives, so a
-//! killed daemon leaves files but no lock and the next one takes over.
+//! What always holds: only the owner can enter the folder (mode 0700) and open the `pid` file in it (0600). The file is locked
+//! for as long as the daemon lives, so a killed daemon leaves files but no lock and the next one takes over.
 
 use crate::failure::{Exit, Failure};
-use nix::fcntl::{Flock, FlockArg};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use crate::private_lock::{PrivateLock, is_held, is_open_to_others};
+use std::fs::{self, DirBuilder, File};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// Where images lie by default, where running daemons can be found, and where their configuration files lie.
@@ -43,8 +44,8 @@ impl Dirs {
             if uid.is_root() {
                 return "/run/ftld".into();
             }
-            let shared = || std::env::temp_dir().join(format!("ftld-{uid}"));
-            var("XDG_RUNTIME_DIR").map_or_else(shared, |dir| dir.join("ftld"))
+            // Not in /tmp, where another user could make the folder first.
+            var("XDG_RUNTIME_DIR").map_or_else(|| state.join("run"), |dir| dir.join("ftld"))
         });
         Dirs { config, state, runtime }
     }
@@ -74,21 +75,27 @@ impl Dirs {
         self.of(name).join("control.sock")
     }
 
-    /// Names of all runtime folders, running or left behind, in order.
+    /// Names of all runtime folders, running or left behind, in order; those of other users too, where they can be seen.
     pub fn names(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(&self.runtime) else { return Vec::new() };
-        let names = entries.flatten().filter(|e| e.path().join("pid").exists());
-        let mut names: Vec<_> = names.filter_map(|e| e.file_name().into_string().ok()).collect();
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<_> =
+            names.filter(|name| self.is_of_another_user(name) || self.of(name).join("pid").exists()).collect();
         names.sort();
         names
     }
 
-    /// Process that holds the instance, if one does.
+    /// Whether the instance's folder is there and closed to this user.
+    pub fn is_of_another_user(&self, name: &str) -> bool {
+        self.of(name).join("pid").try_exists().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    }
+
+    /// Process that holds the instance, if one does. Takes no lock.
     pub fn holder(&self, name: &str) -> Option<u32> {
         let mut file = File::open(self.of(name).join("pid")).ok()?;
+        let held = is_held(&file);
         let mut text = String::new();
         file.read_to_string(&mut text).ok()?;
-        let held = Flock::lock(file, FlockArg::LockSharedNonblock).is_err();
         text.trim().parse().ok().filter(|_| held)
     }
 }
@@ -110,27 +117,41 @@ pub fn check_name(name: &str) -> Result<(), Failure> {
 #[derive(Debug)]
 pub struct Instance {
     dir: PathBuf,
-    _lock: Flock<File>,
+    lock: Option<PrivateLock>,
+    taken_over: bool,
 }
 
 impl Instance {
-    /// Takes the name. Exit 7 if another daemon has it.
+    /// Takes the name.
+    ///
+    /// # Errors
+    /// Exit 7 if another daemon has it; 6 if others could write to its folder.
     pub fn take(dirs: &Dirs, name: &str) -> Result<Instance, Failure> {
         let dir = dirs.of(name);
-        make_private_dir(&dirs.runtime, 0o755)?;
-        make_private_dir(&dir, 0o700)?;
         let path = dir.join("pid");
         let failed = |error: std::io::Error| Failure::io(path.display(), &error);
         let mut lock = loop {
-            let lock = Flock::lock(open_pid(&path).map_err(failed)?, FlockArg::LockExclusiveNonblock);
-            let lock = lock.map_err(|_| in_use(dirs, name))?;
-            // A daemon that ended meanwhile may have removed the file that was opened.
-            if fs::metadata(&path).is_ok_and(|now| lock.metadata().is_ok_and(|ours| ours.ino() == now.ino())) {
-                break lock;
+            // The parent also holds sockets that others are meant to reach.
+            let shared = if nix::unistd::geteuid().is_root() { 0o755 } else { 0o700 };
+            make_folder(&dirs.runtime, shared)?;
+            make_folder(&dir, 0o700)?;
+            make_private(&dir)?;
+            drop_open_pid(dirs, name)?;
+            match PrivateLock::take(&path) {
+                Ok(lock) => break lock.ok_or_else(|| in_use(dirs, name))?,
+                // A daemon that just ended removed the folder.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(failed(error)),
             }
         };
-        lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(failed)?;
-        Ok(Instance { dir, _lock: lock })
+        let taken_over = lock.was_left();
+        lock.sign().map_err(failed)?;
+        Ok(Instance { dir, lock: Some(lock), taken_over })
+    }
+
+    /// Whether a daemon died with this name.
+    pub fn taken_over(&self) -> bool {
+        self.taken_over
     }
 
     /// The runtime folder.
@@ -141,16 +162,32 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        for file in ["control.sock", "nbd.sock", "pid"] {
+        for file in ["control.sock", "nbd.sock"] {
             let _ = fs::remove_file(self.dir.join(file));
+        }
+        if let Some(lock) = self.lock.take() {
+            lock.remove();
         }
         let _ = fs::remove_dir(&self.dir);
     }
 }
 
-fn open_pid(path: &Path) -> std::io::Result<File> {
-    let flags = nix::fcntl::OFlag::O_NOFOLLOW.bits();
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).custom_flags(flags).open(path)
+/// Removes a `pid` file that other users could open, as older versions made it: any of them may hold its lock, so the lock says
+/// nothing. Who answers on the control socket is the daemon.
+fn drop_open_pid(dirs: &Dirs, name: &str) -> Result<(), Failure> {
+    let path = dirs.of(name).join("pid");
+    if !fs::symlink_metadata(&path).is_ok_and(|meta| is_open_to_others(&meta)) {
+        return Ok(());
+    }
+    if UnixStream::connect(dirs.control(name)).is_ok() {
+        return Err(in_use(dirs, name));
+    }
+    // Left by the dead, and so is the next one.
+    let renew = fs::remove_file(&path).and_then(|()| match PrivateLock::take(&path)? {
+        Some(mut lock) => lock.sign(),
+        None => Ok(()),
+    });
+    renew.map_err(|error| Failure::io(path.display(), &error))
 }
 
 fn in_use(dirs: &Dirs, name: &str) -> Failure {
@@ -161,17 +198,30 @@ fn in_use(dirs: &Dirs, name: &str) -> Failure {
     )
 }
 
-/// Makes the folder if it is missing and refuses one that somebody else could have put there.
-fn make_private_dir(dir: &Path, mode: u32) -> Result<(), Failure> {
+/// Makes the folder, of this mode whatever the umask, if it is missing. Refuses one that somebody else could have put there.
+fn make_folder(dir: &Path, mode: u32) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::io(dir.display(), &error);
-    DirBuilder::new().recursive(true).mode(mode).create(dir).map_err(failed)?;
+    let missing = !dir.exists();
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
     let meta = fs::symlink_metadata(dir).map_err(failed)?;
     let owner = nix::unistd::geteuid().as_raw();
-    if meta.is_dir() && (meta.uid() == owner || meta.uid() == 0) && meta.mode() & 0o022 == 0 {
-        return Ok(());
+    if !(meta.is_dir() && (meta.uid() == owner || meta.uid() == 0) && meta.mode() & 0o022 == 0) {
+        let message = format!("{}: others could write to it; remove it or set FTLD_RUNTIME_DIR", dir.display());
+        return Err(Failure::new(Exit::Permission, message));
     }
-    let message = format!("{}: others could write to it; remove it or set FTLD_RUNTIME_DIR", dir.display());
-    Err(Failure::new(Exit::Permission, message))
+    if missing {
+        fs::set_permissions(dir, fs::Permissions::from_mode(mode)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Closes the folder to other users: an older version's service manager left it open.
+fn make_private(dir: &Path) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::io(dir.display(), &error);
+    if is_open_to_others(&fs::symlink_metadata(dir).map_err(failed)?) {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -199,6 +249,47 @@ mod tests {
         fs::write(dirs.of("a").join("pid"), "4242\n").unwrap();
         assert_eq!(dirs.holder("a"), None, "nobody holds the lock");
         let _second = Instance::take(&dirs, "a").unwrap();
+        fs::remove_dir_all(dirs.runtime.parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn looking_never_keeps_a_start_from_its_name() {
+        use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+        let (dirs, done) = (dirs("look"), AtomicBool::new(false));
+        let taken = std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Relaxed) {
+                        dirs.holder("a");
+                    }
+                });
+            }
+            let taken: Vec<_> = (0..500).map(|_| Instance::take(&dirs, "a").map(drop)).collect();
+            done.store(true, Relaxed);
+            taken
+        });
+        let refused: Vec<_> = taken.into_iter().filter_map(Result::err).collect();
+        assert!(refused.is_empty(), "{} of 500 refused: {}", refused.len(), refused[0]);
+        fs::remove_dir_all(dirs.runtime.parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn what_an_older_version_left_open_is_closed_and_its_lock_means_nothing() {
+        let dirs = dirs("older");
+        fs::create_dir_all(dirs.of("a")).unwrap();
+        let pid = dirs.of("a").join("pid");
+        fs::write(&pid, "4242\n").unwrap();
+        for (path, mode) in [(dirs.of("a"), 0o755), (pid.clone(), 0o644)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let stranger = File::open(&pid).unwrap();
+        let lock = libc::flock { l_type: libc::F_RDLCK as _, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+        nix::fcntl::fcntl(&stranger, nix::fcntl::FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+        let instance = Instance::take(&dirs, "a").unwrap();
+        assert!(instance.taken_over());
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!((mode(&dirs.of("a")), mode(&pid)), (0o700, 0o600));
+        drop(instance);
         fs::remove_dir_all(dirs.runtime.parent().unwrap()).unwrap();
     }
 

@@ -25,6 +25,7 @@ pub mod output;
 pub mod pages;
 pub mod pause;
 pub mod preset;
+mod private_lock;
 pub mod replay;
 pub mod serve;
 pub mod shutdown;
@@ -49,7 +50,10 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         None => serve_or_print(&cli.serve, &dirs, false, json),
         Some(Command::Recover(args)) => serve_or_print(&args, &dirs, true, json),
-        Some(Command::Create(args)) => commands::create(&Config::new(&args, &dirs)?, json),
+        Some(Command::Create(args)) => {
+            sys::private_umask();
+            commands::create(&Config::new(&args, &dirs)?, json)
+        }
         Some(Command::Inspect { image, blocks, page, lpn }) => {
             commands::inspect(&dirs, &image, &commands::Wanted { blocks, page, lpn, json })
         }

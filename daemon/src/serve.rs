@@ -23,6 +23,7 @@ use crate::transport::nbd::{NbdStats, Tls};
 use crate::transport::{self, Context, Service, StopHow};
 use crate::volume::{BlockMap, EventsView, Volume};
 use serde_json::json;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,6 +47,7 @@ pub struct How {
 
 /// Serves until told to stop.
 pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
+    sys::private_umask();
     if how.detached {
         detach::leave_session();
     }
@@ -58,16 +60,12 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
     transport::probe(&target, how.recover)?;
     let tls = load_tls(config, &target)?;
     prepare(&target);
-    let _instance = Instance::take(dirs, &config.name)?;
-    let http =
-        passed.metrics.map_or_else(|| config.metrics.map(http::bind).transpose(), |listener| Ok(Some(listener)))?;
-    let metrics = match &http {
-        None => None,
-        Some(listener) => {
-            let addr = listener.local_addr().map_err(|error| Failure::io("metrics socket", &error))?;
-            Some(format!("http://{addr}/metrics"))
-        }
+    let instance = Instance::take(dirs, &config.name)?;
+    let http = match passed.metrics {
+        Some(listener) => Http::Listens(listener),
+        None => Http::bind(config.metrics, &instance)?,
     };
+    let metrics = http.url()?;
     let patience = Patience::ask(format!("recovering: opening {}", config.image.display()));
     let opening = Instant::now();
     let stack = stack::open_or_create(config)?;
@@ -103,7 +101,7 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
     let served =
         Arc::new(Served { facts: Arc::new(facts), volume, nbd: service.nbd_stats(), waiting_for: Mutex::default() });
     let background = Background::start(&served.volume).map_err(|error| Failure::io("background thread", &error))?;
-    let http = http.map(|listener| (listener, Arc::new(Hosts::new(&config.metrics_hosts))));
+    let hosts = Arc::new(Hosts::new(&config.metrics_hosts));
     let pulse = {
         let (volume, service, turns) = (served.volume.clone(), service.clone(), background.turns());
         move || Pulse {
@@ -121,7 +119,7 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
         }
         tokio::spawn(notify::watch(served.clone() as Arc<dyn Observed>, pulse));
     };
-    let how = match run(&served, &service, http, control, ready) {
+    let how = match run(&served, &service, (http, hosts), control, ready) {
         Ok(how) => how,
         Err(failure) => {
             end(&served, &*service, background, StopHow::Remove)?;
@@ -138,6 +136,36 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
                 service.target()
             ),
         )),
+    }
+}
+
+/// Where HTTP is served.
+enum Http {
+    Off,
+    Listens(std::net::TcpListener),
+    /// Another process has the address: served when it is free.
+    Taken(SocketAddr),
+}
+
+impl Http {
+    /// Any user can take a port while no daemon has it. So one that is taken stops a first start, which somebody looks at, but
+    /// not the successor of a daemon that died, whose users wait.
+    fn bind(addr: Option<SocketAddr>, instance: &Instance) -> Result<Http, Failure> {
+        let Some(addr) = addr else { return Ok(Http::Off) };
+        match http::bind(addr) {
+            Ok(listener) => Ok(Http::Listens(listener)),
+            Err(failure) if failure.exit == Exit::InUse && instance.taken_over() => {
+                tracing::warn!("{failure}; taking over from a dead daemon without metrics, until the address is free");
+                Ok(Http::Taken(addr))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn url(&self) -> Result<Option<String>, Failure> {
+        let Http::Listens(listener) = self else { return Ok(None) };
+        let addr = listener.local_addr().map_err(|error| Failure::io("metrics socket", &error))?;
+        Ok(Some(format!("http://{addr}/metrics")))
     }
 }
 
@@ -204,7 +232,7 @@ impl Observed for Served {
 fn run(
     served: &Arc<Served>,
     service: &Arc<dyn Service>,
-    http: Option<(std::net::TcpListener, Arc<Hosts>)>,
+    (http, hosts): (Http, Arc<Hosts>),
     control: std::os::unix::net::UnixListener,
     ready: impl FnOnce(),
 ) -> Result<StopHow, Failure> {
@@ -213,8 +241,11 @@ fn run(
     runtime.block_on(async {
         let signals =
             (signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?);
-        if let Some((listener, hosts)) = http {
-            tokio::spawn(http::serve(listener, served.clone() as Arc<dyn Observed>, hosts));
+        let observed = served.clone() as Arc<dyn Observed>;
+        match http {
+            Http::Off => {}
+            Http::Listens(listener) => drop(tokio::spawn(http::serve(listener, observed, hosts))),
+            Http::Taken(addr) => drop(tokio::spawn(http::serve_when_free(addr, observed, hosts))),
         }
         let (ask, asked) = mpsc::channel(4);
         tokio::spawn(control::serve(control, served.clone() as Arc<dyn Observed>, ask));

@@ -5,12 +5,15 @@
 
 use crate::config::{Config, Latency, Wish, find_scheme};
 use crate::failure::{Exit, Failure};
+use crate::private_lock::is_open_to_others;
 use crate::volume::{Durable, Volume, VolumeOptions};
 use ftl_core::schemes::{Layout, SCHEMES, Scheme};
 use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
 use nand_model::store::{Access, FileStore, SyncHandle, peek};
 use nand_model::{Capacity, Chip, ImageError, ImageInfo, ImageSpec, Profile};
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -97,6 +100,9 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     let info = peek(image).map_err(|error| image_failure(&error))?;
     let label = read_label(image, &info)?;
     contradiction(image, &config.wish, &info, &label)?;
+    if !config.read_only {
+        close_to_others(image);
+    }
     let (store, report) = FileStore::open(image, access).map_err(|error| image_failure(&error))?;
     if !report.was_clean {
         tracing::warn!(
@@ -143,6 +149,21 @@ pub fn create(config: &Config) -> Result<Made, Failure> {
     let label = Label { scheme, params: wish.params.clone(), op_percent: Some(op_percent) };
     format(image, store, layout, &label).inspect_err(|_| drop(std::fs::remove_file(image)))?;
     Ok(Made { scheme, layout, size, op_percent })
+}
+
+/// Who can open an image can lock it, and so keep it from being served: an image of ours is closed to others.
+fn close_to_others(image: &Path) {
+    let Ok(meta) = image.metadata() else { return };
+    if meta.uid() == nix::unistd::geteuid().as_raw() && is_open_to_others(&meta) {
+        tracing::warn!(
+            "{}: closed to other users, who could lock it (mode {:o})",
+            image.display(),
+            meta.mode() & 0o777
+        );
+        if let Err(error) = std::fs::set_permissions(image, Permissions::from_mode(meta.mode() & 0o700)) {
+            tracing::warn!("{}: {error}", image.display());
+        }
+    }
 }
 
 fn format(image: &Path, store: FileStore, layout: Layout, label: &Label) -> Result<(), Failure> {

@@ -6,12 +6,15 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags};
 use nix::sched::CloneFlags;
 use nix::sys::mman::MlockAllFlags;
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
 use nix::sys::stat::Mode;
 
 /// All of this, for a process that is about to serve `/dev/ublkbN` or `/dev/nbdN`. What is refused is returned, to be
@@ -50,6 +53,20 @@ pub fn last_for_the_oom_killer() -> io::Result<()> {
 /// Files and sockets made from now on are for their owner alone.
 pub fn private_umask() {
     nix::sys::stat::umask(Mode::from_bits_truncate(0o077));
+}
+
+/// Listens on a unix socket that only its owner can reach, from the moment it has a name. Non-blocking.
+///
+/// # Errors
+/// The path exists, is too long or cannot be made.
+pub fn listen_privately(path: &Path, backlog: i32) -> io::Result<UnixListener> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = nix::sys::socket::socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    // Linux gives a new socket file the mode of the socket itself, so that it never exists with a wider one.
+    nix::sys::stat::fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    nix::sys::socket::bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    nix::sys::socket::listen(&socket, Backlog::new(backlog)?)?;
+    Ok(socket.into())
 }
 
 /// Moves the process into a mount namespace of its own. In a shared one it could be the last to hold a file system on its own
@@ -159,6 +176,31 @@ mod tests {
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
         }
         assert!(!is_io_flusher().unwrap_or(false), "the caller was not asked to be one");
+    }
+
+    #[test]
+    fn a_private_socket_never_has_a_wider_mode_than_its_owners() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let modes = std::thread::scope(|scope| {
+            let look = || {
+                let mut modes = BTreeSet::new();
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    modes.extend(std::fs::symlink_metadata(&path).map(|meta| meta.mode() & 0o777));
+                }
+                modes
+            };
+            let looking = scope.spawn(look);
+            for _ in 0..2_000 {
+                drop(listen_privately(&path, 1).unwrap());
+                std::fs::remove_file(&path).unwrap();
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            looking.join().unwrap()
+        });
+        assert!(modes.is_subset(&BTreeSet::from([0o600])), "{modes:?}");
     }
 
     #[test]

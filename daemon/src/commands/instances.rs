@@ -59,6 +59,7 @@ fn instance_json(dirs: &Dirs, name: &str) -> Value {
             Value::Object(keys.iter().map(|&key| (key.to_owned(), status[key].clone())).collect())
         }
         (Err(_), Some(pid)) => json!({"name": name, "pid": pid, "state": "starting or busy"}),
+        _ if dirs.is_of_another_user(name) => json!({"name": name, "state": "of another user"}),
         (Err(_), None) if transport::left_by_the_dead(name).is_some() => json!({"name": name, "state": "quiesced"}),
         (Err(_), None) => json!({"name": name, "state": "dead"}),
     }
@@ -69,13 +70,16 @@ fn pick(dirs: &Dirs, name: Option<&str>) -> Result<String, Failure> {
     if let Some(name) = name {
         return Ok(name.to_owned());
     }
-    let mut running: Vec<_> = dirs.names().into_iter().filter(|name| dirs.holder(name).is_some()).collect();
-    match running.len() {
-        0 => Err(Failure::new(
+    let names = dirs.names();
+    let mut running: Vec<_> = names.iter().filter(|name| dirs.holder(name).is_some()).cloned().collect();
+    let other = names.iter().find(|name| dirs.is_of_another_user(name));
+    match (running.len(), other) {
+        (0, Some(other)) => Err(control::not_permitted(dirs, other)),
+        (0, None) => Err(Failure::new(
             Exit::NotRunning,
             "no instance is running; `ftld TARGET` starts one, `ftld doctor` looks why not",
         )),
-        1 => Ok(running.remove(0)),
+        (1, _) => Ok(running.remove(0)),
         _ => Err(Failure::usage(format!("several instances are running, name one: {}", running.join(", ")))),
     }
 }

@@ -27,6 +27,8 @@ const CONNECTIONS: usize = 16;
 const BUFFER_BYTES: usize = 8 << 10;
 /// One connection, which is one request: so those who look at the page all day hold none meanwhile.
 const DEADLINE: Duration = Duration::from_secs(2);
+/// Between two looks whether a taken address is free.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -46,6 +48,20 @@ pub fn bind(addr: SocketAddr) -> Result<std::net::TcpListener, Failure> {
         tracing::warn!("metrics on {addr} can be read from other machines");
     }
     Ok(listener)
+}
+
+/// The same as [`serve`], once the address is free.
+///
+/// # Errors
+/// The listener does not work.
+pub async fn serve_when_free(addr: SocketAddr, observed: Arc<dyn Observed>, hosts: Arc<Hosts>) -> std::io::Result<()> {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if let Ok(listener) = bind(addr) {
+            tracing::info!("{addr} is free: metrics are served");
+            return serve(listener, observed, hosts).await;
+        }
+    }
 }
 
 /// Answers until the runtime ends.

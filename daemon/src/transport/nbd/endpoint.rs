@@ -4,10 +4,9 @@
 //! never removed; a socket that somebody listens on is never taken away. If we die, the socket stays behind, and the next
 //! server takes its place.
 
-use nix::fcntl::{Flock, FlockArg};
-use nix::sys::stat::{Mode, fchmod};
+use crate::private_lock::PrivateLock;
+use crate::sys;
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -19,7 +18,7 @@ use std::str::FromStr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -298,29 +297,27 @@ fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
 }
 
 fn bind_unix(path: &Path) -> io::Result<Listener> {
-    let _lock = lock_folder(path)?;
-    remove_stale(path)?;
-    let socket = UnixSocket::new_stream()?;
-    // Linux gives a new socket file the mode of the socket itself, so that it never exists with a wider one.
-    fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
-    socket.bind(path)?;
-    let file = SocketFile::of(path)?;
-    Ok(Listener::Unix(file, socket.listen(BACKLOG)?))
+    let lock = lock_name(path)?;
+    let bound = remove_stale(path).and_then(|()| {
+        let listener = UnixListener::from_std(sys::listen_privately(path, BACKLOG as i32)?)?;
+        Ok(Listener::Unix(SocketFile::of(path)?, listener))
+    });
+    lock.remove();
+    bound
 }
 
-/// Keeps two servers from taking over the same socket at once. Held for an instant; somebody who holds it longer is reported.
-fn lock_folder(path: &Path) -> io::Result<Flock<File>> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = File::open(folder)?;
+/// Keeps two servers from taking over the same socket at once, by a file beside it that only the owner can open. Held for an
+/// instant; a longer hold is reported.
+fn lock_name(path: &Path) -> io::Result<PrivateLock> {
+    let mut lock = path.as_os_str().to_owned();
+    lock.push(".lock");
     for _ in 0..100 {
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => return Ok(lock),
-            Err((back, nix::errno::Errno::EAGAIN)) => file = back,
-            Err((_, error)) => return Err(error.into()),
+        if let Some(lock) = PrivateLock::take(Path::new(&lock))? {
+            return Ok(lock);
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let text = format!("another process keeps {} locked", folder.display());
+    let text = format!("another process keeps {} locked", Path::new(&lock).display());
     Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
 }
 
@@ -437,8 +434,17 @@ mod tests {
         let path = folder.path().join("s");
         let listener = Listener::bind(&Endpoint::Unix(path.clone()), false).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "the lock is gone");
         drop(listener);
         assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_lock_on_the_folder_holds_nobody_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = std::fs::File::open(folder.path()).unwrap();
+        let _lock = nix::fcntl::Flock::lock(open, nix::fcntl::FlockArg::LockExclusive).unwrap();
+        Listener::bind(&Endpoint::Unix(folder.path().join("s")), false).unwrap();
     }
 
     #[tokio::test]

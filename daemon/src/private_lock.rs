@@ -1,0 +1,126 @@
+//! Lock files that only their owner can open.
+//!
+//! What always holds: the locked file has mode 0600 and belongs to this user, because everybody who can open a file can lock it,
+//! and wait for its lock. The lock is one of the open file description: [`is_held`] asks for it without taking it.
+//!
+//! If the process dies, the file stays and the lock goes.
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// A lock, held until it is dropped.
+#[derive(Debug)]
+pub(crate) struct PrivateLock {
+    path: PathBuf,
+    file: File,
+}
+
+impl PrivateLock {
+    /// Takes the lock, making its file if it is missing; `None` if another process holds it.
+    ///
+    /// # Errors
+    /// The file cannot be made or belongs to another user.
+    pub(crate) fn take(path: &Path) -> io::Result<Option<PrivateLock>> {
+        loop {
+            let file = open(path)?;
+            match fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file())) {
+                Ok(_) => {}
+                Err(Errno::EAGAIN | Errno::EACCES) => return Ok(None),
+                Err(errno) => return Err(errno.into()),
+            }
+            // The last holder may have removed the file that was opened.
+            let now = fs::symlink_metadata(path);
+            if now.is_ok_and(|now| file.metadata().is_ok_and(|ours| (ours.dev(), ours.ino()) == (now.dev(), now.ino())))
+            {
+                return Ok(Some(PrivateLock { path: path.to_owned(), file }));
+            }
+        }
+    }
+
+    /// Whether the last holder died without removing the file.
+    pub(crate) fn was_left(&self) -> bool {
+        self.file.metadata().is_ok_and(|meta| meta.len() > 0)
+    }
+
+    /// Writes this process's number into the file.
+    pub(crate) fn sign(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        writeln!(self.file, "{}", std::process::id())
+    }
+
+    /// Removes the file and then gives the lock up.
+    pub(crate) fn remove(self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Whether a process holds the lock on this file.
+pub(crate) fn is_held(file: &File) -> bool {
+    let mut lock = whole_file();
+    fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock)).is_ok() && i32::from(lock.l_type) != libc::F_UNLCK
+}
+
+/// Whether other users may open what has this mode.
+pub(crate) fn is_open_to_others(meta: &fs::Metadata) -> bool {
+    meta.mode() & 0o077 != 0
+}
+
+fn whole_file() -> libc::flock {
+    libc::flock { l_type: libc::F_WRLCK as _, l_whence: libc::SEEK_SET as _, l_start: 0, l_len: 0, l_pid: 0 }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits()).open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.uid() != nix::unistd::geteuid().as_raw() {
+        let text = format!("{} is not a file of this user; remove it", path.display());
+        return Err(io::Error::new(ErrorKind::PermissionDenied, text));
+    }
+    if is_open_to_others(&meta) {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_holds_it_and_looking_takes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let lock = PrivateLock::take(&path).unwrap().unwrap();
+        assert!(!lock.was_left());
+        assert!(PrivateLock::take(&path).unwrap().is_none());
+        let looking = File::open(&path).unwrap();
+        assert!(is_held(&looking));
+        drop(lock);
+        assert!(!is_held(&looking));
+        let mut again = PrivateLock::take(&path).unwrap().unwrap();
+        again.sign().unwrap();
+        drop(again);
+        assert!(PrivateLock::take(&path).unwrap().unwrap().was_left());
+    }
+
+    #[test]
+    fn its_file_is_for_its_owner_alone_and_goes_when_it_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let lock = PrivateLock::take(&path).unwrap().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        lock.remove();
+        assert!(!path.exists());
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        assert!(PrivateLock::take(&link).is_err());
+    }
+}
