@@ -1,8 +1,9 @@
 //! The HTTP side: the live page at `/`, what it asks for under `/api/`, and `/metrics`, `/healthz`, `/status`. Reads published views
 //! only, so nothing that is asked here waits for a request; and nothing that is asked here changes the device.
 //!
-//! A hostile or slow client costs one of a few connections for a few seconds, and 8 KiB. A page of another site learns nothing: it may
-//! not read answers (no CORS header), nor show them in a frame, nor ask by a name of its own ([`Hosts`]).
+//! A hostile or slow client costs one of [`CONNECTIONS`] for a few seconds at most, and 8 KiB; when all are taken, the one that
+//! has waited longest for a request makes way. A page of another site learns nothing: it may not read answers (no CORS header),
+//! nor show them in a frame, nor ask by a name of its own ([`Hosts`]).
 
 use super::hosts::Hosts;
 use super::render;
@@ -16,17 +17,23 @@ use hyper::header::{REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
+use nix::sys::socket::Backlog;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, JoinError, JoinSet};
 
-const CONNECTIONS: usize = 16;
+const CONNECTIONS: usize = 64;
+/// Connections that may wait to be accepted: more than any crowd that a second can serve.
+const BACKLOG: i32 = 1024;
 const BUFFER_BYTES: usize = 8 << 10;
 /// One connection, which is one request: so those who look at the page all day hold none meanwhile.
 const DEADLINE: Duration = Duration::from_secs(2);
+/// How long a client is let alone before it makes way for another: while its request is awaited, and while it takes the answer.
+const GRACE: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 /// Between two looks whether a taken address is free.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -65,34 +72,91 @@ pub async fn serve_when_free(addr: SocketAddr, observed: Arc<dyn Observed>, host
 }
 
 /// Answers until the runtime ends.
+///
+/// # Errors
+/// The listener does not work.
 pub async fn serve(
     listener: std::net::TcpListener,
     observed: Arc<dyn Observed>,
     hosts: Arc<Hosts>,
 ) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
+    nix::sys::socket::listen(&listener, Backlog::new(BACKLOG)?)?;
     let listener = TcpListener::from_std(listener)?;
-    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    let (mut clients, mut newcomer) = (Clients::default(), None);
     loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else { return Ok(()) };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let (observed, hosts) = (observed.clone(), hosts.clone());
-                tokio::spawn(async move {
-                    let _ = tokio::time::timeout(DEADLINE, connection(stream, observed, hosts)).await;
-                    drop(permit);
-                });
-            }
-            Err(error) => {
-                tracing::warn!("metrics: accept: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+        let wait = newcomer.as_ref().and_then(|_| clients.crowded());
+        if wait.is_none()
+            && let Some(stream) = newcomer.take()
+        {
+            clients.admit(stream, observed.clone(), hosts.clone());
+        }
+        tokio::select! {
+            biased;
+            Some(ended) = clients.tasks.join_next_with_id() => clients.release(&ended),
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+            accepted = listener.accept(), if wait.is_none() => match accepted {
+                Ok((stream, _)) => newcomer = Some(stream),
+                Err(error) => {
+                    tracing::warn!("metrics: accept: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
         }
     }
 }
 
-async fn connection(stream: TcpStream, observed: Arc<dyn Observed>, hosts: Arc<Hosts>) {
+/// Everybody who is connected, in order of arrival.
+#[derive(Default)]
+struct Clients {
+    tasks: JoinSet<()>,
+    all: Vec<Client>,
+}
+
+struct Client {
+    task: AbortHandle,
+    since: Instant,
+    /// Whether its request has arrived.
+    asked: Arc<AtomicBool>,
+}
+
+impl Client {
+    /// When it has to make way, if another needs its place.
+    fn grace_ends(&self) -> Instant {
+        self.since + GRACE[usize::from(self.asked.load(Relaxed))]
+    }
+}
+
+impl Clients {
+    /// How long a newcomer has to wait, because somebody will have to make way for it, but not yet.
+    fn crowded(&self) -> Option<Duration> {
+        if self.all.len() < CONNECTIONS {
+            return None;
+        }
+        let first = self.all.iter().map(Client::grace_ends).min()?;
+        first.checked_duration_since(Instant::now())
+    }
+
+    fn admit(&mut self, stream: TcpStream, observed: Arc<dyn Observed>, hosts: Arc<Hosts>) {
+        if self.all.len() >= CONNECTIONS {
+            let goes = (0..self.all.len()).min_by_key(|at| self.all[*at].grace_ends()).expect("there are some");
+            self.all.remove(goes).task.abort();
+        }
+        let asked = Arc::<AtomicBool>::default();
+        let answered = connection(stream, observed, hosts, asked.clone());
+        let task = self.tasks.spawn(async move { drop(tokio::time::timeout(DEADLINE, answered).await) });
+        self.all.push(Client { task, since: Instant::now(), asked });
+    }
+
+    fn release(&mut self, ended: &Result<(tokio::task::Id, ()), JoinError>) {
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
+        self.all.retain(|client| client.task.id() != id);
+    }
+}
+
+async fn connection(stream: TcpStream, observed: Arc<dyn Observed>, hosts: Arc<Hosts>, asked: Arc<AtomicBool>) {
     let answer = service_fn(move |request: Request<Incoming>| {
+        asked.store(true, Relaxed);
         let host = request.headers().get(HOST).map(|host| host.to_str().unwrap_or_default());
         let response = answer(request.method(), request.uri(), host, &*observed, &hosts);
         async move { Ok::<_, Infallible>(response) }
