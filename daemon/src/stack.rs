@@ -1,7 +1,8 @@
 //! The wiring diagram as code: image file -> chip -> scheme -> volume, in that order.
 //!
-//! What always holds: an image is never changed by finding out that it is not the one that was asked for; a new image that could
-//! not be finished is removed again.
+//! What always holds: an image is never changed by finding out that it is not the one that was asked for; a new image gets its
+//! name when it is finished and synced. A maker that is killed leaves a file with another name, `.IMAGE.new-...`, which a later
+//! start removes.
 
 use crate::config::{Config, Latency, Wish, find_scheme};
 use crate::failure::{Exit, Failure};
@@ -11,11 +12,13 @@ use ftl_core::schemes::{Layout, SCHEMES, Scheme};
 use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
 use nand_model::store::{Access, FileStore, SyncHandle, peek};
 use nand_model::{Capacity, Chip, ImageError, ImageInfo, ImageSpec, Profile};
+use std::ffi::OsString;
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 /// The store a daemon runs on.
 pub type DaemonStore = FileStore;
@@ -82,6 +85,9 @@ impl Durable<FileStore> for ImageSync {
 /// Opens the image, or makes it if it is missing, mounts its scheme and puts a volume on top.
 pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     let image = &config.image;
+    if !config.read_only {
+        remove_unfinished(image);
+    }
     if !image.exists() {
         if config.read_only {
             return Err(Failure::failed(format!("{}: no such image, and --read-only makes none", image.display())));
@@ -140,15 +146,86 @@ pub fn create(config: &Config) -> Result<Made, Failure> {
     let wanted = wish.size.unwrap_or(if by_size { SIZE_DEFAULT } else { 0 });
     let layout = scheme.layout(profile, wanted, op_percent / 100.0, &wish.params).map_err(usage)?;
     let size = if wanted > 0 { wanted } else { layout.logical_pages as u64 * profile.geometry.page_bytes as u64 };
+    if image.symlink_metadata().is_ok() {
+        return Err(image_failure(&ImageError::Exists(image.clone())));
+    }
     let params = params_text(&wish.params, op_percent);
     let spec = ImageSpec { profile: layout.profile, size, scheme: scheme.name.into(), params };
-    if let Some(folder) = image.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
-    }
-    let store = FileStore::create(image, &spec).map_err(|error| image_failure(&error))?;
+    let folder = folder_of(image);
+    let missing = folder.ancestors().take_while(|folder| !folder.exists()).count();
+    std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
+    let unfinished = Unfinished(unfinished_name(image));
+    let store = FileStore::create(&unfinished.0, &spec).map_err(|error| image_failure(&error))?;
     let label = Label { scheme, params: wish.params.clone(), op_percent: Some(op_percent) };
-    format(image, store, layout, &label).inspect_err(|_| drop(std::fs::remove_file(image)))?;
+    format(image, store, layout, &label)?;
+    name_image(&unfinished.0, image)?;
+    folder.ancestors().take(missing + 1).try_for_each(sync_folder)?;
     Ok(Made { scheme, layout, size, op_percent })
+}
+
+/// Age at which an unfinished image is one that its maker left: making one changes it all the time.
+const UNFINISHED_AGE: Duration = Duration::from_secs(3600);
+
+/// An image that is being made, under a name of its own beside the one it will have; removed when dropped, if it still has that
+/// name.
+struct Unfinished(PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn folder_of(image: &Path) -> &Path {
+    image.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// What the names of an image's unfinished versions begin with.
+fn unfinished_prefix(image: &Path) -> OsString {
+    let mut name = OsString::from(".");
+    name.push(image.file_name().unwrap_or_default());
+    name.push(".new-");
+    name
+}
+
+fn unfinished_name(image: &Path) -> PathBuf {
+    let mut name = unfinished_prefix(image);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    name.push(format!("{}-{:x}", std::process::id(), now.as_nanos()));
+    folder_of(image).join(name)
+}
+
+/// Removes what makers of this image left that were killed.
+fn remove_unfinished(image: &Path) {
+    let prefix = unfinished_prefix(image);
+    for entry in std::fs::read_dir(folder_of(image)).into_iter().flatten().flatten() {
+        let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+        let ours = entry.file_name().as_encoded_bytes().starts_with(prefix.as_encoded_bytes());
+        if ours && age().is_some_and(|age| age > UNFINISHED_AGE) {
+            tracing::warn!("removing {}: its maker was killed", entry.path().display());
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Gives a finished image its name, which nothing may have.
+fn name_image(unfinished: &Path, image: &Path) -> Result<(), Failure> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    let named = match renameat_with(CWD, unfinished, CWD, image, RenameFlags::NOREPLACE).map_err(io::Error::from) {
+        // A file system that cannot; the other name goes with `Unfinished`.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => std::fs::hard_link(unfinished, image),
+        named => named,
+    };
+    named.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => image_failure(&ImageError::Exists(image.into())),
+        _ => Failure::io(format!("{}: naming the new image", image.display()), &error),
+    })
+}
+
+fn sync_folder(folder: &Path) -> Result<(), Failure> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let synced = std::fs::File::open(folder).and_then(|open| open.sync_all());
+    synced.map_err(|error| Failure::io(format!("{}: syncing", folder.display()), &error))
 }
 
 /// Who can open an image can lock it, and so keep it from being served: an image of ours is closed to others.
