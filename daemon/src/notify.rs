@@ -5,7 +5,7 @@
 //! service manager listens (`NOTIFY_SOCKET`), nothing here does anything.
 
 use crate::status::{Observed, View};
-use crate::volume::{Op, Queue};
+use crate::volume::{Op, Queue, WritesFailing};
 use sd_notify::NotifyState::{self, ExtendTimeoutUsec, Ready, Status, Stopping, Watchdog};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -151,8 +151,9 @@ fn line(view: &View, rate: f64) -> String {
     if !view.waiting_for.is_empty() {
         return waiting_line(&view.waiting_for);
     }
-    let state = match view.read_only_reason() {
-        _ if view.paused.is_some() => "paused, ".into(),
+    let failing = view.writes_failing.filter(|_| view.trouble.is_none());
+    let state = match failing.map_or_else(|| view.read_only_reason(), WritesFailing::text) {
+        _ if view.paused.is_some() && failing.is_none() => "paused, ".into(),
         why if why.is_empty() => String::new(),
         why => format!("{} ({why}), ", view.state()),
     };

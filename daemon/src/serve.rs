@@ -210,6 +210,7 @@ impl Observed for Served {
             injected: self.volume.injected(),
             nbd: self.nbd.as_ref().map(|stats| stats.snapshot()).unwrap_or_default(),
             trouble: self.volume.trouble(),
+            writes_failing: self.volume.writes_failing(),
             paused: self.volume.paused(),
             waiting_for: self.waiting_for.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }

@@ -3,7 +3,9 @@
 use crate::config::Latency;
 use crate::inject::Kind;
 use crate::transport::nbd::NbdSnapshot;
-use crate::volume::{BOUNDS_NS, BlockMap, ErrorClass, EventsView, FlashSnapshot, HistogramView, HostView, Op, Paused};
+use crate::volume::{
+    BOUNDS_NS, BlockMap, ErrorClass, EventsView, FlashSnapshot, HistogramView, HostView, Op, Paused, WritesFailing,
+};
 use nand_model::{Cause, Geometry, Profile};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -56,6 +58,8 @@ pub struct View {
     pub injected: [u64; Kind::COUNT],
     /// What went wrong for good, if anything did.
     pub trouble: Option<String>,
+    /// Why the host's storage refuses writes, while it does.
+    pub writes_failing: Option<WritesFailing>,
     /// The pause, if there is one: requests wait, and that is as it should be.
     pub paused: Option<Paused>,
     /// Who holds up a stop that was asked for; empty if none was.
@@ -99,12 +103,13 @@ impl View {
 
     /// One word.
     pub fn state(&self) -> &'static str {
-        match () {
-            () if self.trouble.is_some() => "failed",
-            () if !self.waiting_for.is_empty() => "stopping",
-            () if self.paused.is_some() => "paused",
-            () if !self.read_only_reason().is_empty() => "read-only",
-            () => "serving",
+        match self.writes_failing {
+            _ if self.trouble.is_some() => "failed",
+            Some(failing) => failing.state(),
+            None if !self.waiting_for.is_empty() => "stopping",
+            None if self.paused.is_some() => "paused",
+            None if !self.read_only_reason().is_empty() => "read-only",
+            None => "serving",
         }
     }
 
@@ -126,7 +131,8 @@ impl View {
             "latency": latency.name(),
             "page_bytes": self.facts.geometry().page_bytes,
             "raw_bytes": self.facts.geometry().data_bytes(), "flash_written_bytes": self.flash.host_written_bytes, "metrics": metrics, "uptime_seconds": uptime,
-            "read_only_reason": self.read_only_reason(), "trouble": self.trouble, "waiting_for": self.waiting_for,
+            "read_only_reason": self.read_only_reason(), "trouble": self.trouble,
+            "writes_failing": self.writes_failing.map(WritesFailing::text), "waiting_for": self.waiting_for,
             "paused": self.paused.map(|pause| json!({"seconds_left": pause.left.as_secs_f64(), "stepping": pause.stepping})),
             "latency_bounds_ns": BOUNDS_NS,
             "write_amplification": self.write_amplification(),

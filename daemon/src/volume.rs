@@ -34,7 +34,7 @@ use request::{Facts, FlushWait, Request};
 use snapshot::WearScan;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -90,6 +90,32 @@ pub enum Idle {
     After(Duration),
 }
 
+/// Why the host's storage refuses changes at present. Unlike [`Volume::trouble`] this passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WritesFailing {
+    errno: i32,
+}
+
+impl WritesFailing {
+    /// Whether the cause is a full file system or a quota; otherwise it is an error of the storage.
+    pub fn is_disk_full(self) -> bool {
+        self.errno == ENOSPC
+    }
+
+    /// The state of a device whose writes fail.
+    pub fn state(self) -> &'static str {
+        if self.is_disk_full() { "disk-full" } else { "host-error" }
+    }
+
+    /// The cause in words.
+    pub fn text(self) -> String {
+        match self.is_disk_full() {
+            true => "writes fail: the host's file system has no room for the image".into(),
+            false => format!("writes of the image fail: {}", io::Error::from_raw_os_error(self.errno)),
+        }
+    }
+}
+
 /// A block device over a scheme.
 pub struct Volume<S: Store> {
     shape: Shape,
@@ -120,6 +146,8 @@ struct Shared {
     counters: HostCounters,
     health: AtomicU8,
     trouble: Mutex<Option<String>>,
+    /// Errno with which the host's storage refused the last change; 0 if it took it.
+    refused: AtomicI32,
     worn_out_told: AtomicBool,
     /// Tells whoever serves the device that its flash lost power.
     power_lost: Notify,
@@ -217,6 +245,12 @@ impl<S: Store + 'static> Volume<S> {
     /// What went wrong for good, if anything did.
     pub fn trouble(&self) -> Option<String> {
         self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Why writes fail, from the first that did to the next that succeeds.
+    pub fn writes_failing(&self) -> Option<WritesFailing> {
+        let errno = self.shared.refused.load(Relaxed);
+        (errno != 0).then_some(WritesFailing { errno })
     }
 
     /// Lets something go wrong with the flash, between two extents.
@@ -511,7 +545,17 @@ impl<S: Store + 'static> Volume<S> {
             self.reclaim(mark)?;
             guard = self.lock_to_begin(false);
         }
-        self.run(&mut guard, true, |core| request.step(core, last, verb))
+        let is_write = request.is_write();
+        self.run(&mut guard, true, |core| {
+            let changed = request.step(core, last, verb);
+            match &changed {
+                // A trim may have had nothing to program, as a FLUSH.
+                Ok(()) if is_write => self.shared.note_accepted(),
+                Ok(()) => {}
+                Err(error) => self.shared.note_failed(error),
+            }
+            changed
+        })
     }
 
     fn tell_short(&self) {
@@ -531,7 +575,9 @@ impl<S: Store + 'static> Volume<S> {
             }
             tracing::warn!("waiting for erased space: {error}");
             let full = error.kind() == io::ErrorKind::StorageFull || error.kind() == io::ErrorKind::QuotaExceeded;
-            io::Error::from_raw_os_error(if full { ENOSPC } else { EIO })
+            let errno = if full { ENOSPC } else { EIO };
+            self.shared.note_refused(errno);
+            io::Error::from_raw_os_error(errno)
         })
     }
 
@@ -694,6 +740,7 @@ impl Shared {
             counters: HostCounters::default(),
             health: AtomicU8::new(WELL),
             trouble: Mutex::new(None),
+            refused: AtomicI32::new(0),
             worn_out_told: AtomicBool::new(false),
             power_lost: Notify::new(),
             injected: Default::default(),
@@ -724,6 +771,27 @@ impl Shared {
             let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
             trouble.get_or_insert_with(|| "power cut injected".into());
             self.power_lost.notify_one();
+        }
+    }
+
+    /// The storage took a write.
+    fn note_accepted(&self) {
+        if self.refused.load(Relaxed) != 0 && self.refused.swap(0, Relaxed) != 0 {
+            tracing::info!("writes succeed again");
+        }
+    }
+
+    fn note_failed(&self, error: &FtlError) {
+        match error {
+            FtlError::HostFull => self.note_refused(ENOSPC),
+            FtlError::Host(errno) => self.note_refused(*errno),
+            _ => {}
+        }
+    }
+
+    fn note_refused(&self, errno: i32) {
+        if self.refused.swap(errno, Relaxed) != errno {
+            tracing::error!("{}; the next one that succeeds ends this", WritesFailing { errno }.text());
         }
     }
 
@@ -835,7 +903,8 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         let mut guard = self.lock_to_begin(true);
         let health = self.shared.health.load(Relaxed);
         let flushed = if health == WELL {
-            self.run(&mut guard, true, |core| request.step(core, true, |core, at| core.ftl.flush(at)))
+            let flush = |core: &mut Core<S>, at| core.ftl.flush(at).inspect_err(|error| self.shared.note_failed(error));
+            self.run(&mut guard, true, |core| request.step(core, true, flush))
         } else {
             Err(io::Error::from_raw_os_error(EIO))
         };

@@ -133,6 +133,9 @@ pub fn status(dirs: &Dirs, name: Option<&str>, as_json: bool) -> Result<(), Fail
     if let Some(left) = status["paused"]["seconds_left"].as_f64() {
         lines.push(format!("  {:<10} {left:.0} s more; `ftld resume` goes on", "paused"));
     }
+    if let Some(failing) = status["writes_failing"].as_str() {
+        lines.push(format!("  {:<10} {failing}", "trouble"));
+    }
     let reason = text(&status["read_only_reason"]);
     if !reason.is_empty() {
         lines.push(format!("  {:<10} {reason}", "read-only"));

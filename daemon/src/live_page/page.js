@@ -415,8 +415,9 @@ function drawState() {
   const { status } = now, state = failures > 2 || !status ? (failures > 2 ? 'no answer' : 'connecting') : status.state;
   const badge = $('state'), banner = $('banner');
   badge.textContent = state;
-  badge.className = { serving: 'good', failed: 'bad', 'no answer': 'bad' }[state] || 'warn';
+  badge.className = { serving: 'good', failed: 'bad', 'disk-full': 'bad', 'host-error': 'bad', 'no answer': 'bad' }[state] || 'warn';
   const why = { 'no answer': 'ftld does not answer; what is shown is old.', failed: status && 'The device has failed: ' + status.trouble + '. Restart ftld to mount the image again.',
+    'disk-full': status && status.writes_failing + '.', 'host-error': status && status.writes_failing + '.',
     'read-only': status && 'The device takes no writes: ' + status.read_only_reason + '.',
     paused: status && status.paused && 'The device is paused, requests wait' + (status.paused.stepping ? '; a step is under way' : '') + '. It goes on in ' + Math.ceil(status.paused.seconds_left) + ' s, or with: ftld resume',
     stopping: status && 'Stopping when these let go: ' + status.waiting_for.join(', ') }[state];

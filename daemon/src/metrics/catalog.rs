@@ -212,6 +212,17 @@ pub const CATALOG: &[Family] = &[
         },
     },
     Family {
+        name: "ftld_device_writes_failing",
+        kind: Kind::Gauge,
+        labels: &[label("reason", &["disk_full", "host_error"])],
+        help: "Whether the host's storage refuses writes of the image, 0 or 1 for each reason there can be.",
+        fill: |view, to| {
+            let one_if = |full: bool| view.writes_failing.is_some_and(|failing| failing.is_disk_full() == full);
+            to.value(&["disk_full"], f64::from(u8::from(one_if(true))));
+            to.value(&["host_error"], f64::from(u8::from(one_if(false))));
+        },
+    },
+    Family {
         name: "ftld_device_paused",
         kind: Kind::Gauge,
         labels: &[],

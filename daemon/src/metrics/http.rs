@@ -10,6 +10,7 @@ use super::render;
 use crate::failure::{Exit, Failure};
 use crate::live_page::{api, page};
 use crate::status::Observed;
+use crate::volume::WritesFailing;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
@@ -210,9 +211,9 @@ fn answer(
 
 fn health(observed: &dyn Observed) -> Response<Full<Bytes>> {
     let view = observed.view();
-    match view.trouble.as_deref() {
+    match view.trouble.clone().or_else(|| view.writes_failing.map(WritesFailing::text)) {
         None => reply(StatusCode::OK, TEXT, format!("{}\n", view.state())),
-        Some(why) => reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("failed: {why}\n")),
+        Some(why) => reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{}: {why}\n", view.state())),
     }
 }
 

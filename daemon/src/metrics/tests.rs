@@ -44,6 +44,7 @@ pub(crate) fn fresh() -> View {
         nbd: Default::default(),
         injected: Default::default(),
         trouble: None,
+        writes_failing: None,
         paused: None,
         waiting_for: Vec::new(),
     }

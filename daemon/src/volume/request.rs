@@ -95,6 +95,11 @@ impl<'a> Request<'a> {
         !std::mem::replace(&mut self.begun, true)
     }
 
+    /// Whether it has data to write.
+    pub(super) fn is_write(&self) -> bool {
+        self.op == Op::Write
+    }
+
     /// Runs one extent: all extents of a request start at the same emulated instant.
     pub(super) fn step<S: Store>(
         &mut self,

@@ -235,6 +235,28 @@ fn a_schemes_error_becomes_one_errno_and_service_goes_on() {
 }
 
 #[test]
+fn writes_fail_from_the_first_refusal_to_the_next_success() {
+    let (volume, handles) = toy(None, false);
+    for (error, state) in [
+        (FtlError::HostFull, Some("disk-full")),
+        (FtlError::Host(EIO), Some("host-error")),
+        (FtlError::MediaLost(3), None),
+    ] {
+        handles.set(3, Trap::Fail(error));
+        assert!(volume.write(3 * PAGE as u64, &[0; PAGE]).is_err());
+        assert_eq!(volume.writes_failing().map(WritesFailing::state), state);
+        // What changes nothing, or nothing on the flash, ends nothing.
+        volume.read(0, &mut [0; PAGE]).unwrap();
+        volume.flush().unwrap().wait().unwrap();
+        volume.trim(5 * PAGE as u64, PAGE as u64).unwrap();
+        assert!(volume.write(volume.size(), &[0; PAGE]).is_err());
+        assert_eq!(volume.writes_failing().map(WritesFailing::state), state);
+        volume.write(0, &[9; PAGE]).unwrap();
+        assert_eq!(volume.writes_failing(), None);
+    }
+}
+
+#[test]
 fn a_panic_in_a_write_ends_data_service_and_is_told() {
     let (volume, handles) = toy(None, false);
     volume.write(0, &[9; PAGE]).unwrap();

@@ -74,6 +74,17 @@ impl Host {
         self.serve_with(args, &[])
     }
 
+    /// The library that, preloaded, lets writes fail while the file `fail` of the folder holds an errno; and what sets it up.
+    pub(crate) fn meddler(&self) -> [(&'static str, String); 2] {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/native/meddle.c");
+        let library = self.folder.path().join("meddle.so");
+        let mut compiler = Command::new("cc");
+        let built = compiler.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).args([source, "-ldl"]).status();
+        assert!(built.unwrap().success(), "{source} does not build");
+        let fail = self.folder.path().join("fail");
+        [("LD_PRELOAD", library.display().to_string()), ("FAIL", fail.display().to_string())]
+    }
+
     pub(crate) fn serve_with(&self, args: &[&str], env: &[(&str, &str)]) -> Daemon {
         let mut command = self.command(&["--metrics", "127.0.0.1:0", "--profile", "torture", "--size", "2MiB"]);
         let log = File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
