@@ -97,6 +97,7 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
         latency: config.latency,
         started: SystemTime::now(),
         opened_in,
+        was_clean: stack.was_clean,
     };
     let served =
         Arc::new(Served { facts: Arc::new(facts), volume, nbd: service.nbd_stats(), waiting_for: Mutex::default() });
@@ -365,14 +366,14 @@ fn end(served: &Served, service: &dyn Service, background: Background, how: Stop
 
 /// Ends with everything on the image.
 fn close(volume: &Volume<DaemonStore>, image: &Path) -> Result<(), Failure> {
-    let store = volume.close();
+    let closed = volume.close().map_err(|error| Failure::io(format!("{}: closing", image.display()), &error));
     if volume.is_powerless() {
-        stack::close_store(store.map_err(|error| Failure::io(format!("{}: closing", image.display()), &error))?)?;
+        stack::leave_store(closed?, image)?;
         let message = format!("{}: power cut injected; a restart mounts what the chip kept", image.display());
         return Err(Failure::new(Exit::PowerCut, message));
     }
     if let Some(why) = volume.trouble() {
         return Err(Failure::failed(format!("{}: ended after a failure: {why}", image.display())));
     }
-    stack::close_store(store.map_err(|error| Failure::io(format!("{}: closing", image.display()), &error))?)
+    stack::close_store(closed?)
 }

@@ -40,6 +40,8 @@ pub struct Stack {
     pub profile: Profile,
     /// Bytes the scheme maps; the host sees at most these.
     pub logical_bytes: u64,
+    /// Whether the last shutdown of the image was clean.
+    pub was_clean: bool,
 }
 
 /// A new image.
@@ -133,7 +135,8 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     let emulate = config.latency == Latency::Emulate;
     let options = VolumeOptions { size, read_only: config.read_only, emulate };
     let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync))));
-    Ok(Stack { volume, scheme: label.scheme.name, profile, logical_bytes })
+    let was_clean = report.was_clean;
+    Ok(Stack { volume, scheme: label.scheme.name, profile, logical_bytes, was_clean })
 }
 
 /// Makes a new image and formats it.
@@ -278,9 +281,23 @@ pub fn logical_pages(info: &ImageInfo) -> u32 {
     info.size.div_ceil(info.profile.geometry.page_bytes as u64) as u32
 }
 
-/// Closes the image in order.
+/// Closes the image after a clean shutdown of its scheme: the header says so from now on.
+///
+/// # Errors
+/// The image cannot be written or synced.
 pub fn close_store(store: DaemonStore) -> Result<(), Failure> {
     store.close().map_err(|error| image_failure(&error))
+}
+
+/// Lets the image of a flash without power go: everything is synced, and the header does not call the shutdown clean.
+///
+/// # Errors
+/// The image cannot be synced.
+pub fn leave_store(store: DaemonStore, image: &Path) -> Result<(), Failure> {
+    let sync = store.sync_handle();
+    let settled = sync.settle(sync.last_seq()).map_err(io::Error::from);
+    let synced = settled.and_then(|()| std::fs::File::open(image)?.sync_all());
+    synced.map_err(|error| Failure::io(image.display(), &error))
 }
 
 /// For tests of slow host storage: `FTLD_TEST_SYNC_DELAY_MS`.

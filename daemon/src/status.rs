@@ -41,6 +41,8 @@ pub struct Facts {
     pub started: SystemTime,
     /// How long opening the image and mounting its scheme took.
     pub opened_in: Duration,
+    /// Whether the image had been shut down cleanly before.
+    pub was_clean: bool,
 }
 
 /// An instance at one moment.
@@ -214,7 +216,7 @@ impl View {
             "map_cache_hits": s.map_cache_hits, "map_cache_misses": s.map_cache_misses,
             "map_lookup_steps": s.map_lookup_steps,
             "mount": {
-                "clean": s.mount.clean, "pages_scanned": s.mount.pages_scanned,
+                "clean": self.facts.was_clean, "pages_scanned": s.mount.pages_scanned,
                 "pages_discarded": s.mount.pages_discarded, "steps": steps,
             },
         })

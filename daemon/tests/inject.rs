@@ -7,7 +7,6 @@ use nand_model::SplitMix;
 use nbd_support::client::{Client, EIO, EPERM, FLUSH, READ, TRIM, WRITE};
 use nix::sys::signal::Signal;
 use program::{Daemon, Host};
-use std::io::{Read, Write};
 
 /// A flash page: the unit that is old or new after a cut, never a mixture.
 const PAGE: usize = 1024;
@@ -46,21 +45,10 @@ impl Oracle {
     }
 }
 
-/// A request of a client that may lose its server; the error it got, or none if the connection is gone.
+/// A request for one page of a client that may lose its server; the error it got, or none if the connection is gone.
 fn attempt(client: &mut Client, command: u16, flags: u16, page: usize, data: &[u8]) -> Option<u32> {
-    let mut bytes = 0x2560_9513u32.to_be_bytes().to_vec();
-    bytes.extend(flags.to_be_bytes());
-    bytes.extend(command.to_be_bytes());
-    bytes.extend(7u64.to_be_bytes());
-    let at = if command == FLUSH { 0 } else { page as u64 * PAGE as u64 };
-    bytes.extend(at.to_be_bytes());
-    bytes.extend((if command == FLUSH { 0 } else { PAGE as u32 }).to_be_bytes());
-    bytes.extend(data);
-    client.stream.write_all(&bytes).ok()?;
-    let mut reply = [0; 16];
-    client.stream.read_exact(&mut reply).ok()?;
-    assert_eq!((&reply[..4], &reply[8..]), (&0x6744_6698u32.to_be_bytes()[..], &7u64.to_be_bytes()[..]));
-    Some(u32::from_be_bytes(reply[4..8].try_into().unwrap()))
+    let (at, length) = if command == FLUSH { (0, 0) } else { (page as u64 * PAGE as u64, PAGE as u32) };
+    client.attempt(command, flags, at, length, data)
 }
 
 /// Writes, trims and flushes until the device fails; returns how many requests went well.

@@ -95,7 +95,7 @@ watchdog() {
 gone_and_clean() {
   step "$1: the device is gone" test ! -e /dev/ublkb0
   same "$1: result" "$(of Result)" success
-  step "$1: closed in order" sh -c 'ftld check ublkb0 | grep "closed in order"'
+  step "$1: closed in order" sh -c 'ftld check ublkb0 | grep "(closed in order"'
 }
 
 again() {

@@ -61,7 +61,7 @@ fn open_chip(path: &std::path::Path) -> Result<Box<dyn Ftl<FileStore>>, Failure>
 /// `ftld check`: what the tables say against the flash, and whether every page can be read.
 pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
     let path = path_of(dirs, image);
-    let (_, mut ftl) = stack::open_untouched(&path)?;
+    let (info, mut ftl) = stack::open_untouched(&path)?;
     let failed = |error: ftl_core::FtlError| Failure::failed(format!("{}: checking: {error}", path.display()));
     let mut findings = ftl.check().map_err(failed)?;
     let report = ftl.stats().mount;
@@ -76,12 +76,12 @@ pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
     if as_json {
         let runs: Value = unreadable.iter().map(|run| json!([run.first, run.pages])).collect();
         let report = json!({
-            "image": path, "scheme": ftl.scheme(), "clean": report.clean, "pages_scanned": report.pages_scanned,
+            "image": path, "scheme": ftl.scheme(), "clean": info.clean, "pages_scanned": report.pages_scanned,
             "pages_discarded": report.pages_discarded, "findings": findings, "unreadable": runs,
         });
         print_json("check", report)?;
     } else if findings.is_empty() {
-        let stop = if report.clean { "closed in order" } else { "not closed in order, recovers" };
+        let stop = if info.clean { "closed in order" } else { "not closed in order, recovers" };
         print(&format!("{}: good ({stop}; scheme {})\n", path.display(), ftl.scheme()))?;
     } else {
         print(&findings.iter().fold(String::new(), |text, finding| text + finding + "\n"))?;

@@ -640,8 +640,8 @@ pub const CATALOG: &[Family] = &[
         name: "ftld_recovery_clean",
         kind: Kind::Gauge,
         labels: &[],
-        help: "1 if the image had been closed in order when the daemon opened it, 0 if what was on flash had to be searched.",
-        fill: |view, to| to.value(&[], f64::from(u8::from(view.flash.scheme.mount.clean))),
+        help: "1 if the last shutdown of the image was clean, as `ftld inspect` shows it too; 0 after a crash or a power cut.",
+        fill: |view, to| to.value(&[], f64::from(u8::from(view.facts.was_clean))),
     },
     Family {
         name: "ftld_recovery_duration_seconds",

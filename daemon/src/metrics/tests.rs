@@ -25,6 +25,7 @@ pub(crate) fn fresh() -> View {
         latency: crate::config::Latency::None,
         started: SystemTime::now(),
         opened_in: Duration::from_millis(250),
+        was_clean: true,
     };
     let flash = FlashSnapshot {
         taken: Instant::now(),

@@ -169,6 +169,22 @@ impl Client {
         self.answer(cookie, expected)
     }
 
+    /// A request of a client that may lose its server; the error it got, or none if the connection is gone.
+    pub(crate) fn attempt(&mut self, command: u16, flags: u16, at: u64, length: u32, data: &[u8]) -> Option<u32> {
+        let mut bytes = 0x2560_9513u32.to_be_bytes().to_vec();
+        bytes.extend(flags.to_be_bytes());
+        bytes.extend(command.to_be_bytes());
+        bytes.extend(7u64.to_be_bytes());
+        bytes.extend(at.to_be_bytes());
+        bytes.extend(length.to_be_bytes());
+        bytes.extend(data);
+        self.stream.write_all(&bytes).ok()?;
+        let mut reply = [0; 16];
+        self.stream.read_exact(&mut reply).ok()?;
+        assert_eq!((&reply[..4], &reply[8..]), (&0x6744_6698u32.to_be_bytes()[..], &7u64.to_be_bytes()[..]));
+        Some(u32::from_be_bytes(reply[4..8].try_into().unwrap()))
+    }
+
     pub(crate) fn read(&mut self, offset: u64, length: u64) -> Answer {
         self.ask(READ, 0, offset, length)
     }
