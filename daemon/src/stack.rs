@@ -42,6 +42,8 @@ pub struct Stack {
     pub logical_bytes: u64,
     /// Whether the last shutdown of the image was clean.
     pub was_clean: bool,
+    /// The image's syncs.
+    pub sync: SyncHandle,
 }
 
 /// A new image.
@@ -124,7 +126,6 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
         tracing::warn!("{}: a sync had failed; only what was synced before it is trusted", image.display());
     }
     let (size, profile, sync) = (store.info().size, store.info().profile, store.sync_handle());
-    sync_hooks(&sync);
     let ftl = mount(image, store, &label)?;
     if !config.read_only {
         // Mount ends with a sync before the first request.
@@ -134,9 +135,9 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     let logical_bytes = ftl.logical_pages() as u64 * profile.geometry.page_bytes as u64;
     let emulate = config.latency == Latency::Emulate;
     let options = VolumeOptions { size, read_only: config.read_only, emulate };
-    let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync))));
+    let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync.clone()))));
     let was_clean = report.was_clean;
-    Ok(Stack { volume, scheme: label.scheme.name, profile, logical_bytes, was_clean })
+    Ok(Stack { volume, scheme: label.scheme.name, profile, logical_bytes, was_clean, sync })
 }
 
 /// Makes a new image and formats it.
@@ -298,15 +299,6 @@ pub fn leave_store(store: DaemonStore, image: &Path) -> Result<(), Failure> {
     let settled = sync.settle(sync.last_seq()).map_err(io::Error::from);
     let synced = settled.and_then(|()| std::fs::File::open(image)?.sync_all());
     synced.map_err(|error| Failure::io(image.display(), &error))
-}
-
-/// For tests of slow host storage: `FTLD_TEST_SYNC_DELAY_MS`.
-fn sync_hooks(sync: &SyncHandle) {
-    let var = |name: &str| std::env::var(name).ok();
-    if let Some(ms) = var("FTLD_TEST_SYNC_DELAY_MS").and_then(|text| text.parse().ok()) {
-        tracing::warn!("every sync of the image takes {ms} ms longer (FTLD_TEST_SYNC_DELAY_MS)");
-        sync.set_sync_delay(std::time::Duration::from_millis(ms));
-    }
 }
 
 fn params_text(params: &Params, op_percent: f64) -> String {

@@ -57,23 +57,6 @@ fn sigterm_ends_in_order_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn reads_and_metrics_go_on_while_a_flush_waits_for_a_slow_disk() {
-    let host = Host::new();
-    let daemon = host.serve_with(&[], &[("FTLD_TEST_SYNC_DELAY_MS", "500")]);
-    let (mut writer, mut reader) = (daemon.client(), daemon.client());
-    assert_eq!(writer.write(0, 0, &page(3)).error, 0);
-    let flush = writer.request(FLUSH, 0, 0, 0, &[]);
-    while daemon.metric("ftld_host_ios_in_flight{device=\"default\",op=\"flush\"}") == 0.0 {}
-    assert!(reader.read(0, 4096).data == page(3));
-    assert_eq!(reader.write(0, 8192, &page(4)).error, 0);
-    assert_eq!(daemon.get("/healthz").1, "serving\n");
-    // Had anything above waited for the sync, the flush would be done.
-    assert_eq!(daemon.metric("ftld_host_ios_in_flight{device=\"default\",op=\"flush\"}"), 1.0);
-    assert_eq!(writer.answer(flush, 0).error, 0);
-    assert_eq!(daemon.metric("ftld_host_ios_total{device=\"default\",op=\"flush\"}"), 1.0);
-}
-
-#[test]
 fn with_emulated_latency_requests_take_as_long_as_on_the_flash() {
     let host = Host::new();
     let file = host.folder.path().join("slow.toml");

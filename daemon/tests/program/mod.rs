@@ -116,24 +116,21 @@ impl Daemon {
         client
     }
 
+    /// Where HTTP is served.
+    fn addr(&self) -> &str {
+        self.metrics.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap()
+    }
+
     pub(crate) fn get(&self, path: &str) -> (String, String) {
-        self.http(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+        get(self.addr(), path)
     }
 
     pub(crate) fn http(&self, request: &str) -> (String, String) {
-        let addr = self.metrics.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap();
-        let mut stream = TcpStream::connect(addr).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        (head.lines().next().unwrap().to_owned(), body.to_owned())
+        http(self.addr(), request)
     }
 
     pub(crate) fn metric(&self, series: &str) -> f64 {
-        let (_, body) = self.get("/metrics");
-        let line = body.lines().find(|line| line.starts_with(series)).unwrap_or_else(|| panic!("no {series}"));
-        line.rsplit(' ').next().unwrap().parse().unwrap()
+        metric(self.addr(), series)
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -150,6 +147,26 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// First line and body of what is at this path.
+pub(crate) fn get(addr: &str, path: &str) -> (String, String) {
+    http(addr, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+}
+
+pub(crate) fn http(addr: &str, request: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(addr).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.lines().next().unwrap().to_owned(), body.to_owned())
+}
+
+pub(crate) fn metric(addr: &str, series: &str) -> f64 {
+    let (_, body) = get(addr, "/metrics");
+    let line = body.lines().find(|line| line.starts_with(series)).unwrap_or_else(|| panic!("no {series}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
 pub(crate) fn page(seed: u8) -> Vec<u8> {
