@@ -4,8 +4,8 @@
 set -euo pipefail
 
 packages="build-essential pkg-config clang libclang-dev qemu-system-x86 busybox-static cpio xz-utils e2fsprogs fuse3 fio
-  libnbd-bin python3-libnbd nbdkit nbd-client nbd-server qemu-utils mmdebstrap prometheus chromium curl ca-certificates git openssl mandoc rpm
-  python3-pytest shellcheck"
+  libnbd-bin python3-libnbd nbdkit nbd-client nbd-server qemu-utils mmdebstrap prometheus chromium curl ca-certificates
+  git openssl mandoc rpm python3-pytest shellcheck strace"
 rust=1.88 # as in Cargo.toml
 
 fail() { echo "deps: $*" >&2; exit 1; }

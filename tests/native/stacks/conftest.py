@@ -1,0 +1,47 @@
+"""Options of the stacks, and the summary line that each of them prints.
+
+FAULTS (3)   SEED (a new one, printed)   STACK_SCHEMES (all)
+"""
+
+import os
+import random
+
+import pytest
+
+from campaign import Campaign, Tally
+
+SEED = os.environ.get("SEED") or str(random.SystemRandom().randrange(1 << 32))
+FAULTS = int(os.environ.get("FAULTS") or 3)
+lines = []
+
+
+@pytest.fixture
+def besiege(request):
+    """besiege(NAME, make_stack, SIZE): a whole campaign, and its line in the summary."""
+
+    def besiege(name, make_stack, size):
+        tally = Tally(name)
+        try:
+            Campaign(make_stack, tally, SEED, size).run(FAULTS)
+        except BaseException:
+            lines.append(f"FAIL stacks: {tally}")
+            raise
+        lines.append(f"ok   stacks: {tally}")
+
+    return besiege
+
+
+def pytest_report_header():
+    return f"     stacks: SEED={SEED} FAULTS={FAULTS}"
+
+
+def pytest_report_teststatus(report):
+    # Our own lines say what passed.
+    if report.passed and report.when == "call":
+        return "passed", "", ""
+    return None
+
+
+def pytest_terminal_summary(terminalreporter):
+    for line in lines:
+        terminalreporter.write_line(line)
