@@ -1,11 +1,13 @@
 #!/bin/bash
 # Makes sure that what the build and the tests need is there: Debian packages, and a Rust toolchain. As root it installs what
 # is missing; as another user it prints what to type and fails. With everything there it takes no time.
+# usage: deps.sh [long]      long: also what only `make long-test` needs
 set -euo pipefail
 
 packages="build-essential pkg-config clang libclang-dev qemu-system-x86 busybox-static cpio xz-utils e2fsprogs fuse3 fio
   libnbd-bin python3-libnbd nbdkit nbd-client nbd-server qemu-utils mmdebstrap prometheus chromium curl ca-certificates
   git openssl mandoc rpm python3-pytest shellcheck strace"
+[ "${1:-}" != long ] || packages="$packages postgresql-15 python3-psycopg2"
 rust=1.88 # as in Cargo.toml
 
 fail() { echo "deps: $*" >&2; exit 1; }

@@ -1,0 +1,60 @@
+"""ext4 itself: what programs may rely on after fsync; the work is that of fsync_markers.rs."""
+
+import re
+import subprocess
+
+from device import run
+from ledger import CheckFailed
+
+
+class Ext4:
+    """Four workers that change files, and note what fsync made durable."""
+
+    def __init__(self, scratch):
+        self._markers = scratch / "markers"
+        self._seen = 0
+        self._worker = None
+
+    def create(self, folder):
+        self._markers.touch()
+
+    def start(self, folder, seed):
+        self._seen = self._markers.stat().st_size
+        self._worker = subprocess.Popen(
+            ["fsync_markers", "work", str(folder), str(self._markers), str(seed >> 8)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+
+    def finish(self):
+        worker, self._worker = self._worker, None
+        try:
+            output, _ = worker.communicate(timeout=60)
+        finally:
+            worker.kill()
+            worker.wait()
+        if worker.returncode != 0:
+            raise CheckFailed(output)
+
+    def close(self):
+        if self._worker:
+            self._worker.kill()
+            self._worker.wait()
+
+    def _count(self, word):
+        with self._markers.open("rb") as file:
+            file.seek(self._seen)
+            return len(re.findall(rb"^%s " % word, file.read(), re.MULTILINE))
+
+    def noted(self):
+        return self._count(b"done")
+
+    def in_flight(self):
+        return self._count(b"begin") - self._count(b"done") - self._count(b"claimed")
+
+    def recover(self, folder):
+        answer = run("fsync_markers", "check", folder, self._markers)
+        return int(re.search(r"objects=(\d+)", answer)[1])
+
+
+def test_ext4(besiege):
+    besiege("ext4, fsync", lambda scratch, _: Ext4(scratch), "48MiB")
