@@ -4,6 +4,7 @@
 # usage: run.sh all | SCRIPT...      names of guest scripts, without .sh
 #   BUILT            folder with the programs; without it they are built, as a release
 #   FIO_SECONDS (5)  KILLS (3)  SCHEMES (lazyftl pagemap; or all)  what the scripts do
+#   FAULTS (3)        faults for each kind of journal in sqlite
 #   CRASHES (1)       how often host_crash_ext4 has its machine killed
 #   SIZE              of the device; without it each script's own, small one
 #   FIO_MIB (32)      how much fio writes before it reads it back
@@ -15,7 +16,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 scripts=("$@")
-[ "$*" != all ] || scripts=(readme ublk_transport nbd_transport ublk_ext4 ublk_kill ublk_latency nbd_kernel power_cut host_crash_ext4)
+[ "$*" != all ] || scripts=(readme ublk_transport nbd_transport ublk_ext4 ublk_kill ublk_latency nbd_kernel power_cut host_crash_ext4 sqlite)
 [ ${#scripts[@]} -gt 0 ] || { echo "usage: tests/guest/run.sh all | SCRIPT..." >&2; exit 2; }
 here=tests/guest
 . tests/lib.sh
@@ -27,7 +28,8 @@ trap 'rm -rf "$run"' EXIT
 cpio_here() { cpio -o -H newc --quiet -R 0:0 | gzip -1; }
 
 # What seldom changes is packed once: the tools, their libraries, the modules.
-tools=(/bin/busybox "$(command -v fio)" "$(command -v mke2fs)" "$(command -v e2fsck)" "$(command -v nbd-client)")
+tools=(/bin/busybox "$(command -v fio)" "$(command -v mke2fs)" "$(command -v e2fsck)" "$(command -v nbd-client)" "$(command -v sqlite3)"
+  "$(command -v strace)")
 base=$work/base-$(cat "${tools[@]}" "$kernel"/modules/*.ko "$here/mkroot.sh" | md5sum | cut -c1-12).cpio.gz
 [ -e "$base" ] || "$here/mkroot.sh" "$base" "${tools[@]}" "$kernel"/modules/*.ko
 
@@ -63,7 +65,7 @@ boot() {
   mkdir -p "$run/$script/bin"
   cat > "$run/$script/bin/suite" <<X
 SCRIPT=$script
-export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-lazyftl pagemap}" CRASHES=${CRASHES:-1} SIZE=${SIZE:-} FIO_MIB=${FIO_MIB:-32}
+export FIO_SECONDS=${FIO_SECONDS:-5} KILLS=${KILLS:-3} SCHEMES="${SCHEMES:-lazyftl pagemap}" CRASHES=${CRASHES:-1} FAULTS=${FAULTS:-3} SIZE=${SIZE:-} FIO_MIB=${FIO_MIB:-32}
 X
   (cd "$run/$script" && echo bin/suite | cpio_here) | cat "$base" "$run/own.cpio.gz" "$run/top.cpio.gz" - > "$run/$script.initrd"
   truncate -s 8G "$disk"

@@ -31,10 +31,6 @@ def besiege(request):
     return besiege
 
 
-def pytest_report_header():
-    return f"     stacks: SEED={SEED} FAULTS={FAULTS}"
-
-
 def pytest_report_teststatus(report):
     # Our own lines say what passed.
     if report.passed and report.when == "call":
@@ -43,5 +39,5 @@ def pytest_report_teststatus(report):
 
 
 def pytest_terminal_summary(terminalreporter):
-    for line in lines:
+    for line in [f"     stacks: SEED={SEED} FAULTS={FAULTS}", *lines]:
         terminalreporter.write_line(line)
