@@ -3,7 +3,7 @@
 # usage: run.sh [SCRIPT...]     NAME is NAME.sh or test_NAME.py; all if none is given
 #   BUILT            folder with the programs; without it they are built, as a release
 #   FIO_SECONDS (5)  CPU_SECONDS (10)  SCHEMES (lazyftl pagemap; or all)  SESSIONS (10000)  CUTS (12)  CANARY (no)  FSX_OPS (5000)  PACKAGES (deb; or deb rpm)
-#   FAULTS (3)  STACKS (sqlite ext4)  SEED (of most scripts 1, of the stacks a new one)
+#   FAULTS (3)  STACKS (sqlite redb ext4)  SEED (of most scripts 1, of the stacks a new one)
 # Prints the scripts' own lines and a summary; fails unless every step succeeded.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -1,0 +1,124 @@
+//! Transactions of redb, noted outside the device, and what is there of them after it failed.
+//!
+//! usage: redb_commits work DATABASE NOTES HEAD     until the device fails
+//!        redb_commits check DATABASE               after it was mounted again
+//!
+//! Transaction `n` inserts keys that follow from `n`, removes those of transaction `n - KEEP`, and
+//! makes the head `n`. `work` goes on from HEAD, and notes `begin 0 n` before a transaction and
+//! `done 0 n` after its commit returned. `check` has redb check its file, compares every key with
+//! what the head tells, and prints `head=N looked_at=COUNT`.
+//!
+//! Exit code 1 and the reason if anything is not as it should be.
+
+use nand_model::SplitMix;
+use nix::libc::{EIO, EROFS};
+use redb::{Database, Durability, ReadableTable, StorageError, TableDefinition};
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+
+/// `(transaction, position)` to data.
+const LEDGER: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("ledger");
+const HEAD: TableDefinition<'_, (), u64> = TableDefinition::new("head");
+/// Transactions whose keys are in the ledger.
+const KEEP: u64 = 500;
+
+/// Data of a transaction, by position. Now and then one is larger than a page.
+fn rows(transaction: u64) -> Vec<Vec<u8>> {
+    let mut rng = SplitMix::new(transaction);
+    let count = 1 + rng.below(4);
+    (0..count)
+        .map(|_| {
+            let most = if rng.one_in(64) { 64 << 10 } else { 400 };
+            let bytes = rng.below(most) as usize;
+            (0..bytes.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(bytes).collect()
+        })
+        .collect()
+}
+
+fn commit(database: &Database, transaction: u64) -> Result<(), redb::Error> {
+    let mut write = database.begin_write()?;
+    write.set_durability(Durability::Immediate);
+    {
+        let mut ledger = write.open_table(LEDGER)?;
+        for (position, data) in (0..).zip(rows(transaction)) {
+            ledger.insert((transaction, position), &data[..])?;
+        }
+        if let Some(old) = transaction.checked_sub(KEEP) {
+            ledger.retain_in((old, 0)..(old + 1, 0), |_, _| false)?;
+        }
+        write.open_table(HEAD)?.insert((), transaction)?;
+    }
+    Ok(write.commit()?)
+}
+
+fn work(path: &str, notes: &str, mut head: u64) -> Result<String, redb::Error> {
+    let mut notes = OpenOptions::new().create(true).append(true).open(notes)?;
+    let database = Database::create(path)?;
+    loop {
+        head += 1;
+        notes.write_all(format!("begin 0 {head}\n").as_bytes())?;
+        commit(&database, head)?;
+        notes.write_all(format!("done 0 {head}\n").as_bytes())?;
+    }
+}
+
+/// What a file system answers when its device is gone; redb answers so itself after that.
+fn device_is_gone(error: &redb::Error) -> bool {
+    match error {
+        redb::Error::Io(error) => matches!(error.raw_os_error(), Some(EIO | EROFS)),
+        redb::Error::PreviousIo => true,
+        _ => false,
+    }
+}
+
+fn check(path: &str) -> Result<String, redb::Error> {
+    let wrong = |why: String| redb::Error::from(StorageError::from(io::Error::other(why)));
+    let mut database = Database::open(path)?;
+    if !database.check_integrity()? {
+        return Err(wrong("check_integrity had to repair the file after it was recovered".into()));
+    }
+    let read = database.begin_read()?;
+    let head = read.open_table(HEAD)?.get(())?.map_or(0, |head| head.value());
+    let mut found = BTreeMap::new();
+    for entry in read.open_table(LEDGER)?.iter()? {
+        let (key, data) = entry?;
+        found.insert(key.value(), data.value().to_vec());
+    }
+    let kept = head.saturating_sub(KEEP - 1).max(1)..=head;
+    let looked_at = kept.clone().count();
+    for transaction in kept {
+        for (position, data) in (0..).zip(rows(transaction)) {
+            if found.remove(&(transaction, position)) != Some(data) {
+                return Err(wrong(format!("transaction {transaction} of {head} is not whole")));
+            }
+        }
+    }
+    match found.first_key_value() {
+        None => Ok(format!("head={head} looked_at={looked_at}")),
+        Some((key, _)) => Err(wrong(format!("key {key:?} is not to be there, the head is {head}"))),
+    }
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        ["work", database, notes, head] => match head.parse() {
+            Ok(head) => match work(database, notes, head) {
+                Err(error) if device_is_gone(&error) => Ok("the device failed".into()),
+                ended => ended,
+            },
+            Err(_) => Err(io::Error::other(format!("{head} is not a number")).into()),
+        },
+        ["check", database] => check(database),
+        _ => Err(io::Error::other("usage: redb_commits work DATABASE NOTES HEAD | check DATABASE").into()),
+    };
+    match outcome {
+        Ok(line) => println!("{line}"),
+        Err(why) => {
+            println!("redb_commits: {why}");
+            std::process::exit(1);
+        }
+    }
+}
