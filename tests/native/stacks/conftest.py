@@ -5,6 +5,7 @@ FAULTS (3)   SEED (a new one, printed)   STACK_SCHEMES (all)
 
 import os
 import random
+import signal
 
 import pytest
 
@@ -29,6 +30,11 @@ def besiege(request):
         lines.append(f"ok   stacks: {tally}")
 
     return besiege
+
+
+def pytest_configure():
+    # A campaign that is terminated takes its mounts away, as one that is interrupted does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_report_teststatus(report):

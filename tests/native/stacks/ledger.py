@@ -8,6 +8,7 @@ A client notes `begin` before a transaction, and `done` after COMMIT returned, i
 the device.
 """
 
+import errno
 import os
 import random
 import re
@@ -54,6 +55,17 @@ def compare(heads, found):
         if data != dict(rows(client, number)):
             raise CheckFailed(f"transaction {number} of client {client} is not whole")
     return len(found)
+
+
+def device_is_gone(folder):
+    """Whether a write to the device fails. Until then no client may see an error of any kind."""
+    try:
+        with open(folder / f"probe-{os.getpid()}", "wb") as file:
+            file.write(b"probe")
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error.errno in (errno.EIO, errno.EROFS)
+    return False
 
 
 class Notes:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from device import DeviceError, run, wait_for
-from ledger import KEEP, CheckFailed, Clients, Notes, compare, rows
+from ledger import KEEP, CheckFailed, Clients, Notes, compare, device_is_gone, rows
 
 CLIENTS = 2
 # Replaces the default only where the disk is small; durability stays as PostgreSQL has it.
@@ -97,7 +97,8 @@ class Postgres(Clients):
 
     def commands(self, folder, seed):
         for client in range(CLIENTS):
-            yield sys.executable, __file__, self._sockets, self._notes, client, self.head(client)
+            yield (sys.executable, __file__, folder, self._sockets, self._notes, client,
+                   self.head(client))
 
     def start(self, folder, seed):
         self._serve(folder)
@@ -156,16 +157,10 @@ class Postgres(Clients):
         return heads, compare(heads, found)
 
 
-def device_is_gone(connection, error):
-    """Whether the server went down, or answers EIO (58030) or EROFS (42501)."""
-    return connection is None or connection.closed or error.pgcode in ("58030", "42501")
-
-
-def work(sockets, notes, client, head):
+def work(folder, sockets, notes, client, head):
     """A client: transactions one after the other, until the server has lost its disk."""
     import psycopg2
 
-    connection = None
     try:
         connection = psycopg2.connect(host=sockets, user="postgres", dbname="postgres")
         cursor = connection.cursor()
@@ -186,8 +181,8 @@ def work(sockets, notes, client, head):
             )
             connection.commit()
             notes.done(head)
-    except psycopg2.Error as error:
-        if not device_is_gone(connection, error):
+    except psycopg2.Error:
+        if not device_is_gone(folder):
             raise
 
 
@@ -196,4 +191,5 @@ def test_postgres(besiege):
 
 
 if __name__ == "__main__":
-    work(sys.argv[1], Notes(sys.argv[2], int(sys.argv[3])), int(sys.argv[3]), int(sys.argv[4]))
+    where, server, path, number, last = sys.argv[1:]
+    work(Path(where), server, Notes(path, int(number)), int(number), int(last))

@@ -1,18 +1,15 @@
 """SQLite with a write-ahead log and with each kind of rollback journal."""
 
-import os
-import random
 import sqlite3
 import sys
+from pathlib import Path
 
-from ledger import KEEP, CheckFailed, Clients, Notes, compare, rows
+from ledger import KEEP, CheckFailed, Clients, Notes, compare, device_is_gone, rows
 
 CLIENTS = 2
 # What makes a COMMIT that returned durable. With DELETE, synchronous=FULL may roll the last
 # commit back after a power cut, because nothing syncs the folder that the journal is deleted from.
 SYNCHRONOUS = {"wal": "full", "truncate": "full", "persist": "full", "delete": "extra"}
-# Primary result codes of a device that is gone: IOERR, READONLY, CANTOPEN.
-DEVICE_IS_GONE = {10, 8, 14}
 
 
 def connect(folder, journal):
@@ -78,8 +75,10 @@ def work(folder, journal, notes, client, head):
             )
             connection.execute("COMMIT")
             notes.done(head)
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF not in DEVICE_IS_GONE:
+    except sqlite3.Error:
+        # On a device that is gone the error may be any: what is left of a journal in the page
+        # cache is no longer what was written.
+        if not device_is_gone(folder):
             raise
 
 
@@ -96,7 +95,5 @@ def test_rollback_journal(besiege):
 
 
 if __name__ == "__main__":
-    from pathlib import Path
-
     where, journal_mode, path, number, last = sys.argv[1:]
     work(Path(where), journal_mode, Notes(path, int(number)), int(number), int(last))
