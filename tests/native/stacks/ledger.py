@@ -57,6 +57,11 @@ def compare(heads, found):
     return len(found)
 
 
+# What a file system answers when its device is gone: EIO, EROFS after it has noticed, and what
+# libnbd answers when its connection is dead, EINVAL.
+GONE = (errno.EIO, errno.EROFS, errno.EINVAL)
+
+
 def device_is_gone(folder):
     """Whether a write to the device fails. Until then no client may see an error of any kind."""
     try:
@@ -64,7 +69,7 @@ def device_is_gone(folder):
             file.write(b"probe")
             os.fsync(file.fileno())
     except OSError as error:
-        return error.errno in (errno.EIO, errno.EROFS)
+        return error.errno in GONE
     return False
 
 

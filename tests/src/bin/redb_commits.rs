@@ -11,7 +11,7 @@
 //! Exit code 1 and the reason if anything is not as it should be.
 
 use nand_model::SplitMix;
-use nix::libc::{EIO, EROFS};
+use nix::libc::{EINVAL, EIO, EROFS};
 use redb::{Database, Durability, ReadableTable, StorageError, TableDefinition};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -63,10 +63,11 @@ fn work(path: &str, notes: &str, mut head: u64) -> Result<String, redb::Error> {
     }
 }
 
-/// What a file system answers when its device is gone; redb answers so itself after that.
+/// What a file system answers when its device is gone: EIO, EROFS, and what libnbd answers when its connection is dead, EINVAL. redb says
+/// that there was an error before, after that.
 fn device_is_gone(error: &redb::Error) -> bool {
     match error {
-        redb::Error::Io(error) => matches!(error.raw_os_error(), Some(EIO | EROFS)),
+        redb::Error::Io(error) => matches!(error.raw_os_error(), Some(EIO | EROFS | EINVAL)),
         redb::Error::PreviousIo => true,
         _ => false,
     }
