@@ -1,0 +1,42 @@
+//! A cut tore the data of a page and left its record. The mount read the page, passed over it and
+//! took the version before it. Then the device was stopped cleanly. The next mount found every block
+//! as the clean stop had left it, trusted the record without reading the page, and the logical page
+//! could not be read any more, flushed or not. Found by SQLite under power cuts, of NFTL-1 and ROSE.
+
+use ftld_tests::host::Host;
+use ftld_tests::rig::{self, Rig, Verdicts};
+use ftld_tests::workload::HostOp;
+use nand_model::{Cut, EraseCut, FaultPlan, PartnerCut, ProgramCut};
+
+const PAGES: u32 = 128;
+/// Programs and erases before the cut.
+const CUTS: u64 = 12;
+
+#[test]
+fn a_torn_page_is_not_believed_after_a_clean_stop() {
+    for (scheme, cells) in rig::matrix() {
+        let rig = Rig::new(scheme, cells, PAGES);
+        let mut verdicts = Verdicts::new("regressions");
+        for at_op in 0..CUTS {
+            let here = format!("{}/torn_page_after_clean_stop/{at_op}", rig.path());
+            verdicts.case(&here, || {
+                let mut host = Host::format(&rig);
+                for lpn in 0..PAGES {
+                    host.run(&HostOp::Write { lpn, count: 1, fua: false })?;
+                }
+                host.run(&HostOp::Flush)?;
+                let (program, partner) = (ProgramCut::DataTorn, PartnerCut::Intact);
+                let cut = Cut { at_op, program, partner, erase: EraseCut::Complete, seed: 1 };
+                host.set_faults(FaultPlan { cut: Some(cut), ..FaultPlan::default() });
+                let mut pages = (0..).map(|number| number * 37 % PAGES);
+                while host.run(&HostOp::Write { lpn: pages.next().unwrap_or(0), count: 1, fua: false }).is_ok() {}
+                host = host.remount()?;
+                host.settle_all()?;
+                host.ftl.shutdown(0).map_err(|error| format!("shutdown: {error}"))?;
+                host = host.remount()?;
+                Ok(host.compare_all()?)
+            });
+        }
+        verdicts.assert_none_failed();
+    }
+}
