@@ -3,7 +3,7 @@
 import re
 import subprocess
 
-from device import run
+from device import TIMEOUT, run
 from ledger import CheckFailed
 
 
@@ -28,7 +28,7 @@ class Ext4:
     def finish(self):
         worker, self._worker = self._worker, None
         try:
-            output, _ = worker.communicate(timeout=60)
+            output, _ = worker.communicate(timeout=TIMEOUT)
         finally:
             worker.kill()
             worker.wait()

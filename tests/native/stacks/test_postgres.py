@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from device import DeviceError, run, wait_for
+from device import TIMEOUT, DeviceError, run, wait_for
 from ledger import KEEP, CheckFailed, Clients, Notes, compare, device_is_gone, rows
 
 CLIENTS = 2
@@ -88,7 +88,7 @@ class Postgres(Clients):
 
     def _stop(self):
         self._server.terminate()  # "smart": waits for sessions, of which there are none
-        if self._server.wait(60) != 0:
+        if self._server.wait(TIMEOUT) != 0:
             raise CheckFailed(f"PostgreSQL does not stop\n{self._log.read_text()[-3000:]}")
         self._server = None
 

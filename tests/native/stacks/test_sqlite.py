@@ -4,6 +4,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
+from device import TIMEOUT
 from ledger import KEEP, CheckFailed, Clients, Notes, compare, device_is_gone, rows
 
 CLIENTS = 2
@@ -13,7 +14,7 @@ SYNCHRONOUS = {"wal": "full", "truncate": "full", "persist": "full", "delete": "
 
 
 def connect(folder, journal):
-    connection = sqlite3.connect(folder / "ledger.db", timeout=60, isolation_level=None)
+    connection = sqlite3.connect(folder / "ledger.db", timeout=TIMEOUT, isolation_level=None)
     connection.execute(f"PRAGMA journal_mode={journal}")
     connection.execute(f"PRAGMA synchronous={SYNCHRONOUS[journal]}")
     connection.execute("PRAGMA wal_autocheckpoint=200")

@@ -11,11 +11,11 @@
 //! Exit code 1 and the reason if anything is not as it should be.
 
 use nand_model::SplitMix;
-use nix::libc::{EINVAL, EIO, EROFS};
 use redb::{Database, Durability, ReadableTable, StorageError, TableDefinition};
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::path::Path;
 
 /// `(transaction, position)` to data.
 const LEDGER: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("ledger");
@@ -63,14 +63,14 @@ fn work(path: &str, notes: &str, mut head: u64) -> Result<String, redb::Error> {
     }
 }
 
-/// What a file system answers when its device is gone: EIO, EROFS, and what libnbd answers when its connection is dead, EINVAL. redb says
-/// that there was an error before, after that.
-fn device_is_gone(error: &redb::Error) -> bool {
-    match error {
-        redb::Error::Io(error) => matches!(error.raw_os_error(), Some(EIO | EROFS | EINVAL)),
-        redb::Error::PreviousIo => true,
-        _ => false,
-    }
+/// Whether a write to the device fails. Until then an error of redb is a failure.
+fn device_is_gone(database: &str) -> bool {
+    let probe = || {
+        let mut file = File::create(Path::new(database).with_extension("probe"))?;
+        file.write_all(b"probe")?;
+        file.sync_all()
+    };
+    probe().is_err_and(|error: io::Error| error.kind() != io::ErrorKind::StorageFull)
 }
 
 fn check(path: &str) -> Result<String, redb::Error> {
@@ -107,7 +107,7 @@ fn main() {
     let outcome = match words[..] {
         ["work", database, notes, head] => match head.parse() {
             Ok(head) => match work(database, notes, head) {
-                Err(error) if device_is_gone(&error) => Ok("the device failed".into()),
+                Err(_) if device_is_gone(database) => Ok("the device failed".into()),
                 ended => ended,
             },
             Err(_) => Err(io::Error::other(format!("{head} is not a number")).into()),
