@@ -4,9 +4,11 @@
 //! pending *tombstone* per mapped page, written into the map like any dirty entry; a mapping page that is covered as a whole
 //! is dropped from the directory instead, without a program.
 //!
-//! A record counts until every mapping page it touches has a version on flash that contains it, or a newer record covers that
-//! mapping page as a whole. There are never more than a block's worth of records: then the ones with the least work left are
-//! made superfluous. If power fails, mount replays the records that a mapping page does not contain.
+//! A record counts until every mapping page it touches has a version on flash that contains it, or a newer record that touches
+//! that mapping page too covers it as a whole. A newer record that found nothing mapped there does not touch it, and may go while
+//! the tombstones of the older one are still pending: then only the older record tells a mount of them. There are never more than
+//! a block's worth of records: then the ones with the least work left are made superfluous. If power fails, mount replays the
+//! records that a mapping page does not contain.
 
 use super::map::entry_at;
 use super::{MAP, Paged, Policy};
@@ -141,10 +143,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
 
     /// Mapping pages without which this record has to stay.
     fn unwritten(&self, seq: u64, record: &Record) -> Vec<u32> {
-        let newer: Vec<TrimRange> = self.trims.live.range(seq + 1..).map(|(_, record)| record.range).collect();
         let open = |vtpn: &u32| {
             let pages = self.pages_of(*vtpn);
-            self.upto[*vtpn as usize] < seq && !newer.iter().any(|range| covers(range, &pages))
+            let replaces = |newer: &Record| newer.touched.contains(vtpn) && covers(&newer.range, &pages);
+            self.upto[*vtpn as usize] < seq && !self.trims.live.range(seq + 1..).any(|(_, newer)| replaces(newer))
         };
         record.touched.iter().copied().filter(open).collect()
     }
