@@ -258,9 +258,12 @@ impl<S: Store> Flash<S> {
         Ok(Oob::decode(&self.spare).map(|oob| (oob, &self.spare[OOB_BYTES..])))
     }
 
-    /// Clears OOB bits of a programmed page.
+    /// Clears OOB bits of a page, as a hint: a page that cannot legally take them goes without. It is blank if its program went
+    /// astray and the chip has restarted since, or was marked before and became live again because its mapping page went astray.
     pub(crate) fn mark(&mut self, ppn: Ppn, bits: &[u8], cause: Cause) -> Result<(), NandError> {
-        self.now = self.chip.program_oob(self.now, ppn, bits, cause)?;
+        if self.chip.takes_oob_program(ppn) {
+            self.now = self.chip.program_oob(self.now, ppn, bits, cause)?;
+        }
         Ok(())
     }
 

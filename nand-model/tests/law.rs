@@ -67,16 +67,20 @@ fn slc_pages_come_in_any_order_but_once() {
 fn oob_alone_is_programmed_as_often_as_nop_allows() {
     let mut slc = chip("slc-2k");
     let ppn = slc.geometry().page(Pbn::new(0), 4);
+    assert!(!slc.takes_oob_program(ppn));
     breaks(&mut slc, "OOB program of the erased page", |chip| chip.program_oob(0, ppn, &[0], Cause::Host));
     program(&mut slc, 0, 4).unwrap();
     for bits in [0xFE, 0xFD, 0xFB] {
+        assert!(slc.takes_oob_program(ppn));
         slc.program_oob(0, ppn, &[bits], Cause::Host).unwrap();
     }
     assert_eq!(read(&mut slc, 0, 4), Ok((4 ^ 0x5A, 4 & 0xF8)));
+    assert!(!slc.takes_oob_program(ppn));
     breaks(&mut slc, "programmed 4 times, NOP is 4", |chip| chip.program_oob(0, ppn, &[0], Cause::Host));
     let mut mlc = chip("torture");
     program(&mut mlc, 0, 0).unwrap();
     let ppn = mlc.geometry().page(Pbn::new(0), 0);
+    assert!(!mlc.takes_oob_program(ppn));
     breaks(&mut mlc, "NOP is 1", |chip| chip.program_oob(0, ppn, &[0], Cause::Host));
 }
 

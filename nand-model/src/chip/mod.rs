@@ -359,6 +359,11 @@ impl<S: Store> Chip<S> {
         }
     }
 
+    /// Whether [`Chip::program_oob`] of this page is legal: it is programmed, and NOP allows another program.
+    pub fn takes_oob_program(&self, ppn: Ppn) -> bool {
+        self.programs.get(ppn.index()).is_some_and(|programs| (1..self.profile.nop).contains(programs))
+    }
+
     /// Pages of the block that were programmed since it was erased: where pages go in order, [`Chip::frontier`].
     pub fn programmed(&self, block: Pbn) -> u32 {
         let frontier = self.frontier(block);

@@ -359,6 +359,23 @@ fn a_block_that_fails_when_nothing_lives_in_it_leaves_the_update_area() {
 }
 
 #[test]
+fn a_superseded_page_that_turns_out_blank_is_not_marked() {
+    let (mut ftl, config) = small_paper_device();
+    write(&mut ftl, 4, 1);
+    let bombs = vec![Bomb::next(block_of(&ftl, 4), Fault::MisdirectedProgram)];
+    ftl.chip_mut().set_faults(FaultPlan { bombs, ..FaultPlan::default() });
+    write(&mut ftl, 5, 2);
+    let place = ftl.pending.get(5).and_then(|entry| entry.ppn()).unwrap();
+    ftl.shutdown(0).unwrap();
+    let mut ftl = remount(ftl, &config);
+    assert!(!ftl.chip().is_programmed(place) && ftl.space.table.is_live(place), "the map names a blank page");
+    write(&mut ftl, 5, 3);
+    ftl.shutdown(0).unwrap();
+    assert!(!ftl.chip().is_programmed(place) && !ftl.space.table.is_live(place), "superseded, and still blank");
+    assert_eq!(read(&mut ftl, 5), 3);
+}
+
+#[test]
 fn failing_programs_and_erases_cost_blocks_but_no_data() {
     let (mut ftl, config) = laid_out("torture", 2 << 20, 0.3, &[]);
     let chances = [(Fault::ProgramFail, 400_000), (Fault::EraseFail, 2_000_000)].into();
