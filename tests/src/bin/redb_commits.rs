@@ -11,8 +11,9 @@
 //! Exit code 1 and the reason if anything is not as it should be.
 
 use nand_model::SplitMix;
-use redb::{Database, Durability, ReadableTable, StorageError, TableDefinition};
+use redb::{Database, Durability, ReadableTable, TableDefinition};
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
@@ -36,7 +37,10 @@ fn rows(transaction: u64) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn commit(database: &Database, transaction: u64) -> Result<(), redb::Error> {
+/// What a command comes to.
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn commit(database: &Database, transaction: u64) -> Outcome<()> {
     let mut write = database.begin_write()?;
     write.set_durability(Durability::Immediate);
     {
@@ -52,7 +56,7 @@ fn commit(database: &Database, transaction: u64) -> Result<(), redb::Error> {
     Ok(write.commit()?)
 }
 
-fn work(path: &str, notes: &str, mut head: u64) -> Result<String, redb::Error> {
+fn work(path: &str, notes: &str, mut head: u64) -> Outcome<String> {
     let mut notes = OpenOptions::new().create(true).append(true).open(notes)?;
     let database = Database::create(path)?;
     loop {
@@ -73,8 +77,8 @@ fn device_is_gone(database: &str) -> bool {
     probe().is_err_and(|error: io::Error| error.kind() != io::ErrorKind::StorageFull)
 }
 
-fn check(path: &str) -> Result<String, redb::Error> {
-    let wrong = |why: String| redb::Error::from(StorageError::from(io::Error::other(why)));
+fn check(path: &str) -> Outcome<String> {
+    let wrong = |why: String| Box::<dyn Error>::from(why);
     let mut database = Database::open(path)?;
     if !database.check_integrity()? {
         return Err(wrong("check_integrity had to repair the file after it was recovered".into()));
