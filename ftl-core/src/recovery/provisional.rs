@@ -11,13 +11,15 @@ use std::ops::Range;
 
 /// Whether the filler at the end of a block, these pages, vouches for what is before it. Of its first two pages, where it meets
 /// what it vouches for, neither may be hit by the cut that hits the last page and what its word line held, nor by a later one;
-/// and beside all that are hit it has to have two pages. Then one may rot.
+/// and beside all that are hit it has to have two pages. Then one may rot. No page before it may be hit by a later cut either, filler
+/// of an earlier stretch included: what that leaves cannot be told from the stretch that follows.
 pub(crate) fn vouches(pairs: &PairTable, filler: Range<u32>) -> bool {
     let hit = || pairs.victims(filler.end - 1);
     let seam = filler.start..filler.start + 2;
+    let before = filler.start.saturating_sub(pairs.span())..filler.start;
     filler.len() > 2 + hit().count()
         && hit().all(|victim| victim >= seam.end)
-        && seam.clone().all(|page| pairs.last_threat(page).is_none_or(|threat| threat < filler.end))
+        && before.chain(seam.clone()).all(|page| pairs.last_threat(page).is_none_or(|threat| threat < filler.end))
 }
 
 /// Pages of filler with which a full block always vouches for the rest.
@@ -49,8 +51,18 @@ mod tests {
     use nand_model::{Pairing, SplitMix};
 
     const PAGES: u32 = 32;
-    const RULES: [Pairing; 6] =
-        [Pairing::None, Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4, Pairing::Group4];
+    const RULES: [Pairing; 10] = [
+        Pairing::None,
+        Pairing::Adjacent,
+        Pairing::Dist3,
+        Pairing::Dist6,
+        Pairing::Shared4,
+        Pairing::Group4,
+        Pairing::Random { seed: 1, span: 7 },
+        Pairing::Random { seed: 2, span: 5 },
+        Pairing::Random { seed: 3, span: 3 },
+        Pairing::Random { seed: 2652, span: 5 },
+    ];
 
     fn page(provisional: bool) -> Oob {
         let (role, flags) = if provisional { (Role::Data, Flags::PROVISIONAL) } else { (Role::Pad, Flags::NONE) };
