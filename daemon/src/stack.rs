@@ -125,18 +125,32 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     if report.sync_failed {
         tracing::warn!("{}: a sync had failed; only what was synced before it is trusted", image.display());
     }
+    volume_on(image, store, config.read_only, config.latency, |durable| durable)
+}
+
+/// Mounts the scheme of an open image and puts a volume on top. The mount is durable before the first request. `wrap` may put
+/// something between the volume and the host's storage.
+///
+/// # Errors
+/// The image's scheme is unknown, does not mount, or the mount cannot be synced.
+pub fn volume_on(
+    image: &Path,
+    store: FileStore,
+    read_only: bool,
+    latency: Latency,
+    wrap: impl FnOnce(Arc<dyn Durable<FileStore>>) -> Arc<dyn Durable<FileStore>>,
+) -> Result<Stack, Failure> {
+    let (label, was_clean) = (read_label(image, store.info())?, store.info().clean);
     let (size, profile, sync) = (store.info().size, store.info().profile, store.sync_handle());
     let ftl = mount(image, store, &label)?;
-    if !config.read_only {
+    if !read_only {
         // Mount ends with a sync before the first request.
         let synced = sync.sync_through(sync.last_seq());
         synced.map_err(|error| Failure::failed(format!("{}: {error}", image.display())))?;
     }
     let logical_bytes = ftl.logical_pages() as u64 * profile.geometry.page_bytes as u64;
-    let emulate = config.latency == Latency::Emulate;
-    let options = VolumeOptions { size, read_only: config.read_only, emulate };
-    let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync.clone()))));
-    let was_clean = report.was_clean;
+    let options = VolumeOptions { size, read_only, emulate: latency == Latency::Emulate };
+    let volume = Volume::new(ftl, options, Some(wrap(Arc::new(ImageSync(sync.clone())))));
     Ok(Stack { volume, scheme: label.scheme.name, profile, logical_bytes, was_clean, sync })
 }
 
@@ -428,6 +442,28 @@ mod tests {
             again.volume.read(at as u64 * 1024, &mut found).unwrap();
             assert!(found == page(round, at as u64), "page {at}");
         }
+    }
+
+    #[test]
+    fn two_flushes_that_overlap_share_a_sync_and_a_later_one_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), "torture", Some("512KiB"));
+        create(&config).unwrap();
+        let (store, _) = FileStore::open(&config.image, Access::ReadWrite).unwrap();
+        let sync = store.sync_handle();
+        let stack = volume_on(&config.image, store, false, Latency::None, |durable| durable).unwrap();
+        let volume = stack.volume;
+        volume.write(0, &page(1, 0)).unwrap();
+        let first = volume.flush().unwrap();
+        volume.write(1024, &page(1, 1)).unwrap();
+        let second = volume.flush().unwrap();
+        let before = sync.stats().count;
+        second.wait().unwrap();
+        first.wait().unwrap();
+        assert_eq!(sync.stats().count, before + 1, "one sync began after both flushes");
+        volume.write(0, &page(2, 0)).unwrap();
+        volume.flush().unwrap().wait().unwrap();
+        assert_eq!(sync.stats().count, before + 2);
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub mod coverage;
 pub mod crashes;
 pub mod cuts;
 #[cfg(feature = "programs")]
+pub mod daemon_swarm;
+#[cfg(feature = "programs")]
 pub mod fuzz;
 pub mod host;
 pub mod model;

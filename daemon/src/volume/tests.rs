@@ -45,6 +45,11 @@ impl Handles {
 }
 
 impl Toy {
+    /// A verb changed something: the store's hour counts such verbs, so that a mark can name them.
+    fn changed(&mut self) {
+        let store = self.chip.store_mut();
+        store.set_hour(store.hour() + 1);
+    }
     fn note(&self, verb: &str, first: Lpn, count: u32) -> Result<(), FtlError> {
         self.calls.lock().unwrap().push(format!("{verb} {first}+{count}"));
         let hit = |page: u32| (first.raw()..first.raw() + count.max(1)).contains(&page);
@@ -83,6 +88,7 @@ impl Ftl<MemStore> for Toy {
         for (i, page) in data.chunks(PAGE).enumerate() {
             self.pages.insert(first.raw() + i as u32, page.to_vec());
         }
+        self.changed();
         if first.raw() == 0 {
             self.events.note(Event { kind: EventKind::Collect, block: Some(Pbn::new(3)), pages: 2, at, took: 7 });
         }
@@ -91,10 +97,12 @@ impl Ftl<MemStore> for Toy {
     fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
         self.note("trim", first, count)?;
         (first.raw()..first.raw() + count).for_each(|page| drop(self.pages.remove(&page)));
+        self.changed();
         Ok(at)
     }
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.note("flush", Lpn::new(u32::MAX - 1), 0)?;
+        self.changed();
         Ok(at + 1_000_000 * (self.slow - 1))
     }
     fn idle(&mut self, _at: Nanos, _budget: u32) -> Result<bool, FtlError> {
@@ -102,6 +110,7 @@ impl Ftl<MemStore> for Toy {
     }
     fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.note("shutdown", Lpn::new(u32::MAX - 1), 0)?;
+        self.changed();
         Ok(at)
     }
     fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError> {
@@ -295,21 +304,23 @@ fn read_only_refuses_changes_and_closes_without_one() {
     assert_eq!(errno_of(volume.read(0, &mut [0; PAGE])), EIO, "closed");
 }
 
-/// A store whose sync blocks until it is let go.
+/// A store whose sync blocks until it is let go. Its marks count the verbs that changed something.
 #[derive(Default)]
 struct Gate {
     open: Mutex<bool>,
     moved: Condvar,
     waits: AtomicU64,
+    /// The marks that were waited for.
+    marks: Mutex<Vec<u64>>,
     fails: AtomicBool,
 }
 
 impl Durable<MemStore> for Gate {
-    fn mark(&self, _: &mut MemStore) -> u64 {
-        7
+    fn mark(&self, store: &mut MemStore) -> u64 {
+        store.hour().into()
     }
     fn wait(&self, mark: u64) -> io::Result<()> {
-        assert_eq!(mark, 7);
+        self.marks.lock().unwrap().push(mark);
         self.waits.fetch_add(1, Relaxed);
         let mut open = self.open.lock().unwrap();
         while !*open {
@@ -361,6 +372,73 @@ fn requests_and_snapshots_go_on_while_a_flush_waits() {
         told.recv().unwrap().unwrap();
     });
     assert_eq!(volume.host().of(Op::Flush).completed, 1);
+}
+
+/// Verbs that changed something so far.
+fn changes(volume: &Volume<MemStore>) -> u64 {
+    volume.lock().as_ref().expect("not closed").ftl.chip().store().hour().into()
+}
+
+#[test]
+fn a_flush_waits_for_a_mark_that_covers_its_own_flush_and_every_earlier_acknowledgement() {
+    let gate = Gate::closed();
+    gate.let_go();
+    let (volume, _) = toy(Some(gate.clone()), false);
+    let waited = || std::mem::take(&mut *gate.marks.lock().unwrap());
+    let page = PAGE as u64;
+    type Verb<'a> = &'a dyn Fn(&Volume<MemStore>) -> io::Result<Completion>;
+    let verbs: [Verb<'_>; 4] = [
+        &|volume| volume.write(0, &[1; PAGE]),
+        &|volume| volume.write(3, &[2; 5]),
+        &|volume| volume.trim(page, page),
+        &|volume| volume.write_zeroes(1, 7),
+    ];
+    for verb in verbs {
+        let before = changes(&volume);
+        verb(&volume).unwrap();
+        let answered = changes(&volume);
+        let flush = volume.flush().unwrap();
+        let own = changes(&volume);
+        assert!(before < answered && answered < own, "every verb counts");
+        volume.write(0, &[3; PAGE]).unwrap();
+        flush.wait().unwrap();
+        let marks = waited();
+        assert!(matches!(marks[..], [mark] if mark >= own), "{marks:?}, flushed at {own}");
+    }
+    let first = volume.flush().unwrap();
+    volume.write(0, &[4; PAGE]).unwrap();
+    let second = volume.flush().unwrap();
+    let newest = changes(&volume);
+    second.wait().unwrap();
+    first.wait().unwrap();
+    let marks = waited();
+    assert!(matches!(marks[..], [two, one] if one < two && two >= newest), "two overlap: {marks:?} of {newest}");
+    volume.close().unwrap();
+    assert!(matches!(waited()[..], [mark] if mark > newest), "a stop waits for its last change");
+}
+
+#[test]
+fn a_flush_among_writers_covers_what_any_of_them_was_told() {
+    let gate = Gate::closed();
+    gate.let_go();
+    let (volume, _) = toy(Some(gate.clone()), false);
+    let (told, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Relaxed) {
+                let before = changes(&volume);
+                volume.write(0, &[1; PAGE]).unwrap();
+                told.fetch_max(before + 1, Relaxed);
+            }
+        });
+        for _ in 0..500 {
+            let acknowledged = told.load(Relaxed);
+            volume.flush().unwrap().wait().unwrap();
+            let mark = gate.marks.lock().unwrap().pop().expect("it waited");
+            assert!(mark > acknowledged, "a mark of {mark} after an acknowledgement of {acknowledged}");
+        }
+        ended.store(true, Relaxed);
+    });
 }
 
 #[test]

@@ -14,7 +14,7 @@ mod oob_only;
 
 pub use file::{Access, FileStore, OpenReport, SyncError, SyncHandle, SyncStats, peek};
 #[cfg(any(test, feature = "sim"))]
-pub use file::{Crash, Freeze, ReadFault, SimDisk, SyncFault, WriteFault};
+pub use file::{Crash, End, Freeze, ReadFault, SimDisk, SyncFault, WriteFault};
 pub use mem::{Change, MemStore};
 pub use oob_only::OobOnlyStore;
 

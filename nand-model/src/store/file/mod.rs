@@ -25,7 +25,7 @@ mod tests;
 
 pub use open::{Access, OpenReport, peek};
 #[cfg(any(test, feature = "sim"))]
-pub use sim::{Crash, Freeze, ReadFault, SimDisk, SyncFault, WriteFault};
+pub use sim::{Crash, End, Freeze, ReadFault, SimDisk, SyncFault, WriteFault};
 pub use sync::{SyncError, SyncHandle, SyncStats};
 
 use super::{BlockFacts, Cells, Health, NOBODY, Store, tag_of};

@@ -42,6 +42,19 @@ struct Sim {
     sync_fault: Option<SyncFault>,
     freeze: Option<Freeze>,
     frozen: Option<Box<Sim>>,
+    during_sync: Option<Arc<DuringSync>>,
+}
+
+/// Called by a sync that has begun and not yet completed.
+type DuringSync = dyn Fn() + Send + Sync;
+
+/// An event that ends everything above a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The process dies; the host and its page cache live on.
+    Kill,
+    /// The host dies.
+    Crash(Crash),
 }
 
 /// Writes and punches that fail.
@@ -174,6 +187,29 @@ impl SimDisk {
     /// nothing fails.
     pub fn take_frozen(&self) -> Option<SimDisk> {
         self.lock().frozen.take().map(|sim| SimDisk::of(*sim))
+    }
+
+    /// Another disk: what `end` at this moment leaves. Nothing fails on it.
+    pub fn ended(&self, end: End) -> SimDisk {
+        match end {
+            End::Kill => {
+                let mut sim = self.lock().clone();
+                sim.mend();
+                sim.during_sync = None;
+                SimDisk::of(sim)
+            }
+            End::Crash(how) => self.crashed(how),
+        }
+    }
+
+    /// Every later sync calls this after it began and before it completes.
+    pub fn during_sync(&self, call: impl Fn() + Send + Sync + 'static) {
+        self.lock().during_sync = Some(Arc::new(call));
+    }
+
+    /// Syncs that are still to fail.
+    pub fn bad_syncs(&self) -> u64 {
+        self.lock().sync_fault.map_or(0, |fault| fault.count)
     }
 
     /// Writes since the last sync.
@@ -309,6 +345,7 @@ impl Sim {
         self.freeze = None;
         let mut copy = self.clone();
         copy.mend();
+        copy.during_sync = None;
         self.frozen = Some(Box::new(copy));
     }
 
@@ -368,7 +405,11 @@ impl Disk for SimDisk {
             sim.syncs += 1;
             sim.log.len()
         };
-        std::thread::yield_now();
+        let call = self.lock().during_sync.clone();
+        match call {
+            Some(call) => call(),
+            None => std::thread::yield_now(),
+        }
         let mut sim = self.lock();
         // Another sync may have taken some of it in the meantime.
         let before = before.min(sim.log.len());

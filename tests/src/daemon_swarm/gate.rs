@@ -1,0 +1,226 @@
+//! Where syncs of the host wait until the runner lets them complete, and what each connection asks of the volume.
+
+use ftld::device::{BlockDevice, Completion, Extent, Flush};
+use ftld::volume::{Durable, Volume};
+use nand_model::store::FileStore;
+use std::cell::Cell;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long a sync is held at most: a request may wait for it inside the scheme, where the runner cannot see it.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+thread_local! {
+    /// Whether a sync on this thread may be held. Never on the thread of the runner.
+    static MAY_HOLD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Holds syncs.
+#[derive(Default)]
+pub(super) struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    hold: bool,
+    /// Syncs that are held.
+    held: u32,
+    /// How many of them may go.
+    passes: u32,
+    /// Flushes that have begun and not ended.
+    pending: u64,
+    /// Flushes that have ended, by connection.
+    ended: Vec<u64>,
+    reclaims: u64,
+}
+
+impl Gate {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Called by a sync that is in progress.
+    pub(super) fn during_sync(&self) {
+        if !MAY_HOLD.get() {
+            return;
+        }
+        let mut state = self.lock();
+        state.held += 1;
+        self.changed.notify_all();
+        let closed = |state: &mut State| state.hold && state.passes == 0;
+        state = self.changed.wait_timeout_while(state, PATIENCE, closed).unwrap_or_else(PoisonError::into_inner).0;
+        state.passes = state.passes.saturating_sub(1);
+        state.held -= 1;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn hold(&self, on: bool) {
+        let mut state = self.lock();
+        (state.hold, state.passes) = (on, 0);
+        self.changed.notify_all();
+    }
+
+    /// Lets the sync that is held complete.
+    pub(super) fn pass(&self) {
+        let mut state = self.lock();
+        if state.held > 0 {
+            state.passes = 1;
+            self.changed.notify_all();
+            while state.passes > 0 {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.lock().held > 0
+    }
+
+    /// Waits until no thread gets further without the runner: no flush is pending, a sync is held, or another flush has ended
+    /// since there were `known`. Returns the flushes that have ended, by connection.
+    pub(super) fn quiet(&self, known: u64) -> Vec<u64> {
+        let busy = |state: &mut State| {
+            let held = state.hold && state.held > state.passes;
+            state.pending > 0 && !held && state.ended.iter().sum::<u64>() <= known
+        };
+        self.changed.wait_while(self.lock(), busy).unwrap_or_else(PoisonError::into_inner).ended.clone()
+    }
+
+    /// Whether flushes that are pending will get further without the runner.
+    pub(super) fn is_busy(&self) -> bool {
+        let state = self.lock();
+        state.pending > 0 && !(state.hold && state.held > state.passes)
+    }
+
+    /// Waits until no flush is pending.
+    pub(super) fn idle(&self) {
+        drop(self.changed.wait_while(self.lock(), |state| state.pending > 0).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Whether requests had to wait for erased space since the last call.
+    pub(super) fn reclaimed(&self) -> bool {
+        std::mem::take(&mut self.lock().reclaims) > 0
+    }
+}
+
+/// The way to the host's storage: a request that waits there for space must not wait for the runner.
+pub(super) struct Unblocked {
+    pub(super) inner: Arc<dyn Durable<FileStore>>,
+    pub(super) gate: Arc<Gate>,
+}
+
+impl Durable<FileStore> for Unblocked {
+    fn mark(&self, store: &mut FileStore) -> u64 {
+        self.inner.mark(store)
+    }
+    fn wait(&self, mark: u64) -> io::Result<()> {
+        self.inner.wait(mark)
+    }
+    fn reclaim(&self, mark: u64) -> io::Result<()> {
+        self.gate.hold(false);
+        self.gate.lock().reclaims += 1;
+        self.inner.reclaim(mark)
+    }
+    fn failed(&self) -> bool {
+        self.inner.failed()
+    }
+    fn tidy(&self, store: &mut FileStore) -> io::Result<()> {
+        self.inner.tidy(store)
+    }
+}
+
+/// One call of the volume.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    pub(super) offset: u64,
+    pub(super) length: u64,
+    pub(super) well: bool,
+}
+
+/// The volume as one connection sees it.
+pub(super) struct Watched {
+    pub(super) volume: Arc<Volume<FileStore>>,
+    pub(super) gate: Arc<Gate>,
+    pub(super) who: usize,
+    /// Writes since the last reply.
+    pub(super) writes: Mutex<Vec<Call>>,
+}
+
+impl BlockDevice for Watched {
+    fn size(&self) -> u64 {
+        self.volume.size()
+    }
+    fn logical_block(&self) -> u32 {
+        self.volume.logical_block()
+    }
+    fn physical_block(&self) -> u32 {
+        self.volume.physical_block()
+    }
+    fn preferred_block(&self) -> u32 {
+        self.volume.preferred_block()
+    }
+    fn read_only(&self) -> bool {
+        self.volume.read_only()
+    }
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
+        self.volume.read(offset, buf)
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
+        let result = self.volume.write(offset, data);
+        let call = Call { offset, length: data.len() as u64, well: result.is_ok() };
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+        result
+    }
+    fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {
+        self.volume.trim(offset, len)
+    }
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion> {
+        self.volume.write_zeroes(offset, len)
+    }
+    fn flush(&self) -> io::Result<Box<dyn Flush>> {
+        let inner = self.volume.flush()?;
+        let mut state = self.gate.lock();
+        state.pending += 1;
+        if state.ended.len() <= self.who {
+            state.ended.resize(self.who + 1, 0);
+        }
+        Ok(Box::new(WatchedFlush { inner: Some(inner), end: End { gate: self.gate.clone(), who: self.who } }))
+    }
+    fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>> {
+        self.volume.extents(offset, len, max)
+    }
+}
+
+struct WatchedFlush {
+    inner: Option<Box<dyn Flush>>,
+    end: End,
+}
+
+impl Flush for WatchedFlush {
+    fn wait(mut self: Box<Self>) -> io::Result<Completion> {
+        MAY_HOLD.set(true);
+        let result = self.inner.take().expect("waited for once").wait();
+        MAY_HOLD.set(false);
+        let WatchedFlush { end, .. } = *self;
+        drop(end);
+        result
+    }
+}
+
+/// Counts the end of a flush, waited for or not.
+struct End {
+    gate: Arc<Gate>,
+    who: usize,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let mut state = self.gate.lock();
+        state.pending -= 1;
+        state.ended[self.who] += 1;
+        self.gate.changed.notify_all();
+    }
+}

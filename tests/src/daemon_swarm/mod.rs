@@ -1,0 +1,76 @@
+//! The daemon swarm: volume, NBD sessions and a real image over the simulated disk, in one process, against an oracle per unit.
+//!
+//! One seed is one [`plan`]: a scheme on a small chip, one to four connections, and a list of actions. Actions are requests, turns of
+//! connections, faults, ends and looks. [`runner`] does them, [`oracle`] judges every reply and every restart, [`shrink`] makes
+//! a failing plan small. A plan is text; kept plans are in `tests/tests/regressions/daemon/`.
+
+pub mod classes;
+mod client;
+mod gate;
+pub mod oracle;
+pub mod plan;
+pub mod runner;
+pub mod shrink;
+
+/// Declares the classes with their names.
+macro_rules! classes {
+    ($($class:ident: $name:literal,)*) => {
+        /// What a run may contain.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Class {
+            $(#[doc = $name] $class,)*
+        }
+
+        impl Class {
+            /// All of them, in the order of their numbers.
+            pub const ALL_: &'static [Class] = &[$(Class::$class),*];
+        }
+
+        impl classes::Class for Class {
+            const ALL: &'static [Class] = Class::ALL_;
+            fn name(self) -> &'static str {
+                match self {
+                    $(Class::$class => $name,)*
+                }
+            }
+        }
+    };
+}
+
+classes! {
+    Crash: "host crash",
+    CrashAfterReply: "host crash right after a durable reply",
+    FuaPieces: "FUA write of several pieces, then host crash",
+    FuaTrim: "TRIM with FUA, then host crash",
+    FuaZeroes: "WRITE_ZEROES with FUA, then host crash",
+    AWritesBFlushes: "FLUSH by a connection that wrote nothing, then host crash",
+    FlushDuringSync: "FLUSH or FUA during a sync in progress, then host crash",
+    CrashDuringSync: "host crash during a sync in progress",
+    CrashAfterOpen: "host crash right after an open",
+    EndInOpen: "host crash or kill inside an open",
+    EndBeforeAWrite: "host crash or kill right before a write of the host",
+    Kill: "kill, the page cache lives on",
+    CrashAfterKill: "host crash after a restart on the page cache",
+    Stop: "stop and start",
+    SyncFailed: "failed sync",
+    RestartAfterFailedSync: "restart after a failed sync",
+    CrashAfterFailedSync: "host crash after a restart after a failed sync",
+    PowerCut: "power cut",
+    Enospc: "request failed with the host's ENOSPC",
+    Eio: "request failed with the host's EIO",
+    PieceFailed: "piece of a write failed",
+    PartOfAPage: "write or trim of a part of a page",
+    TwoWriters: "two writers in one page at once",
+    TrimRacesRead: "trim at once with a read",
+    Paused: "pause, step and resume under requests",
+    HoleInRead: "hole in a structured read",
+    OddHole: "hole in a structured read at an odd offset after trims of parts of pages",
+    HoleInStatus: "hole in BLOCK_STATUS",
+    LongTrim: "trim of more than 16,384 pages",
+    SeveralSlices: "write over several slices of the volume",
+    ErasesShort: "request that waits for erased space",
+    ZeroFlags: "WRITE_ZEROES with NO_HOLE or FAST_ZERO",
+    Cache: "CACHE",
+    BeyondTheEnd: "request beyond the end",
+    Counters: "counters equal to the traffic",
+}

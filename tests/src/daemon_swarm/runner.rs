@@ -1,0 +1,991 @@
+//! Runs a plan: volume, NBD sessions and a real image over the simulated disk, beside the oracle.
+//!
+//! Connections are polled by the runner, in the order of the plan, so that a run follows from its plan. Two things run on threads of
+//! their own: syncs, which the runner holds and lets go ([`super::gate`]), and races, which are as the machine makes them.
+
+use super::Class;
+use super::classes::Classes;
+use super::client::{Client, Part, Reply};
+use super::gate::{Gate, Unblocked, Watched};
+use super::oracle::{Change, OpId, Oracle, fill};
+use super::plan::{Action, Ask, Death, Plan, Verb, Wire};
+use crate::rig::has_param;
+use ftl_core::{FtlConfig, Params, Start};
+use ftld::config::Latency;
+use ftld::device::BlockDevice;
+use ftld::inject::{Injection, PowerCut};
+use ftld::stack::volume_on;
+use ftld::transport::nbd::{ExportInfo, Limits, NbdStats, serve_stream};
+use ftld::volume::{Op, Step, Volume};
+use nand_model::store::{Access, End, FileStore, Freeze, SimDisk};
+use nand_model::{Chip, Geometry, ImageSpec, Profile};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::oneshot;
+
+/// What images on a simulated disk are called.
+const NAME: &str = "simulated disk";
+/// Requests that change something and are not answered, at most: more make too many orders.
+const UNANSWERED_MAX: usize = 5;
+/// How long a request may stay unanswered when nothing is in its way.
+const UNANSWERED: Duration = Duration::from_secs(10);
+/// Pages of one go of a long trim or block status.
+const LONG_PAGES: u64 = 16_384;
+/// Bytes that the volume takes in one go.
+const SLICE: u64 = 512 << 10;
+const EINVAL: u32 = 22;
+const ENOSPC: u32 = 28;
+const ESHUTDOWN: u32 = 108;
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    /// Crashes and kills whose outcome was judged.
+    pub ends: u64,
+    /// Requests answered.
+    pub replies: u64,
+}
+
+/// The runtime that a worker's runs need.
+///
+/// # Panics
+/// If the host has no threads left.
+pub fn runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().max_blocking_threads(8).build().expect("a runtime")
+}
+
+/// Runs a plan.
+///
+/// # Errors
+/// What the device did wrong, and at which action.
+pub fn run(plan: &Plan, runtime: &Runtime, classes: &mut Classes<Class>) -> Result<Report, String> {
+    let _context = runtime.enter();
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let mut run = Run::start(plan, classes)?;
+        for (number, action) in plan.actions.iter().enumerate() {
+            run.act(action).map_err(|why| format!("action {number}, {action}: {why}"))?;
+        }
+        run.finish().map_err(|why| format!("at the end: {why}"))
+    }));
+    classes.end_run();
+    outcome.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(format!("panic: {}", text.unwrap_or_default()))
+    })
+}
+
+type Session = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+struct Connection {
+    client: Client,
+    device: Arc<Watched>,
+    session: Option<Session>,
+    /// How the session ended.
+    ended: Option<Result<(), String>>,
+    stop: Option<oneshot::Sender<()>>,
+    woken: Arc<Woken>,
+    /// Flushes that have ended, as far as the runner saw.
+    seen: u64,
+    /// Whether it changed anything since the daemon started.
+    wrote: bool,
+}
+
+impl Connection {
+    fn poll(&mut self) {
+        let Some(session) = &mut self.session else { return };
+        let waker = Waker::from(self.woken.clone());
+        if let Poll::Ready(end) = session.as_mut().poll(&mut Context::from_waker(&waker)) {
+            self.session = None;
+            self.ended = Some(end);
+        }
+    }
+}
+
+/// Whether a session has something to do.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Woken {
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::SeqCst)
+    }
+
+    /// Gives a thread that has ended a flush the time to say so. A session in the middle of a reply does not listen.
+    fn wait(&self) {
+        let until = Instant::now() + Duration::from_millis(1);
+        while !self.0.load(Ordering::SeqCst) && Instant::now() < until {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A request without a reply.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    ask: Ask,
+    who: usize,
+    op: Option<OpId>,
+    began: u64,
+    /// Whether a sync was in progress when it was submitted.
+    during_sync: bool,
+}
+
+/// Traffic since the daemon started, as far as all of it went well.
+#[derive(Clone, Copy, Debug, Default)]
+struct Traffic {
+    written: u64,
+    trimmed: u64,
+    zeroed: u64,
+    read: u64,
+    flushes: u64,
+    errors: u64,
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    classes: &'a mut Classes<Class>,
+    oracle: Oracle,
+    disk: SimDisk,
+    volume: Arc<Volume<FileStore>>,
+    gate: Arc<Gate>,
+    stats: Arc<NbdStats>,
+    connections: Vec<Connection>,
+    open: BTreeMap<u64, Open>,
+    clock: Arc<AtomicU64>,
+    cookies: u64,
+    /// Versions given so far.
+    versions: u32,
+    /// The errno of a write that is to fail; when it did, its instant.
+    fuse: Option<i32>,
+    blown: Option<(u64, i32)>,
+    /// Syncs that were to fail, and whether one did.
+    bad_syncs: u64,
+    sync_failed: bool,
+    cut: bool,
+    stopping: bool,
+    traffic: Traffic,
+    /// Bytes that the runner itself read since the daemon started.
+    looked: u64,
+    /// What made the last durable reply special, and the host's writes by then.
+    durable: (BTreeSet<usize>, u64),
+    partial_trims: bool,
+    trap: Option<(Oracle, End)>,
+    /// The last restart was one after a failed sync.
+    after_failed_sync: bool,
+    after_kill: bool,
+    report: Report,
+}
+
+fn profile_of(plan: &Plan) -> Profile {
+    let profile = plan.cells.profile();
+    let geometry = Geometry { page_bytes: plan.page, pages_per_block: plan.block, ..profile.geometry };
+    // Wear is another suite's.
+    Profile { geometry, endurance: 1 << 20, ..profile }
+}
+
+/// A request of a racer: cookie, payload, request, version.
+type Job = (u64, Vec<u8>, Ask, u32);
+
+/// Its answer: submitted, replied, request, version, reply.
+type Answer = (u64, u64, Ask, u32, Reply);
+
+/// A new image on a new disk.
+fn make(plan: &Plan) -> Result<SimDisk, String> {
+    let scheme = plan.scheme()?;
+    let mut params = Params::default();
+    for (key, value) in [("ckpt.interval", plan.checkpoint.to_string()), ("wear.gap", "4".into())] {
+        if has_param(scheme, key) {
+            params.set(key, &value);
+        }
+    }
+    let text = params.iter().fold(String::new(), |text, (key, value)| text + &format!("{key}={value}\n"));
+    let told = |error: &dyn std::fmt::Display| format!("plan: {error}");
+    // A device may end inside a page, though one that the command line makes does not.
+    let room = plan.size.next_multiple_of(4096);
+    let layout = scheme.layout(&profile_of(plan), room, f64::from(plan.op) / 100.0, &params);
+    let layout = layout.map_err(|error| told(&error))?;
+    let spec = ImageSpec { profile: layout.profile, size: plan.size, scheme: scheme.name.into(), params: text };
+    let (disk, store) = SimDisk::create(&spec, plan.spare).map_err(|error| told(&error))?;
+    let chip = Chip::open(layout.profile, store).map_err(|error| told(&error))?;
+    let logical_pages = plan.size.div_ceil(u64::from(plan.page)) as u32;
+    let config = FtlConfig { logical_pages, params };
+    let mut ftl = scheme.start(chip, &config, Start::Format).map_err(|error| told(&error))?;
+    ftl.shutdown(0).map_err(|error| told(&error))?;
+    ftl.into_chip().into_store().close().map_err(|error| told(&error))?;
+    Ok(disk)
+}
+
+fn open(disk: &SimDisk, gate: Option<&Arc<Gate>>) -> Result<Volume<FileStore>, String> {
+    let (store, _) = disk.open(Access::ReadWrite).map_err(|error| format!("open: {error}"))?;
+    let stack = volume_on(Path::new(NAME), store, false, Latency::None, |inner| match gate {
+        Some(gate) => Arc::new(Unblocked { inner, gate: gate.clone() }),
+        None => inner,
+    });
+    Ok(stack.map_err(|failure| format!("mount: {failure}"))?.volume)
+}
+
+/// Everything that a volume holds, its holes included.
+fn contents(volume: &Volume<FileStore>) -> Result<Vec<u8>, String> {
+    let mut bytes = vec![0xA5; volume.size() as usize];
+    volume.read(0, &mut bytes).map_err(|error| format!("read after a restart: {error}"))?;
+    let mut at = 0;
+    while at < bytes.len() {
+        let left = (bytes.len() - at) as u64;
+        let extents = volume.extents(at as u64, left, 1024).map_err(|error| format!("extents: {error}"))?;
+        for extent in extents {
+            let part = &bytes[at..at + extent.len as usize];
+            if !extent.mapped && part.iter().any(|byte| *byte != 0) {
+                return Err(format!("the hole at byte {at} of {} bytes does not read as zeros", extent.len));
+            }
+            at += extent.len as usize;
+        }
+    }
+    Ok(bytes)
+}
+
+impl<'a> Run<'a> {
+    fn start(plan: &'a Plan, classes: &'a mut Classes<Class>) -> Result<Run<'a>, String> {
+        let disk = make(plan)?;
+        let gate = Arc::new(Gate::default());
+        let volume = Arc::new(open(&disk, Some(&gate))?);
+        let oracle = Oracle::new(plan.seed, volume.physical_block() as usize, plan.size);
+        let mut run = Run {
+            plan,
+            classes,
+            oracle,
+            disk,
+            volume,
+            gate,
+            stats: Arc::default(),
+            connections: Vec::new(),
+            open: BTreeMap::new(),
+            clock: Arc::new(AtomicU64::new(1)),
+            cookies: 0,
+            versions: 0,
+            fuse: None,
+            blown: None,
+            bad_syncs: 0,
+            sync_failed: false,
+            cut: false,
+            stopping: false,
+            traffic: Traffic::default(),
+            looked: 0,
+            durable: (BTreeSet::new(), 0),
+            partial_trims: false,
+            trap: None,
+            after_failed_sync: false,
+            after_kill: false,
+            report: Report::default(),
+        };
+        run.serve()?;
+        Ok(run)
+    }
+
+    /// Connects everybody.
+    fn serve(&mut self) -> Result<(), String> {
+        let gate = self.gate.clone();
+        self.disk.during_sync(move || gate.during_sync());
+        self.stats = Arc::default();
+        let piece = self.plan.piece as usize;
+        let limits = Limits { piece, backlog: piece.min(64 << 10), resting: 4096, ..Limits::default() };
+        self.connections.clear();
+        for (who, wire) in self.plan.wires.iter().enumerate() {
+            let client = Client::new(*wire);
+            let (volume, gate) = (self.volume.clone(), self.gate.clone());
+            let device = Arc::new(Watched { volume, gate, who, writes: Vec::new().into() });
+            let (stop, stopped) = oneshot::channel::<()>();
+            let (pipe, served, stats) = (client.pipe.clone(), device.clone(), self.stats.clone());
+            let session: Session = Box::pin(async move {
+                let info = ExportInfo { name: "disk".into(), description: String::new() };
+                let stopped = async { drop(stopped.await) };
+                let end = serve_stream(pipe, served, info, &limits, &stats, stopped).await;
+                end.map_err(|ended| ended.to_string())
+            });
+            let (session, stop) = (Some(session), Some(stop));
+            let mut connection =
+                Connection { client, device, session, ended: None, stop, woken: Arc::default(), seen: 0, wrote: false };
+            connection.client.pipe.allow(usize::MAX, usize::MAX);
+            connection.poll();
+            if !connection.client.negotiated()? {
+                return Err(format!("connection {who} is not let in: {:?}", connection.ended));
+            }
+            self.connections.push(connection);
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn act(&mut self, action: &Action) -> Result<(), String> {
+        match self.trap.take() {
+            Some((_, end)) if !matches!(action, Action::Race(..) | Action::Die(..) | Action::DieTwice(..)) => {
+                self.trap = Some((self.oracle.clone(), end));
+            }
+            _ => {}
+        }
+        match action {
+            Action::Send(who, ask) => self.send(*who, *ask),
+            Action::Turn(who, inward, outward) => self.turn(*who, *inward as usize, *outward as usize)?,
+            Action::Hold(on) => {
+                self.gate.hold(*on);
+                self.settle()?;
+            }
+            Action::Sync => {
+                self.gate.pass();
+                self.settle()?;
+            }
+            Action::Fork(end, again) => {
+                let disk = self.disk.ended(*end);
+                let bytes = self.look(&disk, matches!(end, End::Crash(_)))?;
+                self.note_end(*end);
+                if let Some(how) = again {
+                    let once_more = contents(&open(&disk.crashed(*how), None)?)?;
+                    self.report.ends += 1;
+                    self.classes.note(Class::CrashAfterOpen);
+                    if once_more != bytes {
+                        let at = bytes.iter().zip(&once_more).position(|(one, other)| one != other);
+                        return Err(format!("two recoveries disagree at byte {at:?}"));
+                    }
+                }
+            }
+            Action::Die(death, look) => self.die(*death, *look)?,
+            Action::DieTwice(first, writes, second) => self.die_twice(*first, *writes, *second)?,
+            Action::Trap(writes, end) => {
+                self.disk.freeze_at(Freeze::Write(*writes));
+                self.trap = Some((self.oracle.clone(), *end));
+            }
+            Action::FailWrite(left, arrives, errno) => {
+                self.disk.fail_write(*left, *arrives, *errno);
+                self.fuse = Some(*errno);
+            }
+            Action::FailSyncs(count) => {
+                self.disk.fail_syncs(*count);
+                self.bad_syncs = *count;
+            }
+            Action::Cut(after, seed) => {
+                let cut = PowerCut { after: *after, seed: after.map(|_| *seed), ..PowerCut::default() };
+                // Refused after an earlier failure.
+                if self.volume.inject(&Injection::PowerCut(cut)).is_ok() {
+                    self.cut = true;
+                }
+            }
+            Action::Race(asks, pauses) => self.race(asks, *pauses)?,
+            Action::Check(who) => self.check(*who)?,
+            Action::Idle(budget) => {
+                for _ in 0..4 {
+                    let _ = self.volume.idle(*budget);
+                }
+                self.volume.tidy();
+            }
+        }
+        self.look_at_faults()?;
+        if let Some(frozen) = self.disk.take_frozen()
+            && let Some((oracle, end)) = self.trap.take()
+        {
+            let disk = frozen.ended(end);
+            let rollback = matches!(end, End::Crash(_)) || self.is_lossy();
+            let before = std::mem::replace(&mut self.oracle, oracle);
+            let judged = self.look(&disk, rollback).map_err(|why| format!("before a write of the host: {why}"));
+            self.oracle = before;
+            judged?;
+            self.classes.note(Class::EndBeforeAWrite);
+        }
+        Ok(())
+    }
+
+    /// Whether what was not durable may be gone although the host lives.
+    fn is_lossy(&self) -> bool {
+        self.volume.trouble().is_some() || self.sync_failed
+    }
+
+    /// Notes faults that struck. Trouble that nobody asked for is a failure.
+    fn look_at_faults(&mut self) -> Result<(), String> {
+        if let Some(errno) = self.fuse.take_if(|_| !self.disk.fuse_is_whole()) {
+            self.blown = Some((self.now(), errno));
+        }
+        // The volume hears of a sync that failed inside the scheme when it next waits for one.
+        if self.disk.bad_syncs() < self.bad_syncs && !self.sync_failed {
+            self.sync_failed = true;
+            self.classes.note(Class::SyncFailed);
+        }
+        match self.volume.trouble() {
+            Some(why) if why.contains("sync of the image failed") && self.sync_failed => {}
+            Some(_) if self.cut && self.volume.is_powerless() => self.classes.note(Class::PowerCut),
+            Some(why) => return Err(format!("the device failed: {why}")),
+            None => {}
+        }
+        if self.gate.reclaimed() {
+            self.classes.note(Class::ErasesShort);
+        }
+        Ok(())
+    }
+
+    /// Opens a disk, judges what it holds and returns it.
+    fn look(&mut self, disk: &SimDisk, crashed: bool) -> Result<Vec<u8>, String> {
+        self.report.ends += 1;
+        let bytes = contents(&open(disk, None)?)?;
+        self.oracle.judge(&bytes, crashed || self.is_lossy())?;
+        Ok(bytes)
+    }
+
+    /// Notes what this end, whose outcome was judged, was like.
+    fn note_end(&mut self, end: End) {
+        self.report.ends += u64::from(self.report.ends == 0);
+        let End::Crash(_) = end else {
+            self.classes.note(Class::Kill);
+            return;
+        };
+        self.classes.note(Class::Crash);
+        if self.disk.writes() == self.durable.1 {
+            self.classes.note(Class::CrashAfterReply);
+        }
+        for class in std::mem::take(&mut self.durable.0) {
+            self.classes.note(Class::ALL_[class]);
+        }
+        if self.after_kill {
+            self.classes.note(Class::CrashAfterKill);
+        }
+        if self.after_failed_sync {
+            self.classes.note(Class::CrashAfterFailedSync);
+        }
+        if self.gate.is_held() {
+            self.classes.note(Class::CrashDuringSync);
+        }
+    }
+
+    fn send(&mut self, who: usize, ask: Ask) {
+        let unanswered = self.open.values().filter(|open| open.op.is_some()).count();
+        let busy = self.connections.get(who).is_none_or(|each| each.client.open.len() > 3 || each.session.is_none());
+        // Simple replies have no room for extents.
+        let mute = ask.verb == Verb::Status && self.plan.wires.get(who) == Some(&Wire::Simple);
+        if busy || mute || ask.changes() && unanswered >= UNANSWERED_MAX {
+            return;
+        }
+        let (cookie, payload, open) = self.prepare(who, ask);
+        self.open.insert(cookie, open);
+        self.connections[who].client.send(cookie, &ask, &payload);
+    }
+
+    fn is_inside(&self, ask: &Ask) -> bool {
+        ask.offset.checked_add(ask.length).is_some_and(|end| end <= self.plan.size)
+    }
+
+    /// Tells the oracle of a request.
+    fn prepare(&mut self, who: usize, ask: Ask) -> (u64, Vec<u8>, Open) {
+        let began = self.now();
+        self.versions += 1;
+        let (version, range) = (self.versions, ask.offset..ask.offset + ask.length);
+        let mut payload = Vec::new();
+        if ask.verb == Verb::Write {
+            payload.resize(ask.length as usize, 0);
+            fill(self.plan.seed, version, ask.offset, &mut payload);
+        }
+        let change = if ask.verb == Verb::Write { Change::Version(version) } else { Change::Zeros };
+        let op = (ask.changes() && self.is_inside(&ask)).then(|| self.oracle.submit(change, range));
+        self.cookies += 1;
+        self.connections[who].wrote |= op.is_some();
+        (self.cookies, payload, Open { ask, who, op, began, during_sync: self.gate.is_held() })
+    }
+
+    fn turn(&mut self, who: usize, inward: usize, outward: usize) -> Result<(), String> {
+        let Some(connection) = self.connections.get_mut(who) else { return Ok(()) };
+        connection.client.pipe.allow(inward, outward);
+        connection.poll();
+        self.take(who)?;
+        self.settle()
+    }
+
+    /// Takes and judges the replies of a connection.
+    fn take(&mut self, who: usize) -> Result<(), String> {
+        self.look_at_faults()?;
+        let replies = self.connections[who].client.receive()?;
+        for reply in replies {
+            self.oracle.horizon = self.open.values().map(|open| open.began).min().unwrap_or(0);
+            let now = self.now();
+            let open = self.open.remove(&reply.cookie).expect("the client knows it");
+            self.replied(&open, &reply, now).map_err(|why| format!("{}: {why}", open.ask))?;
+        }
+        match &self.connections[who].ended {
+            Some(end) if !self.stopping => Err(format!("connection {who} ended: {end:?}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for threads and serves the connections whose flushes ended.
+    fn settle(&mut self) -> Result<(), String> {
+        loop {
+            let ended = self.gate.quiet(self.connections.iter().map(|connection| connection.seen).sum());
+            let mut progress = false;
+            for who in 0..self.connections.len() {
+                let ended = ended.get(who).copied().unwrap_or(0);
+                let waits = self.open.values().any(|open| open.who == who && open.ask.waits_for_a_sync());
+                let connection = &mut self.connections[who];
+                if connection.seen < ended && waits {
+                    connection.woken.wait();
+                }
+                progress |= connection.seen < ended;
+                connection.seen = ended;
+                if connection.woken.take() {
+                    progress = true;
+                    connection.poll();
+                    self.take(who)?;
+                }
+            }
+            if !progress && !self.gate.is_busy() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn replied(&mut self, open: &Open, reply: &Reply, now: u64) -> Result<(), String> {
+        self.report.replies += 1;
+        let Open { ask, who, op, began, .. } = *open;
+        let well = reply.errno == 0;
+        let calls =
+            std::mem::take(&mut *self.connections[who].device.writes.lock().unwrap_or_else(PoisonError::into_inner));
+        let pieces: Vec<_> =
+            calls.iter().filter(|call| (ask.offset..ask.offset + ask.length).contains(&call.offset)).collect();
+        if !well {
+            self.traffic.errors += 1;
+            let struck = self.blown.filter(|(when, _)| *when > began);
+            let expected = match ask.verb {
+                Verb::Write | Verb::Zero => ENOSPC,
+                _ => EINVAL,
+            };
+            let inside = self.is_inside(&ask);
+            if !inside && reply.errno == expected {
+                self.classes.note(Class::BeyondTheEnd);
+            } else if let Some((_, errno)) = struck {
+                self.classes.note(if errno == ENOSPC as i32 { Class::Enospc } else { Class::Eio });
+                let failed = pieces.iter().position(|call| !call.well);
+                if failed.is_some_and(|place| ask.length > pieces[place].length) {
+                    self.classes.note(Class::PieceFailed);
+                }
+            } else if !(self.is_lossy() && (self.volume.is_powerless() || ask.verb != Verb::Read))
+                && !(self.stopping && reply.errno == ESHUTDOWN)
+            {
+                return Err(format!("errno {}", reply.errno));
+            }
+        } else if !self.is_inside(&ask) && ask.verb != Verb::Flush {
+            return Err("answered well, though it reaches beyond the end".into());
+        }
+        if let Some(op) = op {
+            self.oracle.answered(op, now, well, ask.fua)?;
+        }
+        if well {
+            self.succeeded(open, reply, pieces.len(), now)?;
+        }
+        Ok(())
+    }
+
+    fn succeeded(&mut self, open: &Open, reply: &Reply, pieces: usize, now: u64) -> Result<(), String> {
+        let Open { ask, who, began, during_sync, .. } = *open;
+        let page = u64::from(self.plan.page);
+        let aligned = ask.offset.is_multiple_of(page) && ask.length.is_multiple_of(page);
+        let flag = |traffic: &mut u64| *traffic += ask.length;
+        match ask.verb {
+            Verb::Read => flag(&mut self.traffic.read),
+            Verb::Write => flag(&mut self.traffic.written),
+            Verb::Trim => flag(&mut self.traffic.trimmed),
+            Verb::Zero => flag(&mut self.traffic.zeroed),
+            Verb::Flush => self.traffic.flushes += 1,
+            Verb::Cache => self.classes.note(Class::Cache),
+            Verb::Status => {}
+        }
+        self.traffic.flushes += u64::from(ask.fua);
+        if ask.changes() && !aligned {
+            self.classes.note(Class::PartOfAPage);
+            self.partial_trims |= ask.verb != Verb::Write;
+        }
+        if ask.verb == Verb::Trim && ask.length > LONG_PAGES * page {
+            self.classes.note(Class::LongTrim);
+        }
+        if ask.verb == Verb::Write && pieces == 1 && ask.offset / SLICE != (ask.offset + ask.length - 1) / SLICE {
+            self.classes.note(Class::SeveralSlices);
+        }
+        if ask.no_hole || ask.fast {
+            self.classes.note(Class::ZeroFlags);
+        }
+        if ask.verb == Verb::Flush || ask.fua {
+            let mut kinds = BTreeSet::new();
+            let mut kind = |class: Class| {
+                kinds.insert(class as usize);
+            };
+            match ask.verb {
+                Verb::Write if pieces > 1 => kind(Class::FuaPieces),
+                Verb::Trim => kind(Class::FuaTrim),
+                Verb::Zero => kind(Class::FuaZeroes),
+                Verb::Flush if !self.connections[who].wrote => kind(Class::AWritesBFlushes),
+                _ => {}
+            }
+            if during_sync {
+                kind(Class::FlushDuringSync);
+            }
+            self.durable = (kinds, self.disk.writes());
+        }
+        if ask.verb == Verb::Flush {
+            self.oracle.flushed(began);
+        }
+        let races = self.open.values().any(|other| {
+            let apart =
+                other.ask.offset >= ask.offset + ask.length || ask.offset >= other.ask.offset + other.ask.length;
+            other.op.is_some() && other.ask.verb != Verb::Write && !apart
+        });
+        let mut at = ask.offset;
+        for (from, part) in &reply.parts {
+            match part {
+                Part::Data(data) => self.oracle.read(*from, data, began, now)?,
+                Part::Hole(length) => {
+                    self.classes.note(Class::HoleInRead);
+                    if !ask.offset.is_multiple_of(512) && self.partial_trims {
+                        self.classes.note(Class::OddHole);
+                    }
+                    self.oracle.read(*from, &vec![0; *length], began, now)?;
+                }
+            }
+            if races {
+                self.classes.note(Class::TrimRacesRead);
+            }
+        }
+        for (length, hole) in &reply.extents {
+            if *hole {
+                self.classes.note(Class::HoleInStatus);
+                let told = self.oracle.read(at, &vec![0; *length as usize], began, now);
+                told.map_err(|why| format!("a hole that is none: {why}"))?;
+            }
+            at += length;
+        }
+        Ok(())
+    }
+
+    /// Reads everything through a connection.
+    fn check(&mut self, who: usize) -> Result<(), String> {
+        let step = 128 << 10;
+        for at in (0..self.plan.size).step_by(step) {
+            self.send(who, Ask::new(Verb::Read, at, (self.plan.size - at).min(step as u64)));
+            self.turn(who, usize::MAX, usize::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Answers everything.
+    fn drain(&mut self) -> Result<(), String> {
+        self.gate.hold(false);
+        let until = Instant::now() + UNANSWERED;
+        loop {
+            for who in 0..self.connections.len() {
+                self.turn(who, usize::MAX, usize::MAX)?;
+            }
+            if self.open.is_empty() && self.connections.iter().all(|each| each.session.is_none() || !self.stopping)
+                || Instant::now() > until
+            {
+                break;
+            }
+        }
+        match self.open.values().next() {
+            Some(open) if !self.stopping => Err(format!("{} is never answered", open.ask)),
+            _ => Ok(()),
+        }
+    }
+
+    fn race(&mut self, asks: &[(usize, Ask)], pauses: u32) -> Result<(), String> {
+        self.drain()?;
+        let racers = self.connections.len();
+        let mut work: Vec<Vec<Job>> = vec![Vec::new(); racers];
+        for (who, ask) in asks {
+            if *who >= racers || !self.is_inside(ask) {
+                continue;
+            }
+            self.cookies += 1;
+            self.versions += 1;
+            let mut payload = Vec::new();
+            if ask.verb == Verb::Write {
+                payload.resize(ask.length as usize, 0);
+                fill(self.plan.seed, self.versions, ask.offset, &mut payload);
+            }
+            work[*who].push((self.cookies, payload, *ask, self.versions));
+        }
+        let (clock, volume) = (self.clock.clone(), self.volume.clone());
+        let running = work.iter().filter(|each| !each.is_empty()).count();
+        let barrier = Barrier::new(running + 1);
+        let handle = Handle::current();
+        let mut logs: Vec<Vec<Answer>> = Vec::new();
+        std::thread::scope(|scope| {
+            let racers = self.connections.iter_mut().zip(&work).filter(|(_, work)| !work.is_empty());
+            let threads: Vec<_> = racers
+                .map(|(connection, work)| {
+                    let (clock, barrier, handle) = (&clock, &barrier, &handle);
+                    scope.spawn(move || {
+                        let _context = handle.enter();
+                        connection.client.pipe.allow(usize::MAX, usize::MAX);
+                        barrier.wait();
+                        race_alone(connection, work, clock)
+                    })
+                })
+                .collect();
+            barrier.wait();
+            let paused = (0..pauses).try_for_each(|round| pause(&volume, round));
+            volume.resume();
+            for thread in threads {
+                logs.push(thread.join().unwrap_or_else(|_| Err("a racer panicked".into()))?);
+            }
+            paused
+        })?;
+        if pauses > 0 {
+            self.classes.note(Class::Paused);
+        }
+        self.look_at_faults()?;
+        self.replay(logs)
+    }
+
+    /// Tells the oracle of a race, in the order in which it happened.
+    fn replay(&mut self, logs: Vec<Vec<Answer>>) -> Result<(), String> {
+        let all: Vec<(usize, Answer)> =
+            logs.into_iter().enumerate().flat_map(|(who, log)| log.into_iter().map(move |each| (who, each))).collect();
+        let overlap = |one: &(u64, u64, Ask, u32, Reply), other: &(u64, u64, Ask, u32, Reply)| {
+            let pages = |ask: &Ask| {
+                let page = u64::from(self.plan.page);
+                ask.offset / page..(ask.offset + ask.length).div_ceil(page)
+            };
+            let (a, b) = (pages(&one.2), pages(&other.2));
+            one.0 < other.1 && other.0 < one.1 && a.start < b.end && b.start < a.end
+        };
+        let mut met = BTreeSet::new();
+        for (place, (who, one)) in all.iter().enumerate() {
+            for (_, other) in all[..place].iter().filter(|(other, each)| other != who && overlap(one, each)) {
+                match (one.2.verb, other.2.verb) {
+                    (Verb::Write, Verb::Write) => met.insert(Class::TwoWriters as usize),
+                    (Verb::Read, Verb::Trim | Verb::Zero) | (Verb::Trim | Verb::Zero, Verb::Read) => {
+                        met.insert(Class::TrimRacesRead as usize)
+                    }
+                    _ => false,
+                };
+            }
+        }
+        met.into_iter().for_each(|class| self.classes.note(Class::ALL_[class]));
+        let mut events: Vec<(u64, bool, usize)> = Vec::new();
+        for (place, (_, each)) in all.iter().enumerate() {
+            events.extend([(each.0, true, place), (each.1, false, place)]);
+        }
+        events.sort_unstable();
+        let mut ops = vec![None; all.len()];
+        self.oracle.horizon = events.first().map_or(0, |event| event.0);
+        for (when, begins, place) in events {
+            let (who, (began, _, ask, version, reply)) = &all[place];
+            if begins {
+                let range = ask.offset..ask.offset + ask.length;
+                let change = if ask.verb == Verb::Write { Change::Version(*version) } else { Change::Zeros };
+                ops[place] = ask.changes().then(|| self.oracle.submit(change, range));
+                continue;
+            }
+            let who = self.plan.wires.len().min(*who);
+            let open = Open { ask: *ask, who, op: ops[place], began: *began, during_sync: false };
+            self.replied(&open, reply, when).map_err(|why| format!("racing {ask}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn die(&mut self, death: Death, look: bool) -> Result<(), String> {
+        let (disk, rollback) = match death {
+            Death::Sudden(end) => {
+                let (disk, rollback) = (self.disk.ended(end), matches!(end, End::Crash(_)) || self.is_lossy());
+                self.note_end(end);
+                self.after_kill = end == End::Kill;
+                (disk, rollback)
+            }
+            Death::Stop => {
+                let lossy = self.stop()?;
+                (self.disk.ended(End::Kill), lossy)
+            }
+        };
+        self.abandon();
+        self.restart(disk, rollback, look)
+    }
+
+    /// Stops in order. Returns whether what was not durable may be gone.
+    fn stop(&mut self) -> Result<bool, String> {
+        self.drain()?;
+        self.stopping = true;
+        for connection in &mut self.connections {
+            drop(connection.stop.take());
+        }
+        self.drain()?;
+        if let Some(who) = self.connections.iter().position(|connection| connection.session.is_some()) {
+            return Err(format!("connection {who} outlives the stop"));
+        }
+        self.count()?;
+        let excused = self.is_lossy() || self.fuse.is_some() || self.disk.bad_syncs() > 0 || self.cut;
+        let closed = self.volume.close().map_err(|error| error.to_string());
+        let closed = closed.and_then(|store| store.close().map_err(|error| error.to_string()));
+        self.after_kill = false;
+        match closed {
+            Err(why) if !excused => Err(format!("stop: {why}")),
+            Err(_) => {
+                self.look_at_faults()?;
+                Ok(self.is_lossy())
+            }
+            Ok(()) => {
+                self.classes.note(Class::Stop);
+                Ok(self.is_lossy())
+            }
+        }
+    }
+
+    /// Compares the volume's counters and the server's with the traffic, if all of it went well.
+    fn count(&mut self) -> Result<(), String> {
+        if self.traffic.errors > 0 {
+            return Ok(());
+        }
+        let (host, nbd) = (self.volume.host(), self.stats.snapshot());
+        let Traffic { written, trimmed, zeroed, read, flushes, .. } = self.traffic;
+        let same = [
+            ("bytes written", host.of(Op::Write).bytes, written),
+            ("bytes trimmed", host.of(Op::Trim).bytes, trimmed),
+            ("bytes zeroed", host.of(Op::WriteZeroes).bytes, zeroed),
+            ("flushes", host.of(Op::Flush).completed, flushes),
+            ("bytes that NBD read", nbd.read, read),
+            ("bytes that NBD wrote", nbd.written, written),
+            ("errors of NBD", nbd.errors, 0),
+            ("requests in flight", host.ops.iter().map(|op| op.in_flight).sum(), 0),
+        ];
+        if let Some((name, counted, known)) = same.into_iter().find(|(_, counted, known)| counted != known) {
+            return Err(format!("{name}: {counted} counted, {known} known"));
+        }
+        // Holes are answered without a read; a look after a restart reads everything.
+        let most = read + self.looked;
+        if host.of(Op::Read).bytes > most {
+            return Err(format!("bytes read: {} counted, at most {most} known", host.of(Op::Read).bytes));
+        }
+        self.classes.note(Class::Counters);
+        Ok(())
+    }
+
+    /// Lets go of what is left of a daemon.
+    fn abandon(&mut self) {
+        self.gate.hold(false);
+        self.connections.clear();
+        self.gate.idle();
+        self.open.clear();
+        self.trap = None;
+    }
+
+    fn die_twice(&mut self, first: End, writes: u64, second: End) -> Result<(), String> {
+        let disk = self.disk.ended(first);
+        let mut rollback = matches!(first, End::Crash(_)) || self.is_lossy();
+        self.note_end(first);
+        self.after_kill = false;
+        disk.freeze_at(Freeze::Write(writes));
+        let opened = open(&disk, None);
+        let kept = disk.take_frozen().map(|frozen| frozen.ended(second));
+        if kept.is_some() {
+            rollback |= matches!(second, End::Crash(_));
+            self.classes.note(Class::EndInOpen);
+        } else {
+            opened?;
+        }
+        self.abandon();
+        self.restart(kept.unwrap_or_else(|| disk.ended(End::Kill)), rollback, true)
+    }
+
+    fn restart(&mut self, disk: SimDisk, rollback: bool, look: bool) -> Result<(), String> {
+        self.after_failed_sync = self.sync_failed;
+        if self.after_failed_sync {
+            self.classes.note(Class::RestartAfterFailedSync);
+        }
+        self.gate = Arc::new(Gate::default());
+        self.volume = Arc::new(open(&disk, Some(&self.gate))?);
+        self.disk = disk;
+        self.looked = if look { self.plan.size } else { 0 };
+        if look {
+            let bytes = contents(&self.volume)?;
+            self.oracle.judge(&bytes, rollback)?;
+            self.oracle.restarted(&bytes);
+            self.report.ends += 1;
+        } else {
+            self.oracle.restarted_unseen(rollback);
+        }
+        (self.fuse, self.blown, self.bad_syncs, self.sync_failed) = (None, None, 0, false);
+        (self.cut, self.stopping) = (false, false);
+        (self.traffic, self.durable) = (Traffic::default(), (BTreeSet::new(), 0));
+        self.serve()
+    }
+
+    fn finish(mut self) -> Result<Report, String> {
+        self.drain()?;
+        if !self.is_lossy() {
+            self.disk.mend();
+            self.volume.keep_power();
+            (self.fuse, self.cut) = (None, false);
+            self.check(0)?;
+        }
+        self.die(Death::Stop, true)?;
+        self.abandon();
+        Ok(self.report)
+    }
+}
+
+/// Requests of one connection, one after the other; when each began and ended by the clock.
+fn race_alone(
+    connection: &mut Connection,
+    work: &[(u64, Vec<u8>, Ask, u32)],
+    clock: &AtomicU64,
+) -> Result<Vec<Answer>, String> {
+    let mut log = Vec::new();
+    for (cookie, payload, ask, op) in work {
+        let began = clock.fetch_add(1, Ordering::SeqCst);
+        connection.client.send(*cookie, ask, payload);
+        let reply = loop {
+            connection.poll();
+            if let Some(reply) = connection.client.receive()?.pop() {
+                break reply;
+            }
+            if let Some(end) = &connection.ended {
+                return Err(format!("a racing connection ended: {end:?}"));
+            }
+            std::thread::yield_now();
+        };
+        log.push((began, clock.fetch_add(1, Ordering::SeqCst), *ask, *op, reply));
+    }
+    Ok(log)
+}
+
+/// Pauses the device and lets it on again, now and then by a step. While it is paused no flash operation begins.
+fn pause(volume: &Volume<FileStore>, round: u32) -> Result<(), String> {
+    if volume.pause(Duration::from_secs(20)).is_err() {
+        return Ok(());
+    }
+    let operations = || {
+        volume.publish(true);
+        volume.flash().counters.total()
+    };
+    let before = operations();
+    (0..3).for_each(|_| std::thread::yield_now());
+    let after = operations();
+    if before != after {
+        return Err(format!("a paused device went from {before:?} to {after:?}"));
+    }
+    if round % 2 == 1 {
+        volume.step(Step::Requests(1)).map_err(|failure| failure.to_string())?;
+        std::thread::yield_now();
+    }
+    volume.resume();
+    Ok(())
+}
