@@ -37,7 +37,7 @@ check:
 # taken away, and docs/RESULTS.md is what its command writes. Debian's python has pytest; another one
 # on the PATH may not.
 scripts:
-	shellcheck $$(grep -rlE --exclude-dir=run '^(#!.*sh$$|# shellcheck shell=)' tests deploy .ci)
+	shellcheck $$(find tests deploy -name '*.sh') $$(grep -rlE --exclude='*.sh' --exclude-dir=run '^#!.*sh$$' tests deploy .ci)
 	/usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/test_helpers.py
 	tests/results.py --check
 

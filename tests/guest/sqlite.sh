@@ -1,8 +1,10 @@
+# shellcheck shell=dash
 # SQLite on ext4 on /dev/ublkb0 under kills, power cuts and failing syncs, with a write-ahead log
 # and with a rollback journal. After each fault integrity_check is clean, every commit that returned
 # is there, and no transaction is there in part. A killed daemon is started again under SQLite,
 # which must not notice.
 #   FAULTS (3)   for each kind of journal; the three kinds take turns
+# shellcheck source=tests/lib.sh
 . /bin/lib.sh
 
 # Transaction n inserts n into heads, and into the ledger what the view `wanted` tells for n.
@@ -32,14 +34,20 @@ commits() {
   } | sqlite3 -bail /mnt/ledger.db > /tmp/commits.log 2>&1
 }
 noted() { cat /tmp/done.0 /tmp/done.1 | sort -n | tail -n 1; }
-more_than() { [ "$(noted)" -gt "$1" ]; }
+# shellcheck disable=SC2317 # called by soon
+more_than() {
+  local noted
+  noted=$(noted)
+  number "$noted" && [ "$noted" -gt "$1" ]
+}
 
 # judge NAME: everything that is noted is there, and nothing is there in part.
 judge() {
   same "$1: integrity check" "$(sql 'PRAGMA integrity_check;')" ok
-  local noted=$(noted)
+  local noted
+  noted=$(noted)
   head=$(sql 'SELECT coalesce(max(n), 0) FROM heads;')
-  if [ -n "$head" ] && [ "$head" -ge "$noted" ] && [ "$head" -le $((noted + 1)) ]; then
+  if number "$head" && number "$noted" && [ "$head" -ge "$noted" ] && [ "$head" -le $((noted + 1)) ]; then
     ok "$1: $noted commits noted, $head there"
   else bad "$1: $noted commits noted, '$head' there"; fi
   same "$1: transactions there" "$(sql 'SELECT count(*) FROM heads;')" "$head"
@@ -72,7 +80,7 @@ strike() {
     soon "$name: commits go on" 60 more_than $((before + 2))
     killall sqlite3
     wait "$worker"
-    same "$name: what SQLite complains of" "$(cat /tmp/commits.log)" ""
+    same "$name: bytes of what SQLite complains of" "$(wc -c < /tmp/commits.log)" 0
     ;;
   power-cut)
     step "$name: inject" ftld inject power-cut --after $((before * 7 % 300)) --seed "$before"
@@ -86,11 +94,11 @@ strike() {
     soon "$name: a sync of the image fails" 60 grep -q INJECTED /tmp/strace.log
     ;;
   esac
-  [ $kind = kill ] || {
+  [ "$kind" = kill ] || {
     soon "$name: SQLite ends" 60 ended "$worker"
-    [ $kind != sync ] || { kill $tracer && wait $tracer; } 2> /dev/null
+    [ "$kind" != sync ] || { kill "$tracer" && wait "$tracer"; } 2> /dev/null
     note "$name: $(tail -n 1 /tmp/commits.log)"
-    back "$name" $kind
+    back "$name" "$kind"
   }
 }
 
@@ -110,7 +118,7 @@ for journal in wal truncate; do
     commits "$head" &
     worker=$!
     soon "$journal, fault $fault: commits return" 60 more_than $((head + 3)) || break
-    strike "$journal, fault $fault, $kind" $kind "$(noted)"
+    strike "$journal, fault $fault, $kind" "$kind" "$(noted)"
     judge "$journal, fault $fault, $kind"
   done
   step "$journal: umount" umount /mnt
