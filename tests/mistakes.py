@@ -50,11 +50,11 @@ def hunter(name, select, crates, level=1, most=120, ends=True, **env):
 TESTS = "-p ftld-tests --no-default-features --test"
 NBD = "-p ftld --no-default-features --test"
 HUNTERS = [
-    hunter("hunt (level 0)", f"{TESTS} hunt", CORE, level=0, most=25, ends=False),
-    hunter("ftl-core", "-p ftl-core --lib", {"ftl-core"}, level=0, most=15),
-    hunter("regressions", f"{TESTS} regressions", CORE, most=10),
-    hunter("swarm", f"{TESTS} swarm", CORE, most=40, ends=False, FTLD_SEED="1", FTLD_SWARM_SECONDS="3600"),
-    hunter("hunt", f"{TESTS} hunt", CORE, most=30, ends=False),
+    hunter("hunt (level 0)", f"{TESTS} hunt", CORE, level=0, most=50, ends=False),
+    hunter("ftl-core", "-p ftl-core --lib", {"ftl-core"}, level=0, most=20, ends=False),
+    hunter("swarm", f"{TESTS} swarm", CORE, most=30, ends=False, FTLD_SEED="1", FTLD_SWARM_SECONDS="3600"),
+    hunter("regressions", f"{TESTS} regressions", CORE, most=10, ends=False),
+    hunter("hunt", f"{TESTS} hunt", CORE, most=20, ends=False),
     hunter("nand-model", "-p nand-model", {"nand-model"}),
     hunter("ftld lib", "-p ftld --no-default-features --lib", {"daemon"}, level=0),
     hunter("nbd_engine", f"{NBD} nbd_engine", {"daemon"}, level=0),
