@@ -75,6 +75,16 @@ def hunters_of(diff):
     return [one for one in HUNTERS if one.crates & crates_of(diff)]
 
 
+def tracked():
+    """Names of the tracked files; outside a repository of ours, of all but what builds leave behind."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True)
+    if listed.returncode == 0:
+        return listed.stdout.decode().split("\0")
+    built = {"target", ".git"}
+    paths = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
+    return [str(path) for path in paths if not built.intersection(path.parts)]
+
+
 class Bench:
     """The scratch copy, and what ran on it unpatched."""
 
@@ -85,8 +95,7 @@ class Bench:
     def copy(self):
         """Makes the scratch copy equal to the tracked files as they are now; later changes do not disturb the run. Files that are
         equal keep their time, so nothing rebuilds."""
-        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
-        paths = [(name, ROOT / name) for name in listed.decode().split("\0")]
+        paths = [(name, ROOT / name) for name in tracked()]
         self.files = {name: (path.read_bytes(), path.stat().st_mode) for name, path in paths if path.is_file()}
         for path in [path for path in TREE.rglob("*") if path.is_file()]:
             if str(path.relative_to(TREE)) not in self.files:
