@@ -1,6 +1,6 @@
 //! The daemon swarm. Every run has a seed of its own; a failure shrinks itself and prints the command that repeats it.
 //!
-//! `FTLD_SEED` is the first seed (fresh otherwise, and printed), `FTLD_SWARM_RUNS` the number of runs, `FTLD_SWARM_PLAN` a file with
+//! `FTLD_SEED` is the first seed (1; a fresh one, which is printed, with `FTLD_SWARM_FRESH=1`), `FTLD_SWARM_RUNS` the number of runs, `FTLD_SWARM_PLAN` a file with
 //! a plan to run instead, `FTLD_LEDGER` a file to which a line is appended. `FTLD_LONG=1` runs 20,000 plans and wants all classes.
 
 use ftld_tests::daemon_swarm::Class;
@@ -15,7 +15,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long the short form runs.
+/// Runs of the short form.
+const SHORT_RUNS: u64 = 60;
+/// How long the short form runs from a fresh seed.
 const SHORT: Duration = Duration::from_secs(10);
 /// How long a failing plan is shrunk.
 const SHRINKING: Duration = Duration::from_secs(8);
@@ -47,8 +49,13 @@ fn no_reply_lies_and_no_crash_loses_what_was_promised() {
         outcome.map(drop).unwrap_or_else(|why| panic!("{path}: {why}"));
         return;
     }
-    let first = number("FTLD_SEED").unwrap_or_else(fresh_seed);
-    let default = if rig::long() { Some(20_000) } else { None };
+    let fresh = number("FTLD_SWARM_FRESH").is_some();
+    let first = number("FTLD_SEED").unwrap_or_else(|| if fresh { fresh_seed() } else { 1 });
+    let default = match (rig::long(), fresh) {
+        (true, _) => Some(20_000),
+        (false, true) => None,
+        (false, false) => Some(SHORT_RUNS),
+    };
     let runs = number("FTLD_SWARM_RUNS").or(default);
     println!("FTLD_SEED={first}");
     let (began, next, total) = (Instant::now(), AtomicU64::new(0), Mutex::new(Total::default()));

@@ -1,9 +1,9 @@
 //! Generated runs in which faults meet each other, under every scheme: see [`ftld_tests::swarm`].
 //!
-//! `FTLD_SWARM_SECONDS` (10) sets how long it draws runs, `FTLD_SWARM_RUNS` how many it draws at most; `FTLD_SEED` the first seed, which is
-//! else a fresh one and printed; `FTLD_SCHEME` keeps to one scheme, `FTLD_SWARM_FAILURES` (1) ends it,
-//! `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already. `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan
-//! in its text form.
+//! The short form draws 400 runs from seed 1. `FTLD_SWARM_SECONDS` sets how long it draws runs, `FTLD_SWARM_RUNS` how many it draws
+//! at most; `FTLD_SEED` the first seed, `FTLD_SWARM_FRESH=1` a fresh one, which is printed. `FTLD_SCHEME` keeps to one scheme,
+//! `FTLD_SWARM_FAILURES` (1) ends it, `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already.
+//! `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan in its text form.
 
 use ftl_core::schemes::SCHEMES;
 use ftld_tests::classes::Classes;
@@ -49,10 +49,13 @@ fn whatever_happens_together_loses_nothing_flushed() {
         shrink::outcome(&plan, &mut Classes::default()).unwrap_or_else(|why| panic!("{path}: {why}"));
         return;
     }
-    let fresh = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
-    let first = number("FTLD_SEED").unwrap_or_else(fresh);
-    let most = number("FTLD_SWARM_RUNS").unwrap_or(u64::MAX);
-    let seconds = number("FTLD_SWARM_SECONDS").unwrap_or(if most < u64::MAX { 1 << 30 } else { 10 });
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
+    let fresh = number("FTLD_SWARM_FRESH").is_some();
+    let first = number("FTLD_SEED").unwrap_or_else(|| if fresh { now() } else { 1 });
+    let (most, seconds) = match (number("FTLD_SWARM_RUNS"), number("FTLD_SWARM_SECONDS")) {
+        (None, None) => (SHORT_RUNS, u64::MAX),
+        (most, seconds) => (most.unwrap_or(u64::MAX), seconds.unwrap_or(u64::MAX)),
+    };
     println!("swarm: FTLD_SEED={first}");
     let failures_left = AtomicU64::new(number("FTLD_SWARM_FAILURES").unwrap_or(1));
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -95,6 +98,9 @@ fn whatever_happens_together_loses_nothing_flushed() {
         assert!(pairs.is_empty(), "these faults never met: {pairs:?}");
     }
 }
+
+/// Runs of the short form.
+const SHORT_RUNS: u64 = 400;
 
 /// Runs from which on no class and no pair of faults may be missing.
 const FULL: u64 = 100_000;

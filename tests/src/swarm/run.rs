@@ -757,7 +757,7 @@ impl<'p, W: World> Runner<'p, W> {
                     Ok(())
                 }
                 // The image's disk fails.
-                Err(_) if self.disk_fails => Ok(()),
+                Err(_) if self.host_fails() => Ok(()),
                 Err(error) => Err(format!("wrong bits: {error}")),
             };
         }
