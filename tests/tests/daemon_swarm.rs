@@ -125,7 +125,7 @@ fn tell(seed: u64, why: &str) {
     panic!(
         "seed {seed}: {why}\n    FTLD_SEED={seed} FTLD_SWARM_RUNS=1 cargo test -p ftld-tests --test daemon_swarm\n\
          {} of {} actions are left: {}\n{small}\
-         To keep it: tests/tests/regressions/daemon/NAME.plan, with its story in lines that begin with #.\n    \
+         To keep it: tests/daemon_swarm/NAME.plan, with its story in lines that begin with #.\n    \
          FTLD_SWARM_PLAN={} cargo test -p ftld-tests --test daemon_swarm",
         small.actions.len(),
         plan.actions.len(),
@@ -137,7 +137,7 @@ fn tell(seed: u64, why: &str) {
 /// Plans that failed once.
 #[test]
 fn kept_plans_stay_good() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/regressions/daemon");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("daemon_swarm");
     let mut plans: Vec<_> =
         std::fs::read_dir(&folder).expect("the folder is there").map(|e| e.unwrap().path()).collect();
     plans.retain(|path| path.extension().is_some_and(|ext| ext == "plan"));

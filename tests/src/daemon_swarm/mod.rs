@@ -2,7 +2,7 @@
 //!
 //! One seed is one [`plan`]: a scheme on a small chip, one to four connections, and a list of actions. Actions are requests, turns of
 //! connections, faults, ends and looks. [`runner`] does them, [`oracle`] judges every reply and every restart, [`shrink`] makes
-//! a failing plan small. A plan is text; kept plans are in `tests/tests/regressions/daemon/`.
+//! a failing plan small. A plan is text; kept plans are in `tests/daemon_swarm/`.
 
 pub mod classes;
 mod client;
