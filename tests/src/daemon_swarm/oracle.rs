@@ -538,7 +538,7 @@ mod tests {
         let op = oracle.submit(Change::Version(0), 0..16);
         oracle.answered(op, 3, true, true).unwrap();
         oracle.clone().read(0, &[0; 16], 2, 4).unwrap();
-        assert!(oracle.read(0, &[0; 16], 4, 5).is_err(), "acknowledged before the read began");
+        assert!(oracle.clone().read(0, &[0; 16], 4, 5).is_err(), "acknowledged before the read began");
         assert!(oracle.judge(&[0; 64], true).is_err(), "durable");
     }
 
