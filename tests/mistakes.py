@@ -51,14 +51,14 @@ TESTS = "-p ftld-tests --no-default-features --test"
 NBD = "-p ftld --no-default-features --test"
 HUNTERS = [
     hunter("hunt (level 0)", f"{TESTS} hunt", CORE, level=0, most=50, ends=False),
-    hunter("ftl-core", "-p ftl-core --lib", {"ftl-core"}, level=0, most=20, ends=False),
-    hunter("swarm", f"{TESTS} swarm", CORE, most=30, ends=False, FTLD_SEED="1", FTLD_SWARM_SECONDS="3600"),
+    hunter("ftl-core", "-p ftl-core --lib", {"ftl-core"}, level=0, most=15, ends=False),
+    hunter("swarm", f"{TESTS} swarm", CORE, most=25, ends=False, FTLD_SEED="1", FTLD_SWARM_SECONDS="3600"),
     hunter("regressions", f"{TESTS} regressions", CORE, most=10, ends=False),
-    hunter("hunt", f"{TESTS} hunt", CORE, most=20, ends=False),
-    hunter("nand-model", "-p nand-model", {"nand-model"}),
-    hunter("ftld lib", "-p ftld --no-default-features --lib", {"daemon"}, level=0),
-    hunter("nbd_engine", f"{NBD} nbd_engine", {"daemon"}, level=0),
-    hunter("nbd_commands", f"{NBD} nbd_commands", {"daemon"}, level=0),
+    hunter("nand-model", "-p nand-model", {"nand-model"}, most=10, ends=False),
+    hunter("ftld lib", "-p ftld --no-default-features --lib", {"daemon"}, level=0, most=30),
+    hunter("nbd_engine", f"{NBD} nbd_engine", {"daemon"}, level=0, most=20),
+    hunter("nbd_commands", f"{NBD} nbd_commands", {"daemon"}, level=0, most=20),
+    hunter("daemon_swarm", "-p ftld-tests --test daemon_swarm", CORE | {"daemon"}, ends=False, FTLD_SEED="1", FTLD_SWARM_RUNS="1000000"),
 ]
 
 
