@@ -4,6 +4,9 @@
 //! data hold; *cut* where the first number is missing; undo everything after the cut; give each block the slot whose life began last;
 //! sync, then say in the header that the cut is synced, then sync again. Nothing at or below the cut is written, and an operation
 //! missing once stays missing, so an interrupted open is followed by one that finds the same cut.
+//!
+//! After a failed sync the page cache may show what the disk does not have, also an earlier open's undoing. So that open writes the
+//! table, all slot headers and all records again, as the cut leaves them: the host then has to bring them to the disk.
 
 use super::disk::{Disk, FileDisk, Mode, Overlay};
 use super::sync::SyncHandle;
@@ -133,7 +136,8 @@ impl FileStore {
                 wanted_bytes: layout.file_bytes,
             });
         }
-        let opener = Opener { path, disk: &*disk, layout, info: &header.info.clone() };
+        let distrust = header.info.sync_failed && !read_only;
+        let opener = Opener { path, disk: &*disk, layout, info: &header.info.clone(), distrust };
         let mut report =
             OpenReport { was_clean: header.info.clean, sync_failed: header.info.sync_failed, ..OpenReport::default() };
         let synced_seq = header.synced_seq;
@@ -214,6 +218,8 @@ struct Opener<'a> {
     disk: &'a dyn Disk,
     layout: Layout,
     info: &'a ImageInfo,
+    /// Whether what is read may be missing on the disk.
+    distrust: bool,
 }
 
 impl Opener<'_> {
@@ -267,6 +273,9 @@ impl Opener<'_> {
         }
         for (slot, head) in (0..).zip(&heads) {
             report.ops_dropped += self.undo(slot, head.as_ref(), late[slot as usize], cut)?;
+        }
+        if self.distrust {
+            self.rewrite()?;
         }
         for block in 0..found.blocks.len() {
             let Block { slot, erase_seq, .. } = found.blocks[block];
@@ -376,6 +385,21 @@ impl Opener<'_> {
         Ok(undone)
     }
 
+    /// Writes the table, slot headers and records as they read. A hole is left alone: what a free slot held before it was punched
+    /// belongs to lives that ended at or below the synced number.
+    fn rewrite(&self) -> Result<(), ImageError> {
+        let mut table = vec![0; self.layout.table_bytes()];
+        self.read(self.layout.table_at(), &mut table)?;
+        self.write(self.layout.table_at(), &table)?;
+        for slot in 0..self.layout.slots {
+            let meta = self.read_meta(slot)?;
+            if self.holds_data(slot, meta.len() as u64) {
+                self.write(self.layout.slot_at(slot), &meta)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Notes what a block's slot says about its pages. Takes marks back whose cause was undone.
     fn collect(
         &self,
@@ -429,8 +453,7 @@ impl Opener<'_> {
             }
         }
         for slot in (0..self.layout.slots).rev().filter(|&slot| !slots.roomy[slot as usize]).collect::<Vec<_>>() {
-            let at = self.layout.slot_at(slot);
-            if self.disk.next_data(at).is_some_and(|data| data < at + self.layout.slot_bytes()) {
+            if self.holds_data(slot, self.layout.slot_bytes()) {
                 slots.roomy[slot as usize] = true;
                 slots.used.push_back(slot);
             } else {
@@ -451,11 +474,16 @@ impl Opener<'_> {
     /// Slot header and records; holes are not read.
     fn read_meta(&self, slot: u32) -> Result<Vec<u8>, ImageError> {
         let mut meta = vec![0; self.layout.meta_bytes()];
-        let at = self.layout.slot_at(slot);
-        if self.disk.next_data(at).is_some_and(|data| data < at + meta.len() as u64) {
-            self.read(at, &mut meta)?;
+        if self.holds_data(slot, meta.len() as u64) {
+            self.read(self.layout.slot_at(slot), &mut meta)?;
         }
         Ok(meta)
+    }
+
+    /// Whether the host keeps room for some of the first bytes of a slot.
+    fn holds_data(&self, slot: u32, bytes: u64) -> bool {
+        let at = self.layout.slot_at(slot);
+        self.disk.next_data(at).is_some_and(|data| data < at + bytes)
     }
 
     fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), ImageError> {

@@ -64,7 +64,8 @@ pub struct WriteFault {
     pub after: u64,
     /// How many fail then; `u64::MAX` until [`SimDisk::mend`].
     pub count: u64,
-    /// Bytes of each that arrive.
+    /// Bytes of each that arrive. Of a write that is followed by others that fail, whole sectors only: a host tears a sector
+    /// only at a limit of the file's size (RLIMIT_FSIZE), and what arrived below a limit can be written again.
     pub arrives: usize,
     /// The host's error.
     pub errno: i32,
@@ -391,7 +392,10 @@ impl Disk for SimDisk {
         sim.writes += 1;
         let at = at as usize;
         let failing = sim.failing_write(at, buf.len());
-        let done = failing.map_or(buf.len(), |fault| fault.arrives.min(buf.len()));
+        let done = failing.map_or(buf.len(), |fault| {
+            let done = fault.arrives.min(buf.len());
+            if fault.count > 0 { done.saturating_sub((at + done) % SECTOR) } else { done }
+        });
         sim.room.extend(Sim::pages(at, done));
         sim.put(at, &buf[..done]);
         failing.map_or(Ok(()), |fault| Err(WriteError { done, error: io::Error::from_raw_os_error(fault.errno) }))

@@ -809,9 +809,9 @@ fn writes_fail_as_often_as_asked_and_reads_and_punches_too() {
     let fault = WriteFault { after: 1, count: 2, arrives: 600, errno: ENOSPC, needs_room: false };
     disk.fail_writes(fault);
     let seen: Vec<_> = (0..4).map(|page| write(page).err().map(|e| (e.done, e.error.raw_os_error()))).collect();
-    let failed = Some((600, Some(ENOSPC)));
-    assert_eq!(seen, [None, failed, failed, None]);
-    assert_eq!(disk.bytes()[PAGE as usize..][599..601], [1, 7], "a short write");
+    let failed = |done| Some((done, Some(ENOSPC)));
+    assert_eq!(seen, [None, failed(512), failed(600), None], "a sector is torn by the last one only");
+    assert_eq!(disk.bytes()[PAGE as usize..][511..513], [1, 7], "a short write");
     disk.fail_writes(WriteFault { after: 0, count: u64::MAX, ..fault });
     assert!((0..20).all(|page| write(page % 4).is_err()));
     assert!(disk.punch(0, PAGE).is_err() && disk.bytes()[0] == 1, "a punch that fails does nothing");
