@@ -179,17 +179,20 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let mut window = Window::default();
         for (block, head) in (0..).map(Pbn::new).zip(heads) {
             let Head::Found { first, epoch, intact, .. } = *head else { continue };
-            let wanted = !intact
-                || match (base, first) {
-                    (_, Role::Checkpoint) => true,
-                    (Some(base), _) => epoch >= base.begin_epoch || named.contains(&block.raw()),
-                    (None, Role::Map | Role::Trim | Role::Pad) => true,
-                    (None, _) => epoch >= horizon,
-                };
-            if wanted {
+            let wanted = match (base, first) {
+                (_, Role::Checkpoint) => true,
+                (Some(base), _) => epoch >= base.begin_epoch || named.contains(&block.raw()),
+                (None, Role::Map | Role::Trim | Role::Pad) => true,
+                (None, _) => epoch >= horizon,
+            };
+            // A page 0 that an earlier cut took stays lost: only where a block is wanted for itself was it used since.
+            window.touched |= wanted && first != Role::Checkpoint;
+            if wanted || !intact {
                 self.scan_into(block, &mut window, scanned)?;
-                window.touched |= first != Role::Checkpoint;
             }
+        }
+        if base.is_some_and(|base| base.clean) && !window.touched {
+            window.suspects.assume_stable();
         }
         if let Some(base) = base {
             self.add_base(base, heads, &mut window, scanned)?;

@@ -88,6 +88,8 @@ struct Runner<'p, W: World> {
     /// Erase counts when the device last served.
     worn: Vec<u32>,
     gave_up: bool,
+    /// Whether the device was stopped in order since it last served, and nothing struck after that.
+    stopped: bool,
 }
 
 impl<'p, W: World> Runner<'p, W> {
@@ -112,6 +114,7 @@ impl<'p, W: World> Runner<'p, W> {
             host_crashed: false,
             worn: Vec::new(),
             gave_up: false,
+            stopped: false,
         };
         runner.format()?;
         Ok(runner)
@@ -470,6 +473,11 @@ impl<'p, W: World> Runner<'p, W> {
         {
             return Err(format!("close: {why}"));
         }
+        self.stopped = self.oracle.cost() == Cost::Nothing
+            && !self.disk_fails
+            && !self.power_lost
+            && restart.crash.is_none()
+            && restart.inside.is_empty();
         self.restart(restart)
     }
 
@@ -589,6 +597,9 @@ impl<'p, W: World> Runner<'p, W> {
             Ok(ftl) => {
                 self.ftl = Some(ftl);
                 let stats = self.ftl().stats();
+                if std::mem::take(&mut self.stopped) && !stats.mount.clean {
+                    return Err(Failed::Violation("an orderly stop was not followed by a clean mount".into()));
+                }
                 self.classes.note(if stats.mount.clean { "clean mount" } else { "mount by scan" });
                 if let Err(why) = self.sync_image() {
                     self.power_lost = true;

@@ -309,19 +309,23 @@ impl<S: Store> PageMap<S> {
             let Head::Found { role, epoch, pseq, intact, .. } = *head else { continue };
             self.space.saw_epoch(epoch);
             self.space.flash.saw_pseq(pseq);
-            let newer = epoch >= base.begin_epoch || base.open.contains(&block.raw()) || !intact;
-            if !newer {
+            let newer = epoch >= base.begin_epoch || base.open.contains(&block.raw());
+            let is_checkpoint = role == Role::Checkpoint;
+            // A page 0 that an earlier cut took stays lost: such a block is looked into, and may be old all the same.
+            window.touched |= newer && !is_checkpoint;
+            if !newer && intact {
                 unseen.insert(block);
                 continue;
             }
-            let is_checkpoint = role == Role::Checkpoint;
             let ends = scan_block(&mut self.space.flash, block, scanned, |ppn, oob| match oob.tag.role {
                 Role::Data if !is_checkpoint => window.pages.push(Version { oob, ppn }),
                 Role::Trim if !is_checkpoint => trim_pages.push((ppn, oob)),
                 _ => {}
             })?;
             window.suspects.note(&self.space.flash, block, ends);
-            window.touched |= !is_checkpoint;
+        }
+        if base.clean && !window.touched {
+            window.suspects.assume_stable();
         }
         let older = base.trims.iter().map(|(ppn, _)| *ppn);
         for ppn in older {
