@@ -13,7 +13,7 @@ pub(crate) mod docs {
 
     pub(crate) const FREE_THRESHOLD: ParamDoc = ParamDoc {
         key: "gc.free_threshold",
-        help: "free blocks that collection keeps (default max(4, 0.5 % of blocks), and what a mount may need)",
+        help: "free blocks that collection keeps, at least 2 and what a mount may need (default max(4, 0.5 % of blocks), and that)",
     };
     pub(crate) const PAIR_POLICY: ParamDoc =
         ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" };
@@ -40,14 +40,19 @@ impl Settings {
         let pages = profile.geometry.pages_per_block;
         let rescued = rescue_blocks(&PairTable::new(profile.pairing, pages), pages, units);
         let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200) + rescued)?;
-        if free_threshold < 2 {
-            return Err(FtlError::Config("parameter gc.free_threshold: collection needs at least 2 blocks".into()));
+        let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
+        // With fewer, cuts in a row would leave a mount without room for what it programs again.
+        let least = 2 + if pair_protection { rescued } else { 0 };
+        if free_threshold < least {
+            return Err(FtlError::Config(format!(
+                "parameter gc.free_threshold: {free_threshold} blocks; collection and a mount need {least} on this device"
+            )));
         }
         Ok(Settings {
             free_threshold,
             wear: ColdToWorn::from_params(params)?,
             scrub: Scrub::new(params)?,
-            pair_protection: params.choice("nand.pair_policy", "defer_erase", "none")?,
+            pair_protection,
         })
     }
 }
