@@ -27,8 +27,9 @@ struct Tally {
 
 fn fail(seed: u64, plan: &Plan, why: String) -> String {
     let (small, small_why) = shrink::shrink(plan, why.clone());
+    let scheme = std::env::var("FTLD_SCHEME").map_or(String::new(), |name| format!("FTLD_SCHEME={name} "));
     format!(
-        "run {seed}: {why}\n    FTLD_SWARM_RUN={seed} cargo test -p ftld-tests --test swarm -- --nocapture\n\
+        "run {seed}: {why}\n    {scheme}FTLD_SWARM_RUN={seed} cargo test -p ftld-tests --test swarm -- --nocapture\n\
          shrunk to {} steps: {small_why}\n{small}",
         small.steps.len()
     )

@@ -58,7 +58,8 @@ fn a_logical_block_is_merged_for_the_papers_charges() {
 fn a_swap_copies_one_page_and_gains_two() {
     let sequence = [0, 1, 0, 1, 4, 5, 8, 4, 5, 0, 1, 0, 8, 0, 1, 4, 4, 6];
     let run = |fpr: &str| {
-        let params = [("log.blocks", "3"), ("rose.fpr", fpr), ("gc.free_threshold", "2")];
+        let mode = [("gc.free_threshold", "2"), ("nand.pair_policy", "none")];
+        let params = [&mode[..], &[("log.blocks", "3"), ("rose.fpr", fpr)]].concat();
         let mut ftl = start(part(64, 4), 12, &params);
         (0..).zip(sequence).for_each(|(n, lpn)| _ = write(&mut *ftl, lpn, 1, n));
         let before = work(&*ftl);

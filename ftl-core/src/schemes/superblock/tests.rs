@@ -97,7 +97,7 @@ fn directories_outlast_a_clean_stop_and_a_cut() {
     let mut ftl = format(device(40), 1024, &[]).unwrap();
     (0..1024).for_each(|lpn| _ = write(&mut ftl, lpn, lpn as u64));
     let mut config = FtlConfig { logical_pages: 1024, params: Params::default() };
-    config.params.set("gc.free_threshold", "2");
+    config.params.set("gc.free_threshold", "3");
     for clean in [true, false] {
         if clean {
             ftl.shutdown(0).unwrap();

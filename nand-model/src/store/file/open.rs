@@ -490,8 +490,16 @@ impl Opener<'_> {
         self.disk.read_at(at, bytes).map_err(|e| io_error(self.path, "read it", e))
     }
 
+    /// Writes, or leaves what was there: a part of a header would be taken for damage by the next open.
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), ImageError> {
-        self.disk.write_at(at, bytes).map_err(|e| io_error(self.path, "write it", e.into()))
+        let mut before = vec![0; bytes.len()];
+        self.read(at, &mut before)?;
+        let Err(failed) = self.disk.write_at(at, bytes) else { return Ok(()) };
+        if failed.done > 0 {
+            // If that fails too, the first error says what is wrong with the disk.
+            let _ = self.disk.write_at(at, &before[..failed.done]);
+        }
+        Err(io_error(self.path, "write it", failed.into()))
     }
 }
 
