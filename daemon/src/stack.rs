@@ -513,6 +513,23 @@ mod tests {
     }
 
     #[test]
+    fn a_sync_that_fails_under_a_scheme_ends_the_device() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), "torture", Some("512KiB"));
+        create(&config).unwrap();
+        let (store, _) = FileStore::open(&config.image, Access::ReadWrite).unwrap();
+        let (sync, label) = (store.sync_handle(), read_label(&config.image, store.info()).unwrap());
+        let ftl = mount(&config.image, store, &label).unwrap();
+        let options = VolumeOptions { size: 512 << 10, read_only: false, emulate: false };
+        let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync.clone()))));
+        volume.write(0, &page(1, 0)).unwrap();
+        sync.fail_next_sync();
+        assert!(sync.sync_through(sync.last_seq()).is_err());
+        assert!((0..99).any(|at| volume.write(at * 1024, &page(2, at)).is_err()));
+        assert!(volume.trouble().unwrap().contains("sync of the image failed"));
+    }
+
+    #[test]
     fn a_papers_device_fixes_the_flash_and_the_size_follows() {
         let folder = tempfile::tempdir().unwrap();
         let made = create(&config(folder.path(), "lazyftl", None)).unwrap();

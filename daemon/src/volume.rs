@@ -513,13 +513,23 @@ impl<S: Store + 'static> Volume<S> {
             return Err(eio());
         }
         match catch_unwind(AssertUnwindSafe(|| verb(core))) {
-            Ok(result) => result.map_err(|error| self.shared.refuse(&error)),
+            Ok(result) => result.map_err(|error| self.refuse(&error)),
             Err(panic) => {
                 let why = format!("internal error in scheme {}: {}", self.scheme_name(core), panic_text(&*panic));
                 self.shared.fail(if changes { NO_DATA } else { NO_WRITES }, why);
                 Err(eio())
             }
         }
+    }
+
+    /// Gives the errno. A sync may have failed while the scheme waited for erased space: that is the device's end.
+    fn refuse(&self, error: &FtlError) -> io::Error {
+        let of_host = matches!(error, FtlError::Host(_) | FtlError::HostFull);
+        let lost = of_host && self.durable.as_ref().is_some_and(|durable| durable.failed());
+        if lost && self.shared.health.load(Relaxed) == WELL {
+            return self.shared.sync_failed(&io::Error::from_raw_os_error(errno(error)));
+        }
+        self.shared.refuse(error)
     }
 
     fn scheme_name(&self, core: &Core<S>) -> &'static str {
