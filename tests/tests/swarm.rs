@@ -10,6 +10,7 @@ use ftld_tests::classes::Classes;
 use ftld_tests::swarm::plan::{self, Plan};
 use ftld_tests::swarm::{shrink, situations};
 use nand_model::SplitMix;
+use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -27,12 +28,14 @@ struct Tally {
 
 fn fail(seed: u64, plan: &Plan, why: String) -> String {
     let (small, small_why) = shrink::shrink(plan, why.clone());
+    let (command, steps) = (command(seed), small.steps.len());
+    format!("run {seed}: {why}\n    {command} -- --nocapture\nshrunk to {steps} steps: {small_why}\n{small}")
+}
+
+/// Repeats a run.
+fn command(seed: u64) -> String {
     let scheme = std::env::var("FTLD_SCHEME").map_or(String::new(), |name| format!("FTLD_SCHEME={name} "));
-    format!(
-        "run {seed}: {why}\n    {scheme}FTLD_SWARM_RUN={seed} cargo test -p ftld-tests --test swarm -- --nocapture\n\
-         shrunk to {} steps: {small_why}\n{small}",
-        small.steps.len()
-    )
+    format!("{scheme}FTLD_SWARM_RUN={seed} cargo test -p ftld-tests --test swarm")
 }
 
 #[test]
@@ -60,6 +63,7 @@ fn whatever_happens_together_loses_nothing_flushed() {
     println!("swarm: FTLD_SEED={first}");
     let failures_left = AtomicU64::new(number("FTLD_SWARM_FAILURES").unwrap_or(1));
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let watch = Watch::default();
     let tally = Mutex::new(Tally { classes: Classes::default(), failures: Vec::new() });
     let began = Instant::now();
     let work = || {
@@ -71,7 +75,7 @@ fn whatever_happens_together_loses_nothing_flushed() {
             }
             let seed = SplitMix::new(first ^ number.rotate_left(32)).next_u64();
             let plan = Plan::draw(seed);
-            let outcome = shrink::outcome(&plan, &mut classes);
+            let outcome = watch.over(seed, || shrink::outcome(&plan, &mut classes));
             classes.end_run();
             if let Err(why) = outcome {
                 stop.store(failures_left.fetch_sub(1, Ordering::Relaxed) <= 1, Ordering::Relaxed);
@@ -82,7 +86,13 @@ fn whatever_happens_together_loses_nothing_flushed() {
         tally.lock().expect("nobody panics with it").classes.merge(&classes);
     };
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        while !workers.iter().all(|worker| worker.is_finished()) {
+            watch.look();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
     let Tally { mut classes, failures } = tally.into_inner().expect("nobody panicked with it");
     let (runs, took) = (classes.runs, began.elapsed().as_secs_f64());
     if let Ok(path) = std::env::var("FTLD_SWARM_LEDGER") {
@@ -99,6 +109,32 @@ fn whatever_happens_together_loses_nothing_flushed() {
         assert!(pairs.is_empty(), "these faults never met: {pairs:?}");
     }
 }
+
+/// The runs under way, and when they began: nothing may hang.
+#[derive(Default)]
+struct Watch(Mutex<HashMap<u64, Instant>>);
+
+impl Watch {
+    fn over<R>(&self, seed: u64, run: impl FnOnce() -> R) -> R {
+        self.0.lock().expect("nobody panics with it").insert(seed, Instant::now());
+        let result = run();
+        self.0.lock().expect("nobody panics with it").remove(&seed);
+        result
+    }
+
+    /// Ends the process if a run does not: a thread cannot be stopped.
+    fn look(&self) {
+        let runs = self.0.lock().expect("nobody panics with it");
+        if let Some((seed, _)) = runs.iter().find(|(_, began)| began.elapsed() > LONGEST_RUN) {
+            eprintln!("run {seed} has not ended after {LONGEST_RUN:?}; its plan:\n{}", Plan::draw(*seed));
+            eprintln!("    {} -- --nocapture", command(*seed));
+            std::process::exit(1);
+        }
+    }
+}
+
+/// A run takes some milliseconds, on a busy machine seconds.
+const LONGEST_RUN: Duration = Duration::from_secs(120);
 
 /// Runs of the short form.
 const SHORT_RUNS: u64 = 400;

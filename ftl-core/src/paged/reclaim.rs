@@ -98,13 +98,17 @@ impl<S: Store, P: Policy> Paged<S, P> {
 
     /// Makes sure that the pool is full, and that the areas have their size and age if `more` blocks join them.
     pub(crate) fn make_blocks(&mut self, more: u32) -> Result<(), FtlError> {
-        loop {
+        // A collection opens blocks, and with them others get too old. Rounds without end mean that it always does so before it
+        // has made room for their conversion.
+        for _ in 0..2 * self.space.geometry().blocks {
             self.collect_until(self.gc.threshold + 1)?;
             // One conversion at a time: each may need a block of the reserve.
             if !self.convert_one(more)? {
                 return self.settle_window();
             }
         }
+        self.gc.set_read_only("the age window is shorter than the collections that a conversion needs");
+        self.gc.refuse_if_read_only()
     }
 
     fn move_map_pages(&mut self, cause: Cause) -> Result<u32, FtlError> {

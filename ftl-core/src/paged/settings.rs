@@ -88,8 +88,9 @@ impl Settings {
             scrub: Scrub::new(params)?,
             pair_protection: params.choice(docs::PAIR_POLICY.key, "defer_erase", "none")?,
         };
-        if settings.age_window < 8 {
-            return Err(FtlError::Config(format!("parameter {}: need at least 8", docs::AGE_WINDOW.key)));
+        // A collection opens blocks too: a window that is over before it has gained one cannot be kept.
+        if settings.age_window < 32 {
+            return Err(FtlError::Config(format!("parameter {}: need at least 32", docs::AGE_WINDOW.key)));
         }
         Ok(settings)
     }

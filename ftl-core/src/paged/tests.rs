@@ -290,7 +290,7 @@ fn small_slc() -> Profile {
 
 /// [`agrees_with_a_model`] on both kinds of cells; `cache` is the parameter that makes the cache small, and how small.
 pub(crate) fn cached_map_agrees_with_a_model<T: Subject>(cache: (&str, &str)) {
-    let small = [("ckpt.interval", "500"), cache, ("map.age_window", "24")];
+    let small = [("ckpt.interval", "500"), cache, ("map.age_window", "32")];
     agrees_with_a_model::<T>(profile("torture", 64), 560, 40_000, 1, &small);
     agrees_with_a_model::<T>(small_slc(), 600, 40_000, 2, &small[..2]);
     agrees_with_a_model::<T>(small_slc(), 600, 20_000, 3, &[]);
@@ -301,7 +301,7 @@ pub(crate) fn cached_map_survives_cuts<T: Subject>(cache: (&str, &str)) {
     let checkpointed = [("ckpt.interval", "120"), cache];
     let checkpoints = survives_cuts::<T>(profile("torture", 64), 400, 3, 20, &checkpointed);
     assert!(checkpoints > 40, "{checkpoints}");
-    let window = [("ckpt.interval", "0"), ("map.age_window", "12"), cache];
+    let window = [("ckpt.interval", "0"), ("map.age_window", "32"), cache];
     survives_cuts::<T>(profile("torture", 64), 400, 4, 20, &window);
     survives_cuts::<T>(small_slc(), 400, 5, 20, &checkpointed);
 }

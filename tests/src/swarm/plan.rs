@@ -182,7 +182,7 @@ const PARAMETERS: &[(&str, &[&str])] = &[
     ("lazy.buffer_blocks", &["4", "6", "12"]),
     ("lazy.cache_pages", &["1", "2", "14"]),
     ("log.blocks", &["0", "4", "12"]),
-    ("map.age_window", &["8", "40", "512"]),
+    ("map.age_window", &["32", "60", "512"]),
     ("map.max_tombstones", &["8", "64", "1024"]),
     ("maro.age_weight", &["0", "1", "inf"]),
     ("maro.alpha", &["0", "0.5", "1"]),
