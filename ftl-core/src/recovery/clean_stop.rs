@@ -122,8 +122,11 @@ impl CleanStop {
             // Bad blocks are in no use and may hold anything.
             _ if chip.bad(block).is_some() => true,
             Head::Factory | Head::Found { role: Role::Checkpoint, .. } => true,
+            // A block that waited for its erase still shows what it held.
+            Head::Found { epoch, .. } if *was == state(0, chip.programmed(block)) => epoch < self.next_epoch,
             Head::Found { epoch, .. } => state(epoch, chip.programmed(block)) == *was,
-            Head::Nothing => state(0, chip.programmed(block)) == *was,
+            // Its only page may have been lost before the stop, or none was programmed yet.
+            Head::Nothing => chip.programmed(block) == (*was & ((1 << PAGES_BITS) - 1)) as u32,
         };
         (0..).map(Pbn::new).zip(heads.iter().zip(&self.blocks)).all(is_as_left)
     }

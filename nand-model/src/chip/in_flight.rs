@@ -11,17 +11,21 @@ use crate::rng::SplitMix;
 use crate::store::{BlockFacts, Health, Store};
 use crate::timing::Nanos;
 
-/// How many operations a power cut interrupted.
+/// What a power cut interrupted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CutHits {
-    /// Programs in flight, whatever became of them.
+    /// What became of the program that the cut was armed for, and of its word line.
+    pub program: Option<(ProgramCut, PartnerCut)>,
+    /// What became of the erase that the cut was armed for.
+    pub erase: Option<EraseCut>,
+    /// Programs in flight on other dies, whatever became of them.
     pub programs: u32,
-    /// Erases in flight, whatever became of them.
+    /// Erases in flight on other dies, whatever became of them.
     pub erases: u32,
 }
 
 impl<S: Store> Chip<S> {
-    /// Operations in flight at the last cut of a fault plan.
+    /// What the last cut of a fault plan interrupted.
     pub fn cut_hits(&self) -> CutHits {
         self.cut_hits
     }
@@ -74,16 +78,11 @@ impl<S: Store> Chip<S> {
                 }
             }
         }
-        if end <= power_fails {
-            return Ok(Cut {
-                program: ProgramCut::Complete,
-                partner: PartnerCut::Intact,
-                erase: EraseCut::Complete,
-                ..cut
-            });
-        }
-        let hit = if is_program { &mut self.cut_hits.programs } else { &mut self.cut_hits.erases };
-        *hit += 1;
+        let had_ended =
+            Cut { program: ProgramCut::Complete, partner: PartnerCut::Intact, erase: EraseCut::Complete, ..cut };
+        let cut = if end <= power_fails { had_ended } else { cut };
+        self.cut_hits.program = is_program.then_some((cut.program, cut.partner));
+        self.cut_hits.erase = (!is_program).then_some(cut.erase);
         Ok(cut)
     }
 

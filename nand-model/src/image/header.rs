@@ -14,6 +14,7 @@ const MAGIC: &[u8; 8] = b"FTLDIMG\0";
 const CHECK_AT: usize = COPY_BYTES - 4;
 const CLEAN: u32 = 1;
 const SYNC_FAILED: u32 = 2;
+const UNDOING: u32 = 4;
 /// Larger numbers cannot have been given; keeps the arithmetic on sequence numbers inside `u64`.
 pub(crate) const SEQ_MAX: u64 = 1 << 62;
 
@@ -27,6 +28,8 @@ pub(crate) struct Header {
     pub(crate) spare_slots: u32,
     /// Hours of emulated time that passed for the device.
     pub(crate) hour: u32,
+    /// An opening undoes operations, and no sync has covered that yet.
+    pub(crate) undoing: bool,
 }
 
 /// Why no header could be had.
@@ -76,7 +79,8 @@ impl Header {
         let Profile { geometry: g, timing: t, .. } = info.profile;
         put.0.extend_from_slice(MAGIC);
         put.u32(info.version);
-        put.u32((info.clean as u32 * CLEAN) | (info.sync_failed as u32 * SYNC_FAILED));
+        let flags = [(info.clean, CLEAN), (info.sync_failed, SYNC_FAILED), (self.undoing, UNDOING)];
+        put.u32(flags.iter().map(|(set, flag)| *set as u32 * flag).sum());
         put.0.extend_from_slice(&info.uuid);
         put.u64(self.generation);
         put.u64(self.synced_seq);
@@ -181,9 +185,9 @@ impl Header {
             return Err("a sequence number or generation that cannot have been reached".into());
         }
         let (scheme, params, hour) = (take.text(NAME_BYTES_MAX)?, take.text(PARAMS_BYTES_MAX)?, take.u32());
-        let (clean, sync_failed) = (flags & CLEAN != 0, flags & SYNC_FAILED != 0);
+        let [clean, sync_failed, undoing] = [CLEAN, SYNC_FAILED, UNDOING].map(|flag| flags & flag != 0);
         let info = ImageInfo { uuid, profile: own, size, scheme, params, version, clean, sync_failed };
-        Ok(Header { info, generation, synced_seq, spare_slots, hour })
+        Ok(Header { info, generation, synced_seq, spare_slots, hour, undoing })
     }
 }
 
@@ -291,7 +295,7 @@ mod tests {
             clean: true,
             sync_failed: false,
         };
-        Header { info, generation: 4, synced_seq: 99, spare_slots: 16, hour: 5_000 }
+        Header { info, generation: 4, synced_seq: 99, spare_slots: 16, hour: 5_000, undoing: true }
     }
 
     #[test]

@@ -15,7 +15,8 @@ use crate::workload::HostOp;
 use ftl_core::format::{Oob, Role};
 use ftl_core::{Ftl, FtlError, Lpn, Start};
 use nand_model::{
-    Bomb, Cause, Chip, Cut, CutHits, DieFailure, Fault, FaultPlan, Nanos, Pbn, Ppn, SplitMix, Store, SyncHandle,
+    Bomb, Cause, Chip, Cut, CutHits, DieFailure, EraseCut, Fault, FaultPlan, Nanos, PartnerCut, Pbn, Ppn, ProgramCut,
+    SplitMix, Store, SyncHandle,
 };
 use std::collections::{BTreeSet, VecDeque};
 
@@ -58,6 +59,39 @@ pub(super) fn correctable_bits(plan: &Plan) -> u32 {
 /// Multiple of the part's bit error rate up to which everything can be corrected, by chance of less than 1e-8 a run.
 pub(super) fn mild_bit_errors(plan: &Plan) -> u32 {
     if plan.device.cells() == Cells::Slc { 10_000 } else { 45 }
+}
+
+fn program_class(outcome: ProgramCut) -> &'static str {
+    match outcome {
+        ProgramCut::NotStarted => "program not started",
+        ProgramCut::Prefix => "program torn: the first bytes",
+        ProgramCut::RandomBits => "program torn: some bits",
+        ProgramCut::Unstable(_) => "program unstable",
+        ProgramCut::Flickering(_) => "program flickers",
+        ProgramCut::DataTorn => "program torn: the data",
+        ProgramCut::OobTorn => "program torn: the spare bytes",
+        ProgramCut::Complete => "program complete, not acknowledged",
+    }
+}
+
+fn partner_class(outcome: PartnerCut) -> Option<&'static str> {
+    match outcome {
+        PartnerCut::Intact => None,
+        PartnerCut::Unstable(_) => Some("word line unstable"),
+        PartnerCut::Flickering(_) => Some("word line flickers"),
+        PartnerCut::Destroyed => Some("word line destroyed"),
+    }
+}
+
+fn erase_class(outcome: EraseCut) -> &'static str {
+    match outcome {
+        EraseCut::NotStarted => "erase not started",
+        EraseCut::Mixed => "erase left some pages",
+        EraseCut::AllButOne => "erase left all pages but one",
+        EraseCut::OnlyOne => "erase left one page",
+        EraseCut::LooksBlank => "erase incomplete, all blank",
+        EraseCut::Complete => "erase complete, not acknowledged",
+    }
 }
 
 /// A request, a mount or a check that did not go as it must.
@@ -385,13 +419,17 @@ impl<'p, W: World> Runner<'p, W> {
 
     /// What the cut hit besides its operation.
     fn note_in_flight(&mut self) {
-        let CutHits { programs, erases } = self.chip().cut_hits();
+        let CutHits { program, erase, programs, erases } = self.chip().cut_hits();
+        let (all_programs, all_erases) = (programs + program.is_some() as u32, erases + erase.is_some() as u32);
         let classes = [
             ("operations in flight on other dies", programs + erases > 0),
-            ("several more programs in flight", programs > 1),
-            ("one more erase in flight", erases > 0),
-            ("program and erase in flight", programs > 0 && erases > 0),
+            ("several programs in flight", all_programs > 1),
+            ("several erases in flight", all_erases > 1),
+            ("programs and erases in flight", all_programs.min(all_erases) > 0),
         ];
+        let outcomes = [program.map(|(own, _)| program_class(own)), erase.map(erase_class)];
+        outcomes.into_iter().flatten().for_each(|class| self.classes.note(class));
+        program.and_then(|(_, partner)| partner_class(partner)).into_iter().for_each(|class| self.classes.note(class));
         classes.into_iter().filter(|(_, happened)| *happened).for_each(|(class, _)| self.classes.note(class));
     }
 

@@ -24,6 +24,7 @@ use std::collections::{HashMap, HashSet};
 /// A checkpoint being written: its head as composed at the beginning, then the map in chunks as it is when their turn comes.
 pub(super) struct MapWriter {
     head: Vec<u8>,
+    clean: bool,
 }
 
 /// What a checkpoint's head says.
@@ -176,12 +177,15 @@ impl<S: Store> PageMap<S> {
         let total = head_chunks + MapWriter::map_chunks(&geometry, self.map.len() as u32);
         self.checkpoints.begin(&mut self.space, total)?;
         self.last_checkpoint = self.space.flash.pseq();
-        self.map_writer = Some(MapWriter { head });
+        self.map_writer = Some(MapWriter { head, clean });
         Ok(())
     }
 
     fn write_chunk(&mut self) -> Result<(), FtlError> {
-        self.make_room(super::CHECKPOINT)?;
+        // Room for a clean checkpoint was made before it began: what is moved now would be newer than it.
+        if self.map_writer.as_ref().is_some_and(|writer| !writer.clean) {
+            self.make_room(super::CHECKPOINT)?;
+        }
         let geometry = self.space.geometry();
         let size = Checkpoints::chunk_bytes(&geometry);
         let writer = self.map_writer.as_ref().expect("a checkpoint is under way");

@@ -5,8 +5,10 @@
 //! sync, then say in the header that the cut is synced, then sync again. Nothing at or below the cut is written, and an operation
 //! missing once stays missing, so an interrupted open is followed by one that finds the same cut.
 //!
-//! After a failed sync the page cache may show what the disk does not have, also an earlier open's undoing. So that open writes the
-//! table, all slot headers and all records again, as the cut leaves them: the host then has to bring them to the disk.
+//! After a failed sync the page cache may show what the disk does not have, and the header that should say so may have failed too.
+//! So an unclean open writes again what it keeps beyond the synced number: the host then has to bring it to the disk. What an
+//! earlier open undid may still be on the disk: the header says so before anything is undone. If it does, or if it tells of a failed
+//! sync, the table, all slot headers and all records are written again, as the cut leaves them.
 
 use super::disk::{Disk, FileDisk, Mode, Overlay};
 use super::sync::SyncHandle;
@@ -136,15 +138,16 @@ impl FileStore {
                 wanted_bytes: layout.file_bytes,
             });
         }
-        let distrust = header.info.sync_failed && !read_only;
-        let opener = Opener { path, disk: &*disk, layout, info: &header.info.clone(), distrust };
+        let opener = Opener { path, disk: &*disk, layout, info: &header.info.clone(), read_only };
         let mut report =
             OpenReport { was_clean: header.info.clean, sync_failed: header.info.sync_failed, ..OpenReport::default() };
         let synced_seq = header.synced_seq;
         let found = if header.info.clean {
             opener.read_table(header.synced_seq)?
         } else {
-            opener.recover(&mut header, &mut report)?
+            let rewrites_all = header.info.sync_failed || header.undoing;
+            opener.announce(&mut header, copy)?;
+            opener.recover(&mut header, rewrites_all, &mut report)?
         };
         // What the cut keeps is not synced yet: if the sync that follows fails, the header must not say that it was.
         let last_seq = std::mem::replace(&mut header.synced_seq, synced_seq);
@@ -167,7 +170,7 @@ impl FileStore {
         read_only: bool,
     ) -> Result<FileStore, ImageError> {
         let info = header.info.clone();
-        header.info.sync_failed = false;
+        (header.info.sync_failed, header.undoing) = (false, false);
         let sync = SyncHandle::new(disk.clone(), layout, header, copy, last_seq);
         sync.write_clean(false).map_err(|e| io_error(path, "sync it", e.into()))?;
         let Found { blocks, counts, sick, slots } = found;
@@ -218,8 +221,8 @@ struct Opener<'a> {
     disk: &'a dyn Disk,
     layout: Layout,
     info: &'a ImageInfo,
-    /// Whether what is read may be missing on the disk.
-    distrust: bool,
+    /// Whether nothing reaches the file.
+    read_only: bool,
 }
 
 impl Opener<'_> {
@@ -249,8 +252,18 @@ impl Opener<'_> {
         Ok(found)
     }
 
+    /// Says in the header that operations are being undone. `copy` is its newest copy.
+    fn announce(&self, header: &mut Header, copy: usize) -> Result<(), ImageError> {
+        if self.read_only {
+            return Ok(());
+        }
+        header.undoing = true;
+        header.generation += 1;
+        self.write(self.layout.copy_at(1 - copy), &header.encode())
+    }
+
     /// After an unclean stop: see the module's header. Leaves `header` with the cut as synced number; the caller syncs and writes it.
-    fn recover(&self, header: &mut Header, report: &mut OpenReport) -> Result<Found, ImageError> {
+    fn recover(&self, header: &mut Header, rewrites_all: bool, report: &mut OpenReport) -> Result<Found, ImageError> {
         let heads = self.read_heads()?;
         let synced_seq = header.synced_seq;
         let mut late = vec![false; heads.len()];
@@ -274,8 +287,15 @@ impl Opener<'_> {
         for (slot, head) in (0..).zip(&heads) {
             report.ops_dropped += self.undo(slot, head.as_ref(), late[slot as usize], cut)?;
         }
-        if self.distrust {
-            self.rewrite()?;
+        if rewrites_all && !self.read_only {
+            self.rewrite_table()?;
+            (0..self.layout.slots).try_for_each(|slot| self.rewrite_meta(slot))?;
+        } else if !self.read_only {
+            for (slot, head) in (0..).zip(&heads) {
+                if late[slot as usize] || head.is_some_and(|head| head.erase_seq > synced_seq) {
+                    self.rewrite_late(slot, synced_seq)?;
+                }
+            }
         }
         for block in 0..found.blocks.len() {
             let Block { slot, erase_seq, .. } = found.blocks[block];
@@ -385,19 +405,35 @@ impl Opener<'_> {
         Ok(undone)
     }
 
-    /// Writes the table, slot headers and records as they read. A hole is left alone: what a free slot held before it was punched
-    /// belongs to lives that ended at or below the synced number.
-    fn rewrite(&self) -> Result<(), ImageError> {
+    fn rewrite_table(&self) -> Result<(), ImageError> {
         let mut table = vec![0; self.layout.table_bytes()];
         self.read(self.layout.table_at(), &mut table)?;
-        self.write(self.layout.table_at(), &table)?;
-        for slot in 0..self.layout.slots {
-            let meta = self.read_meta(slot)?;
-            if self.holds_data(slot, meta.len() as u64) {
-                self.write(self.layout.slot_at(slot), &meta)?;
+        self.write_again(self.layout.table_at(), &table)
+    }
+
+    /// Writes a slot's header and records as they read. A hole is left alone: what a free slot held before it was punched belongs to
+    /// lives that ended at or below the synced number.
+    fn rewrite_meta(&self, slot: u32) -> Result<(), ImageError> {
+        if !self.holds_data(slot, self.layout.meta_bytes() as u64) {
+            return Ok(());
+        }
+        let meta = self.read_meta(slot)?;
+        self.write_again(self.layout.slot_at(slot), &meta)
+    }
+
+    /// Writes the pages of operations beyond the synced number as they read, then header and records.
+    fn rewrite_late(&self, slot: u32, synced_seq: u64) -> Result<(), ImageError> {
+        let meta = self.read_meta(slot)?;
+        let mut data = vec![0; self.layout.geometry.page_bytes as usize];
+        for page in 0..self.layout.pages() {
+            let core = Core::decode(slot, page as u32, self.layout.record_in(&meta, page));
+            if core.is_some_and(|core| core.seq > synced_seq) {
+                let at = self.layout.data_at(slot, page as u32);
+                self.read(at, &mut data)?;
+                self.write_again(at, &data)?;
             }
         }
-        Ok(())
+        self.write_again(self.layout.slot_at(slot), &meta)
     }
 
     /// Notes what a block's slot says about its pages. Takes marks back whose cause was undone.
@@ -501,6 +537,11 @@ impl Opener<'_> {
         }
         Err(io_error(self.path, "write it", failed.into()))
     }
+
+    /// Writes what the file reads as already: a part of it changes nothing.
+    fn write_again(&self, at: u64, bytes: &[u8]) -> Result<(), ImageError> {
+        self.disk.write_at(at, bytes).map_err(|failed| io_error(self.path, "write it", failed.into()))
+    }
 }
 
 /// Which numbers of a range occurred.
@@ -549,7 +590,7 @@ pub(super) fn new_header(path: &Path, spec: &ImageSpec) -> Result<Header, ImageE
         sync_failed: false,
     };
     let spare_slots = Layout::spare_slots_for(&spec.profile.geometry);
-    let header = Header { info, generation: 1, synced_seq: 0, spare_slots, hour: 0 };
+    let header = Header { info, generation: 1, synced_seq: 0, spare_slots, hour: 0, undoing: false };
     // What cannot be read back must not be written.
     match choose_header([&header.encode(), &[0; COPY_BYTES]]) {
         Ok(_) => Ok(header),
