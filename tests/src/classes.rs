@@ -2,6 +2,7 @@
 //!
 //! A generator that never produces a situation proves nothing about it. So runs note each class of situation when it
 //! *happens*, not when it is planned; a class that stays at zero fails a run of full length.
+//! Both swarms use it, and both keep ledgers with [`Classes::add_to_ledger`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -111,6 +112,23 @@ impl Classes {
         text
     }
 
+    /// Adds these runs to those that a file counts, and a line for their seed. Returns the counts of all of them.
+    ///
+    /// # Panics
+    /// The file has other classes than `all`, or cannot be written.
+    pub fn add_to_ledger(&self, path: &str, seed: u64, failures: usize, all: &[&'static str]) -> Classes {
+        let before = std::fs::read_to_string(path).unwrap_or_default();
+        let (seeds, counts): (Vec<&str>, Vec<&str>) = before.lines().partition(|line| line.starts_with("seed\t"));
+        let mut sum = Classes::read(&counts.join("\n"), all).unwrap_or_else(|why| panic!("{path}: {why}"));
+        sum.merge(self);
+        let mut text: String = seeds.iter().map(|line| format!("{line}\n")).collect();
+        text += &format!("seed\t{seed}\t{} runs\t{failures} failures\n{}", self.runs, sum.write());
+        let aside = format!("{path}.new");
+        std::fs::write(&aside, text).unwrap_or_else(|error| panic!("{aside}: {error}"));
+        std::fs::rename(&aside, path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        sum
+    }
+
     /// Counts of an earlier process, of the classes in `all`.
     ///
     /// # Errors
@@ -156,6 +174,12 @@ mod tests {
         assert_eq!(again, classes);
         again.merge(&classes);
         assert_eq!((again.runs, again.runs_with("a", "b")), (4, 2));
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = folder.path().join("ledger").display().to_string();
+        classes.add_to_ledger(&ledger, 7, 0, &all);
+        assert_eq!(classes.add_to_ledger(&ledger, 8, 1, &all), again);
+        let text = std::fs::read_to_string(&ledger).unwrap();
+        assert!(text.starts_with("seed\t7\t2 runs\t0 failures\nseed\t8\t2 runs\t1 failures\nruns\t4\n"), "{text}");
         assert!(Classes::read("class\tz\t1", &all).is_err() && Classes::read("x", &all).is_err());
     }
 }

@@ -1,130 +1,139 @@
-//! The daemon swarm. Every run has a seed of its own; a failure shrinks itself and prints the command that repeats it.
+//! Generated runs of volume, NBD sessions and image in one process: see [`ftld_tests::daemon_swarm`].
 //!
-//! `FTLD_SEED` is the first seed (1; a fresh one, which is printed, with `FTLD_SWARM_FRESH=1`), `FTLD_SWARM_RUNS` the number of runs, `FTLD_SWARM_PLAN` a file with
-//! a plan to run instead, `FTLD_LEDGER` a file to which a line is appended. `FTLD_LONG=1` runs 20,000 plans and wants all classes.
+//! The short form draws 60 runs from seed 1. `FTLD_SWARM_SECONDS` sets how long it draws runs, `FTLD_SWARM_RUNS` how many it draws
+//! at most; `FTLD_SEED` the first seed, `FTLD_SWARM_FRESH=1` a fresh one, which is printed. `FTLD_SWARM_WORKERS` sets the number of
+//! threads, `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already.
+//! `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan in its text form; both shrink what fails.
 
-use ftld_tests::daemon_swarm::Class;
-use ftld_tests::daemon_swarm::classes::Classes;
+use ftl_core::schemes::SCHEMES;
+use ftld_tests::classes::Classes;
 use ftld_tests::daemon_swarm::plan::{self, Plan};
 use ftld_tests::daemon_swarm::runner::{Report, run, runtime};
 use ftld_tests::daemon_swarm::shrink::shrink;
-use ftld_tests::rig;
-use std::fs::OpenOptions;
-use std::io::Write;
+use ftld_tests::daemon_swarm::{Class, cannot_meet};
+use nand_model::SplitMix;
+use nix::sys::resource::{UsageWho, getrusage};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Runs of the short form.
 const SHORT_RUNS: u64 = 60;
-/// How long the short form runs from a fresh seed.
-const SHORT: Duration = Duration::from_secs(10);
+/// Runs from which on no class may be missing, and no pair of classes.
+const FULL: u64 = 5_000;
+const FULL_PAIRS: u64 = 50_000;
 /// How long a failing plan is shrunk.
-const SHRINKING: Duration = Duration::from_secs(8);
+const SHRINKING: Duration = Duration::from_secs(20);
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-fn fresh_seed() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    (now.as_millis() as u64 ^ u64::from(std::process::id()) << 20) % 1_000_000_000_000
+/// CPU time of this process in seconds.
+fn cpu_seconds() -> f64 {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).expect("the kernel counts");
+    [usage.user_time(), usage.system_time()].map(|time| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6).iter().sum()
+}
+
+fn all_classes() -> Vec<&'static str> {
+    let schemes = SCHEMES.iter().map(|scheme| scheme.name);
+    Class::NAMES.iter().copied().chain(schemes).collect()
 }
 
 /// What all workers know.
 #[derive(Default)]
 struct Total {
-    classes: Classes<Class>,
+    classes: Classes,
     report: Report,
     failure: Option<(u64, String)>,
 }
 
 #[test]
 fn no_reply_lies_and_no_crash_loses_what_was_promised() {
+    if let Some(seed) = number("FTLD_SWARM_RUN") {
+        return repeat(&format!("run {seed}"), &plan::draw(seed));
+    }
     if let Ok(path) = std::env::var("FTLD_SWARM_PLAN") {
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        let plan = plan::parse(&text).unwrap_or_else(|why| panic!("{path}: {why}"));
-        let outcome = run(&plan, &runtime(), &mut Classes::default());
-        println!("{path}: {outcome:?}");
-        outcome.map(drop).unwrap_or_else(|why| panic!("{path}: {why}"));
-        return;
+        return repeat(&path, &plan::parse(&text).unwrap_or_else(|why| panic!("{path}: {why}")));
     }
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
     let fresh = number("FTLD_SWARM_FRESH").is_some();
-    let first = number("FTLD_SEED").unwrap_or_else(|| if fresh { fresh_seed() } else { 1 });
-    let default = match (rig::long(), fresh) {
-        (true, _) => Some(20_000),
-        (false, true) => None,
-        (false, false) => Some(SHORT_RUNS),
+    let first = number("FTLD_SEED").unwrap_or_else(|| if fresh { now() } else { 1 });
+    let (most, seconds) = match (number("FTLD_SWARM_RUNS"), number("FTLD_SWARM_SECONDS")) {
+        (None, None) => (SHORT_RUNS, u64::MAX),
+        (most, seconds) => (most.unwrap_or(u64::MAX), seconds.unwrap_or(u64::MAX)),
     };
-    let runs = number("FTLD_SWARM_RUNS").or(default);
-    println!("FTLD_SEED={first}");
+    println!("daemon_swarm: FTLD_SEED={first}");
     let (began, next, total) = (Instant::now(), AtomicU64::new(0), Mutex::new(Total::default()));
     let work = || {
         let (runtime, mut classes, mut report) = (runtime(), Classes::default(), Report::default());
-        while total.lock().unwrap().failure.is_none() {
-            let run_number = next.fetch_add(1, Relaxed);
-            if runs.map_or(began.elapsed() > SHORT, |runs| run_number >= runs) {
+        while total.lock().unwrap().failure.is_none() && began.elapsed() < Duration::from_secs(seconds) {
+            let number = next.fetch_add(1, Relaxed);
+            if number >= most {
                 break;
             }
-            let seed = first + run_number;
+            let seed = SplitMix::new(first ^ number.rotate_left(32)).next_u64();
             match run(&plan::draw(seed), &runtime, &mut classes) {
-                Ok(done) => {
-                    report.ends += done.ends;
-                    report.replies += done.replies;
-                }
+                Ok(done) => report.add(&done),
                 Err(why) => drop(total.lock().unwrap().failure.get_or_insert((seed, why))),
             }
         }
         let mut total = total.lock().unwrap();
         total.classes.merge(&classes);
-        total.report.ends += report.ends;
-        total.report.replies += report.replies;
+        total.report.add(&report);
     };
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = number("FTLD_SWARM_WORKERS").map_or(cores, |workers| workers.max(1) as usize);
     std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
-    let Total { classes, report, failure } = total.into_inner().unwrap();
-    let seconds = began.elapsed().as_secs_f64() * workers as f64;
-    let line = format!(
-        "daemon_swarm: seeds from {first}, {} runs, {} replies, {} crashes and kills, {} failures",
-        classes.runs(),
-        report.replies,
-        report.ends,
-        u64::from(failure.is_some())
+    let Total { mut classes, report, failure } = total.into_inner().unwrap();
+    let runs = classes.runs;
+    if let Ok(path) = std::env::var("FTLD_SWARM_LEDGER") {
+        classes = classes.add_to_ledger(&path, first, usize::from(failure.is_some()), &all_classes());
+    }
+    println!("{}", classes.report());
+    let Report { crashes, kills, replies } = report;
+    let speed = (crashes + kills) as f64 / cpu_seconds();
+    println!(
+        "daemon_swarm: {runs} runs, {crashes} crashes, {kills} kills, {replies} replies, {} failures; \
+         {speed:.0} crashes and kills per second of CPU time; {} runs in all",
+        u64::from(failure.is_some()),
+        classes.runs
     );
-    println!("{classes}{line}; {:.0} crashes and kills a core-second", report.ends as f64 / seconds);
-    if let Ok(path) = std::env::var("FTLD_LEDGER") {
-        let mut ledger = OpenOptions::new().create(true).append(true).open(&path).expect("the ledger opens");
-        writeln!(ledger, "{line}").expect("the ledger takes a line");
-    }
     if let Some((seed, why)) = failure {
-        tell(seed, &why);
+        tell(&format!("run {seed}: {why}\n    FTLD_SWARM_RUN={seed}"), &plan::draw(seed));
     }
-    if runs.is_some_and(|runs| runs >= 20_000) {
-        let missing = classes.missing(CANNOT_MEET);
-        assert!(missing.is_empty(), "never happened in {} runs: {missing:?}", classes.runs());
+    if classes.runs >= FULL {
+        let missing = classes.missing(&all_classes());
+        assert!(missing.is_empty(), "these situations never happened: {missing:?}");
+    }
+    if classes.runs >= FULL_PAIRS {
+        let pairs = classes.missing_pairs(Class::NAMES, |one, other| cannot_meet(one, other).is_some());
+        assert!(pairs.is_empty(), "these situations never met: {pairs:?}");
     }
 }
 
-/// Pairs of classes that no run has.
-const CANNOT_MEET: &[(Class, Class)] = &[
-    // Only devices of 16,500 pages of 512 bytes have long trims, only those of larger pages have writes over slices.
-    (Class::LongTrim, Class::SeveralSlices),
-];
+fn fails(plan: &Plan) -> Option<String> {
+    run(plan, &runtime(), &mut Classes::default()).err().filter(|why| !why.contains("plan: "))
+}
 
-/// Shrinks a failing plan, prints it with the commands that repeat it, and fails.
-fn tell(seed: u64, why: &str) {
-    let (plan, runtime) = (plan::draw(seed), runtime());
-    let fails = |plan: &Plan| {
-        let outcome = run(plan, &runtime, &mut Classes::default());
-        outcome.is_err_and(|why| !why.contains("plan: "))
-    };
-    let small = shrink(&plan, SHRINKING, fails);
-    let small_why = (0..20).find_map(|_| run(&small, &runtime, &mut Classes::default()).err());
-    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("swarm-{seed}.plan"));
+/// Runs a plan, and shrinks it if it fails.
+fn repeat(name: &str, plan: &Plan) {
+    let outcome = run(plan, &runtime(), &mut Classes::default());
+    println!("{name}: {outcome:?}");
+    if let Err(why) = outcome {
+        tell(&format!("{name}: {why}"), plan);
+    }
+}
+
+/// Shrinks a failing plan, prints it with the command that repeats it, and fails.
+fn tell(why: &str, plan: &Plan) {
+    let small = shrink(plan, SHRINKING, |plan| fails(plan).is_some());
+    let small_why = (0..20).find_map(|_| fails(&small));
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("daemon-swarm-{}.plan", plan.seed));
     std::fs::write(&path, small.to_string()).expect("the plan is kept");
     panic!(
-        "seed {seed}: {why}\n    FTLD_SEED={seed} FTLD_SWARM_RUNS=1 cargo test -p ftld-tests --test daemon_swarm\n\
-         {} of {} actions are left: {}\n{small}\
+        "{why}\n{} of {} actions are left: {}\n{small}\
          To keep it: tests/daemon_swarm/NAME.plan, with its story in lines that begin with #.\n    \
          FTLD_SWARM_PLAN={} cargo test -p ftld-tests --test daemon_swarm",
         small.actions.len(),
@@ -134,7 +143,7 @@ fn tell(seed: u64, why: &str) {
     );
 }
 
-/// Plans that failed once.
+/// Plans that failed once, and plans that find mistakes.
 #[test]
 fn kept_plans_stay_good() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("daemon_swarm");

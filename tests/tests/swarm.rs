@@ -96,7 +96,7 @@ fn whatever_happens_together_loses_nothing_flushed() {
     let Tally { mut classes, failures } = tally.into_inner().expect("nobody panicked with it");
     let (runs, took) = (classes.runs, began.elapsed().as_secs_f64());
     if let Ok(path) = std::env::var("FTLD_SWARM_LEDGER") {
-        classes = add_to_ledger(&path, first, &classes, failures.len());
+        classes = classes.add_to_ledger(&path, first, failures.len(), &all_classes());
     }
     println!("{}", classes.report());
     println!("swarm: {runs} runs, {:.1} a second on {workers} cores; {} in all", runs as f64 / took, classes.runs);
@@ -145,20 +145,6 @@ const FULL: u64 = 100_000;
 fn all_classes() -> Vec<&'static str> {
     let schemes = SCHEMES.iter().map(|scheme| scheme.name);
     situations::FAULTS.iter().chain(situations::OTHERS).copied().chain(schemes).collect()
-}
-
-/// Adds these runs to those that a file counts: what happened in all of them, behind a line per seed.
-fn add_to_ledger(path: &str, seed: u64, classes: &Classes, failures: usize) -> Classes {
-    let before = std::fs::read_to_string(path).unwrap_or_default();
-    let (seeds, counts): (Vec<&str>, Vec<&str>) = before.lines().partition(|line| line.starts_with("seed\t"));
-    let mut all = Classes::read(&counts.join("\n"), &all_classes()).unwrap_or_else(|why| panic!("{path}: {why}"));
-    all.merge(classes);
-    let mut text: String = seeds.iter().map(|line| format!("{line}\n")).collect();
-    text += &format!("seed\t{seed}\t{} runs\t{failures} failures\n{}", classes.runs, all.write());
-    let aside = format!("{path}.new");
-    std::fs::write(&aside, text).unwrap_or_else(|error| panic!("{aside}: {error}"));
-    std::fs::rename(&aside, path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    all
 }
 
 /// Plans that failed once, shrunk; the first lines of each file tell its story.

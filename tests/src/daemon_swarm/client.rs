@@ -21,6 +21,10 @@ struct Bytes {
     /// To the server, and how many of them it may take now.
     inward: Vec<u8>,
     in_room: usize,
+    /// Bytes that the server took so far.
+    delivered: u64,
+    /// Whether the client hung up: after `inward` comes the end.
+    hung_up: bool,
     /// From the server, and how many more it may give now.
     outward: Vec<u8>,
     out_room: usize,
@@ -36,17 +40,32 @@ impl Pipe {
         let mut bytes = self.lock();
         (bytes.in_room, bytes.out_room) = (inward, outward);
     }
+
+    /// The client hangs up after so many more bytes.
+    fn hang_up(&self, after: usize) {
+        let mut bytes = self.lock();
+        bytes.inward.truncate(after);
+        bytes.hung_up = true;
+    }
+
+    fn delivered(&self) -> u64 {
+        self.lock().delivered
+    }
 }
 
 // The runner polls the server again whenever it moves bytes: nobody has to be woken.
 impl AsyncRead for Pipe {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut bytes = self.lock();
+        if bytes.hung_up && bytes.inward.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
         let count = buf.remaining().min(bytes.inward.len()).min(bytes.in_room);
         if count == 0 {
             return Poll::Pending;
         }
         bytes.in_room -= count;
+        bytes.delivered += count as u64;
         buf.put_slice(&bytes.inward[..count]);
         bytes.inward.drain(..count);
         Poll::Ready(Ok(()))
@@ -92,12 +111,28 @@ pub(super) struct Reply {
     pub(super) extents: Vec<(u64, bool)>,
 }
 
+impl Reply {
+    /// Whether what was read is what a device with these bytes holds.
+    pub(super) fn holds(&self, bytes: &[u8]) -> bool {
+        self.parts.iter().all(|(at, part)| {
+            let from = &bytes[*at as usize..];
+            match part {
+                Part::Data(data) => from[..data.len()] == **data,
+                Part::Hole(length) => from[..*length].iter().all(|byte| *byte == 0),
+            }
+        })
+    }
+}
+
 /// One client.
 pub(super) struct Client {
     pub(super) pipe: Pipe,
     pub(super) mode: Mode,
     /// Requests without a whole reply, by cookie.
     pub(super) open: BTreeMap<u64, Ask>,
+    /// Where in the bytes that it sent each request without a whole reply begins and ends.
+    places: BTreeMap<u64, (u64, u64)>,
+    sent: u64,
     taken: Vec<u8>,
     partial: BTreeMap<u64, Reply>,
     negotiated: bool,
@@ -107,18 +142,23 @@ impl Client {
     /// One that has sent its side of the handshake.
     pub(super) fn new(wire: Wire) -> Client {
         let mode = match wire {
-            Wire::Simple => Mode::Simple,
+            Wire::Simple | Wire::Attached => Mode::Simple,
             Wire::Structured => Mode::Structured,
             Wire::Extended => Mode::Extended,
         };
-        let client = Client {
+        let mut client = Client {
             pipe: Pipe::default(),
             mode,
             open: BTreeMap::new(),
+            places: BTreeMap::new(),
+            sent: 0,
             taken: Vec::new(),
             partial: BTreeMap::new(),
-            negotiated: false,
+            negotiated: wire == Wire::Attached,
         };
+        if client.negotiated {
+            return client;
+        }
         let mut bytes = 3u32.to_be_bytes().to_vec();
         let mut ask = |option: u32, data: &[u8]| {
             bytes.extend(b"IHAVEOPT");
@@ -137,6 +177,7 @@ impl Client {
             ask(option::SET_META_CONTEXT, &query);
         }
         ask(option::GO, &[name("disk"), vec![0, 0]].concat());
+        client.sent = bytes.len() as u64;
         client.pipe.lock().inward = bytes;
         client
     }
@@ -197,7 +238,34 @@ impl Client {
         }
         bytes.extend(payload);
         self.open.insert(cookie, *ask);
+        let begins = self.sent;
+        self.put(&bytes);
+        self.places.insert(cookie, (begins, self.sent));
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.sent += bytes.len() as u64;
         self.pipe.lock().inward.extend(bytes);
+    }
+
+    /// Says good-bye behind all requests, or hangs up after so many more bytes.
+    pub(super) fn leave(&mut self, hang_up: Option<usize>) {
+        if let Some(after) = hang_up {
+            return self.pipe.hang_up(after);
+        }
+        let extended = self.mode == Mode::Extended;
+        let magic = if extended { wire::EXTENDED_REQUEST_MAGIC } else { wire::REQUEST_MAGIC };
+        let mut bytes = [&magic.to_be_bytes()[..], &[0; 2], &command::DISC.to_be_bytes()].concat();
+        bytes.resize(request_len(self.mode), 0);
+        self.put(&bytes);
+    }
+
+    /// A request that the server took whole and did not answer, and whether it took a part of one.
+    pub(super) fn unanswered(&self) -> (Option<Ask>, bool) {
+        let taken = self.pipe.delivered();
+        let whole = self.places.iter().find(|(_, (_, end))| *end <= taken);
+        let inside = self.places.values().any(|(begin, end)| (begin + 1..*end).contains(&taken));
+        (whole.map(|(cookie, _)| self.open[cookie]), inside)
     }
 
     /// Takes whole replies.
@@ -218,6 +286,7 @@ impl Client {
         self.taken.drain(..at);
         for reply in &replies {
             let ask = self.open.remove(&reply.cookie).ok_or_else(|| format!("reply to no request: {reply:?}"))?;
+            self.places.remove(&reply.cookie);
             complete(&ask, reply, self.mode)?;
         }
         Ok(replies)

@@ -138,6 +138,8 @@ pub(super) struct Call {
     pub(super) offset: u64,
     pub(super) length: u64,
     pub(super) well: bool,
+    /// Flushes that had ended by then.
+    pub(super) flushes: u64,
 }
 
 /// The volume as one connection sees it.
@@ -170,7 +172,8 @@ impl BlockDevice for Watched {
     }
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
         let result = self.volume.write(offset, data);
-        let call = Call { offset, length: data.len() as u64, well: result.is_ok() };
+        let flushes = self.gate.lock().ended.iter().sum();
+        let call = Call { offset, length: data.len() as u64, well: result.is_ok(), flushes };
         self.writes.lock().unwrap_or_else(PoisonError::into_inner).push(call);
         result
     }

@@ -4,7 +4,6 @@
 //! connections, faults, ends and looks. [`runner`] does them, [`oracle`] judges every reply and every restart, [`shrink`] makes
 //! a failing plan small. A plan is text; kept plans are in `tests/daemon_swarm/`.
 
-pub mod classes;
 mod client;
 mod gate;
 pub mod oracle;
@@ -22,16 +21,12 @@ macro_rules! classes {
         }
 
         impl Class {
-            /// All of them, in the order of their numbers.
-            pub const ALL_: &'static [Class] = &[$(Class::$class),*];
-        }
+            /// Names of all of them, in the order of their numbers.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
 
-        impl classes::Class for Class {
-            const ALL: &'static [Class] = Class::ALL_;
-            fn name(self) -> &'static str {
-                match self {
-                    $(Class::$class => $name,)*
-                }
+            /// Name under which [`crate::classes::Classes`] counts it.
+            pub fn name(self) -> &'static str {
+                Class::NAMES[self as usize]
             }
         }
     };
@@ -41,6 +36,9 @@ classes! {
     Crash: "host crash",
     CrashAfterReply: "host crash right after a durable reply",
     FuaPieces: "FUA write of several pieces, then host crash",
+    SyncBetweenPieces: "sync between the pieces of a FUA write, then host crash",
+    FlushBehindFlush: "FLUSH or FUA behind another on its connection, then host crash",
+    RamAcknowledged: "writes that RAM acknowledged, then host crash",
     FuaTrim: "TRIM with FUA, then host crash",
     FuaZeroes: "WRITE_ZEROES with FUA, then host crash",
     AWritesBFlushes: "FLUSH by a connection that wrote nothing, then host crash",
@@ -52,6 +50,12 @@ classes! {
     Kill: "kill, the page cache lives on",
     CrashAfterKill: "host crash after a restart on the page cache",
     Stop: "stop and start",
+    StopAmid: "stop with requests in flight",
+    Left: "disconnect with requests in flight",
+    HungUp: "hang-up inside a message",
+    ReadOnly: "read-only open",
+    Attached: "session attached without a handshake",
+    WritesFailing: "state of failing writes begins and ends",
     SyncFailed: "failed sync",
     RestartAfterFailedSync: "restart after a failed sync",
     CrashAfterFailedSync: "host crash after a restart after a failed sync",
@@ -62,6 +66,7 @@ classes! {
     PartOfAPage: "write or trim of a part of a page",
     TwoWriters: "two writers in one page at once",
     TrimRacesRead: "trim at once with a read",
+    IdleRaces: "background work beside requests",
     Paused: "pause, step and resume under requests",
     HoleInRead: "hole in a structured read",
     OddHole: "hole in a structured read at an odd offset after trims of parts of pages",
@@ -73,4 +78,19 @@ classes! {
     Cache: "CACHE",
     BeyondTheEnd: "request beyond the end",
     Counters: "counters equal to the traffic",
+}
+
+/// Pairs of classes that no run has, each with the reason.
+const CANNOT_MEET: &[(Class, Class, &str)] = &[(
+    Class::LongTrim,
+    Class::SeveralSlices,
+    "only devices of 512-byte pages have long trims, only larger pages slices",
+)];
+
+/// Why two classes cannot happen in one run, if they cannot.
+pub fn cannot_meet(one: &str, other: &str) -> Option<&'static str> {
+    let same = |(a, b, _): &&(Class, Class, &str)| {
+        (a.name(), b.name()) == (one, other) || (b.name(), a.name()) == (one, other)
+    };
+    CANNOT_MEET.iter().find(same).map(|(_, _, why)| *why)
 }

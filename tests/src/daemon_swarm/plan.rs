@@ -1,6 +1,6 @@
 //! A run as a list of actions: drawn from a seed, written as text, read back.
 
-use crate::rig::Cells;
+use crate::rig::{Cells, has_param};
 use ftl_core::schemes::{SCHEMES, Scheme};
 use nand_model::SplitMix;
 use nand_model::store::{Crash, End};
@@ -15,10 +15,16 @@ pub enum Wire {
     Structured,
     /// Extended headers.
     Extended,
+    /// Simple replies on a stream that is in transmission from the start, as the kernel's client.
+    Attached,
 }
 
-const WIRES: [(&str, Wire); 3] =
-    [("simple", Wire::Simple), ("structured", Wire::Structured), ("extended", Wire::Extended)];
+const WIRES: [(&str, Wire); 4] = [
+    ("simple", Wire::Simple),
+    ("structured", Wire::Structured),
+    ("extended", Wire::Extended),
+    ("attached", Wire::Attached),
+];
 
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +131,10 @@ pub enum Action {
     Check(usize),
     /// Background work: collection, and space given back.
     Idle(u32),
+    /// A connection ends and another takes its place: with a good-bye, or after so many more bytes.
+    Leave(usize, Option<u32>),
+    /// Looks, through a session, at what the end at this moment would leave, opened read-only.
+    ReadOnly(End),
 }
 
 /// A run.
@@ -150,6 +160,8 @@ pub struct Plan {
     pub checkpoint: u32,
     /// Bytes of a piece of a request.
     pub piece: u32,
+    /// Parameters of the scheme beyond the usual.
+    pub params: Vec<(String, String)>,
     /// The connections.
     pub wires: Vec<Wire>,
     /// What happens.
@@ -163,6 +175,11 @@ impl Plan {
     /// There is none of this name.
     pub fn scheme(&self) -> Result<&'static Scheme, String> {
         Scheme::find(&self.scheme).ok_or_else(|| format!("no scheme {}", self.scheme))
+    }
+
+    /// Whether RAM acknowledges writes, so that a kill may lose them.
+    pub fn ram_acknowledges(&self) -> bool {
+        self.params.iter().any(|(key, value)| key == "mlam.ack" && value == "buffer")
     }
 }
 
@@ -223,6 +240,9 @@ impl Display for Action {
             }
             Action::Check(who) => write!(f, "check {who}"),
             Action::Idle(budget) => write!(f, "idle {budget}"),
+            Action::Leave(who, None) => write!(f, "leave {who} bye"),
+            Action::Leave(who, Some(after)) => write!(f, "leave {who} {after}"),
+            Action::ReadOnly(end) => write!(f, "read-only {}", end_text(*end)),
         }
     }
 }
@@ -240,6 +260,7 @@ impl Display for Plan {
             "plan {seed} {scheme} {} {page} {block} {size} {op} {spare} {checkpoint} {piece}{wires}",
             self.cells.name()
         )?;
+        self.params.iter().try_for_each(|(key, value)| writeln!(f, "set {key} {value}"))?;
         self.actions.iter().try_for_each(|action| writeln!(f, "{action}"))
     }
 }
@@ -331,6 +352,8 @@ fn action(line: &str) -> Result<Action, String> {
         }
         "check" => Action::Check(w.number()?),
         "idle" => Action::Idle(w.number()?),
+        "leave" => Action::Leave(w.number()?, w.word()?.parse().ok()),
+        "read-only" => Action::ReadOnly(w.end()?),
         other => return Err(format!("no action {other:?}")),
     })
 }
@@ -352,8 +375,15 @@ pub fn parse(text: &str) -> Result<Plan, String> {
     let (spare, checkpoint, piece) = (head.number()?, head.number()?, head.number()?);
     let wire = |word| WIRES.iter().find(|(name, _)| *name == word).map(|(_, wire)| *wire).ok_or("no such framing");
     let wires = head.0.map(wire).collect::<Result<Vec<_>, _>>()?;
-    let actions = lines.map(|line| action(line).map_err(|why| format!("{line:?}: {why}"))).collect::<Result<_, _>>()?;
-    Ok(Plan { seed, scheme, cells, page, block, size, op, spare, checkpoint, piece, wires, actions })
+    let mut params = Vec::new();
+    let mut actions = Vec::new();
+    for line in lines {
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            ["set", key, value] => params.push((key.to_owned(), value.to_owned())),
+            _ => actions.push(action(line).map_err(|why| format!("{line:?}: {why}"))?),
+        }
+    }
+    Ok(Plan { seed, scheme, cells, page, block, size, op, spare, checkpoint, piece, params, wires, actions })
 }
 
 /// Bytes enough for everything.
@@ -383,6 +413,7 @@ struct Draw {
     races: bool,
     holds: bool,
     deaths: bool,
+    leaves: bool,
     traps: bool,
 }
 
@@ -390,8 +421,8 @@ struct Draw {
 pub fn draw(seed: u64) -> Plan {
     let mut rng = SplitMix::new(seed ^ 0x5EED_0DAE);
     let shape = match rng.below(60) {
-        0 => Shape::Long,
-        1..4 => Shape::Slices,
+        0 | 1 => Shape::Long,
+        2..6 => Shape::Slices,
         _ => Shape::Small,
     };
     let pick = |rng: &mut SplitMix, from: &[u32]| from[rng.below(from.len() as u64) as usize];
@@ -406,10 +437,14 @@ pub fn draw(seed: u64) -> Plan {
         Shape::Long => 16_500 + rng.below(400),
     };
     let odd = if rng.one_in(3) { 0 } else { rng.below(u64::from(page)) };
-    let wires = (0..1 + rng.below(4)).map(|_| WIRES[rng.below(3) as usize].1).collect();
+    let wires = (0..1 + rng.below(4)).map(|_| WIRES[rng.below(4) as usize].1).collect();
+    let scheme = &SCHEMES[rng.below(SCHEMES.len() as u64) as usize];
+    let ram = has_param(scheme, "mlam.ack") && rng.one_in(2);
+    // From 64 KiB on the server looks a read through for holes.
+    let pieces = if rng.one_in(5) { 64 << 10 } else { page * pick(&mut rng, &[1, 2, 3, 8]) };
     let plan = Plan {
         seed,
-        scheme: SCHEMES[rng.below(SCHEMES.len() as u64) as usize].name.to_owned(),
+        scheme: scheme.name.to_owned(),
         cells: Cells::ALL[rng.below(2) as usize],
         page,
         block: pick(&mut rng, &[8, 16, 16, 32]),
@@ -417,7 +452,8 @@ pub fn draw(seed: u64) -> Plan {
         op: pick(&mut rng, &[7, 7, 15, 30]),
         spare: pick(&mut rng, &[4, 6, 12, 40]),
         checkpoint: pick(&mut rng, &[60, 150, 1000]),
-        piece: if shape == Shape::Small { page * pick(&mut rng, &[1, 2, 3, 8]) } else { 1 << 20 },
+        piece: if shape == Shape::Small { pieces } else { 1 << 20 },
+        params: if ram { vec![("mlam.ack".into(), "buffer".into())] } else { Vec::new() },
         wires,
         actions: Vec::new(),
     };
@@ -429,6 +465,7 @@ pub fn draw(seed: u64) -> Plan {
         races: rng.one_in(3),
         holds: rng.one_in(2),
         deaths: !rng.one_in(4),
+        leaves: rng.one_in(2),
         traps: rng.one_in(2),
         rng,
         plan,
@@ -569,7 +606,15 @@ impl Draw {
     }
 
     fn step(&mut self) {
-        match self.rng.below(30) {
+        match self.rng.below(36) {
+            30 => self.fua_in_pieces(),
+            31 | 32 if self.holds => self.behind_a_sync(),
+            33 | 34 if self.leaves => self.leave(),
+            35 if self.deaths => self.stop_amid(),
+            35 => {
+                let end = self.end();
+                self.act(Action::ReadOnly(end));
+            }
             0..7 => self.request(),
             7..12 => self.durable(),
             12..15 => self.overlap(),
@@ -600,8 +645,10 @@ impl Draw {
         }
         let (writer, flusher) = (self.who(), self.who());
         let (offset, length) = self.extent();
-        let mut ask = Ask::new(if self.rng.one_in(4) { Verb::Trim } else { Verb::Write }, offset, length);
+        let verb = [Verb::Trim, Verb::Zero, Verb::Write, Verb::Write, Verb::Write][self.rng.below(5) as usize];
+        let mut ask = Ask::new(verb, offset, length);
         ask.fua = self.rng.one_in(2);
+        ask.no_hole = verb == Verb::Zero && self.rng.one_in(2);
         self.act(Action::Send(writer, ask));
         self.turn(writer);
         if !ask.fua {
@@ -665,6 +712,115 @@ impl Draw {
         self.fork();
     }
 
+    fn small_write(&mut self, fua: bool) -> Ask {
+        let (offset, length) = self.extent();
+        let mut ask = Ask::new(Verb::Write, offset, length.min(u64::from(self.plan.page) * 3));
+        ask.fua = fua;
+        ask
+    }
+
+    /// A FUA write of several pieces, between which another connection works and syncs; then a crash.
+    fn fua_in_pieces(&mut self) {
+        let (who, other) = (self.who(), self.who());
+        let piece = u64::from(self.plan.piece);
+        let (offset, _) = self.extent();
+        let length = (piece * (2 + self.rng.below(3))).min(256 << 10).min(self.plan.size - offset);
+        let mut ask = Ask::new(Verb::Write, offset, length);
+        ask.fua = true;
+        self.act(Action::Send(who, ask));
+        // A head has 28 or 32 bytes.
+        let first = 32 + piece - offset % piece;
+        let inward = first + self.rng.below((length + 32).saturating_sub(first).max(1));
+        self.act(Action::Turn(who, inward as u32, ALL));
+        if other != who {
+            if self.rng.one_in(2) {
+                let ask = self.small_write(false);
+                self.act(Action::Send(other, ask));
+            }
+            self.act(Action::Send(other, Ask::new(Verb::Flush, 0, 0)));
+            self.turn(other);
+        }
+        self.turn(who);
+        let (crash, again) = (if self.rng.one_in(2) { Crash::Nothing } else { self.crash() }, None);
+        self.act(Action::Fork(End::Crash(crash), again));
+    }
+
+    /// A sync in progress for one connection, many requests behind it; the syncs complete one by one, with a crash after each.
+    fn behind_a_sync(&mut self) {
+        let (first, second) = (self.who(), self.who());
+        self.act(Action::Hold(true));
+        let ask = self.small_write(true);
+        self.act(Action::Send(first, ask));
+        self.turn(first);
+        for _ in 0..3 + self.rng.below(5) {
+            let who = if self.rng.one_in(3) { self.who() } else { second };
+            let ask = match self.rng.below(8) {
+                0..3 => Ask::new(Verb::Flush, 0, 0),
+                3..6 => self.small_write(true),
+                6 => self.small_write(false),
+                _ => self.ask(),
+            };
+            self.act(Action::Send(who, ask));
+            self.turn(who);
+        }
+        for _ in 0..2 + self.rng.below(3) {
+            self.act(Action::Sync);
+            let crash = if self.rng.one_in(2) { Crash::Nothing } else { self.crash() };
+            self.act(Action::Fork(End::Crash(crash), None));
+        }
+        self.act(Action::Hold(false));
+        self.fork();
+    }
+
+    /// A connection that ends with requests in flight.
+    fn leave(&mut self) {
+        let who = self.who();
+        let held = self.holds && self.rng.one_in(3);
+        if held {
+            self.act(Action::Hold(true));
+        }
+        let mut bytes = 0;
+        for _ in 0..1 + self.rng.below(4) {
+            let ask = self.ask();
+            bytes += 32 + if ask.verb == Verb::Write { ask.length } else { 0 };
+            self.act(Action::Send(who, ask));
+            if self.rng.one_in(3) {
+                let inward = self.rng.below(bytes + 1);
+                self.act(Action::Turn(who, inward as u32, ALL));
+            }
+        }
+        if held && self.rng.one_in(2) {
+            self.fork();
+        }
+        let after = if self.rng.one_in(3) { None } else { Some(self.rng.below(bytes + 1) as u32) };
+        self.act(Action::Leave(who, after));
+        match self.rng.below(3) {
+            0 => self.fork(),
+            1 => self.act(Action::Check(who)),
+            _ => self.durable(),
+        }
+    }
+
+    /// A stop with requests in flight, half of them behind a sync in progress.
+    fn stop_amid(&mut self) {
+        if self.rng.one_in(2) {
+            self.act(Action::Hold(true));
+        }
+        for _ in 0..2 + self.rng.below(4) {
+            let (who, mut ask) = (self.who(), self.ask());
+            match self.rng.below(4) {
+                0 => ask = Ask::new(Verb::Flush, 0, 0),
+                1 => ask = self.small_write(true),
+                _ => {}
+            }
+            self.act(Action::Send(who, ask));
+            let inward = if self.rng.one_in(2) { ALL } else { self.rng.below(ask.length + 40) as u32 };
+            self.act(Action::Turn(who, inward, ALL));
+        }
+        let look = !self.rng.one_in(4);
+        self.act(Action::Die(Death::Stop, look));
+    }
+
     fn failing_write(&mut self) {
         let errno = if self.rng.one_in(2) { 28 } else { 5 };
         let arrives = if self.rng.one_in(2) { 0 } else { self.rng.below(2000) as usize };
@@ -674,7 +830,8 @@ impl Draw {
         for _ in 0..1 + self.rng.below(3) {
             let (offset, _) = self.extent();
             let length = (piece * (2 + self.rng.below(4))).min(64 << 10).min(self.plan.size - offset);
-            let mut ask = Ask::new(Verb::Write, offset, length);
+            let verb = [Verb::Trim, Verb::Zero, Verb::Write, Verb::Write, Verb::Write][self.rng.below(5) as usize];
+            let mut ask = Ask::new(verb, offset, length);
             ask.fua = self.rng.one_in(3);
             self.act(Action::Send(who, ask));
             self.turn(who);

@@ -4,20 +4,20 @@
 //! their own: syncs, which the runner holds and lets go ([`super::gate`]), and races, which are as the machine makes them.
 
 use super::Class;
-use super::classes::Classes;
 use super::client::{Client, Part, Reply};
 use super::gate::{Gate, Unblocked, Watched};
 use super::oracle::{Change, OpId, Oracle, fill};
 use super::plan::{Action, Ask, Death, Plan, Verb, Wire};
+use crate::classes::Classes;
 use crate::rig::has_param;
 use ftl_core::{FtlConfig, Params, Start};
 use ftld::config::Latency;
 use ftld::device::BlockDevice;
 use ftld::inject::{Injection, PowerCut};
 use ftld::stack::volume_on;
-use ftld::transport::nbd::{ExportInfo, Limits, NbdStats, serve_stream};
-use ftld::volume::{Op, Step, Volume};
-use nand_model::store::{Access, End, FileStore, Freeze, SimDisk};
+use ftld::transport::nbd::{ExportInfo, Limits, NbdStats, attach_stream, serve_stream};
+use ftld::volume::{Idle, Op, Step, Volume};
+use nand_model::store::{Access, Crash, End, FileStore, Freeze, SimDisk};
 use nand_model::{Chip, Geometry, ImageSpec, Profile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -41,6 +41,7 @@ const UNANSWERED: Duration = Duration::from_secs(10);
 const LONG_PAGES: u64 = 16_384;
 /// Bytes that the volume takes in one go.
 const SLICE: u64 = 512 << 10;
+const EPERM: u32 = 1;
 const EINVAL: u32 = 22;
 const ENOSPC: u32 = 28;
 const ESHUTDOWN: u32 = 108;
@@ -48,10 +49,21 @@ const ESHUTDOWN: u32 = 108;
 /// What a run did.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
-    /// Crashes and kills whose outcome was judged.
-    pub ends: u64,
+    /// Host crashes whose outcome was judged.
+    pub crashes: u64,
+    /// Kills whose outcome was judged.
+    pub kills: u64,
     /// Requests answered.
     pub replies: u64,
+}
+
+impl Report {
+    /// Adds what another run did.
+    pub fn add(&mut self, other: &Report) {
+        self.crashes += other.crashes;
+        self.kills += other.kills;
+        self.replies += other.replies;
+    }
 }
 
 /// The runtime that a worker's runs need.
@@ -67,14 +79,17 @@ pub fn runtime() -> Runtime {
 ///
 /// # Errors
 /// What the device did wrong, and at which action.
-pub fn run(plan: &Plan, runtime: &Runtime, classes: &mut Classes<Class>) -> Result<Report, String> {
+pub fn run(plan: &Plan, runtime: &Runtime, classes: &mut Classes) -> Result<Report, String> {
     let _context = runtime.enter();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let scheme = plan.scheme()?.name;
         let mut run = Run::start(plan, classes)?;
         for (number, action) in plan.actions.iter().enumerate() {
             run.act(action).map_err(|why| format!("action {number}, {action}: {why}"))?;
         }
-        run.finish().map_err(|why| format!("at the end: {why}"))
+        let report = run.finish().map_err(|why| format!("at the end: {why}"))?;
+        classes.note_times(scheme, report.crashes);
+        Ok(report)
     }));
     classes.end_run();
     outcome.unwrap_or_else(|panic| {
@@ -96,8 +111,10 @@ struct Connection {
     woken: Arc<Woken>,
     /// Flushes that have ended, as far as the runner saw.
     seen: u64,
-    /// Whether it changed anything since the daemon started.
+    /// Whether it changed anything since it began.
     wrote: bool,
+    /// Whether the client has ended it.
+    left: bool,
 }
 
 impl Connection {
@@ -144,6 +161,8 @@ struct Open {
     began: u64,
     /// Whether a sync was in progress when it was submitted.
     during_sync: bool,
+    /// Whether its connection waited for a sync already.
+    behind: bool,
 }
 
 /// Traffic since the daemon started, as far as all of it went well.
@@ -159,7 +178,7 @@ struct Traffic {
 
 struct Run<'a> {
     plan: &'a Plan,
-    classes: &'a mut Classes<Class>,
+    classes: &'a mut Classes,
     oracle: Oracle,
     disk: SimDisk,
     volume: Arc<Volume<FileStore>>,
@@ -183,9 +202,13 @@ struct Run<'a> {
     /// Bytes that the runner itself read since the daemon started.
     looked: u64,
     /// What made the last durable reply special, and the host's writes by then.
-    durable: (BTreeSet<usize>, u64),
+    durable: (BTreeSet<&'static str>, u64),
     partial_trims: bool,
     trap: Option<(Oracle, End)>,
+    /// Whether requests run on real threads.
+    racing: bool,
+    /// Whether the device said, when a write failed last, that writes fail.
+    failing: bool,
     /// The last restart was one after a failed sync.
     after_failed_sync: bool,
     after_kill: bool,
@@ -214,6 +237,7 @@ fn make(plan: &Plan) -> Result<SimDisk, String> {
             params.set(key, &value);
         }
     }
+    plan.params.iter().for_each(|(key, value)| params.set(key, value));
     let text = params.iter().fold(String::new(), |text, (key, value)| text + &format!("{key}={value}\n"));
     let told = |error: &dyn std::fmt::Display| format!("plan: {error}");
     // A device may end inside a page, though one that the command line makes does not.
@@ -240,6 +264,48 @@ fn open(disk: &SimDisk, gate: Option<&Arc<Gate>>) -> Result<Volume<FileStore>, S
     Ok(stack.map_err(|failure| format!("mount: {failure}"))?.volume)
 }
 
+/// A session on the volume, as one of the plan's connections.
+fn connect(
+    plan: &Plan,
+    who: usize,
+    volume: &Arc<Volume<FileStore>>,
+    gate: &Arc<Gate>,
+    stats: &Arc<NbdStats>,
+) -> Result<Connection, String> {
+    let (wire, piece) = (plan.wires[who], plan.piece as usize);
+    let limits = Limits { piece, backlog: piece.min(64 << 10), resting: 4096, ..Limits::default() };
+    let client = Client::new(wire);
+    let device = Arc::new(Watched { volume: volume.clone(), gate: gate.clone(), who, writes: Vec::new().into() });
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (pipe, served, stats) = (client.pipe.clone(), device.clone(), stats.clone());
+    let session: Session = Box::pin(async move {
+        let info = ExportInfo { name: "disk".into(), description: String::new() };
+        let stopped = async { drop(stopped.await) };
+        let end = match wire {
+            Wire::Attached => attach_stream(pipe, served, &limits, &stats, stopped).await,
+            _ => serve_stream(pipe, served, info, &limits, &stats, stopped).await,
+        };
+        end.map_err(|ended| ended.to_string())
+    });
+    let mut connection = Connection {
+        client,
+        device,
+        session: Some(session),
+        ended: None,
+        stop: Some(stop),
+        woken: Arc::default(),
+        seen: 0,
+        wrote: false,
+        left: false,
+    };
+    connection.client.pipe.allow(usize::MAX, usize::MAX);
+    connection.poll();
+    if !connection.client.negotiated()? {
+        return Err(format!("connection {who} is not let in: {:?}", connection.ended));
+    }
+    Ok(connection)
+}
+
 /// Everything that a volume holds, its holes included.
 fn contents(volume: &Volume<FileStore>) -> Result<Vec<u8>, String> {
     let mut bytes = vec![0xA5; volume.size() as usize];
@@ -260,7 +326,7 @@ fn contents(volume: &Volume<FileStore>) -> Result<Vec<u8>, String> {
 }
 
 impl<'a> Run<'a> {
-    fn start(plan: &'a Plan, classes: &'a mut Classes<Class>) -> Result<Run<'a>, String> {
+    fn start(plan: &'a Plan, classes: &'a mut Classes) -> Result<Run<'a>, String> {
         let disk = make(plan)?;
         let gate = Arc::new(Gate::default());
         let volume = Arc::new(open(&disk, Some(&gate))?);
@@ -289,6 +355,8 @@ impl<'a> Run<'a> {
             durable: (BTreeSet::new(), 0),
             partial_trims: false,
             trap: None,
+            racing: false,
+            failing: false,
             after_failed_sync: false,
             after_kill: false,
             report: Report::default(),
@@ -302,32 +370,29 @@ impl<'a> Run<'a> {
         let gate = self.gate.clone();
         self.disk.during_sync(move || gate.during_sync());
         self.stats = Arc::default();
-        let piece = self.plan.piece as usize;
-        let limits = Limits { piece, backlog: piece.min(64 << 10), resting: 4096, ..Limits::default() };
         self.connections.clear();
-        for (who, wire) in self.plan.wires.iter().enumerate() {
-            let client = Client::new(*wire);
-            let (volume, gate) = (self.volume.clone(), self.gate.clone());
-            let device = Arc::new(Watched { volume, gate, who, writes: Vec::new().into() });
-            let (stop, stopped) = oneshot::channel::<()>();
-            let (pipe, served, stats) = (client.pipe.clone(), device.clone(), self.stats.clone());
-            let session: Session = Box::pin(async move {
-                let info = ExportInfo { name: "disk".into(), description: String::new() };
-                let stopped = async { drop(stopped.await) };
-                let end = serve_stream(pipe, served, info, &limits, &stats, stopped).await;
-                end.map_err(|ended| ended.to_string())
-            });
-            let (session, stop) = (Some(session), Some(stop));
-            let mut connection =
-                Connection { client, device, session, ended: None, stop, woken: Arc::default(), seen: 0, wrote: false };
-            connection.client.pipe.allow(usize::MAX, usize::MAX);
-            connection.poll();
-            if !connection.client.negotiated()? {
-                return Err(format!("connection {who} is not let in: {:?}", connection.ended));
-            }
+        for who in 0..self.plan.wires.len() {
+            let connection = connect(self.plan, who, &self.volume, &self.gate, &self.stats)?;
             self.connections.push(connection);
         }
         Ok(())
+    }
+
+    fn note(&mut self, class: Class) {
+        self.classes.note(class.name());
+    }
+
+    /// An end whose outcome is judged.
+    fn judged(&mut self, end: End) {
+        match end {
+            End::Kill => self.report.kills += 1,
+            End::Crash(_) => self.report.crashes += 1,
+        }
+    }
+
+    /// Whether what was acknowledged and is not durable may be gone after this end.
+    fn may_lose(&self, end: End) -> bool {
+        matches!(end, End::Crash(_)) || self.is_lossy() || self.plan.ram_acknowledges()
     }
 
     fn now(&self) -> u64 {
@@ -354,12 +419,12 @@ impl<'a> Run<'a> {
             }
             Action::Fork(end, again) => {
                 let disk = self.disk.ended(*end);
-                let bytes = self.look(&disk, matches!(end, End::Crash(_)))?;
+                let bytes = self.look(&disk, *end)?;
                 self.note_end(*end);
                 if let Some(how) = again {
                     let once_more = contents(&open(&disk.crashed(*how), None)?)?;
-                    self.report.ends += 1;
-                    self.classes.note(Class::CrashAfterOpen);
+                    self.judged(End::Crash(*how));
+                    self.note(Class::CrashAfterOpen);
                     if once_more != bytes {
                         let at = bytes.iter().zip(&once_more).position(|(one, other)| one != other);
                         return Err(format!("two recoveries disagree at byte {at:?}"));
@@ -395,18 +460,19 @@ impl<'a> Run<'a> {
                 }
                 self.volume.tidy();
             }
+            Action::Leave(who, hang_up) => self.leave(*who, hang_up.map(|after| after as usize))?,
+            Action::ReadOnly(end) => self.look_read_only(*end)?,
         }
         self.look_at_faults()?;
         if let Some(frozen) = self.disk.take_frozen()
             && let Some((oracle, end)) = self.trap.take()
         {
             let disk = frozen.ended(end);
-            let rollback = matches!(end, End::Crash(_)) || self.is_lossy();
             let before = std::mem::replace(&mut self.oracle, oracle);
-            let judged = self.look(&disk, rollback).map_err(|why| format!("before a write of the host: {why}"));
+            let judged = self.look(&disk, end).map_err(|why| format!("before a write of the host: {why}"));
             self.oracle = before;
             judged?;
-            self.classes.note(Class::EndBeforeAWrite);
+            self.note(Class::EndBeforeAWrite);
         }
         Ok(())
     }
@@ -424,58 +490,98 @@ impl<'a> Run<'a> {
         // The volume hears of a sync that failed inside the scheme when it next waits for one.
         if self.disk.bad_syncs() < self.bad_syncs && !self.sync_failed {
             self.sync_failed = true;
-            self.classes.note(Class::SyncFailed);
+            self.note(Class::SyncFailed);
         }
         match self.volume.trouble() {
             Some(why) if why.contains("sync of the image failed") && self.sync_failed => {}
-            Some(_) if self.cut && self.volume.is_powerless() => self.classes.note(Class::PowerCut),
+            Some(_) if self.cut && self.volume.is_powerless() => self.note(Class::PowerCut),
             Some(why) => return Err(format!("the device failed: {why}")),
             None => {}
         }
         if self.gate.reclaimed() {
-            self.classes.note(Class::ErasesShort);
+            self.note(Class::ErasesShort);
         }
         Ok(())
     }
 
     /// Opens a disk, judges what it holds and returns it.
-    fn look(&mut self, disk: &SimDisk, crashed: bool) -> Result<Vec<u8>, String> {
-        self.report.ends += 1;
+    fn look(&mut self, disk: &SimDisk, end: End) -> Result<Vec<u8>, String> {
+        self.judged(end);
         let bytes = contents(&open(disk, None)?)?;
-        self.oracle.judge(&bytes, crashed || self.is_lossy())?;
+        self.oracle.judge(&bytes, self.may_lose(end))?;
         Ok(bytes)
+    }
+
+    /// The same without a change of the disk, and with a session that asks for changes.
+    fn look_read_only(&mut self, end: End) -> Result<(), String> {
+        let disk = self.disk.ended(end);
+        let writes = disk.writes();
+        let (store, _) = disk.open(Access::ReadOnly).map_err(|error| format!("read-only open: {error}"))?;
+        let stack = volume_on(Path::new(NAME), store, true, Latency::None, |inner| inner);
+        let volume = Arc::new(stack.map_err(|failure| format!("read-only mount: {failure}"))?.volume);
+        let bytes = contents(&volume)?;
+        self.judged(end);
+        self.oracle.judge(&bytes, self.may_lose(end)).map_err(|why| format!("read-only: {why}"))?;
+        let mut connection = connect(self.plan, 0, &volume, &Arc::default(), &Arc::default())?;
+        let length = self.plan.size.min(3000);
+        for (verb, errno) in
+            [(Verb::Write, EPERM), (Verb::Trim, EPERM), (Verb::Zero, EPERM), (Verb::Flush, 0), (Verb::Read, 0)]
+        {
+            let flush = verb == Verb::Flush;
+            let ask = Ask::new(
+                verb,
+                if flush { 0 } else { 100.min(length - 1) },
+                if flush { 0 } else { length - 100.min(length - 1) },
+            );
+            let payload = vec![7; if verb == Verb::Write { ask.length as usize } else { 0 }];
+            let (_, _, _, _, reply) = race_alone(&mut connection, &[(1, payload, ask, 0)], &self.clock)?.remove(0);
+            if reply.errno != errno {
+                return Err(format!("read-only: errno {} for {ask}", reply.errno));
+            }
+            if verb == Verb::Read && !reply.holds(&bytes) {
+                return Err("read-only: a session reads other bytes than the volume".into());
+            }
+        }
+        if contents(&volume)? != bytes || disk.writes() != writes {
+            return Err("a read-only device changed".into());
+        }
+        self.note(Class::ReadOnly);
+        Ok(())
     }
 
     /// Notes what this end, whose outcome was judged, was like.
     fn note_end(&mut self, end: End) {
-        self.report.ends += u64::from(self.report.ends == 0);
         let End::Crash(_) = end else {
-            self.classes.note(Class::Kill);
+            self.note(Class::Kill);
             return;
         };
-        self.classes.note(Class::Crash);
+        self.note(Class::Crash);
         if self.disk.writes() == self.durable.1 {
-            self.classes.note(Class::CrashAfterReply);
+            self.note(Class::CrashAfterReply);
         }
         for class in std::mem::take(&mut self.durable.0) {
-            self.classes.note(Class::ALL_[class]);
+            self.classes.note(class);
+        }
+        if self.plan.ram_acknowledges() && self.connections.iter().any(|connection| connection.wrote) {
+            self.note(Class::RamAcknowledged);
         }
         if self.after_kill {
-            self.classes.note(Class::CrashAfterKill);
+            self.note(Class::CrashAfterKill);
         }
         if self.after_failed_sync {
-            self.classes.note(Class::CrashAfterFailedSync);
+            self.note(Class::CrashAfterFailedSync);
         }
         if self.gate.is_held() {
-            self.classes.note(Class::CrashDuringSync);
+            self.note(Class::CrashDuringSync);
         }
     }
 
     fn send(&mut self, who: usize, ask: Ask) {
         let unanswered = self.open.values().filter(|open| open.op.is_some()).count();
-        let busy = self.connections.get(who).is_none_or(|each| each.client.open.len() > 3 || each.session.is_none());
+        let busy = self.connections.get(who).is_none_or(|each| each.client.open.len() > 6 || each.session.is_none());
         // Simple replies have no room for extents.
-        let mute = ask.verb == Verb::Status && self.plan.wires.get(who) == Some(&Wire::Simple);
+        let simple = matches!(self.plan.wires.get(who), Some(Wire::Simple | Wire::Attached));
+        let mute = ask.verb == Verb::Status && simple;
         if busy || mute || ask.changes() && unanswered >= UNANSWERED_MAX {
             return;
         }
@@ -502,7 +608,8 @@ impl<'a> Run<'a> {
         let op = (ask.changes() && self.is_inside(&ask)).then(|| self.oracle.submit(change, range));
         self.cookies += 1;
         self.connections[who].wrote |= op.is_some();
-        (self.cookies, payload, Open { ask, who, op, began, during_sync: self.gate.is_held() })
+        let behind = self.open.values().any(|open| open.who == who && open.ask.waits_for_a_sync());
+        (self.cookies, payload, Open { ask, who, op, began, during_sync: self.gate.is_held(), behind })
     }
 
     fn turn(&mut self, who: usize, inward: usize, outward: usize) -> Result<(), String> {
@@ -524,7 +631,9 @@ impl<'a> Run<'a> {
             self.replied(&open, &reply, now).map_err(|why| format!("{}: {why}", open.ask))?;
         }
         match &self.connections[who].ended {
-            Some(end) if !self.stopping => Err(format!("connection {who} ended: {end:?}")),
+            Some(end) if !self.stopping && !self.connections[who].left => {
+                Err(format!("connection {who} ended: {end:?}"))
+            }
             _ => Ok(()),
         }
     }
@@ -572,12 +681,12 @@ impl<'a> Run<'a> {
             };
             let inside = self.is_inside(&ask);
             if !inside && reply.errno == expected {
-                self.classes.note(Class::BeyondTheEnd);
+                self.note(Class::BeyondTheEnd);
             } else if let Some((_, errno)) = struck {
-                self.classes.note(if errno == ENOSPC as i32 { Class::Enospc } else { Class::Eio });
+                self.note(if errno == ENOSPC as i32 { Class::Enospc } else { Class::Eio });
                 let failed = pieces.iter().position(|call| !call.well);
                 if failed.is_some_and(|place| ask.length > pieces[place].length) {
-                    self.classes.note(Class::PieceFailed);
+                    self.note(Class::PieceFailed);
                 }
             } else if !(self.is_lossy() && (self.volume.is_powerless() || ask.verb != Verb::Read))
                 && !(self.stopping && reply.errno == ESHUTDOWN)
@@ -590,14 +699,48 @@ impl<'a> Run<'a> {
         if let Some(op) = op {
             self.oracle.answered(op, now, well, ask.fua)?;
         }
+        self.look_at_state(&ask, well, began)?;
         if well {
-            self.succeeded(open, reply, pieces.len(), now)?;
+            let between = pieces.windows(2).any(|two| two[0].flushes < two[1].flushes);
+            self.succeeded(open, reply, (pieces.len(), between), now)?;
         }
         Ok(())
     }
 
-    fn succeeded(&mut self, open: &Open, reply: &Reply, pieces: usize, now: u64) -> Result<(), String> {
-        let Open { ask, who, began, during_sync, .. } = *open;
+    /// A request alone decides whether the device says that writes fail.
+    fn look_at_state(&mut self, ask: &Ask, well: bool, began: u64) -> Result<(), String> {
+        let alone = self.open.is_empty() && !self.racing && !self.is_lossy() && !self.stopping;
+        let told = self.volume.writes_failing().map(|failing| failing.text());
+        let struck = self.blown.is_some_and(|(when, _)| when > began);
+        if ask.verb != Verb::Write || !self.is_inside(ask) || !alone {
+            return Ok(());
+        }
+        match told {
+            None if !well && struck => Err("writes fail, and the device does not say so".into()),
+            Some(why) if well && !struck && self.fuse.is_none() => {
+                Err(format!("a write succeeded, and the device still says: {why}"))
+            }
+            Some(_) if !well => {
+                self.failing = true;
+                Ok(())
+            }
+            _ => {
+                if well && std::mem::take(&mut self.failing) {
+                    self.note(Class::WritesFailing);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn succeeded(
+        &mut self,
+        open: &Open,
+        reply: &Reply,
+        (pieces, between): (usize, bool),
+        now: u64,
+    ) -> Result<(), String> {
+        let Open { ask, who, began, during_sync, behind, .. } = *open;
         let page = u64::from(self.plan.page);
         let aligned = ask.offset.is_multiple_of(page) && ask.length.is_multiple_of(page);
         let flag = |traffic: &mut u64| *traffic += ask.length;
@@ -607,30 +750,38 @@ impl<'a> Run<'a> {
             Verb::Trim => flag(&mut self.traffic.trimmed),
             Verb::Zero => flag(&mut self.traffic.zeroed),
             Verb::Flush => self.traffic.flushes += 1,
-            Verb::Cache => self.classes.note(Class::Cache),
+            Verb::Cache => self.note(Class::Cache),
             Verb::Status => {}
         }
         self.traffic.flushes += u64::from(ask.fua);
         if ask.changes() && !aligned {
-            self.classes.note(Class::PartOfAPage);
+            self.note(Class::PartOfAPage);
             self.partial_trims |= ask.verb != Verb::Write;
         }
         if ask.verb == Verb::Trim && ask.length > LONG_PAGES * page {
-            self.classes.note(Class::LongTrim);
+            self.note(Class::LongTrim);
         }
         if ask.verb == Verb::Write && pieces == 1 && ask.offset / SLICE != (ask.offset + ask.length - 1) / SLICE {
-            self.classes.note(Class::SeveralSlices);
+            self.note(Class::SeveralSlices);
+        }
+        if self.plan.wires[who] == Wire::Attached {
+            self.note(Class::Attached);
         }
         if ask.no_hole || ask.fast {
-            self.classes.note(Class::ZeroFlags);
+            self.note(Class::ZeroFlags);
         }
         if ask.verb == Verb::Flush || ask.fua {
             let mut kinds = BTreeSet::new();
             let mut kind = |class: Class| {
-                kinds.insert(class as usize);
+                kinds.insert(class.name());
             };
             match ask.verb {
-                Verb::Write if pieces > 1 => kind(Class::FuaPieces),
+                Verb::Write if pieces > 1 => {
+                    kind(Class::FuaPieces);
+                    if between {
+                        kind(Class::SyncBetweenPieces);
+                    }
+                }
                 Verb::Trim => kind(Class::FuaTrim),
                 Verb::Zero => kind(Class::FuaZeroes),
                 Verb::Flush if !self.connections[who].wrote => kind(Class::AWritesBFlushes),
@@ -638,6 +789,9 @@ impl<'a> Run<'a> {
             }
             if during_sync {
                 kind(Class::FlushDuringSync);
+            }
+            if behind {
+                kind(Class::FlushBehindFlush);
             }
             self.durable = (kinds, self.disk.writes());
         }
@@ -654,20 +808,20 @@ impl<'a> Run<'a> {
             match part {
                 Part::Data(data) => self.oracle.read(*from, data, began, now)?,
                 Part::Hole(length) => {
-                    self.classes.note(Class::HoleInRead);
+                    self.note(Class::HoleInRead);
                     if !ask.offset.is_multiple_of(512) && self.partial_trims {
-                        self.classes.note(Class::OddHole);
+                        self.note(Class::OddHole);
                     }
                     self.oracle.read(*from, &vec![0; *length], began, now)?;
                 }
             }
             if races {
-                self.classes.note(Class::TrimRacesRead);
+                self.note(Class::TrimRacesRead);
             }
         }
         for (length, hole) in &reply.extents {
             if *hole {
-                self.classes.note(Class::HoleInStatus);
+                self.note(Class::HoleInStatus);
                 let told = self.oracle.read(at, &vec![0; *length as usize], began, now);
                 told.map_err(|why| format!("a hole that is none: {why}"))?;
             }
@@ -686,7 +840,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Answers everything.
+    /// Answers everything. A stop ends the sessions, too.
     fn drain(&mut self) -> Result<(), String> {
         self.gate.hold(false);
         let until = Instant::now() + UNANSWERED;
@@ -694,9 +848,11 @@ impl<'a> Run<'a> {
             for who in 0..self.connections.len() {
                 self.turn(who, usize::MAX, usize::MAX)?;
             }
-            if self.open.is_empty() && self.connections.iter().all(|each| each.session.is_none() || !self.stopping)
-                || Instant::now() > until
-            {
+            let done = match self.stopping {
+                true => self.connections.iter().all(|each| each.session.is_none()),
+                false => self.open.is_empty(),
+            };
+            if done || Instant::now() > until {
                 break;
             }
         }
@@ -704,6 +860,62 @@ impl<'a> Run<'a> {
             Some(open) if !self.stopping => Err(format!("{} is never answered", open.ask)),
             _ => Ok(()),
         }
+    }
+
+    /// A connection ends with whatever it has in flight, and another takes its place.
+    fn leave(&mut self, who: usize, hang_up: Option<usize>) -> Result<(), String> {
+        let Some(connection) = self.connections.get_mut(who) else { return Ok(()) };
+        let in_flight = !connection.client.open.is_empty();
+        connection.left = true;
+        connection.client.leave(hang_up);
+        self.turn(who, usize::MAX, usize::MAX)?;
+        let until = Instant::now() + UNANSWERED;
+        while self.connections[who].session.is_some() {
+            if Instant::now() > until {
+                return Err(format!("connection {who} outlives its client"));
+            }
+            // What it waits for may wait for the runner.
+            self.gate.hold(false);
+            self.turn(who, usize::MAX, usize::MAX)?;
+        }
+        let inside = self.end_of_connection(who)?;
+        let end = self.connections[who].ended.as_ref().expect("it has ended");
+        if end.is_ok() == inside {
+            return Err(format!("connection {who} ended inside a message: {inside}, {end:?}"));
+        }
+        if in_flight {
+            self.note(Class::Left);
+        }
+        if inside {
+            self.note(Class::HungUp);
+        }
+        let seen = self.connections[who].seen;
+        self.connections[who] = connect(self.plan, who, &self.volume, &self.gate, &self.stats)?;
+        self.connections[who].seen = seen;
+        let connected = self.stats.snapshot().connected;
+        if connected != self.plan.wires.len() as u64 {
+            return Err(format!("{connected} sessions counted after connection {who} was replaced"));
+        }
+        Ok(())
+    }
+
+    /// Requests without a reply when their connection ended took effect by then or never. What was taken whole has a reply.
+    /// Returns whether the last message broke off.
+    fn end_of_connection(&mut self, who: usize) -> Result<bool, String> {
+        let (whole, inside) = self.connections[who].client.unanswered();
+        if let Some(ask) = whole {
+            return Err(format!("connection {who} ended, and {ask} was not answered"));
+        }
+        let gone: Vec<u64> = self.open.iter().filter(|(_, open)| open.who == who).map(|(cookie, _)| *cookie).collect();
+        for cookie in gone {
+            let open = self.open.remove(&cookie).expect("listed");
+            self.traffic.errors += 1;
+            if let Some(op) = open.op {
+                let now = self.now();
+                self.oracle.answered(op, now, false, false)?;
+            }
+        }
+        Ok(inside)
     }
 
     fn race(&mut self, asks: &[(usize, Ask)], pauses: u32) -> Result<(), String> {
@@ -723,11 +935,13 @@ impl<'a> Run<'a> {
             }
             work[*who].push((self.cookies, payload, *ask, self.versions));
         }
-        let (clock, volume) = (self.clock.clone(), self.volume.clone());
+        self.racing = true;
+        let (clock, volume, done) = (self.clock.clone(), self.volume.clone(), AtomicBool::new(false));
         let running = work.iter().filter(|each| !each.is_empty()).count();
         let barrier = Barrier::new(running + 1);
         let handle = Handle::current();
         let mut logs: Vec<Vec<Answer>> = Vec::new();
+        let mut idle_worked = false;
         std::thread::scope(|scope| {
             let racers = self.connections.iter_mut().zip(&work).filter(|(_, work)| !work.is_empty());
             let threads: Vec<_> = racers
@@ -741,19 +955,28 @@ impl<'a> Run<'a> {
                     })
                 })
                 .collect();
+            let background = scope.spawn(|| work_behind(&volume, &done));
             barrier.wait();
             let paused = (0..pauses).try_for_each(|round| pause(&volume, round));
             volume.resume();
-            for thread in threads {
-                logs.push(thread.join().unwrap_or_else(|_| Err("a racer panicked".into()))?);
+            let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+            done.store(true, Ordering::SeqCst);
+            idle_worked = background.join().map_err(|_| "background work panicked")?;
+            for log in ended {
+                logs.push(log.unwrap_or_else(|_| Err("a racer panicked".into()))?);
             }
             paused
         })?;
+        if idle_worked {
+            self.note(Class::IdleRaces);
+        }
         if pauses > 0 {
-            self.classes.note(Class::Paused);
+            self.note(Class::Paused);
         }
         self.look_at_faults()?;
-        self.replay(logs)
+        let replayed = self.replay(logs);
+        self.racing = false;
+        replayed
     }
 
     /// Tells the oracle of a race, in the order in which it happened.
@@ -772,15 +995,15 @@ impl<'a> Run<'a> {
         for (place, (who, one)) in all.iter().enumerate() {
             for (_, other) in all[..place].iter().filter(|(other, each)| other != who && overlap(one, each)) {
                 match (one.2.verb, other.2.verb) {
-                    (Verb::Write, Verb::Write) => met.insert(Class::TwoWriters as usize),
+                    (Verb::Write, Verb::Write) => met.insert(Class::TwoWriters.name()),
                     (Verb::Read, Verb::Trim | Verb::Zero) | (Verb::Trim | Verb::Zero, Verb::Read) => {
-                        met.insert(Class::TrimRacesRead as usize)
+                        met.insert(Class::TrimRacesRead.name())
                     }
                     _ => false,
                 };
             }
         }
-        met.into_iter().for_each(|class| self.classes.note(Class::ALL_[class]));
+        met.into_iter().for_each(|class| self.classes.note(class));
         let mut events: Vec<(u64, bool, usize)> = Vec::new();
         for (place, (_, each)) in all.iter().enumerate() {
             events.extend([(each.0, true, place), (each.1, false, place)]);
@@ -797,7 +1020,7 @@ impl<'a> Run<'a> {
                 continue;
             }
             let who = self.plan.wires.len().min(*who);
-            let open = Open { ask: *ask, who, op: ops[place], began: *began, during_sync: false };
+            let open = Open { ask: *ask, who, op: ops[place], began: *began, during_sync: false, behind: false };
             self.replied(&open, reply, when).map_err(|why| format!("racing {ask}: {why}"))?;
         }
         Ok(())
@@ -806,7 +1029,10 @@ impl<'a> Run<'a> {
     fn die(&mut self, death: Death, look: bool) -> Result<(), String> {
         let (disk, rollback) = match death {
             Death::Sudden(end) => {
-                let (disk, rollback) = (self.disk.ended(end), matches!(end, End::Crash(_)) || self.is_lossy());
+                let (disk, rollback) = (self.disk.ended(end), self.may_lose(end));
+                if look {
+                    self.judged(end);
+                }
                 self.note_end(end);
                 self.after_kill = end == End::Kill;
                 (disk, rollback)
@@ -822,14 +1048,31 @@ impl<'a> Run<'a> {
 
     /// Stops in order. Returns whether what was not durable may be gone.
     fn stop(&mut self) -> Result<bool, String> {
-        self.drain()?;
+        let amid = !self.open.is_empty();
         self.stopping = true;
         for connection in &mut self.connections {
             drop(connection.stop.take());
         }
+        for who in 0..self.connections.len() {
+            self.turn(who, usize::MAX, usize::MAX)?;
+        }
+        if amid {
+            // A sync may be held still.
+            let end = End::Crash(Crash::Nothing);
+            let disk = self.disk.ended(end);
+            self.look(&disk, end).map_err(|why| format!("amid a stop: {why}"))?;
+            self.note(Class::StopAmid);
+        }
         self.drain()?;
-        if let Some(who) = self.connections.iter().position(|connection| connection.session.is_some()) {
-            return Err(format!("connection {who} outlives the stop"));
+        for who in 0..self.connections.len() {
+            if self.connections[who].session.is_some() {
+                return Err(format!("connection {who} outlives the stop"));
+            }
+            self.end_of_connection(who)?;
+        }
+        let nbd = self.stats.snapshot();
+        if nbd.connected + nbd.in_flight > 0 {
+            return Err(format!("after a stop: {} sessions, {} requests in flight", nbd.connected, nbd.in_flight));
         }
         self.count()?;
         let excused = self.is_lossy() || self.fuse.is_some() || self.disk.bad_syncs() > 0 || self.cut;
@@ -843,7 +1086,7 @@ impl<'a> Run<'a> {
                 Ok(self.is_lossy())
             }
             Ok(()) => {
-                self.classes.note(Class::Stop);
+                self.note(Class::Stop);
                 Ok(self.is_lossy())
             }
         }
@@ -874,7 +1117,7 @@ impl<'a> Run<'a> {
         if host.of(Op::Read).bytes > most {
             return Err(format!("bytes read: {} counted, at most {most} known", host.of(Op::Read).bytes));
         }
-        self.classes.note(Class::Counters);
+        self.note(Class::Counters);
         Ok(())
     }
 
@@ -889,7 +1132,8 @@ impl<'a> Run<'a> {
 
     fn die_twice(&mut self, first: End, writes: u64, second: End) -> Result<(), String> {
         let disk = self.disk.ended(first);
-        let mut rollback = matches!(first, End::Crash(_)) || self.is_lossy();
+        let mut rollback = self.may_lose(first);
+        self.judged(first);
         self.note_end(first);
         self.after_kill = false;
         disk.freeze_at(Freeze::Write(writes));
@@ -897,7 +1141,8 @@ impl<'a> Run<'a> {
         let kept = disk.take_frozen().map(|frozen| frozen.ended(second));
         if kept.is_some() {
             rollback |= matches!(second, End::Crash(_));
-            self.classes.note(Class::EndInOpen);
+            self.judged(second);
+            self.note(Class::EndInOpen);
         } else {
             opened?;
         }
@@ -908,7 +1153,7 @@ impl<'a> Run<'a> {
     fn restart(&mut self, disk: SimDisk, rollback: bool, look: bool) -> Result<(), String> {
         self.after_failed_sync = self.sync_failed;
         if self.after_failed_sync {
-            self.classes.note(Class::RestartAfterFailedSync);
+            self.note(Class::RestartAfterFailedSync);
         }
         self.gate = Arc::new(Gate::default());
         self.volume = Arc::new(open(&disk, Some(&self.gate))?);
@@ -918,12 +1163,11 @@ impl<'a> Run<'a> {
             let bytes = contents(&self.volume)?;
             self.oracle.judge(&bytes, rollback)?;
             self.oracle.restarted(&bytes);
-            self.report.ends += 1;
         } else {
             self.oracle.restarted_unseen(rollback);
         }
         (self.fuse, self.blown, self.bad_syncs, self.sync_failed) = (None, None, 0, false);
-        (self.cut, self.stopping) = (false, false);
+        (self.cut, self.stopping, self.failing) = (false, false, false);
         (self.traffic, self.durable) = (Traffic::default(), (BTreeSet::new(), 0));
         self.serve()
     }
@@ -967,6 +1211,19 @@ fn race_alone(
     Ok(log)
 }
 
+/// Background work until the racers are done. Returns whether there was any.
+fn work_behind(volume: &Volume<FileStore>, done: &AtomicBool) -> bool {
+    let mut worked = false;
+    while !done.load(Ordering::SeqCst) {
+        worked |= volume.idle(8) == Idle::More;
+        volume.publish(false);
+        volume.tidy();
+        volume.reclaim_when_short(Duration::ZERO);
+        std::thread::yield_now();
+    }
+    worked
+}
+
 /// Pauses the device and lets it on again, now and then by a step. While it is paused no flash operation begins.
 fn pause(volume: &Volume<FileStore>, round: u32) -> Result<(), String> {
     if volume.pause(Duration::from_secs(20)).is_err() {
@@ -977,7 +1234,10 @@ fn pause(volume: &Volume<FileStore>, round: u32) -> Result<(), String> {
         volume.flash().counters.total()
     };
     let before = operations();
-    (0..3).for_each(|_| std::thread::yield_now());
+    for _ in 0..3 {
+        volume.idle(8);
+        std::thread::yield_now();
+    }
     let after = operations();
     if before != after {
         return Err(format!("a paused device went from {before:?} to {after:?}"));

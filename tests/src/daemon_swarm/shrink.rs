@@ -3,62 +3,107 @@
 use super::plan::{Action, Plan};
 use std::time::{Duration, Instant};
 
-/// How often a plan that fails only now and then is tried: races are as the machine makes them.
+/// How often a candidate with races is tried in the second pass: threads run as the machine schedules them.
 const TRIES: u32 = 12;
 
-/// Drops actions, then parts of races, then connections, for as long as `fails` says so and time is left.
-pub fn shrink(plan: &Plan, patience: Duration, mut fails: impl FnMut(&Plan) -> bool) -> Plan {
-    let until = Instant::now() + patience;
-    let mut fails = |plan: &Plan| {
-        let races = plan.actions.iter().any(|action| matches!(action, Action::Race(..)));
-        (0..if races { TRIES } else { 1 }).any(|_| Instant::now() < until && fails(plan))
-    };
-    let mut best = plan.clone();
-    loop {
-        let before = best.actions.len() + best.wires.len();
-        let mut chunk = best.actions.len().div_ceil(2).max(1);
-        loop {
-            let mut at = 0;
-            while at < best.actions.len() {
-                let mut smaller = best.clone();
-                smaller.actions.drain(at..(at + chunk).min(best.actions.len()));
-                if fails(&smaller) {
-                    best = smaller;
-                } else {
-                    at += chunk;
-                }
-            }
-            if chunk == 1 {
-                break;
-            }
-            chunk = chunk.div_ceil(2);
-        }
-        shrink_races(&mut best, &mut fails);
-        while best.wires.len() > 1 {
-            let mut smaller = best.clone();
-            smaller.wires.pop();
-            if !fails(&smaller) {
-                break;
-            }
-            best = smaller;
-        }
-        if best.actions.len() + best.wires.len() == before || Instant::now() >= until {
-            return best;
-        }
+/// Drops actions, then parts of races, then connections and parameters, while `fails` returns true and time is left.
+///
+/// The first pass tries each candidate once. The second one tries candidates with races several times.
+pub fn shrink(plan: &Plan, patience: Duration, fails: impl FnMut(&Plan) -> bool) -> Plan {
+    let mut search = Search { best: plan.clone(), until: Instant::now() + patience, tries: 1, fails };
+    search.pass();
+    if has_races(&search.best) {
+        search.tries = TRIES;
+        search.pass();
     }
+    search.best
 }
 
-fn shrink_races(best: &mut Plan, fails: &mut impl FnMut(&Plan) -> bool) {
-    for place in 0..best.actions.len() {
-        let mut at = 0;
-        while let Action::Race(asks, _) = &best.actions[place]
-            && at < asks.len()
-        {
-            let mut smaller = best.clone();
-            if let Action::Race(asks, _) = &mut smaller.actions[place] {
-                asks.remove(at);
+fn has_races(plan: &Plan) -> bool {
+    plan.actions.iter().any(|action| matches!(action, Action::Race(..)))
+}
+
+struct Search<F> {
+    best: Plan,
+    until: Instant,
+    /// Runs of a candidate with races.
+    tries: u32,
+    fails: F,
+}
+
+impl<F: FnMut(&Plan) -> bool> Search<F> {
+    /// Takes the candidate if it fails, too.
+    fn offer(&mut self, candidate: Plan) -> bool {
+        let tries = if has_races(&candidate) { self.tries } else { 1 };
+        let failed = (0..tries).any(|_| Instant::now() < self.until && (self.fails)(&candidate));
+        if failed {
+            self.best = candidate;
+        }
+        failed
+    }
+
+    /// Until nothing more can be dropped.
+    fn pass(&mut self) {
+        loop {
+            let before = self.best.to_string();
+            self.drop_actions();
+            self.drop_racers();
+            self.drop_connections();
+            self.drop_params();
+            if self.best.to_string() == before || Instant::now() >= self.until {
+                return;
             }
-            if fails(&smaller) { *best = smaller } else { at += 1 }
+        }
+    }
+
+    /// Long rows first.
+    fn drop_actions(&mut self) {
+        let mut length = self.best.actions.len().div_ceil(2);
+        while length > 0 {
+            let mut at = 0;
+            while at < self.best.actions.len() {
+                let mut smaller = self.best.clone();
+                smaller.actions.drain(at..(at + length).min(self.best.actions.len()));
+                if !self.offer(smaller) {
+                    at += length;
+                }
+            }
+            length /= 2;
+        }
+    }
+
+    fn drop_racers(&mut self) {
+        for place in 0..self.best.actions.len() {
+            let mut at = 0;
+            while let Action::Race(asks, _) = &self.best.actions[place]
+                && at < asks.len()
+            {
+                let mut smaller = self.best.clone();
+                if let Action::Race(asks, _) = &mut smaller.actions[place] {
+                    asks.remove(at);
+                }
+                if !self.offer(smaller) {
+                    at += 1;
+                }
+            }
+        }
+    }
+
+    fn drop_connections(&mut self) {
+        while self.best.wires.len() > 1 {
+            let mut smaller = self.best.clone();
+            smaller.wires.pop();
+            if !self.offer(smaller) {
+                break;
+            }
+        }
+    }
+
+    fn drop_params(&mut self) {
+        for place in (0..self.best.params.len()).rev() {
+            let mut smaller = self.best.clone();
+            smaller.params.remove(place);
+            self.offer(smaller);
         }
     }
 }
@@ -70,13 +115,23 @@ mod tests {
 
     #[test]
     fn what_the_failure_needs_is_left() {
-        let plan = draw(3);
-        let needs = |plan: &Plan| {
-            let holds = plan.actions.iter().filter(|action| matches!(action, Action::Fork(..))).count();
-            holds >= 2
-        };
-        assert!(needs(&plan));
-        let small = shrink(&plan, Duration::from_secs(60), needs);
+        let plan = (0..).map(draw).find(|plan| has_races(plan) && forks(plan) >= 2).expect("drawn soon");
+        let small = shrink(&plan, Duration::from_secs(60), |plan| forks(plan) >= 2);
         assert!(small.actions.len() == 2 && small.wires.len() == 1, "{small}");
+    }
+
+    #[test]
+    fn a_failure_of_some_runs_is_shrunk_in_the_second_pass() {
+        let plan = (0..).map(draw).find(has_races).expect("drawn soon");
+        let mut runs = 0;
+        let small = shrink(&plan, Duration::from_secs(60), |plan| {
+            runs += 1;
+            has_races(plan) && runs % 5 == 0
+        });
+        assert!(small.actions.len() == 1 && has_races(&small), "{small}");
+    }
+
+    fn forks(plan: &Plan) -> usize {
+        plan.actions.iter().filter(|action| matches!(action, Action::Fork(..))).count()
     }
 }

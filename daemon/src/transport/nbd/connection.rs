@@ -395,7 +395,7 @@ impl<'a> Connection<'a> {
                     progress |= self.poll_input(stream.as_mut(), want, cx).map_err(|error| Err(error.into()))?;
                 }
                 // The rest of a message will not come, but what was asked before is still answered.
-                Turn::Input(_) if self.all_sent() && self.engine.in_flight() <= 1 => {
+                Turn::Input(_) if self.all_sent() && self.engine.answered_whole_requests() => {
                     let whole = self.engine.at_boundary(&self.input);
                     if whole && quiet {
                         return Err(Ok(()));

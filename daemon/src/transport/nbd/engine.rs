@@ -190,6 +190,11 @@ impl Engine {
         self.unsent + self.syncs + self.held.len() + usize::from(under_way)
     }
 
+    /// Whether every request that came whole has been answered.
+    pub fn answered_whole_requests(&self) -> bool {
+        self.unsent + self.syncs + self.held.len() == 0 && self.parked.is_none()
+    }
+
     /// Whether a reply of another request may be put into the output now.
     pub fn between_replies(&self) -> bool {
         self.parked.is_none() && !matches!(self.job, Job::Read { begun: true, .. })
