@@ -8,6 +8,8 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// How long a flush may be pending without a thread that waits for it, before nobody expects one any more.
+const UNCLAIMED: Duration = Duration::from_millis(200);
 /// How long a sync is held at most: a request may wait for it inside the scheme, where the runner cannot see it.
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -32,9 +34,19 @@ struct State {
     passes: u32,
     /// Flushes that have begun and not ended.
     pending: u64,
+    /// How many of them a thread waits for.
+    waited_for: u64,
+    /// Whether no thread came to wait for any of them in time: nothing will happen to them.
+    unclaimed: bool,
     /// Flushes that have ended, by connection.
     ended: Vec<u64>,
     reclaims: u64,
+}
+
+impl State {
+    fn is_busy(&self) -> bool {
+        self.pending > 0 && !self.unclaimed && !(self.hold && self.held > self.passes)
+    }
 }
 
 impl Gate {
@@ -82,17 +94,22 @@ impl Gate {
     /// Waits until no thread gets further without the runner: no flush is pending, a sync is held, or another flush has ended
     /// since there were `known`. Returns the flushes that have ended, by connection.
     pub(super) fn quiet(&self, known: u64) -> Vec<u64> {
-        let busy = |state: &mut State| {
-            let held = state.hold && state.held > state.passes;
-            state.pending > 0 && !held && state.ended.iter().sum::<u64>() <= known
-        };
-        self.changed.wait_while(self.lock(), busy).unwrap_or_else(PoisonError::into_inner).ended.clone()
+        let busy = |state: &mut State| state.is_busy() && state.ended.iter().sum::<u64>() <= known;
+        let mut state = self.lock();
+        loop {
+            let (next, timeout) =
+                self.changed.wait_timeout_while(state, UNCLAIMED, busy).unwrap_or_else(PoisonError::into_inner);
+            state = next;
+            if !timeout.timed_out() {
+                return state.ended.clone();
+            }
+            state.unclaimed = state.waited_for == 0;
+        }
     }
 
     /// Whether flushes that are pending will get further without the runner.
     pub(super) fn is_busy(&self) -> bool {
-        let state = self.lock();
-        state.pending > 0 && !(state.hold && state.held > state.passes)
+        self.lock().is_busy()
     }
 
     /// Waits until no flush is pending.
@@ -187,6 +204,7 @@ impl BlockDevice for Watched {
         let inner = self.volume.flush()?;
         let mut state = self.gate.lock();
         state.pending += 1;
+        state.unclaimed = false;
         if state.ended.len() <= self.who {
             state.ended.resize(self.who + 1, 0);
         }
@@ -204,9 +222,13 @@ struct WatchedFlush {
 
 impl Flush for WatchedFlush {
     fn wait(mut self: Box<Self>) -> io::Result<Completion> {
+        let mut state = self.end.gate.lock();
+        (state.waited_for, state.unclaimed) = (state.waited_for + 1, false);
+        drop(state);
         MAY_HOLD.set(true);
         let result = self.inner.take().expect("waited for once").wait();
         MAY_HOLD.set(false);
+        self.end.gate.lock().waited_for -= 1;
         let WatchedFlush { end, .. } = *self;
         drop(end);
         result
