@@ -180,7 +180,7 @@ impl<S: Store, P: Policy> Ftl<S> for Paged<S, P> {
         }
         match self.settle_cache() {
             // What leaves the cache is pending as well: the read succeeded.
-            Err(FtlError::HostFull | FtlError::ReadOnly(_) | FtlError::MediaLost(_)) => {}
+            Err(FtlError::HostFull | FtlError::Host(_) | FtlError::ReadOnly(_) | FtlError::MediaLost(_)) => {}
             other => other?,
         }
         Ok(self.space.flash.now())

@@ -112,6 +112,11 @@ impl Gate {
         self.lock().is_busy()
     }
 
+    /// A session runs: it may let threads wait for flushes.
+    pub(super) fn expect_threads(&self) {
+        self.lock().unclaimed = false;
+    }
+
     /// Waits until no flush is pending.
     pub(super) fn idle(&self) {
         drop(self.changed.wait_while(self.lock(), |state| state.pending > 0).unwrap_or_else(PoisonError::into_inner));

@@ -52,6 +52,7 @@ classes! {
     Stop: "stop and start",
     StopAmid: "stop with requests in flight",
     Left: "disconnect with requests in flight",
+    Broken: "power cut inside a read of several pieces",
     HungUp: "hang-up inside a message",
     ReadOnly: "read-only open",
     Attached: "session attached without a handshake",

@@ -849,6 +849,11 @@ impl Draw {
         self.durable();
         self.request();
         if self.rng.one_in(2) {
+            // Reads are served on.
+            let who = self.who();
+            self.act(Action::Check(who));
+        }
+        if self.rng.one_in(2) {
             let end = if self.rng.one_in(2) { End::Kill } else { self.end() };
             self.act(Action::Die(Death::Sudden(end), true));
             self.durable();

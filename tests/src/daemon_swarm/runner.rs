@@ -118,6 +118,11 @@ struct Connection {
 }
 
 impl Connection {
+    /// Whether it ended because a read failed after its reply had begun, which cannot carry an error any more.
+    fn is_broken(&self) -> bool {
+        matches!(&self.ended, Some(Err(why)) if why.contains("in the middle of a reply"))
+    }
+
     fn poll(&mut self) {
         let Some(session) = &mut self.session else { return };
         let waker = Waker::from(self.woken.clone());
@@ -143,9 +148,10 @@ impl Woken {
         self.0.swap(false, Ordering::SeqCst)
     }
 
-    /// Gives a thread that has ended a flush the time to say so. A session in the middle of a reply does not listen.
+    /// Gives a thread that has ended a flush the time to say so, on a busy machine, too. A session in the middle of a reply does
+    /// not listen.
     fn wait(&self) {
-        let until = Instant::now() + Duration::from_millis(1);
+        let until = Instant::now() + Duration::from_millis(20);
         while !self.0.load(Ordering::SeqCst) && Instant::now() < until {
             std::thread::yield_now();
         }
@@ -207,6 +213,8 @@ struct Run<'a> {
     trap: Option<(Oracle, End)>,
     /// Whether requests run on real threads.
     racing: bool,
+    /// When a write was last answered well.
+    wrote_well: u64,
     /// Whether the device said, when a write failed last, that writes fail.
     failing: bool,
     /// The last restart was one after a failed sync.
@@ -357,6 +365,7 @@ impl<'a> Run<'a> {
             trap: None,
             racing: false,
             failing: false,
+            wrote_well: 0,
             after_failed_sync: false,
             after_kill: false,
             report: Report::default(),
@@ -614,6 +623,7 @@ impl<'a> Run<'a> {
 
     fn turn(&mut self, who: usize, inward: usize, outward: usize) -> Result<(), String> {
         let Some(connection) = self.connections.get_mut(who) else { return Ok(()) };
+        self.gate.expect_threads();
         connection.client.pipe.allow(inward, outward);
         connection.poll();
         self.take(who)?;
@@ -630,10 +640,12 @@ impl<'a> Run<'a> {
             let open = self.open.remove(&reply.cookie).expect("the client knows it");
             self.replied(&open, &reply, now).map_err(|why| format!("{}: {why}", open.ask))?;
         }
+        let ends_anyway = self.stopping || self.connections[who].left;
+        if self.is_broken(who) && !ends_anyway {
+            return self.replace_broken(who);
+        }
         match &self.connections[who].ended {
-            Some(end) if !self.stopping && !self.connections[who].left => {
-                Err(format!("connection {who} ended: {end:?}"))
-            }
+            Some(end) if !ends_anyway => Err(format!("connection {who} ended: {end:?}")),
             _ => Ok(()),
         }
     }
@@ -699,7 +711,7 @@ impl<'a> Run<'a> {
         if let Some(op) = op {
             self.oracle.answered(op, now, well, ask.fua)?;
         }
-        self.look_at_state(&ask, well, began)?;
+        self.look_at_state(&ask, well, (began, now))?;
         if well {
             let between = pieces.windows(2).any(|two| two[0].flushes < two[1].flushes);
             self.succeeded(open, reply, (pieces.len(), between), now)?;
@@ -707,8 +719,12 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// A request alone decides whether the device says that writes fail.
-    fn look_at_state(&mut self, ask: &Ask, well: bool, began: u64) -> Result<(), String> {
+    /// A write that no other one succeeded beside decides whether the device says that writes fail.
+    fn look_at_state(&mut self, ask: &Ask, well: bool, (began, now): (u64, u64)) -> Result<(), String> {
+        let beside = self.wrote_well > began;
+        if well && ask.verb == Verb::Write {
+            self.wrote_well = now;
+        }
         let alone = self.open.is_empty() && !self.racing && !self.is_lossy() && !self.stopping;
         let told = self.volume.writes_failing().map(|failing| failing.text());
         let struck = self.blown.is_some_and(|(when, _)| when > began);
@@ -716,7 +732,7 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         match told {
-            None if !well && struck => Err("writes fail, and the device does not say so".into()),
+            None if !well && struck && !beside => Err("writes fail, and the device does not say so".into()),
             Some(why) if well && !struck && self.fuse.is_none() => {
                 Err(format!("a write succeeded, and the device still says: {why}"))
             }
@@ -880,7 +896,7 @@ impl<'a> Run<'a> {
         }
         let inside = self.end_of_connection(who)?;
         let end = self.connections[who].ended.as_ref().expect("it has ended");
-        if end.is_ok() == inside {
+        if end.is_ok() == inside && !self.is_broken(who) {
             return Err(format!("connection {who} ended inside a message: {inside}, {end:?}"));
         }
         if in_flight {
@@ -889,9 +905,7 @@ impl<'a> Run<'a> {
         if inside {
             self.note(Class::HungUp);
         }
-        let seen = self.connections[who].seen;
-        self.connections[who] = connect(self.plan, who, &self.volume, &self.gate, &self.stats)?;
-        self.connections[who].seen = seen;
+        self.reconnect(who)?;
         let connected = self.stats.snapshot().connected;
         if connected != self.plan.wires.len() as u64 {
             return Err(format!("{connected} sessions counted after connection {who} was replaced"));
@@ -899,13 +913,36 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    fn is_broken(&self, who: usize) -> bool {
+        self.connections[who].is_broken() && self.volume.is_powerless()
+    }
+
+    /// Power failed within a read of several pieces: the session ends, and its requests have no replies.
+    fn replace_broken(&mut self, who: usize) -> Result<(), String> {
+        self.forget_requests(who)?;
+        self.note(Class::Broken);
+        self.reconnect(who)
+    }
+
+    fn reconnect(&mut self, who: usize) -> Result<(), String> {
+        let seen = self.connections[who].seen;
+        self.connections[who] = connect(self.plan, who, &self.volume, &self.gate, &self.stats)?;
+        self.connections[who].seen = seen;
+        Ok(())
+    }
+
     /// Requests without a reply when their connection ended took effect by then or never. What was taken whole has a reply.
     /// Returns whether the last message broke off.
     fn end_of_connection(&mut self, who: usize) -> Result<bool, String> {
         let (whole, inside) = self.connections[who].client.unanswered();
-        if let Some(ask) = whole {
+        if let Some(ask) = whole.filter(|_| !self.is_broken(who)) {
             return Err(format!("connection {who} ended, and {ask} was not answered"));
         }
+        self.forget_requests(who)?;
+        Ok(inside)
+    }
+
+    fn forget_requests(&mut self, who: usize) -> Result<(), String> {
         let gone: Vec<u64> = self.open.iter().filter(|(_, open)| open.who == who).map(|(cookie, _)| *cookie).collect();
         for cookie in gone {
             let open = self.open.remove(&cookie).expect("listed");
@@ -915,7 +952,7 @@ impl<'a> Run<'a> {
                 self.oracle.answered(op, now, false, false)?;
             }
         }
-        Ok(inside)
+        Ok(())
     }
 
     fn race(&mut self, asks: &[(usize, Ask)], pauses: u32) -> Result<(), String> {
@@ -976,7 +1013,8 @@ impl<'a> Run<'a> {
         self.look_at_faults()?;
         let replayed = self.replay(logs);
         self.racing = false;
-        replayed
+        replayed?;
+        (0..self.connections.len()).try_for_each(|who| self.take(who))
     }
 
     /// Tells the oracle of a race, in the order in which it happened.
@@ -1200,6 +1238,9 @@ fn race_alone(
             connection.poll();
             if let Some(reply) = connection.client.receive()?.pop() {
                 break reply;
+            }
+            if connection.is_broken() {
+                return Ok(log);
             }
             if let Some(end) = &connection.ended {
                 return Err(format!("a racing connection ended: {end:?}"));
