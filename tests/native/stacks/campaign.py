@@ -4,9 +4,13 @@ A *stack* has
   create(folder)        its files on a new file system;
   start(folder, seed)   starts clients that note their commits outside the device;
   noted(), in_flight()  commits noted since the start, and commits that have not returned;
+  has_ended()           whether a client saw an error, and ended;
+  output()              what the clients printed;
   finish()              waits for the clients, which end by themselves when the device fails;
   recover(folder)       opens everything again, checks, and returns how many commits it compared;
   close()               takes the clients away, whatever they do.
+
+A client may see an error, and of any kind, when a fault has struck, and no error before.
 """
 
 import contextlib
@@ -20,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from device import Device, Fault, run, wait_for
-from ledger import CommitsLost
+from ledger import CheckFailed, CommitsLost
 from unflushed import Unflushed
 
 # Times that each kind of fault strikes one image.
@@ -64,6 +68,21 @@ def schemes():
     if named != "all":
         return named.split()
     return [each["name"] for each in json.loads(run("ftld", "schemes", "--json"))["schemes"]]
+
+
+def wait_under_load(what, load, condition):
+    """Waits until `condition` is true; a client that ends before had no fault to end by."""
+    def is_reached():
+        # In this order: what ended just when the fault struck was ended by it.
+        ended = any(each.has_ended() for each in load)
+        if condition():
+            return True
+        if ended:
+            said = "".join(each.output() for each in load)
+            raise CheckFailed(f"a client ended without a fault, before: {what}\n{said}")
+        return False
+
+    wait_for(what, is_reached)
 
 
 class Campaign:
@@ -122,9 +141,11 @@ class Campaign:
         """Load, and a fault."""
         stack.start(device.at, rng.randrange(1 << 32))
         unflushed.start(device.at, rng.randrange(1 << 32))
-        wait_for("commits", lambda: stack.noted() >= LEAST_COMMITS)
+        load = (stack, unflushed)
+        wait_under_load("commits", load, lambda: stack.noted() >= LEAST_COMMITS)
         time.sleep(rng.uniform(0, 0.5))
-        device.strike(kind, rng)
+        device.inject(kind, rng)
+        wait_under_load(f"the {kind.value} strikes", load, lambda: device.has_struck(kind))
         stack.finish()
         unflushed.finish()
         device.bury(kind)

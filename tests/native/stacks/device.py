@@ -142,19 +142,25 @@ class Device:
 
     # Faults.
 
-    def strike(self, fault, rng):
-        """Lets a fault happen to the mounted device, and returns when it has."""
+    def inject(self, fault, rng):
+        """Lets a fault happen to the mounted device, at once or soon."""
         {
             Fault.POWER_CUT: self._cut_power, Fault.KILL: self._kill, Fault.SYNC: self._fail_syncs,
         }[fault](rng)
 
+    def has_struck(self, fault):
+        """Whether the fault has happened. It is evident before any request fails because of it."""
+        if fault is Fault.SYNC:
+            if self._strace.poll() is not None:
+                raise DeviceError(f"strace ended with exit code {self._strace.returncode}")
+            return self._trace.exists() and "(INJECTED)" in self._trace.read_text()
+        if fault is Fault.POWER_CUT:
+            return "POWER CUT injected" in self._log.read_text()
+        return self._daemon.poll() is not None
+
     def _cut_power(self, rng):
         self._control("inject", "power-cut", "--after", rng.randrange(CUT_AFTER),
                       "--seed", rng.randrange(1 << 32))
-        wait_for("the power cut strikes", lambda: self._daemon.poll() is not None)
-        if self._daemon.returncode != 9:
-            raise DeviceError(f"power cut: exit code {self._daemon.returncode}, not 9\n"
-                              f"{self._log.read_text()}")
 
     def _kill(self, _rng):
         self._daemon.kill()
@@ -172,13 +178,6 @@ class Device:
              "-e", "trace=fdatasync", "-e", f"inject=fdatasync:error=EIO{times}"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
-        wait_for("a sync of the image fails", lambda: self._strace_alive()
-                 and self._trace.exists() and "(INJECTED)" in self._trace.read_text())
-
-    def _strace_alive(self):
-        if self._strace.poll() is not None:
-            raise DeviceError(f"strace ended with exit code {self._strace.returncode}")
-        return True
 
     def bury(self, fault):
         """Takes away what stands on a device that a fault has struck, and ends its daemon."""
@@ -192,7 +191,9 @@ class Device:
             if not state["read_only_reason"] and not state["trouble"]:
                 raise DeviceError("a sync of the image failed, and the device still takes writes")
             self._daemon.terminate()
-            self._daemon.wait(TIMEOUT)
+        code = self._daemon.wait(TIMEOUT)
+        if fault is Fault.POWER_CUT and code != 9:
+            raise DeviceError(f"power cut: exit code {code}, not 9\n{self._log.read_text()}")
         self._daemon = None
 
     def _unmounted(self):

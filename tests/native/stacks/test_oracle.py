@@ -1,12 +1,13 @@
 """The checks themselves: each of them finds what it is there for."""
 
 import shutil
+import sys
 
 import pytest
 
 import campaign
 from device import Device, Fault
-from ledger import KEEP, CheckFailed, Clients, CommitsLost, compare, rows
+from ledger import DATABASE_FAILED, KEEP, CheckFailed, Clients, CommitsLost, compare, rows
 from test_sqlite import Sqlite
 
 
@@ -64,9 +65,15 @@ def test_a_device_that_forgets_is_found(monkeypatch):
             if not (old := self.image.with_suffix(".old")).exists():
                 shutil.copy(self.image, old)
 
-        def strike(self, fault, rng):
-            super().strike(Fault.KILL, rng)
+        def inject(self, fault, rng):
+            super().inject(Fault.KILL, rng)
             shutil.copy(self.image.with_suffix(".old"), self.image)
+
+        def has_struck(self, fault):
+            return super().has_struck(Fault.KILL)
+
+        def bury(self, fault):
+            super().bury(Fault.KILL)
 
     monkeypatch.setattr(campaign, "Device", Forgetful)
     monkeypatch.setattr(campaign.Unflushed, "check", lambda *_: 0)
@@ -75,3 +82,58 @@ def test_a_device_that_forgets_is_found(monkeypatch):
     with pytest.raises(CommitsLost):
         siege.run(1)
     assert tally.lost == tally.noted > 0
+
+
+class Ending(Clients):
+    """A client that prints a line, and ends with an exit code after so many seconds."""
+
+    def __init__(self, scratch, code, seconds):
+        super().__init__(scratch)
+        self._text = f"import sys, time; print('ends'); time.sleep({seconds}); sys.exit({code})"
+
+    def commands(self, folder, seed):
+        yield sys.executable, "-c", self._text
+
+
+@pytest.fixture
+def ending(tmp_path):
+    """ending(CODE, SECONDS): such a client, started."""
+    stacks = []
+
+    def ending(code, seconds=0):
+        stacks.append(Ending(tmp_path, code, seconds))
+        stacks[-1].start(tmp_path, 1)
+        return stacks[-1]
+
+    yield ending
+    for stack in stacks:
+        stack.close()
+
+
+def test_an_error_without_a_fault_is_found(ending):
+    with pytest.raises(CheckFailed, match="a client ended without a fault, before: never\nends"):
+        campaign.wait_under_load("never", [ending(DATABASE_FAILED)], lambda: False)
+
+
+def test_an_error_at_the_moment_of_the_fault_is_none(ending):
+    """The client ends between two looks at it, and the fault is evident at the second."""
+    stack = ending(DATABASE_FAILED, 0.2)
+    campaign.wait_under_load("the fault strikes", [stack], stack.has_ended)
+    stack.finish()
+
+
+@pytest.mark.parametrize("code", [0, 1, -6])
+def test_after_a_fault_a_client_ends_by_an_error_of_its_database(ending, code):
+    text = code if code >= 0 else "__import__('os').abort()"
+    with pytest.raises(CheckFailed, match=f"client: exit code {code}"):
+        ending(text).finish()
+
+
+def test_an_error_of_a_database_on_a_healthy_device_is_found(tmp_path):
+    """The file of the database is none: SQLite says so, and no fault explains it."""
+    (tmp_path / "ledger.db").write_bytes(b"?" * 8192)
+    stack = Sqlite(tmp_path, "wal")
+    stack.start(tmp_path, 1)
+    with pytest.raises(CheckFailed, match="file is not a database"):
+        campaign.wait_under_load("commits", [stack], lambda: stack.noted() > 0)
+    stack.finish()

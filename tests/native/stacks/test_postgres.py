@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from device import TIMEOUT, DeviceError, run, wait_for
-from ledger import KEEP, CheckFailed, Clients, Notes, compare, device_is_gone, rows
+from ledger import DATABASE_FAILED, KEEP, CheckFailed, Clients, Notes, compare, rows
 
 CLIENTS = 2
 # Replaces the default only where the disk is small; durability stays as PostgreSQL has it.
@@ -97,8 +97,7 @@ class Postgres(Clients):
 
     def commands(self, folder, seed):
         for client in range(CLIENTS):
-            yield (sys.executable, __file__, folder, self._sockets, self._notes, client,
-                   self.head(client))
+            yield sys.executable, __file__, self._sockets, self._notes, client, self.head(client)
 
     def start(self, folder, seed):
         self._serve(folder)
@@ -108,6 +107,12 @@ class Postgres(Clients):
             env=self._env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self._user,
         )
         super().start(folder, seed)
+
+    def output(self):
+        return super().output() + self._log.read_text()[-2000:]
+
+    def has_ended(self):
+        return super().has_ended() or self._server.poll() is not None
 
     def finish(self):
         # The server has lost its disk: it panics, recovers in vain, and ends, or it is made to.
@@ -157,8 +162,8 @@ class Postgres(Clients):
         return heads, compare(heads, found)
 
 
-def work(folder, sockets, notes, client, head):
-    """A client: transactions one after the other, until the server has lost its disk."""
+def work(sockets, notes, client, head):
+    """A client: transactions one after the other, until the server reports an error or ends."""
     import psycopg2
 
     try:
@@ -181,9 +186,9 @@ def work(folder, sockets, notes, client, head):
             )
             connection.commit()
             notes.done(head)
-    except psycopg2.Error:
-        if not device_is_gone(folder):
-            raise
+    except (psycopg2.OperationalError, psycopg2.InternalError) as error:
+        print(error)
+        sys.exit(DATABASE_FAILED)
 
 
 def test_postgres(besiege):
@@ -191,5 +196,5 @@ def test_postgres(besiege):
 
 
 if __name__ == "__main__":
-    where, server, path, number, last = sys.argv[1:]
-    work(Path(where), server, Notes(path, int(number)), int(number), int(last))
+    server, path, number, last = sys.argv[1:]
+    work(server, Notes(path, int(number)), int(number), int(last))

@@ -21,6 +21,7 @@ class Unflushed:
         self._in_flight = {}
         self._value = 0
         self._thread = None
+        self._error = ""
 
     def create(self, folder):
         with open(folder / "unflushed", "wb") as file:
@@ -43,10 +44,17 @@ class Unflushed:
                 self._in_flight = {page: self._value}
                 os.pwrite(file, buffer, page * PAGE)
                 self._acknowledged[page] = self._value
-        except OSError:
-            pass  # the device failed
+        except OSError as error:
+            self._error = f"unflushed: {error}\n"  # the device failed
         finally:
             os.close(file)
+
+    def has_ended(self):
+        """Whether a write failed."""
+        return not self._thread.is_alive()
+
+    def output(self):
+        return self._error
 
     def finish(self):
         self._thread.join()

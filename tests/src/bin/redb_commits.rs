@@ -8,21 +8,25 @@
 //! `done 0 n` after its commit returned. `check` has redb check its file, compares every key with
 //! what the head tells, and prints `head=N looked_at=COUNT`.
 //!
-//! Exit code 1 and the reason if anything is not as it should be.
+//! `work` ends with exit code 3 and the error if redb reports one; whoever started it knows whether
+//! the device failed before. Exit code 1 and the reason if anything else is not as it should be.
 
 use nand_model::SplitMix;
 use redb::{Database, Durability, ReadableTable, TableDefinition};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::error::Error;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::Path;
 
 /// `(transaction, position)` to data.
 const LEDGER: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("ledger");
 const HEAD: TableDefinition<'_, (), u64> = TableDefinition::new("head");
 /// Transactions whose keys are in the ledger.
 const KEEP: u64 = 500;
+
+/// Exit code of `work` after an error of redb.
+const DATABASE_FAILED: i32 = 3;
 
 /// Data of a transaction, by position. Now and then one is larger than a page.
 fn rows(transaction: u64) -> Vec<Vec<u8>> {
@@ -40,7 +44,7 @@ fn rows(transaction: u64) -> Vec<Vec<u8>> {
 /// What a command comes to.
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-fn commit(database: &Database, transaction: u64) -> Outcome<()> {
+fn commit(database: &Database, transaction: u64) -> Result<(), redb::Error> {
     let mut write = database.begin_write()?;
     write.set_durability(Durability::Immediate);
     {
@@ -56,25 +60,15 @@ fn commit(database: &Database, transaction: u64) -> Outcome<()> {
     Ok(write.commit()?)
 }
 
-fn work(path: &str, notes: &str, mut head: u64) -> Outcome<String> {
+fn work(path: &str, notes: &str, mut head: u64) -> Outcome<Infallible> {
     let mut notes = OpenOptions::new().create(true).append(true).open(notes)?;
-    let database = Database::create(path)?;
+    let database = Database::create(path).map_err(redb::Error::from)?;
     loop {
         head += 1;
         notes.write_all(format!("begin 0 {head}\n").as_bytes())?;
         commit(&database, head)?;
         notes.write_all(format!("done 0 {head}\n").as_bytes())?;
     }
-}
-
-/// Whether a write to the device fails. Until then an error of redb is a failure.
-fn device_is_gone(database: &str) -> bool {
-    let probe = || {
-        let mut file = File::create(Path::new(database).with_extension("probe"))?;
-        file.write_all(b"probe")?;
-        file.sync_all()
-    };
-    probe().is_err_and(|error: io::Error| error.kind() != io::ErrorKind::StorageFull)
 }
 
 fn check(path: &str) -> Outcome<String> {
@@ -110,10 +104,7 @@ fn main() {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let outcome = match words[..] {
         ["work", database, notes, head] => match head.parse() {
-            Ok(head) => match work(database, notes, head) {
-                Err(_) if device_is_gone(database) => Ok("the device failed".into()),
-                ended => ended,
-            },
+            Ok(head) => work(database, notes, head).map(|never| match never {}),
             Err(_) => Err(io::Error::other(format!("{head} is not a number")).into()),
         },
         ["check", database] => check(database),
@@ -123,7 +114,7 @@ fn main() {
         Ok(line) => println!("{line}"),
         Err(why) => {
             println!("redb_commits: {why}");
-            std::process::exit(1);
+            std::process::exit(if why.is::<redb::Error>() { DATABASE_FAILED } else { 1 });
         }
     }
 }
