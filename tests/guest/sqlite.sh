@@ -48,14 +48,17 @@ more_than() {
   number "$noted" && [ "$noted" -gt "$1" ]
 }
 
-# judge NAME: everything that is noted is there, and nothing is there in part.
+# judge NAME BEFORE: everything that is noted is there, and nothing is there in part. BEFORE is the
+# head before the fault.
 judge() {
+  local before=$2
   same "$1: integrity check" "$(sql 'PRAGMA integrity_check;')" ok
   local noted
   noted=$(noted)
   head=$(sql 'SELECT coalesce(max(n), 0) FROM heads;')
   if number "$head" && number "$noted" && [ "$head" -ge "$noted" ] && [ "$head" -le $((noted + 1)) ]; then
     ok "$1: $noted commits noted, $head there"
+    total=$((total + noted - before))
   else bad "$1: $noted commits noted, '$head' there"; fi
   same "$1: transactions there" "$(sql 'SELECT count(*) FROM heads;')" "$head"
   same "$1: rows missing, rows too many" "$(sql \
@@ -109,6 +112,7 @@ strike() {
   }
 }
 
+kills=0 cuts=0 syncs=0 total=0
 for journal in wal truncate; do
   image=/var/lib/ftld/$journal.ftld
   serve --scheme lazyftl --size "${SIZE:-64MiB}" --image "$image" /dev/ublkb0 || continue
@@ -125,9 +129,15 @@ for journal in wal truncate; do
     echo "$head" | tee /tmp/done.0 > /tmp/done.1
     commits "$head" &
     worker=$!
+    start=$head
     soon "$journal, fault $fault: commits return" 60 more_than $((head + 3)) || break
     strike "$journal, fault $fault, $kind" "$kind" "$(noted)"
-    judge "$journal, fault $fault, $kind"
+    judge "$journal, fault $fault, $kind" "$start"
+    case $kind in
+    kill) kills=$((kills + 1)) ;;
+    power-cut) cuts=$((cuts + 1)) ;;
+    sync) syncs=$((syncs + 1)) ;;
+    esac
   done
   step "$journal: umount" umount /mnt
   step "$journal: file system check" e2fsck -fn /dev/ublkb0
@@ -135,4 +145,5 @@ for journal in wal truncate; do
   step "$journal: ftld check" ftld check "$image"
   rm "$image"
 done
+note "$cuts power cuts, $kills kills, $syncs failing syncs; $total commits noted and there"
 finish
