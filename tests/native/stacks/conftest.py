@@ -1,6 +1,6 @@
 """Options of the stacks, and the summary line that each of them prints.
 
-FAULTS (3)   SEED (a new one, printed)   STACK_SCHEMES (all)
+FAULTS (3)   SEED (1; new: a fresh one, printed)   STACK_SCHEMES (all)
 """
 
 import os
@@ -11,7 +11,9 @@ import pytest
 
 from campaign import Campaign, Tally
 
-SEED = os.environ.get("SEED") or str(random.SystemRandom().randrange(1 << 32))
+SEED = os.environ.get("SEED") or "1"
+if SEED == "new":
+    SEED = str(random.SystemRandom().randrange(1 << 32))
 FAULTS = int(os.environ.get("FAULTS") or 3)
 lines = []
 
