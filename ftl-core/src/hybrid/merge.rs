@@ -167,7 +167,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 ftl.program_in(stream, tags, bytes, cause, |ftl, lpn, ppn| ftl.note_in_log(lpn, ppn, log)).map(|_| ())
             })?;
             if !missing.iter().all(|lpn| self.is_logged_in(block, *lpn)) {
-                // A program failed.
+                // A program failed, and the stream went on in another block: at the pages' own offsets, which cannot be appended to.
+                self.space.seal(stream)?;
                 return Ok(None);
             }
         }

@@ -242,6 +242,7 @@ impl<S: Store, P: Policy> Ftl<S> for UnitFtl<S, P> {
         }
         self.take_slice()?;
         self.make_room(COMMON)?;
+        self.read_tables_at_ends(first.raw(), count)?;
         let ver = self.next_ver;
         self.next_ver += 1;
         self.trims.record(&mut self.space, first.raw(), count, ver)?;
@@ -584,6 +585,26 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     fn give_up_page(&mut self, ppn: Ppn) {
         self.space.table.clear_live(ppn);
         self.note_block(self.space.geometry().block_of(ppn));
+    }
+
+    /// Reads what [`Self::unmap`] will have to read: once a record says that pages are gone, they must not come back because a table
+    /// could not be read.
+    fn read_tables_at_ends(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
+        let (mut lpn, end) = (first, first + count);
+        while lpn < end {
+            let (unit, k, offset) = self.split(lpn);
+            let unit_end = ((unit + 1) * self.shape.pages).min(self.logical_pages);
+            if offset == 0 && unit_end <= end {
+                lpn = unit_end;
+                continue;
+            }
+            let table_end = (unit * self.shape.pages + (k + 1) * self.shape.slots).min(unit_end).min(end);
+            if (lpn..table_end).any(|lpn| self.trims.is_mapped(lpn)) {
+                self.take_group(unit, k / self.shape.fan, Cause::Trim)?;
+            }
+            lpn = table_end;
+        }
+        Ok(())
     }
 
     /// These pages hold nothing from now on; a record says so.
