@@ -162,7 +162,7 @@ pub trait Store: Send + 'static {
     /// Records what can still be read of a programmed page; of a page that holds nothing there is nothing to record.
     fn set_health(&mut self, ppn: Ppn, health: Health) -> io::Result<()>;
 
-    /// Forgets the block's pages and records its facts.
+    /// Forgets the block's pages and records its facts. Whether it is bad does not change: bad blocks are not erased.
     fn erase(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()>;
 
     /// Records facts that changed without an erase.

@@ -166,7 +166,7 @@ pub(super) fn inject(disk: &SimDisk, fault: DiskFault) {
         DiskFault::Reads(permille, count) => {
             let bytes = disk.length();
             let start = bytes * u64::from(permille) / 1000;
-            disk.fail_reads(ReadFault { range: start..start + bytes / 20, count });
+            disk.fail_reads(ReadFault { range: start..start + bytes / 20, after: 0, count });
         }
     }
 }

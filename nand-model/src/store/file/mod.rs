@@ -16,6 +16,8 @@
 //! exactly a power cut at an earlier operation. docs/FORMAT.md has the argument.
 
 mod disk;
+#[cfg(test)]
+mod host_faults;
 mod open;
 #[cfg(any(test, feature = "sim"))]
 mod sim;
@@ -714,12 +716,12 @@ impl Store for FileStore {
     fn erase(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
         self.usable()?;
         let bad = self.blocks[block.index()].facts.bad;
-        self.take_slot(block.index(), facts)?;
+        self.take_slot(block.index(), BlockFacts { bad, ..facts })?;
         self.counts.clear(block.index());
         if !self.sick.is_empty() {
             self.sick.retain(|&ppn, _| self.layout.geometry.block_of(Ppn::new(ppn)) != block);
         }
-        if facts.bad != bad { self.set_facts(block, facts) } else { Ok(()) }
+        Ok(())
     }
 
     fn set_facts(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {

@@ -79,7 +79,9 @@ pub struct WriteFault {
 pub struct ReadFault {
     /// Bytes of the file.
     pub range: Range<u64>,
-    /// How many reads that touch the range fail; `u64::MAX` until [`SimDisk::mend`].
+    /// Reads that touch the range and still succeed.
+    pub after: u64,
+    /// How many fail then; `u64::MAX` until [`SimDisk::mend`].
     pub count: u64,
 }
 
@@ -254,6 +256,12 @@ impl SimDisk {
         self.lock().write_fault.is_some()
     }
 
+    /// Whether anything is still to fail.
+    pub fn has_faults(&self) -> bool {
+        let sim = self.lock();
+        sim.write_fault.is_some() || sim.sync_fault.is_some() || !sim.read_faults.is_empty()
+    }
+
     /// Lets reads fail, besides those that were to fail before.
     pub fn fail_reads(&self, fault: ReadFault) {
         self.lock().read_faults.extend(Some(fault).filter(|fault| fault.count > 0));
@@ -378,9 +386,11 @@ impl Disk for SimDisk {
         let mut sim = self.lock();
         let end = at + buf.len() as u64;
         if let Some(fault) = sim.read_faults.iter_mut().find(|fault| fault.range.start < end && at < fault.range.end) {
-            is_due(&mut 0, &mut fault.count);
+            let is_due = is_due(&mut fault.after, &mut fault.count);
             sim.read_faults.retain(|fault| fault.count > 0);
-            return Err(io::Error::from_raw_os_error(EIO));
+            if is_due {
+                return Err(io::Error::from_raw_os_error(EIO));
+            }
         }
         buf.copy_from_slice(&sim.cache[at as usize..][..buf.len()]);
         Ok(())

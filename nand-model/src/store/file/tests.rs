@@ -8,8 +8,8 @@ use crate::profile::Profile;
 use crate::rng::SplitMix;
 use std::collections::HashSet;
 
-const EIO: i32 = 5;
-const ENOSPC: i32 = 28;
+pub(super) const EIO: i32 = 5;
+pub(super) const ENOSPC: i32 = 28;
 
 /// What is in every block after one operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +36,7 @@ struct Rig {
 const STRAY: u64 = 1 << 63;
 
 /// Small shapes: few pages and three spare slots, so that slots are reused all the time.
-fn shapes() -> [Profile; 2] {
+pub(super) fn shapes() -> [Profile; 2] {
     let mut mlc = Profile::find("torture").unwrap().with_blocks(6);
     mlc.geometry.page_bytes = 1024;
     mlc.geometry.pages_per_block = 8;
@@ -45,7 +45,7 @@ fn shapes() -> [Profile; 2] {
     [mlc, slc]
 }
 
-fn fresh(profile: Profile, spare_slots: u32) -> (SimDisk, FileStore) {
+pub(super) fn fresh(profile: Profile, spare_slots: u32) -> (SimDisk, FileStore) {
     let spec = ImageSpec { profile, size: 4096, scheme: "none".into(), params: String::new() };
     SimDisk::create(&spec, spare_slots).unwrap()
 }
@@ -54,7 +54,7 @@ fn open(disk: &SimDisk, access: Access) -> Result<(FileStore, OpenReport), Image
     disk.open(access)
 }
 
-fn content(seed: u64, bytes: usize) -> Vec<u8> {
+pub(super) fn content(seed: u64, bytes: usize) -> Vec<u8> {
     let mut rng = SplitMix::new(seed);
     (0..bytes).map(|_| rng.next_u64() as u8).collect()
 }
@@ -838,8 +838,8 @@ fn writes_fail_as_often_as_asked_and_reads_and_punches_too() {
 
     let mut byte = [0];
     let mut read = |at: u64| disk.read_at(at, &mut byte).map_err(|error| error.raw_os_error().unwrap());
-    disk.fail_reads(ReadFault { range: 100..200, count: 1 });
-    disk.fail_reads(ReadFault { range: 5000..5001, count: u64::MAX });
+    disk.fail_reads(ReadFault { range: 100..200, after: 0, count: 1 });
+    disk.fail_reads(ReadFault { range: 5000..5001, after: 0, count: u64::MAX });
     assert_eq!([read(99), read(150), read(150), read(200)], [Ok(()), Err(EIO), Ok(()), Ok(())]);
     assert_eq!([read(5000), read(5000), read(5001)], [Err(EIO), Err(EIO), Ok(())]);
     disk.mend();
