@@ -332,6 +332,12 @@ fn what_is_no_image_is_refused_with_its_name_and_a_way_out() {
     wrong = spec("torture", 8);
     wrong.params = "x".repeat(3000);
     told(FileStore::create(&path, &wrong).unwrap_err(), "3000 bytes");
+    wrong = spec("torture", 8);
+    wrong.scheme = "x".repeat(64);
+    told(FileStore::create(&path, &wrong).unwrap_err(), "a name of more than");
+    wrong = spec("torture", 8);
+    wrong.profile.geometry.pages_per_block = 0;
+    told(FileStore::create(&path, &wrong).unwrap_err(), "no such image can be made");
     assert!(!path.exists());
 }
 
@@ -386,6 +392,24 @@ fn cut_off_files_are_refused() {
             }
         }
     }
+}
+
+#[test]
+fn a_forgery_without_a_table_is_refused_before_the_table_is_read() {
+    let folder = Folder::new();
+    let mut spec = spec("torture", 20_000);
+    (spec.profile.geometry.pages_per_block, spec.profile.geometry.page_bytes) = (8, 512);
+    drop(FileStore::create(folder.path(), &spec).unwrap());
+    open(&folder.path()).unwrap();
+    let forged = folder.0.path().join("t.ftld.forged");
+    let image = std::fs::File::open(folder.path()).unwrap();
+    let mut header = [0; 8192];
+    image.read_exact_at(&mut header, 0).unwrap();
+    std::fs::write(&forged, header).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&forged).unwrap();
+    file.set_len(image.metadata().unwrap().len()).unwrap();
+    let error = open(&forged).unwrap_err();
+    assert!(matches!(&error, ImageError::Damaged { reason, .. } if reason.contains("block table")), "{error}");
 }
 
 #[test]

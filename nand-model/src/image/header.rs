@@ -357,4 +357,42 @@ mod tests {
         lawless.info.profile.nop = 9;
         assert!(matches!(fault(&lawless.encode(), &zero), HeaderFault::Contradiction(_)));
     }
+
+    #[test]
+    fn a_header_whose_check_holds_and_that_cannot_be_is_refused_with_the_reason() {
+        let refused = |change: fn(&mut Header), part: &str| {
+            let mut odd = header(&PROFILES[0]);
+            change(&mut odd);
+            match Header::decode(&odd.encode()) {
+                Err(HeaderFault::Contradiction(reason)) => assert!(reason.contains(part), "{reason}, not {part}"),
+                other => panic!("{part}: {other:?}"),
+            }
+        };
+        refused(|h| h.info.profile.name = "nothing", "no profile");
+        refused(|h| h.spare_slots = 1 << 20, "spare slots");
+        refused(|h| h.spare_slots = 0, "spare slots");
+        refused(|h| h.synced_seq = SEQ_MAX + 1, "cannot have been reached");
+        refused(|h| h.generation = u64::MAX, "cannot have been reached");
+        refused(|h| h.info.profile.timing.erase_ns = u64::MAX, "more than an hour");
+        refused(|h| h.info.profile.factory_bad_permille = 501, "more bad blocks");
+        refused(|h| h.info.profile.max_bad_permille = 1001, "more bad blocks");
+        // Texts: of a length that has no room, and of bytes that are no text.
+        let checked = |mut bytes: Vec<u8>| {
+            let check = crc32c(&bytes[..CHECK_AT]);
+            bytes[CHECK_AT..].copy_from_slice(&check.to_le_bytes());
+            Header::decode(&bytes)
+        };
+        let good = header(&PROFILES[0]).encode();
+        for text in [PROFILES[0].name, "lazyftl", "a = 1"] {
+            let at = good.windows(text.len()).position(|window| window == text.as_bytes()).unwrap();
+            for (change, part) in [(at - 2, "a text of"), (at, "not UTF-8")] {
+                let mut bytes = good.clone();
+                bytes[change] = 0xFF;
+                assert!(
+                    matches!(checked(bytes), Err(HeaderFault::Contradiction(reason)) if reason.contains(part)),
+                    "{text}"
+                );
+            }
+        }
+    }
 }

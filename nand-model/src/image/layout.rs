@@ -152,4 +152,16 @@ mod tests {
         let mlc = crate::Profile::default_profile().with_blocks(64);
         assert_eq!(Layout::new(mlc.geometry, mlc.nop, 16).unwrap().record_bytes, 256);
     }
+
+    #[test]
+    fn records_with_hints_take_a_power_of_two_or_whole_sectors_and_a_file_has_an_end() {
+        assert_eq!([16, 64, 224, 448].map(|oob| record_bytes(oob, true)), [128, 256, 512, 1024]);
+        let geometry = Geometry { blocks: u32::MAX / 256, pages_per_block: 256, ..PROFILES[0].geometry };
+        let error = Layout::new(geometry, 1, u32::MAX - geometry.blocks).err();
+        assert!(error.as_deref().is_none_or(|error| error.contains("file")), "{error:?}");
+        let none = Layout::new(PROFILES[0].with_blocks(8).geometry, 1, 1).unwrap_err();
+        assert!(none.contains("1 spare slots"), "{none}");
+        let many = Layout::new(PROFILES[0].with_blocks(8).geometry, 1, u32::MAX).unwrap_err();
+        assert!(many.contains("spare slots"), "{many}");
+    }
 }

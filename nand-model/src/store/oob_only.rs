@@ -386,4 +386,27 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn what_it_does_not_keep_is_good_and_cannot_go_astray() {
+        let mut store = OobOnlyStore::new(GEOMETRY);
+        let page = |offset| GEOMETRY.page(Pbn::new(2), offset);
+        store.program_as(page(0), &[1; 512], &[5; SLOT], Health::Lost).unwrap();
+        store.set_health(page(0), Health::Lost).unwrap();
+        store.set_facts(Pbn::new(2), BlockFacts { weak: true, ..BlockFacts::default() }).unwrap();
+        let (mut oob, mut health) = ([0; SLOT], [Health::Lost]);
+        store.read_pages(&[page(0)], &mut [], &mut oob, &mut health).unwrap();
+        assert_eq!((oob, health), ([5; SLOT], [Health::Good]));
+        store.read_pages(&[page(0)], &mut [9; 512], &mut [], &mut health).unwrap();
+        let cells = crate::store::Cells { data: vec![0; 512], oob: vec![0; 64], tag: 1 };
+        assert!(store.cells(page(0)).is_err() && store.put_cells(page(1), &cells).is_err());
+        let mut blocks = 0;
+        store
+            .load(&mut |_, facts, counts| {
+                assert_eq!((facts, counts), (BlockFacts::default(), &[0; 16][..]));
+                blocks += 1;
+            })
+            .unwrap();
+        assert_eq!((blocks, store.keeps_data(), store.hour(), store.tag(page(0))), (16, false, 0, None));
+    }
 }

@@ -261,4 +261,48 @@ mod tests {
         assert!(seen[4000..9000].iter().all(|&b| b == 2));
         assert!(std::fs::read(&path).unwrap().iter().all(|&b| b == 1));
     }
+
+    #[test]
+    fn a_file_gives_room_back_reads_to_its_end_and_tells_what_the_host_refuses() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let disk = FileDisk::open(&path, Mode::Create).unwrap();
+        disk.set_len(4 * PAGE).unwrap();
+        disk.write_at(0, &[1; 2 * PAGE as usize]).unwrap();
+        disk.punch(0, PAGE).unwrap();
+        assert_eq!((disk.next_data(0), disk.next_data(3 * PAGE)), (Some(PAGE), None));
+        let mut bytes = vec![0; 3 * PAGE as usize];
+        let mut read = |at| {
+            let mut bufs: Vec<_> = bytes.chunks_mut(2000).map(IoSliceMut::new).collect();
+            disk.read_vectored_at(at, &mut bufs).map_err(|error| error.kind())
+        };
+        assert_eq!((read(0), read(2 * PAGE)), (Ok(()), Err(ErrorKind::UnexpectedEof)));
+        assert_eq!(read(u64::MAX), Err(ErrorKind::InvalidInput));
+        disk.unlock();
+        let reader = FileDisk::open(&path, Mode::ReadOnly).unwrap();
+        assert_eq!(reader.write_at(0, &[1]).unwrap_err().done, 0);
+        assert!(reader.punch(0, PAGE).is_err());
+        let error = FileDisk::open(&path.join("below"), Mode::ReadOnly).err().unwrap();
+        assert!(matches!(error, ImageError::Io { action: "open it", .. }), "{error}");
+    }
+
+    #[test]
+    fn an_overlay_reads_as_the_file_would_where_the_file_can_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = FileDisk::open(&dir.path().join("f"), Mode::Create).unwrap();
+        disk.set_len(2 * PAGE).unwrap();
+        let overlay = Overlay::new(Arc::new(disk));
+        overlay.write_at(PAGE + 5, &[1, 2, 3]).unwrap();
+        let mut bytes = [[0; 4], [0; 4]];
+        let mut bufs = bytes.each_mut().map(|buf| IoSliceMut::new(buf));
+        overlay.read_vectored_at(PAGE + 2, &mut bufs).unwrap();
+        assert_eq!(bytes, [[0, 0, 0, 1], [2, 3, 0, 0]]);
+        assert_eq!(overlay.next_data(0), Some(PAGE));
+        // A page that the file does not have cannot be written in part.
+        let failed = overlay.write_at(2 * PAGE - 1, &[1; 3]).unwrap_err();
+        assert_eq!((failed.done, failed.error.kind()), (1, ErrorKind::UnexpectedEof));
+        assert!(overlay.read_vectored_at(2 * PAGE - 1, &mut [IoSliceMut::new(&mut [0; 3])]).is_err());
+        overlay.sync().unwrap();
+        overlay.unlock();
+    }
 }
