@@ -134,6 +134,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }
         self.adopt_trims(trims);
         self.next_ver = self.space.flash.pseq() + 1;
+        self.space.check_counters(self.next_ver)?;
         self.stats.mount.end_step("resolve versions", self.space.flash.now());
         self.space.begin_mount();
         self.settle_blocks(|block| rescues.pinned.contains(&block));
@@ -352,6 +353,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
             }
         }
         let upto = newest.as_ref().map_or(0, |(version, _)| version.oob.tag.ver);
+        if newest.as_ref().is_some_and(|(version, _)| upto > version.oob.pseq) {
+            return Err(FtlError::Corrupt(format!("mapping page {vtpn} knows of programs that came after it")));
+        }
         self.upto[vtpn as usize] = upto;
         let pages = self.pages_of(vtpn);
         let overlaps = |t: &&FoundTrim| t.range.lpn < pages.end && pages.start < t.range.lpn + t.range.count;
@@ -496,11 +500,13 @@ impl<S: Store, P: Policy> Paged<S, P> {
         if !self.space.geometry().contains(ppn) || self.space.table.is_live(ppn) {
             return Err(FtlError::Corrupt(format!("page {ppn} does not exist, or has two owners")));
         }
-        if matches!(self.space.table.state(self.space.geometry().block_of(ppn)), State::Full) {
-            self.space.table.set_live(ppn);
+        let block = self.space.geometry().block_of(ppn);
+        let table = &mut self.space.table;
+        if table.state(block) == State::Full && table.role(block) != Role::Checkpoint {
+            table.set_live(ppn);
             return Ok(());
         }
-        Err(FtlError::Corrupt(format!("page {ppn} is in use, but its block is erased")))
+        Err(FtlError::Corrupt(format!("page {ppn} is in use, but its block holds no data")))
     }
 
     /// A block with pages that the map does not know is a buffer block again.

@@ -10,6 +10,8 @@ mod clean_stop;
 mod mount;
 mod newest;
 pub(crate) mod provisional;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use clean_stop::CleanStop;
 pub(crate) use mount::{MountByRecords, Unmounted};

@@ -85,6 +85,7 @@ impl<S: Store> Unmounted<'_, S> {
         let newest = find_newest(space, &heads, trims, self.checkpoints, pages, free.as_ref(), &mut scanned)?;
         self.end_step("scan pages");
         *self.next_ver = newest.next_ver.max(stop.as_ref().map_or(0, |stop| stop.next_ver));
+        self.space.check_counters(*self.next_ver)?;
         self.report.pages_scanned = scanned;
         self.report.clean = stop.is_some();
         self.report.free_blocks = self.space.free_blocks() + self.space.released_blocks();

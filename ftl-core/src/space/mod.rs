@@ -28,7 +28,7 @@ use crate::block_table::{BlockTable, State};
 use crate::error::FtlError;
 use crate::events::{Event, EventKind, EventLog};
 use crate::flash::Flash;
-use crate::format::{Flags, OOB_SLOT, PageTag, Role};
+use crate::format::{COUNTER_FOUND_MAX, Flags, OOB_SLOT, PageTag, Role};
 use crate::recovery::provisional;
 use crate::stats::{BlockUse, BlockView};
 use nand_model::{Cause, Geometry, NandError, Nanos, Pbn, Ppn, RunError, Store};
@@ -149,6 +149,15 @@ impl<S: Store> Space<S> {
             self.risky = true;
             self.flash.set_mark(Flags::PROVISIONAL);
         }
+    }
+
+    /// Whether the device can count on from what a mount found: its own records must stay among those that are accepted.
+    pub(crate) fn check_counters(&self, next_ver: u64) -> Result<(), FtlError> {
+        let most = self.flash.pseq().max(self.next_epoch).max(next_ver);
+        if most > COUNTER_FOUND_MAX / 2 {
+            return Err(FtlError::Corrupt("it counts as no device does".into()));
+        }
+        Ok(())
     }
 
     /// The mount ends: what it programmed counts.

@@ -226,6 +226,7 @@ impl<S: Store> PageMap<S> {
         self.stats.mount.end_step("resolve versions", self.space.flash.now());
         self.stats.mount.pages_scanned = scanned;
         self.stats.mount.clean = base.clean && !window.touched;
+        self.space.check_counters(self.next_ver)?;
         self.space.begin_mount();
         let withheld = self.settle_blocks(&kept);
         self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
@@ -419,8 +420,9 @@ impl<S: Store> PageMap<S> {
     /// A page has one owner, in a block that holds something.
     fn adopt_live(&mut self, ppn: Ppn) -> Result<(), FtlError> {
         let block = self.space.geometry().block_of(ppn);
-        if self.space.table.is_live(ppn) || self.space.table.state(block) != State::Full {
-            return Err(FtlError::Corrupt(format!("page {ppn} has two owners, or its block is erased")));
+        let table = &self.space.table;
+        if table.is_live(ppn) || table.state(block) != State::Full || table.role(block) == Role::Checkpoint {
+            return Err(FtlError::Corrupt(format!("page {ppn} has two owners, or its block holds no data")));
         }
         self.space.table.set_live(ppn);
         Ok(())
