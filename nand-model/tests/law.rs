@@ -419,7 +419,8 @@ fn a_cut_hits_what_is_in_flight_on_every_die() {
             [0, times.program_ns, times.program_msb_ns - 1],
             seed,
         );
-        assert_eq!(chip.cut_hits(), CutHits { programs: 2, erases: 1 });
+        let own = Some((ProgramCut::Prefix, PartnerCut::Intact));
+        assert_eq!(chip.cut_hits(), CutHits { program: own, erase: None, programs: 1, erases: 1 });
         assert!(read(&mut chip, 2, 0).is_err(), "the struck page is torn");
         let seen: Vec<bool> = (0..3).map(|page| read(&mut chip, 0, page).is_ok()).collect();
         assert!(seen[1], "page 1 shares no word line with page 2");
@@ -453,15 +454,17 @@ fn a_cut_spares_what_has_ended() {
     let times = three_dies().timing;
     let make = || Chip::open(three_dies(), MemStore::new(three_dies().geometry)).unwrap();
     let (msb, erase) = (times.program_msb_ns, times.erase_ns);
-    let hits = |programs, erases| CutHits { programs, erases };
+    let hits =
+        |own, programs, erases| CutHits { program: Some((own, PartnerCut::Intact)), erase: None, programs, erases };
+    let (torn, complete) = (ProgramCut::Prefix, ProgramCut::Complete);
     for seed in 0..40 {
         for (issued, wanted) in [
-            ([0, 0, erase.max(msb)], hits(1, 0)),
-            ([0, 0, msb], hits(1, 1)),
+            ([0, 0, erase.max(msb)], hits(torn, 0, 0)),
+            ([0, 0, msb], hits(torn, 0, 1)),
             // The struck one had ended itself when the erase began.
-            ([0, msb, msb - times.program_ns], hits(0, 1)),
+            ([0, msb, msb - times.program_ns], hits(complete, 0, 1)),
             // The last one to begin is the program on die 0.
-            ([erase, 0, erase - times.program_ns], hits(1, 0)),
+            ([erase, 0, erase - times.program_ns], hits(complete, 1, 0)),
         ] {
             let mut chip = cut_three_dies(make(), issued, seed);
             assert_eq!(chip.cut_hits(), wanted, "{issued:?}");
@@ -483,7 +486,7 @@ fn a_cut_spares_what_has_ended() {
     program(&mut chip, 0, 0).unwrap();
     assert_eq!(program(&mut chip, 1, 0), Err(NandError::PowerLost));
     chip.power_on();
-    assert_eq!((chip.cut_hits(), read(&mut chip, 0, 0)), (hits(1, 0), Ok((0x5A, 0))));
+    assert_eq!((chip.cut_hits(), read(&mut chip, 0, 0)), (hits(torn, 0, 0), Ok((0x5A, 0))));
 }
 
 /// A flickering page reads well or not at random, and the same row of reads repeats from its number.

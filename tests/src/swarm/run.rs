@@ -18,7 +18,7 @@ use nand_model::{
     Bomb, Cause, Chip, Cut, CutHits, DieFailure, EraseCut, Fault, FaultPlan, Nanos, PartnerCut, Pbn, Ppn, ProgramCut,
     SplitMix, Store, SyncHandle,
 };
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Runs a plan and counts what happened in it.
 ///
@@ -122,6 +122,8 @@ struct Runner<'p, W: World> {
     /// Erase counts when the device last served.
     worn: Vec<u32>,
     gave_up: bool,
+    /// Bits that were made wrong, by page.
+    wrong: HashMap<Ppn, u32>,
     /// Whether the device was stopped in order since it last served, and nothing struck after that.
     stopped: bool,
 }
@@ -148,6 +150,7 @@ impl<'p, W: World> Runner<'p, W> {
             host_crashed: false,
             worn: Vec::new(),
             gave_up: false,
+            wrong: HashMap::new(),
             stopped: false,
         };
         runner.format()?;
@@ -796,7 +799,13 @@ impl<'p, W: World> Runner<'p, W> {
             if !chip.is_programmed(page) {
                 continue;
             }
-            return match chip.flip_bits(page, bits) {
+            // What is wrong in a page adds up, until it is erased; the oracle reckons with each of these steps alone.
+            let sum = self.wrong.get(&page).copied().unwrap_or(0) + bits;
+            if sum > correctable_bits(self.plan) && self.oracle.cost() == Cost::Nothing {
+                return Ok(());
+            }
+            self.wrong.insert(page, sum);
+            return match self.chip().flip_bits(page, bits) {
                 Ok(true) => {
                     self.classes.note("wrong bits");
                     Ok(())

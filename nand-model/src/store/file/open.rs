@@ -146,8 +146,7 @@ impl FileStore {
             opener.read_table(header.synced_seq)?
         } else {
             let rewrites_all = header.info.sync_failed || header.undoing;
-            opener.announce(&mut header, copy)?;
-            opener.recover(&mut header, rewrites_all, &mut report)?
+            opener.recover(&mut header, copy, rewrites_all, &mut report)?
         };
         // What the cut keeps is not synced yet: if the sync that follows fails, the header must not say that it was.
         let last_seq = std::mem::replace(&mut header.synced_seq, synced_seq);
@@ -252,18 +251,27 @@ impl Opener<'_> {
         Ok(found)
     }
 
-    /// Says in the header that operations are being undone. `copy` is its newest copy.
+    /// Says in the header that operations are being undone. `copy` is its newest copy, which has to be on the disk before the other
+    /// one is overwritten.
     fn announce(&self, header: &mut Header, copy: usize) -> Result<(), ImageError> {
         if self.read_only {
             return Ok(());
         }
+        self.disk.sync().map_err(|e| io_error(self.path, "sync it", e))?;
         header.undoing = true;
         header.generation += 1;
         self.write(self.layout.copy_at(1 - copy), &header.encode())
     }
 
     /// After an unclean stop: see the module's header. Leaves `header` with the cut as synced number; the caller syncs and writes it.
-    fn recover(&self, header: &mut Header, rewrites_all: bool, report: &mut OpenReport) -> Result<Found, ImageError> {
+    /// `copy` is its newest copy.
+    fn recover(
+        &self,
+        header: &mut Header,
+        copy: usize,
+        rewrites_all: bool,
+        report: &mut OpenReport,
+    ) -> Result<Found, ImageError> {
         let heads = self.read_heads()?;
         let synced_seq = header.synced_seq;
         let mut late = vec![false; heads.len()];
@@ -284,8 +292,13 @@ impl Opener<'_> {
                 header.hour = header.hour.max(head.since);
             }
         }
-        for (slot, head) in (0..).zip(&heads) {
-            report.ops_dropped += self.undo(slot, head.as_ref(), late[slot as usize], cut)?;
+        let undone = self.beyond(cut, &heads, &late)?;
+        report.ops_dropped = undone.len() as u64;
+        if !undone.is_empty() {
+            self.announce(header, copy)?;
+        }
+        for (at, bytes) in undone {
+            self.write(at, &[0; SLOT_HEADER_BYTES][..bytes])?;
         }
         if rewrites_all && !self.read_only {
             self.rewrite_table()?;
@@ -384,25 +397,21 @@ impl Opener<'_> {
         Ok(())
     }
 
-    /// Takes back what a slot holds of operations after the cut: their numbers will be given again. Returns how many there were.
-    fn undo(&self, slot: u32, head: Option<&SlotHeader>, late: bool, cut: u64) -> Result<u64, ImageError> {
-        let mut undone = 0;
-        if head.is_some_and(|head| head.erase_seq > cut) {
-            self.write(self.layout.slot_at(slot), &[0; SLOT_HEADER_BYTES])?;
-            undone += 1;
-        }
-        if !late {
-            return Ok(undone);
-        }
-        let meta = self.read_meta(slot)?;
-        for page in 0..self.layout.pages() {
-            let core = Core::decode(slot, page as u32, self.layout.record_in(&meta, page));
-            if core.is_some_and(|core| core.seq > cut) {
-                self.write(self.layout.record_at(slot, page as u32), &[0; CORE_BYTES])?;
-                undone += 1;
+    /// Place and length of what says that an operation beyond the cut was: their numbers will be given again.
+    fn beyond(&self, cut: u64, heads: &[Option<SlotHeader>], late: &[bool]) -> Result<Vec<(u64, usize)>, ImageError> {
+        let mut places = Vec::new();
+        for ((slot, head), late) in (0..).zip(heads).zip(late) {
+            if head.is_some_and(|head| head.erase_seq > cut) {
+                places.push((self.layout.slot_at(slot), SLOT_HEADER_BYTES));
+            }
+            if *late {
+                let meta = self.read_meta(slot)?;
+                let core = |page: u32| Core::decode(slot, page, self.layout.record_in(&meta, page as usize));
+                let gone = (0..self.layout.pages() as u32).filter(|page| core(*page).is_some_and(|c| c.seq > cut));
+                places.extend(gone.map(|page| (self.layout.record_at(slot, page), CORE_BYTES)));
             }
         }
-        Ok(undone)
+        Ok(places)
     }
 
     fn rewrite_table(&self) -> Result<(), ImageError> {
