@@ -648,7 +648,7 @@ impl<S: Store> Space<S> {
         let (free, waiting) = (self.free_blocks(), self.released_blocks());
         let due = match self.kept_back {
             0 => waiting > MAX_WAITING || free < reserve,
-            _ => free + waiting >= wanted || free <= needs,
+            _ => free + waiting >= wanted || free < needs,
         };
         waiting > 0 && due
     }
