@@ -3,7 +3,7 @@
 # usage: run.sh [SCRIPT...]     NAME is NAME.sh or test_NAME.py; all if none is given
 #   BUILT            folder with the programs; without it they are built, as a release
 #   FIO_SECONDS (5)  CPU_SECONDS (10)  SCHEMES (lazyftl pagemap; or all)  SESSIONS (10000)  CUTS (12)  CANARY (no)  FSX_OPS (5000)  PACKAGES (deb; or deb rpm)
-#   FAULTS (3)  STACKS (sqlite redb ext4)  SEED (1; for the stacks also new)
+#   FAULTS (3)  STACKS (sqlite redb ext4)  SEED (1; for the stacks also new)  BLOCK_CALLS (400)
 # Prints the scripts' own lines and a summary; fails unless every step succeeded.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -15,7 +15,7 @@ fail() { echo "native result: FAILED. $*"; exit 1; }
 [ -c /dev/loop-control ] || fail "there is no /dev/loop-control: modprobe loop, or give it to this container"
 scripts=("$@")
 [ $# -gt 0 ] ||
-  scripts=(ext4_nbdfuse packages prometheus grafana live_page nbd_data host_calls nbd_tls nbd_hostile kill_nbd power_cut_ext4 fsx_ext4 stacks)
+  scripts=(ext4_nbdfuse packages prometheus grafana live_page nbd_data block_calls host_calls nbd_tls nbd_hostile kill_nbd power_cut_ext4 fsx_ext4 stacks)
 
 built=$(tests/built.sh)
 PATH=$built:$PWD/target/tools/bin:$PATH

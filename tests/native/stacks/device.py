@@ -72,6 +72,11 @@ class Device:
         self.at.mkdir()
         self._fuse.mkdir()
 
+    @property
+    def loop(self):
+        """The block device that stands on the daemon."""
+        return self._loop
+
     # Life of the daemon and of what stands on it.
 
     def start(self):
