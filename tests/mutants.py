@@ -30,8 +30,8 @@ LIMIT = 60  # seconds of one core
 CAUGHT = ("caught", "timeout")
 # By first folder: unit tests before sweeps.
 ORDER = {
-    "nand-model": ["nand-model", "hunt (level 0)"],
-    "ftl-core": ["ftl-core", "hunt (level 0)"],
+    "nand-model": ["nand-model", "hunt"],
+    "ftl-core": ["ftl-core", "hunt"],
     "daemon": ["ftld lib", "nbd_engine", "nbd_commands"],
 }
 

@@ -32,6 +32,8 @@ def read(path):
     missing = {"wrong", "class", "hunter"} - head.keys()
     if missing:
         sys.exit(f"{path}: the header has no line {', '.join(sorted(missing))}")
+    if head["hunter"] not in [one.name for one in mistakes.HUNTERS]:
+        sys.exit(f"{path}: {head['hunter']} is no suite of tests/mistakes.py")
     return head, text[at:]
 
 
@@ -71,7 +73,7 @@ def main():
         key = fingerprint(bench, diff)
         row = known.get(key)
         if not row:
-            row = {"key": key, "name": name} | judge(bench, diff)
+            row = {"key": key, "name": name} | judge(bench, head, diff)
             if options.state:
                 with open(options.state, "a") as state:
                     state.write(json.dumps(row) + "\n")
@@ -85,9 +87,10 @@ def main():
         sys.exit(f"not caught: {', '.join(bad)}; repeat with tests/canaries/run.py NAME")
 
 
-def judge(bench, diff):
+def judge(bench, head, diff):
     try:
-        verdict, suite, seconds, build, text = bench.judge(diff, LIMIT)
+        hunters = mistakes.hunters_of(diff, first=head["hunter"])
+        verdict, suite, seconds, build, text = bench.judge(diff, LIMIT, hunters)
     except mistakes.Failed as failed:
         return {"verdict": "failed", "why": str(failed)}
     case = mistakes.case_of(text) if verdict == "caught" else "-"

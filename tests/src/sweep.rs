@@ -11,6 +11,8 @@ use ftl_core::format::{Oob, Role};
 use ftl_core::schemes::Scheme;
 use nand_model::store::{Change, MemStore};
 use nand_model::{Bomb, Cause, Cut, EraseCut, Fault, FaultPlan, Health, Pbn, Ppn, SplitMix, Store};
+use std::iter;
+use std::ops::Range;
 
 /// Pages of the devices here: a few blocks of map, enough for collections to have a choice.
 pub const PAGES: u32 = 256;
@@ -411,7 +413,7 @@ fn compare_after_cut(host: &mut Host, audit: bool, rng: &mut SplitMix, seen: &mu
     some.into_iter().try_for_each(|lpn| host.settle(lpn, 1))
 }
 
-/// Each checkpoint block in turn cannot be read any more: what it said is still true.
+/// Each checkpoint block in turn cannot be read any more, and each of its pages alone: what it said is still true.
 pub fn lose_checkpoints(rig: &Rig, kind: Kind, clean: bool, verdicts: &mut Verdicts) {
     let here = format!("{}/{}/checkpoint_{}", rig.path(), kind.name(), if clean { "clean" } else { "cut" });
     if verdicts.are_enough() || !rig::wanted(&here) {
@@ -419,14 +421,17 @@ pub fn lose_checkpoints(rig: &Rig, kind: Kind, clean: bool, verdicts: &mut Verdi
     }
     let (store, model) = aged(rig, kind, clean);
     for block in checkpoint_blocks(rig, &store) {
-        let here = format!("{here}/{block}");
-        if !verdicts.draws(&here) {
-            continue;
+        let programmed = rig.open(store.clone()).frontier(block);
+        let pages = (0..programmed).map(|page| (format!("{here}/{block}/{page}"), page..page + 1));
+        for (here, lost) in iter::once((format!("{here}/{block}"), 0..programmed)).chain(pages) {
+            if !verdicts.draws(&here) {
+                continue;
+            }
+            verdicts.case(&here, || {
+                let store = unreadable(rig, store.clone(), block, lost);
+                cuts::survive(rig, store, model.clone(), block.raw() as u64).map(drop)
+            });
         }
-        verdicts.case(&here, || {
-            let store = unreadable(rig, store.clone(), block);
-            cuts::survive(rig, store, model.clone(), block.raw() as u64).map(drop)
-        });
     }
 }
 
@@ -455,11 +460,10 @@ fn checkpoint_blocks(rig: &Rig, store: &MemStore) -> Vec<Pbn> {
     geometry.all_blocks().filter(|block| is_checkpoint(block)).collect()
 }
 
-fn unreadable(rig: &Rig, mut store: MemStore, block: Pbn) -> MemStore {
-    let frontier = rig.open(store.clone()).frontier(block);
+fn unreadable(rig: &Rig, mut store: MemStore, block: Pbn, pages: Range<u32>) -> MemStore {
     let first = rig.profile.geometry.page(block, 0);
-    for offset in 0..frontier {
-        store.set_health(Ppn::new(first.raw() + offset), Health::Lost).expect("memory does not fail");
+    for page in pages {
+        store.set_health(Ppn::new(first.raw() + page), Health::Lost).expect("memory does not fail");
     }
     store
 }

@@ -4,6 +4,7 @@
 //! at most; `FTLD_SEED` the first seed, `FTLD_SWARM_FRESH=1` a fresh one, which is printed. `FTLD_SWARM_WORKERS` sets the number of
 //! threads, `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already.
 //! `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan in its text form; both shrink what fails.
+//! `FTLD_SWARM_SHRINK=0` leaves a failure as it was drawn.
 
 use ftl_core::schemes::SCHEMES;
 use ftld_tests::classes::Classes;
@@ -128,6 +129,7 @@ fn repeat(name: &str, plan: &Plan) {
 
 /// Shrinks a failing plan, prints it with the command that repeats it, and fails.
 fn tell(why: &str, plan: &Plan) {
+    assert!(number("FTLD_SWARM_SHRINK") != Some(0), "{why}");
     let small = shrink(plan, SHRINKING, |plan| fails(plan).is_some());
     let small_why = (0..20).find_map(|_| fails(&small));
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("daemon-swarm-{}.plan", plan.seed));

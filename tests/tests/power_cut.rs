@@ -299,7 +299,7 @@ fn any_checkpoint_block_may_be_lost() {
             }
         }
         println!(
-            "{}: {} checkpoint blocks lost, {} failed; {}",
+            "{}: {} losses of a checkpoint block or page, {} failed; {}",
             rig.path(),
             verdicts.cases,
             verdicts.failures,

@@ -3,7 +3,8 @@
 //! The short form draws 400 runs from seed 1. `FTLD_SWARM_SECONDS` sets how long it draws runs, `FTLD_SWARM_RUNS` how many it draws
 //! at most; `FTLD_SEED` the first seed, `FTLD_SWARM_FRESH=1` a fresh one, which is printed. `FTLD_SCHEME` keeps to one scheme,
 //! `FTLD_SWARM_FAILURES` (1) ends it, `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already.
-//! `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan in its text form.
+//! `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan in its text form. `FTLD_SWARM_SHRINK=0` leaves a
+//! failure as it was drawn.
 
 use ftl_core::schemes::SCHEMES;
 use ftld_tests::classes::Classes;
@@ -27,9 +28,12 @@ struct Tally {
 }
 
 fn fail(seed: u64, plan: &Plan, why: String) -> String {
-    let (small, small_why) = shrink::shrink(plan, why.clone());
-    let (command, steps) = (command(seed), small.steps.len());
-    format!("run {seed}: {why}\n    {command} -- --nocapture\nshrunk to {steps} steps: {small_why}\n{small}")
+    let failure = format!("run {seed}: {why}\n    {} -- --nocapture", command(seed));
+    if number("FTLD_SWARM_SHRINK") == Some(0) {
+        return failure;
+    }
+    let (small, small_why) = shrink::shrink(plan, why);
+    format!("{failure}\nshrunk to {} steps: {small_why}\n{small}", small.steps.len())
 }
 
 /// Repeats a run.
