@@ -50,7 +50,7 @@ test: deps $(FSX) $(DEB)
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy -p ftld --no-default-features -- -D warnings
 	$(CARGO) test --workspace
-	tests/canaries/run.py unpadded_flush suspects_kept
+	tests/canaries/run.py --level 0 unpadded_flush suspects_kept
 	$(MAKE) scripts
 	$(MAKE) policy
 	BUILT=target/debug tests/native/run.sh

@@ -138,7 +138,7 @@ def main():
         return store(options.state, head, rows)
 
     head, rows = options.state.read_text().splitlines()[0], load(options.state)
-    bench = mistakes.Bench()
+    bench = mistakes.Bench(level=0)
     for row in [row for row in rows if row["verdict"] == "-"][: options.count]:
         mutant = named.get(row["name"])
         row.update(judge(bench, mutant) if mutant else {"verdict": "gone"})

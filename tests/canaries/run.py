@@ -5,13 +5,14 @@
 
 A mistake is a patch in this folder; its first lines say what is wrong, which situations show it, and which suite should find
 it. Each must be found within 120 s of one core after the build. All are tried unless NAMEs are given or `--count` draws some.
-A run with `--state` continues where it was interrupted: verdicts count as long as code and patch are the same.
+A run with `--state` continues where it was interrupted: what is caught stays caught while code and patch are the same.
 """
 
 import argparse
 import hashlib
 import json
 import random
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import mistakes
+import results
 
 LIMIT = 120  # seconds of one core
 CAUGHT = ("caught", "timeout")
@@ -50,6 +52,7 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--count", type=int, help="draw so many")
     parser.add_argument("--seed", type=int, help="seed of the draw (default: the time)")
+    parser.add_argument("--level", type=int, default=2, help="of optimisation at most (2): 0 builds soonest and finds least")
     parser.add_argument("--state", type=Path, help="file that keeps verdicts")
     parser.add_argument("--table", type=Path, help="file for a Markdown table")
     options = parser.parse_args()
@@ -64,11 +67,13 @@ def main():
         names = random.Random(seed).sample(names, min(options.count, len(names)))
         print(f"tests/canaries/run.py --seed {seed} --count {options.count}: {', '.join(names)}")
 
-    bench, known = mistakes.Bench(), {}
+    measured, bench, known = results.state(), mistakes.Bench(options.level), {}
     if options.state and options.state.exists():
-        known = {row["key"]: row for row in map(json.loads, options.state.read_text().splitlines())}
+        rows = map(json.loads, options.state.read_text().splitlines())
+        known = {row["key"]: row for row in rows if row["verdict"] in CAUGHT}
     rows = []
-    for name in names:
+    # Patches of one crate follow each other, so that the crates below it stay built.
+    for name in sorted(names, key=lambda name: sorted(mistakes.crates_of(patches[name][1]))):
         head, diff = patches[name]
         key = fingerprint(bench, diff)
         row = known.get(key)
@@ -80,7 +85,7 @@ def main():
         rows.append((row, head))
         mistakes.say(f"{name}: {sentence(row)}")
     if options.table:
-        options.table.write_text(table(rows))
+        options.table.write_text(section(rows, measured))
     bad = [row["name"] for row, _ in rows if row["verdict"] not in CAUGHT]
     mistakes.say(f"{len(rows) - len(bad)} of {len(rows)} caught")
     if bad:
@@ -108,12 +113,26 @@ def sentence(row):
     return f"MISSED, no suite fails within {cost}"
 
 
-def table(rows):
-    lines = ["| canary | what is wrong | expected | caught by | case | s |", "|---|---|---|---|---|---|"]
-    for row, head in rows:
+def section(rows, measured):
+    """A part of docs/RESULTS.md, which `tests/results.py` composes."""
+    seconds = sorted(row["s"] for row, _ in rows if row["verdict"] in CAUGHT)
+    lines = [
+        "## Canaries",
+        "",
+        "Command: `tests/canaries/run.py --state FILE --table tests/results/canaries.md`\\",
+        f"State: {measured}",
+        "",
+        f"{len(seconds)} of {len(rows)} mistakes are caught within {LIMIT} s of CPU time, builds left out.",
+        "",
+        "| canary | what is wrong | caught by | first case | s |",
+        "|---|---|---|---|---|",
+    ]
+    if seconds:
+        lines[5] += f" Median {statistics.median(seconds):.1f} s, at most {seconds[-1]:.1f} s."
+    for row, head in sorted(rows, key=lambda row: row[0]["name"]):
         caught = row["suite"] if row["verdict"] in CAUGHT else "**missed**"
         case = row.get("case", "-").replace("|", "/")
-        lines.append(f"| `{row['name']}` | {head['wrong']} | {head['hunter']} | {caught} | {case} | {row.get('s', '-')} |")
+        lines.append(f"| `{row['name']}` | {head['wrong']} | {caught} | {case} | {row.get('s', '-')} |")
     return "\n".join(lines) + "\n"
 
 
