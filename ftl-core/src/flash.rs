@@ -56,6 +56,8 @@ fn is_own(role: u8) -> bool {
 pub(crate) struct Flash<S> {
     chip: Chip<S>,
     now: Nanos,
+    /// When the last program or erase that was begun will have ended.
+    ended: Nanos,
     pseq: u64,
     /// Set on every program but filler: [`Flags::PROVISIONAL`] while a mount runs.
     mark: Flags,
@@ -76,6 +78,7 @@ impl<S: Store> Flash<S> {
         Flash {
             chip,
             now: 0,
+            ended: 0,
             pseq: 0,
             mark: Flags::NONE,
             oobs: Vec::new(),
@@ -113,6 +116,22 @@ impl<S: Store> Flash<S> {
         self.now
     }
 
+    /// Waits until all programs and erases have ended, also those of requests that overlap with this one. Returns when.
+    ///
+    /// What supersedes pages for good starts here: a mapping page on one die must not be safe while a page it names is torn
+    /// on another; nor may a block be gone while the pages that replace its own are torn.
+    pub(crate) fn wait(&mut self) -> Nanos {
+        self.now = self.now.max(self.ended);
+        self.now
+    }
+
+    /// A program or erase ends at this instant.
+    #[inline(always)]
+    fn proceed(&mut self, done: Nanos) {
+        self.now = done;
+        self.ended = self.ended.max(done);
+    }
+
     /// Sequence number of the last program.
     pub(crate) fn pseq(&self) -> u64 {
         self.pseq
@@ -133,7 +152,8 @@ impl<S: Store> Flash<S> {
         self.pseq += 1;
         let tag = PageTag { role: Role::Pad, flags: Flags::NONE, lpn: UNMAPPED, ver: 0 };
         let oob = Oob { tag, pseq: self.pseq, epoch }.encode();
-        self.now = self.chip.program(self.now, ppn, blank, &oob, Cause::Pad)?;
+        let done = self.chip.program(self.now, ppn, blank, &oob, Cause::Pad)?;
+        self.proceed(done);
         Ok(())
     }
 
@@ -147,6 +167,9 @@ impl<S: Store> Flash<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<(), RunError> {
+        if tags.iter().any(|tag| is_own(tag.role as u8)) {
+            self.wait();
+        }
         let pseq = self.pseq;
         self.pseq += tags.len() as u64;
         let mark = self.mark;
@@ -156,12 +179,14 @@ impl<S: Store> Flash<S> {
         };
         if let [tag] = tags {
             let oob = record((pseq + 1, tag));
-            self.now = self.chip.program_run(self.now, first, 1, data, &oob, cause)?;
+            let done = self.chip.program_run(self.now, first, 1, data, &oob, cause)?;
+            self.proceed(done);
         } else {
             self.oobs.clear();
             self.oobs.extend((pseq + 1..).zip(tags).map(record));
             let oobs = self.oobs.as_flattened();
-            self.now = self.chip.program_run(self.now, first, tags.len() as u32, data, oobs, cause)?;
+            let done = self.chip.program_run(self.now, first, tags.len() as u32, data, oobs, cause)?;
+            self.proceed(done);
         }
         self.keep(first, data, tags.iter().map(|tag| tag.role));
         Ok(())
@@ -196,7 +221,8 @@ impl<S: Store> Flash<S> {
         let record = Oob { tag: PageTag { flags, ..tag }, pseq: self.pseq, epoch }.encode();
         self.spare[..OOB_BYTES].copy_from_slice(&record[..OOB_BYTES]);
         fill(&mut self.spare[OOB_BYTES..]);
-        self.now = self.chip.program_run(self.now, ppn, 1, data, &self.spare, cause)?;
+        let done = self.chip.program_run(self.now, ppn, 1, data, &self.spare, cause)?;
+        self.proceed(done);
         self.keep(ppn, data, std::iter::once(tag.role));
         Ok(())
     }
@@ -241,7 +267,7 @@ impl<S: Store> Flash<S> {
             is_meant
         };
         match self.chip.copyback(at, from, to, &mut self.spare, renew, cause) {
-            Ok(done) => self.now = done,
+            Ok(done) => self.proceed(done),
             Err(error) => return Err(RunError { done: 0, at, error }),
         }
         Ok(())
@@ -262,7 +288,8 @@ impl<S: Store> Flash<S> {
     /// astray and the chip has restarted since, or was marked before and became live again because its mapping page went astray.
     pub(crate) fn mark(&mut self, ppn: Ppn, bits: &[u8], cause: Cause) -> Result<(), NandError> {
         if self.chip.takes_oob_program(ppn) {
-            self.now = self.chip.program_oob(self.now, ppn, bits, cause)?;
+            let done = self.chip.program_oob(self.now, ppn, bits, cause)?;
+            self.proceed(done);
         }
         Ok(())
     }
@@ -374,7 +401,8 @@ impl<S: Store> Flash<S> {
         self.pseq += records.len() as u64;
         Oob::recopy(records, self.mark, pseq + 1, epoch);
         let (count, oobs) = (records.len() as u32, records.as_flattened());
-        self.now = self.chip.program_run(self.now, first, count, data, oobs, cause)?;
+        let done = self.chip.program_run(self.now, first, count, data, oobs, cause)?;
+        self.proceed(done);
         // Mostly there are none, and a look at one byte is the cheapest way to know. What was not kept before is none, either.
         let any_kept = self.kept.as_ref().is_some_and(|kept| !kept.0.is_empty());
         if any_kept && records.iter().fold(false, |any, record| any | is_own(record[1])) {
@@ -427,7 +455,9 @@ impl<S: Store> Flash<S> {
     }
 
     pub(crate) fn erase(&mut self, block: Pbn, cause: Cause) -> Result<(), NandError> {
-        self.now = self.chip.erase(self.now, block, cause)?;
+        let at = self.wait();
+        let done = self.chip.erase(at, block, cause)?;
+        self.proceed(done);
         if let Some(kept) = &mut self.kept {
             kept.0.remove(&block.raw());
         }

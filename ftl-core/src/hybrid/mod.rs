@@ -227,7 +227,7 @@ impl<S: Store, P: Policy> Ftl<S> for HybridFtl<S, P> {
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
         self.space.make_safe()?;
-        Ok(self.space.flash.now())
+        Ok(self.space.flash.wait())
     }
 
     fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {

@@ -252,7 +252,7 @@ impl<S: Store, P: Policy> Ftl<S> for Paged<S, P> {
         if self.trims.iter().any(|(_, record)| !self.space.is_safe(record.ppn)) {
             self.space.make_stream_safe(MAP)?;
         }
-        Ok(self.space.flash.now())
+        Ok(self.space.flash.wait())
     }
 
     fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {

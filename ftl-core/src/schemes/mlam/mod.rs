@@ -387,7 +387,7 @@ impl<S: Store> Ftl<S> for Mlam<S> {
         }
         self.write_journal()?;
         self.space.make_safe()?;
-        Ok(self.space.flash.now())
+        Ok(self.space.flash.wait())
     }
 
     fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {

@@ -218,7 +218,7 @@ impl<S: Store> Ftl<S> for PageMap<S> {
         self.space.flash.begin(at);
         // Copies need no hurry: until they are safe, the block they came from is not erased.
         self.space.make_stream_safe(HOST)?;
-        Ok(self.space.flash.now())
+        Ok(self.space.flash.wait())
     }
 
     fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
