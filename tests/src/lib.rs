@@ -21,3 +21,15 @@ pub mod rig;
 pub mod swarm;
 pub mod sweep;
 pub mod workload;
+
+/// A seed from the clock.
+pub fn fresh_seed() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64)
+}
+
+/// Prints a line that is seen when a test passes, too: the test runner keeps back what goes through `println!`.
+pub fn announce(line: &str) {
+    use std::io::Write;
+    // Nobody reads it where standard error is closed.
+    _ = writeln!(std::io::stderr(), "{line}");
+}

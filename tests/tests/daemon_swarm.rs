@@ -1,8 +1,8 @@
 //! Generated runs of volume, NBD sessions and image in one process: see [`ftld_tests::daemon_swarm`].
 //!
-//! The short form draws 60 runs from seed 1. `FTLD_SWARM_SECONDS` sets how long it draws runs, `FTLD_SWARM_RUNS` how many it draws
-//! at most; `FTLD_SEED` the first seed, `FTLD_SWARM_FRESH=1` a fresh one, which is printed. `FTLD_SWARM_WORKERS` sets the number of
-//! threads, `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already.
+//! The short form draws 60 runs from a fresh seed, which it prints. `FTLD_SWARM_SECONDS` sets how long it draws runs,
+//! `FTLD_SWARM_RUNS` how many it draws at most, `FTLD_SEED` the first seed, `FTLD_SWARM_WORKERS` the number of threads.
+//! `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already.
 //! `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan in its text form; both shrink what fails.
 //! `FTLD_SWARM_SHRINK=0` leaves a failure as it was drawn.
 
@@ -12,11 +12,12 @@ use ftld_tests::daemon_swarm::plan::{self, Plan};
 use ftld_tests::daemon_swarm::runner::{Report, run, runtime};
 use ftld_tests::daemon_swarm::shrink::shrink;
 use ftld_tests::daemon_swarm::{Class, cannot_meet};
+use ftld_tests::{announce, fresh_seed};
 use nand_model::SplitMix;
 use nix::sys::resource::{UsageWho, getrusage};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Runs of the short form.
 const SHORT_RUNS: u64 = 60;
@@ -58,14 +59,12 @@ fn no_reply_lies_and_no_crash_loses_what_was_promised() {
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         return repeat(&path, &plan::parse(&text).unwrap_or_else(|why| panic!("{path}: {why}")));
     }
-    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
-    let fresh = number("FTLD_SWARM_FRESH").is_some();
-    let first = number("FTLD_SEED").unwrap_or_else(|| if fresh { now() } else { 1 });
+    let first = number("FTLD_SEED").unwrap_or_else(fresh_seed);
     let (most, seconds) = match (number("FTLD_SWARM_RUNS"), number("FTLD_SWARM_SECONDS")) {
         (None, None) => (SHORT_RUNS, u64::MAX),
         (most, seconds) => (most.unwrap_or(u64::MAX), seconds.unwrap_or(u64::MAX)),
     };
-    println!("daemon_swarm: FTLD_SEED={first}");
+    announce(&format!("daemon_swarm: FTLD_SEED={first}"));
     let (began, next, total) = (Instant::now(), AtomicU64::new(0), Mutex::new(Total::default()));
     let work = || {
         let (runtime, mut classes, mut report) = (runtime(), Classes::default(), Report::default());
@@ -95,12 +94,12 @@ fn no_reply_lies_and_no_crash_loses_what_was_promised() {
     println!("{}", classes.report());
     let Report { crashes, kills, replies } = report;
     let speed = (crashes + kills) as f64 / cpu_seconds();
-    println!(
+    announce(&format!(
         "daemon_swarm: {runs} runs, {crashes} crashes, {kills} kills, {replies} replies, {} failures; \
          {speed:.0} crashes and kills per second of CPU time; {} runs in all",
         u64::from(failure.is_some()),
         classes.runs
-    );
+    ));
     if let Some((seed, why)) = failure {
         tell(&format!("run {seed}: {why}\n    FTLD_SWARM_RUN={seed}"), &plan::draw(seed));
     }

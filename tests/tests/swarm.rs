@@ -1,7 +1,7 @@
 //! Generated runs in which faults meet each other, under every scheme: see [`ftld_tests::swarm`].
 //!
-//! The short form draws 400 runs from seed 1. `FTLD_SWARM_SECONDS` sets how long it draws runs, `FTLD_SWARM_RUNS` how many it draws
-//! at most; `FTLD_SEED` the first seed, `FTLD_SWARM_FRESH=1` a fresh one, which is printed. `FTLD_SCHEME` keeps to one scheme,
+//! It draws runs for a minute, from a fresh seed, which it prints. `FTLD_SWARM_SECONDS` sets how long it draws runs,
+//! `FTLD_SWARM_RUNS` how many it draws at most, `FTLD_SEED` the first seed. `FTLD_SCHEME` keeps to one scheme,
 //! `FTLD_SWARM_FAILURES` (1) ends it, `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already.
 //! `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan in its text form. `FTLD_SWARM_SHRINK=0` leaves a
 //! failure as it was drawn.
@@ -10,11 +10,12 @@ use ftl_core::schemes::SCHEMES;
 use ftld_tests::classes::Classes;
 use ftld_tests::swarm::plan::{self, Plan};
 use ftld_tests::swarm::{shrink, situations};
+use ftld_tests::{announce, fresh_seed};
 use nand_model::SplitMix;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
@@ -57,14 +58,12 @@ fn whatever_happens_together_loses_nothing_flushed() {
         shrink::outcome(&plan, &mut Classes::default()).unwrap_or_else(|why| panic!("{path}: {why}"));
         return;
     }
-    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
-    let fresh = number("FTLD_SWARM_FRESH").is_some();
-    let first = number("FTLD_SEED").unwrap_or_else(|| if fresh { now() } else { 1 });
+    let first = number("FTLD_SEED").unwrap_or_else(fresh_seed);
     let (most, seconds) = match (number("FTLD_SWARM_RUNS"), number("FTLD_SWARM_SECONDS")) {
-        (None, None) => (SHORT_RUNS, u64::MAX),
+        (None, None) => (u64::MAX, SHORT_SECONDS),
         (most, seconds) => (most.unwrap_or(u64::MAX), seconds.unwrap_or(u64::MAX)),
     };
-    println!("swarm: FTLD_SEED={first}");
+    announce(&format!("swarm: FTLD_SEED={first}"));
     let failures_left = AtomicU64::new(number("FTLD_SWARM_FAILURES").unwrap_or(1));
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let watch = Watch::default();
@@ -103,7 +102,8 @@ fn whatever_happens_together_loses_nothing_flushed() {
         classes = classes.add_to_ledger(&path, first, failures.len(), &all_classes());
     }
     println!("{}", classes.report());
-    println!("swarm: {runs} runs, {:.1} a second on {workers} cores; {} in all", runs as f64 / took, classes.runs);
+    let speed = runs as f64 / took;
+    announce(&format!("swarm: {runs} runs, {speed:.1} a second on {workers} cores; {} in all", classes.runs));
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     if classes.runs >= FULL {
         let missing = classes.missing(&all_classes());
@@ -140,8 +140,8 @@ impl Watch {
 /// A run takes some milliseconds, on a busy machine seconds.
 const LONGEST_RUN: Duration = Duration::from_secs(120);
 
-/// Runs of the short form.
-const SHORT_RUNS: u64 = 400;
+/// Seconds of the short form.
+const SHORT_SECONDS: u64 = 60;
 
 /// Runs from which on no class and no pair of faults may be missing.
 const FULL: u64 = 100_000;

@@ -136,12 +136,16 @@ impl CleanStop {
         self.free.iter().map(|block| *block as u32).collect()
     }
 
-    /// Goes on filling the blocks that were being filled.
+    /// Goes on filling the blocks that were being filled, but for those in which a page went astray.
     pub(crate) fn resume<S: Store>(&self, space: &mut Space<S>) {
         for (stream, block) in &self.open {
             let (stream, block) = (*stream as StreamId, Pbn::new(*block as u32));
             let fits = stream < space.streams() && block.raw() < space.geometry().blocks;
-            let there = fits && space.table.state(block) == State::Full && space.flash.chip().bad(block).is_none();
+            let chip = space.flash.chip();
+            let there = fits
+                && space.table.state(block) == State::Full
+                && chip.bad(block).is_none()
+                && chip.programmed(block) == chip.frontier(block);
             if there && space.open_block(stream).is_none() {
                 space.resume(stream, block);
             }

@@ -9,7 +9,7 @@ use crate::workload::{HostOp, Kind, Workload};
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{FtlError, Params, Start};
 use nand_model::store::{Crash, Freeze, SyncFault, WriteFault};
-use nand_model::{Cut, EraseCut, Fault, Geometry, Pairing, PartnerCut, Profile, ProgramCut, SplitMix};
+use nand_model::{Cut, EraseCut, Fault, Geometry, PairTable, Pairing, PartnerCut, Profile, ProgramCut, SplitMix};
 
 /// Everything one run does.
 #[derive(Clone)]
@@ -162,7 +162,7 @@ const PARAMETERS: &[(&str, &[&str])] = &[
     ("asast.logs", &["0", "1", "4"]),
     ("asast.victim", &["lru", "least_valid"]),
     ("bast.victim", &["lru", "least_valid"]),
-    ("ckpt.interval", &["40", "150", "400", "2000"]),
+    ("ckpt.interval", &["0", "40", "150", "400", "2000"]),
     ("dftl.cache", &["1024", "2048", "8192"]),
     ("dop.cache", &["1024", "2048", "8192"]),
     ("dop.ctpa", &["on", "off"]),
@@ -260,9 +260,12 @@ impl Device {
         Rig::laid_out(self.scheme, self.chip.cells(), profile, self.pages, op, params, seed)
     }
 
-    /// Whether the scheme accepts shape and parameters.
+    /// Whether filler takes at most half of a block, as docs/DURABILITY.md demands, and the scheme accepts shape and parameters.
     fn starts(&self, seed: u64) -> bool {
         let Ok(rig) = self.rig(seed) else { return false };
+        if 2 * PairTable::new(rig.profile.pairing, self.pages_per_block).span() > self.pages_per_block {
+            return false;
+        }
         let started = rig.scheme.start(rig.blank(), &rig.config, Start::Format);
         !matches!(started, Err(FtlError::Config(_)))
     }

@@ -193,9 +193,12 @@ impl Settings {
         let reserve = capacity.div_ceil(pages) + chips + 2;
         let rescued = rescue_blocks(&PairTable::new(profile.pairing, pages), pages, chips);
         let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200) + rescued + reserve)?;
-        if free_threshold < reserve {
+        let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
+        let least = reserve + if pair_protection { rescued } else { 0 };
+        if free_threshold < least {
             return Err(FtlError::Config(format!(
-                "parameter gc.free_threshold: {free_threshold} blocks, need {reserve} for this buffer and superblock"
+                "parameter gc.free_threshold: {free_threshold} blocks, need {least} for this buffer and superblock and for what a \
+                 mount rescues"
             )));
         }
         Ok(Settings {
@@ -214,7 +217,7 @@ impl Settings {
             reserve,
             wear: ColdToWorn::from_params(params)?,
             scrub: Scrub::new(params)?,
-            pair_protection: params.choice("nand.pair_policy", "defer_erase", "none")?,
+            pair_protection,
         })
     }
 }

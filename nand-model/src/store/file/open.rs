@@ -8,7 +8,8 @@
 //! After a failed sync the page cache may show what the disk does not have, and the header that should say so may have failed too.
 //! So an unclean open writes again what it keeps beyond the synced number: the host then has to bring it to the disk. What an
 //! earlier open undid may still be on the disk: the header says so before anything is undone. If it does, or if it tells of a failed
-//! sync, the table, all slot headers and all records are written again, as the cut leaves them.
+//! sync, the table, all slot headers and all records are written again, as the cut leaves them. For the same reason every open
+//! writes the newest header copy again, and touches the other one only when a sync has covered that.
 
 use super::disk::{Disk, FileDisk, Mode, Overlay};
 use super::sync::SyncHandle;
@@ -139,6 +140,7 @@ impl FileStore {
             });
         }
         let opener = Opener { path, disk: &*disk, layout, info: &header.info.clone(), read_only };
+        opener.rewrite_header(copy)?;
         let mut report =
             OpenReport { was_clean: header.info.clean, sync_failed: header.info.sync_failed, ..OpenReport::default() };
         let synced_seq = header.synced_seq;
@@ -148,7 +150,7 @@ impl FileStore {
             let rewrites_all = header.info.sync_failed || header.undoing;
             opener.recover(&mut header, copy, rewrites_all, &mut report)?
         };
-        // What the cut keeps is not synced yet: if the sync that follows fails, the header must not say that it was.
+        // The copy in the file names fewer operations than the cut keeps.
         let last_seq = std::mem::replace(&mut header.synced_seq, synced_seq);
         let store = FileStore::begin(path, disk, layout, header, copy, last_seq, found, read_only)?;
         report.took = begun.elapsed();
@@ -170,8 +172,10 @@ impl FileStore {
     ) -> Result<FileStore, ImageError> {
         let info = header.info.clone();
         (header.info.sync_failed, header.undoing) = (false, false);
+        // If this fails, nobody knows which header copy is on the disk, so neither may change.
+        disk.sync().map_err(|e| io_error(path, "sync it", e))?;
         let sync = SyncHandle::new(disk.clone(), layout, header, copy, last_seq);
-        sync.write_clean(false).map_err(|e| io_error(path, "sync it", e.into()))?;
+        sync.say_clean(false).map_err(|e| io_error(path, "sync it", e.into()))?;
         let Found { blocks, counts, sick, slots } = found;
         let path = path.to_path_buf();
         let (trimmed_seq, scratch) = (0, Vec::new());
@@ -412,6 +416,16 @@ impl Opener<'_> {
             }
         }
         Ok(places)
+    }
+
+    /// Writes the newest header copy as it reads: after a failed sync the page cache may have it and the disk may not.
+    fn rewrite_header(&self, copy: usize) -> Result<(), ImageError> {
+        if self.read_only {
+            return Ok(());
+        }
+        let mut bytes = vec![0; COPY_BYTES];
+        self.read(self.layout.copy_at(copy), &mut bytes)?;
+        self.write_again(self.layout.copy_at(copy), &bytes)
     }
 
     fn rewrite_table(&self) -> Result<(), ImageError> {

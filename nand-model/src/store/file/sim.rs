@@ -32,6 +32,8 @@ struct Sim {
     disk: Vec<u8>,
     /// Writes since then.
     log: Vec<(usize, Vec<u8>)>,
+    /// A sector in whose middle a failing write ended.
+    torn: Option<usize>,
     /// Pages of the file that the host keeps room for.
     room: BTreeSet<usize>,
     /// All writes and syncs there ever were, those that failed included.
@@ -378,6 +380,23 @@ impl Sim {
         let end = (at + bytes.len()).next_multiple_of(SECTOR).min(self.cache.len());
         let first = at / SECTOR * SECTOR;
         self.log.push((first, self.cache[first..end].to_vec()));
+        self.torn = self.torn.filter(|torn| !(first..end).contains(torn));
+    }
+
+    /// Changes the cache where a failing write ended amid a sector. It reaches the disk with the next write to that sector, as a rule one
+    /// that restores it, or with the next sync: no host writes back in the microsecond between the two.
+    fn tear(&mut self, at: usize, bytes: &[u8]) {
+        self.note_torn();
+        self.cache[at..at + bytes.len()].copy_from_slice(bytes);
+        self.torn = Some(at / SECTOR * SECTOR);
+    }
+
+    /// From now on a crash may keep what a failing write left amid a sector.
+    fn note_torn(&mut self) {
+        if let Some(at) = self.torn.take() {
+            let end = (at + SECTOR).min(self.cache.len());
+            self.log.push((at, self.cache[at..end].to_vec()));
+        }
     }
 }
 
@@ -407,7 +426,11 @@ impl Disk for SimDisk {
             if fault.count > 0 { done.saturating_sub((at + done) % SECTOR) } else { done }
         });
         sim.room.extend(Sim::pages(at, done));
-        sim.put(at, &buf[..done]);
+        let whole = if failing.is_some() { done.saturating_sub((at + done) % SECTOR) } else { done };
+        sim.put(at, &buf[..whole]);
+        if whole < done {
+            sim.tear(at + whole, &buf[whole..done]);
+        }
         failing.map_or(Ok(()), |fault| Err(WriteError { done, error: io::Error::from_raw_os_error(fault.errno) }))
     }
 
@@ -417,6 +440,7 @@ impl Disk for SimDisk {
             let mut sim = self.lock();
             sim.freeze(true);
             sim.syncs += 1;
+            sim.note_torn();
             sim.log.len()
         };
         let call = self.lock().during_sync.clone();

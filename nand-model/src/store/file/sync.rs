@@ -91,8 +91,7 @@ struct State {
 }
 
 impl SyncHandle {
-    /// Over a file with `header` in copy `copy`. Everything up to `last_seq` is in the file, everything up to
-    /// `header.synced_seq` is synced.
+    /// Over a file with `header` in copy `copy`. That and everything up to `last_seq` is synced.
     pub(super) fn new(disk: Arc<dyn Disk>, layout: Layout, header: Header, copy: usize, last_seq: u64) -> Self {
         let seq = header.synced_seq;
         let mut copies = [0; 2];
@@ -111,7 +110,7 @@ impl SyncHandle {
             disk,
             layout,
             last: AtomicU64::new(last_seq),
-            synced: AtomicU64::new(seq),
+            synced: AtomicU64::new(last_seq),
             durable: AtomicU64::new(seq),
             failed: AtomicU64::new(0),
             count: AtomicU64::new(0),
@@ -231,6 +230,11 @@ impl SyncHandle {
     /// Syncs everything and then a header with this `clean` flag.
     pub(super) fn write_clean(&self, clean: bool) -> Result<(), SyncError> {
         self.force()?;
+        self.say_clean(clean)
+    }
+
+    /// Writes a header with this `clean` flag and syncs it. Everything else is synced.
+    pub(super) fn say_clean(&self, clean: bool) -> Result<(), SyncError> {
         let mut state = self.lock_idle();
         state.header.info.clean = clean;
         self.write_header(&mut state, self.synced_seq(), true);
@@ -325,7 +329,8 @@ impl SyncHandle {
                 state.header_errno = None;
             }
             Err(failed) => {
-                state.copies[copy] = 0;
+                // What it said before may be torn, also if no sync has covered that yet.
+                (state.copies[copy], state.written_copy) = (0, state.durable_copy);
                 state.header_errno = Some(failed.error.raw_os_error().unwrap_or(EIO));
             }
         }
