@@ -27,14 +27,19 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
         let mut lpns: Vec<u32> = self.pages_of(lbn).filter(|lpn| self.trims.is_mapped(*lpn)).collect();
         self.ensure_free()?;
-        let was_open = match self.begun(lbn) {
+        let begun = self.begun(lbn);
+        let was_open = match begun {
             Some(block) => {
                 lpns.retain(|lpn| !self.is_logged_in(block, *lpn));
                 false
             }
             None => self.close_data_block(lbn)?,
         };
-        let block = self.with_copies(&lpns, cause, |ftl, tags, bytes| ftl.program_gathered(lbn, tags, bytes, cause))?;
+        let block = match begun {
+            // An error came after the last copy.
+            Some(block) if lpns.is_empty() => block,
+            _ => self.with_copies(&lpns, cause, |ftl, tags, bytes| ftl.program_gathered(lbn, tags, bytes, cause))?,
+        };
         self.make_data_block(lbn, block, was_open)?;
         self.space.note_event(EventKind::FullMerge, Some(block), lpns.len() as u32, began);
         Ok(lpns.len() as u32)

@@ -266,7 +266,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             Some(unit) => unit * self.shape.pages..((unit + 1) * self.shape.pages).min(self.logical_pages),
             None => 0..self.logical_pages,
         };
-        for lpn in pages {
+        // Twice: a table that cannot be read is rebuilt on the way, and the page may then stand for an address that was passed.
+        for lpn in pages.clone().chain(pages) {
             if self.trims.is_mapped(lpn) && self.look_up(lpn, Cause::Recovery)? == ppn.raw() {
                 return Ok(Some(lpn));
             }
