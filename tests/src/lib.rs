@@ -20,6 +20,7 @@ pub mod payload;
 pub mod rig;
 pub mod swarm;
 pub mod sweep;
+pub mod watch;
 pub mod workload;
 
 /// A seed from the clock.

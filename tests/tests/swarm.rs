@@ -10,9 +10,9 @@ use ftl_core::schemes::SCHEMES;
 use ftld_tests::classes::Classes;
 use ftld_tests::swarm::plan::{self, Plan};
 use ftld_tests::swarm::{shrink, situations};
+use ftld_tests::watch::Watch;
 use ftld_tests::{announce, fresh_seed};
 use nand_model::SplitMix;
-use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -91,10 +91,8 @@ fn whatever_happens_together_loses_nothing_flushed() {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        while !workers.iter().all(|worker| worker.is_finished()) {
-            watch.look();
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let ended = || workers.iter().all(|worker| worker.is_finished());
+        watch.until(ended, |seed| format!("{}\n    {} -- --nocapture", Plan::draw(seed), command(seed)));
     });
     let Tally { mut classes, failures } = tally.into_inner().expect("nobody panicked with it");
     let (runs, took) = (classes.runs, began.elapsed().as_secs_f64());
@@ -113,32 +111,6 @@ fn whatever_happens_together_loses_nothing_flushed() {
         assert!(pairs.is_empty(), "these faults never met: {pairs:?}");
     }
 }
-
-/// The runs under way, and when they began: nothing may hang.
-#[derive(Default)]
-struct Watch(Mutex<HashMap<u64, Instant>>);
-
-impl Watch {
-    fn over<R>(&self, seed: u64, run: impl FnOnce() -> R) -> R {
-        self.0.lock().expect("nobody panics with it").insert(seed, Instant::now());
-        let result = run();
-        self.0.lock().expect("nobody panics with it").remove(&seed);
-        result
-    }
-
-    /// Ends the process if a run does not: a thread cannot be stopped.
-    fn look(&self) {
-        let runs = self.0.lock().expect("nobody panics with it");
-        if let Some((seed, _)) = runs.iter().find(|(_, began)| began.elapsed() > LONGEST_RUN) {
-            eprintln!("run {seed} has not ended after {LONGEST_RUN:?}; its plan:\n{}", Plan::draw(*seed));
-            eprintln!("    {} -- --nocapture", command(*seed));
-            std::process::exit(1);
-        }
-    }
-}
-
-/// A run takes some milliseconds, on a busy machine seconds.
-const LONGEST_RUN: Duration = Duration::from_secs(120);
 
 /// Seconds of the short form.
 const SHORT_SECONDS: u64 = 60;
