@@ -56,7 +56,7 @@ fn is_own(role: u8) -> bool {
 pub(crate) struct Flash<S> {
     chip: Chip<S>,
     now: Nanos,
-    /// When the last program or erase that was begun will have ended.
+    /// When the last program that was begun will have ended.
     ended: Nanos,
     pseq: u64,
     /// Set on every program but filler: [`Flags::PROVISIONAL`] while a mount runs.
@@ -116,7 +116,7 @@ impl<S: Store> Flash<S> {
         self.now
     }
 
-    /// Waits until all programs and erases have ended, also those of requests that overlap with this one. Returns when.
+    /// Waits until all programs have ended, also those of requests that overlap with this one. Returns when.
     ///
     /// What supersedes pages for good starts here: a mapping page on one die must not be safe while a page it names is torn
     /// on another; nor may a block be gone while the pages that replace its own are torn.
@@ -125,7 +125,7 @@ impl<S: Store> Flash<S> {
         self.now
     }
 
-    /// A program or erase ends at this instant.
+    /// A program ends at this instant.
     #[inline(always)]
     fn proceed(&mut self, done: Nanos) {
         self.now = done;
@@ -456,8 +456,7 @@ impl<S: Store> Flash<S> {
 
     pub(crate) fn erase(&mut self, block: Pbn, cause: Cause) -> Result<(), NandError> {
         let at = self.wait();
-        let done = self.chip.erase(at, block, cause)?;
-        self.proceed(done);
+        self.now = self.chip.erase(at, block, cause)?;
         if let Some(kept) = &mut self.kept {
             kept.0.remove(&block.raw());
         }

@@ -55,7 +55,6 @@ pub const OTHERS: &[&str] = &[
     "background sync",
     "room given back",
     "several programs in flight",
-    "several erases in flight",
     "programs and erases in flight",
     "program not started",
     "program torn: the first bytes",
