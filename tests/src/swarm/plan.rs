@@ -6,6 +6,7 @@
 
 use crate::rig::{Cells, Rig, has_param};
 use crate::workload::{HostOp, Kind, Workload};
+use ftl_core::format::trim::TrimBitmap;
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{FtlError, Params, Start};
 use nand_model::store::{Crash, Freeze, SyncFault, WriteFault};
@@ -232,8 +233,11 @@ pub fn unknown_parameters() -> Vec<String> {
 const PAGE_BYTES: u32 = 512;
 
 /// Logical pages from which on a device has more than 100 mapping pages and several chunks of its trim bitmap: a mapping
-/// page of 512 bytes has 128 entries, a chunk of the bitmap 488 x 8 pages.
+/// page of 512 bytes has 128 entries, a chunk of the bitmap [`CHUNK`] pages.
 pub const LARGE: u32 = 13_312;
+
+/// Logical pages of a chunk of the trim bitmap.
+const CHUNK: u32 = TrimBitmap::capacity(PAGE_BYTES);
 
 /// Pages of the writes that fill a large device.
 const FILL: u32 = 128;
@@ -472,6 +476,36 @@ impl<'a> Steps<'a> {
             }
         }
         self.steps.append(&mut requests);
+        if pages >= LARGE && self.rng.one_in(8) {
+            self.trims_across_chunks();
+        }
+    }
+
+    /// So many trims that bitmaps take the place of records, one across chunks, and collections while some of its chunks have a newer
+    /// bitmap; then power fails.
+    fn trims_across_chunks(&mut self) {
+        let pages = self.plan.device.pages;
+        let mut small = |rng: &mut SplitMix| {
+            let count = 1 + rng.below(4) as u32;
+            Step::Do(HostOp::Trim { lpn: rng.below(u64::from(pages - count)) as u32, count })
+        };
+        for _ in 0..20 + self.rng.below(40) {
+            self.steps.push(small(self.rng));
+        }
+        let chunk = 1 + self.rng.below(u64::from((pages - 1) / CHUNK)) as u32;
+        let count = 2 + self.rng.below(12) as u32;
+        let lpn = chunk * CHUNK - 1 - self.rng.below(u64::from(count - 1)) as u32;
+        self.steps.push(Step::Do(HostOp::Trim { lpn, count: count.min(pages - lpn) }));
+        for _ in 0..self.rng.below(5) {
+            self.steps.push(small(self.rng));
+        }
+        for _ in 0..20 + self.rng.below(100) {
+            let lpn = self.rng.below(u64::from(pages)) as u32;
+            self.steps.push(Step::Do(HostOp::Write { lpn, count: 1, fua: false }));
+        }
+        self.steps.push(Step::Do(HostOp::Flush));
+        let restart = self.restart(3);
+        self.steps.push(Step::Down(Down::PowerOff, restart));
     }
 
     fn event(&mut self) {
