@@ -149,7 +149,7 @@ fn what_is_taken_is_named_with_its_way_out() {
 #[test]
 fn options_that_contradict_the_image_are_refused_by_name() {
     let host = Host::new();
-    let made = host.json(&["create", "--size", "4MiB", "--set", "gc.free_threshold=5", "--json"]);
+    let made = host.json(&["create", "--size", "4MiB", "--set", "gc.free_threshold=8", "--json"]);
     assert_eq!((made["size_bytes"].as_u64(), made["profile"].as_str()), (Some(4 << 20), Some("mlc-4k")));
     assert!(made["raw_bytes"].as_u64() > Some(4 << 20));
     let before = std::fs::read(host.image("default")).unwrap();
@@ -158,7 +158,7 @@ fn options_that_contradict_the_image_are_refused_by_name() {
         ("--size", "8MiB", "the image has size 4194304 bytes, not 8388608"),
         ("--profile", "slc-2k", "the image has profile mlc-4k, not slc-2k"),
         ("--op", "12.5", "the image has over-provisioning 7 %, not 12.5"),
-        ("--set", "gc.free_threshold=6", "the image has parameter gc.free_threshold at 5, not 6"),
+        ("--set", "gc.free_threshold=9", "the image has parameter gc.free_threshold at 8, not 9"),
         ("--scheme", "nosuch", "no scheme \"nosuch\"; there are"),
     ] {
         host.fails(&[option, value, off[0], off[1]], 2, &[part]);

@@ -1,5 +1,6 @@
 //! Parameters that all schemes with their map on flash have.
 
+use super::STREAMS;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::format::Role;
@@ -18,7 +19,7 @@ pub(crate) mod docs {
     };
     pub(crate) const FREE_THRESHOLD: ParamDoc = ParamDoc {
         key: "gc.free_threshold",
-        help: "free blocks that collection keeps (default: the reserve and 3, and max(1, 0.5 % of blocks))",
+        help: "free blocks that collection keeps, at least the reserve and 3 (default: those, and max(1, 0.5 % of blocks))",
     };
     pub(crate) const CHECKPOINT_INTERVAL: ParamDoc = ParamDoc {
         key: "ckpt.interval",
@@ -64,11 +65,14 @@ impl Settings {
     /// # Errors
     /// [`FtlError::Config`] where a value is not one or cannot work.
     pub(crate) fn new(params: &Params, blocks: u32, checkpoint_pages: u32, reserve: u32) -> Result<Settings, FtlError> {
-        // Above the reserve, a mount after a cut may need a block per stream.
-        let free_threshold = params.get(docs::FREE_THRESHOLD.key, reserve + 3 + 1.max(blocks / 200))?;
-        if free_threshold < reserve {
+        let pair_protection = params.choice(docs::PAIR_POLICY.key, "defer_erase", "none")?;
+        // With fewer, a mount after a cut would use up by what it programs again what it needs to collect.
+        let of_mount = STREAMS.len() as u32;
+        let least = reserve + if pair_protection { of_mount } else { 0 };
+        let free_threshold = params.get(docs::FREE_THRESHOLD.key, reserve + of_mount + 1.max(blocks / 200))?;
+        if free_threshold < least {
             return Err(FtlError::Config(format!(
-                "parameter {}: collection needs a reserve of {reserve} blocks",
+                "parameter {}: {free_threshold} blocks; collection and a mount need {least} on this device",
                 docs::FREE_THRESHOLD.key
             )));
         }
@@ -86,7 +90,7 @@ impl Settings {
                 .get(docs::CHECKPOINT_INTERVAL.key, u64::max(65_536, 100 * checkpoint_pages as u64))?,
             wear: ColdToWorn::from_params(params)?,
             scrub: Scrub::new(params)?,
-            pair_protection: params.choice(docs::PAIR_POLICY.key, "defer_erase", "none")?,
+            pair_protection,
         };
         // A collection opens blocks too: a window that is over before it has gained one cannot be kept.
         if settings.age_window < 32 {

@@ -273,7 +273,7 @@ fn impossible_parameters_are_refused_with_a_reason() {
         ("lazy.age_window", "7", "twice"),
         ("valid_tracking", "oob_mark", "use ram_bitmap"),
         ("valid_tracking", "lookup", "neither"),
-        ("gc.free_threshold", "4", "reserve of 5"),
+        ("gc.free_threshold", "7", "need 8"),
         ("nand.pair_policy", "hope", "neither"),
     ];
     let device = profile("torture", 56);

@@ -18,7 +18,8 @@
 //!   is written. With `mlam.ack=buffer` a write is acknowledged in RAM, as in the paper; by default when it is in the journal,
 //!   because RAM does not outlive the daemon (docs/DURABILITY.md). Trim records, and what a mount or a collection moves page by
 //!   page, lie in the same blocks.
-//! - *Collection* puts the quarters of the emptiest superblocks together; blocks of the journal are emptied one by one.
+//! - *Collection* puts the quarters of the emptiest superblocks together; blocks of the journal are emptied one by one. Where there
+//!   are too few free blocks for a superblock, the emptiest one's blocks are emptied one by one, too.
 //! - A failing, worn or fading block is copied row by row into another one of its chip.
 //! - Weights, the bound of the tables and the rule for `k_empty` are in `policy.rs` and `flush.rs`. Two halves that lie apart are put
 //!   together as a superblock only, never two quarters as a half alone.
@@ -553,7 +554,13 @@ impl<S: Store> Mlam<S> {
     /// A page that held this logical page's newest content on flash does so no more.
     fn give_up_place(&mut self, lpn: u32, ppn: Ppn) {
         self.space.table.clear_live(ppn);
-        let Some(place) = self.regular_place(lpn, ppn) else { return };
+        if let Some(place) = self.regular_place(lpn, ppn) {
+            self.leave_place(lpn, place);
+        }
+    }
+
+    /// The tables no longer lead from this logical page to this place.
+    fn leave_place(&mut self, lpn: u32, place: Place) {
         if self.superblocks.page_died(place) {
             self.remap(self.shape.superblock_of(lpn), &[]);
         }
@@ -587,6 +594,22 @@ impl<S: Store> Mlam<S> {
     fn dissolve(&mut self, psb: u32) {
         for block in self.superblocks.dissolve(psb) {
             self.loosen(block);
+        }
+    }
+
+    /// Takes a superblock apart without a copy: the buffer knows where its pages are, and its blocks can be
+    /// collected one by one. Nothing changes on flash: a mount finds the superblock again.
+    fn take_apart(&mut self, psb: u32) {
+        let held: Vec<(u32, u32)> = self.superblocks.get(psb).held().collect();
+        for (loc, quarter) in held {
+            let (place, first) = (Place { psb, loc }, quarter * self.shape.quarter_pages());
+            for lpn in first..(first + self.shape.quarter_pages()).min(self.logical_pages) {
+                let here = |ppn: &Ppn| self.regular_place(lpn, *ppn) == Some(place);
+                if let Some(ppn) = self.place_of(lpn).filter(here) {
+                    self.buffer.moved(lpn, ppn.raw());
+                    self.leave_place(lpn, place);
+                }
+            }
         }
     }
 

@@ -1,6 +1,8 @@
-//! Garbage collection (the paper's future work). Superblocks are collected together: the quarters of the emptiest are put into one. Blocks
-//! of the journal, and what was left of unfinished superblocks, are emptied one by one into the common blocks. A single block of a
-//! superblock (failing, worn or fading) is copied row by row to another one of its chip, so that no table changes.
+//! Garbage collection (the paper's future work). Superblocks are collected together: the quarters of the
+//! emptiest are put into one. Where there are too few free blocks for that, the emptiest is taken apart.
+//! Blocks of the journal, and what was left of unfinished superblocks, are emptied one by one into the
+//! common blocks. A single block of a superblock (failing, worn or fading) is copied row by row to another
+//! one of its chip, so that no table changes.
 
 use super::mapping::Place;
 use super::policy::{self, Virtual};
@@ -38,9 +40,11 @@ impl<S: Store> Collect<S> for Mlam<S> {
     }
 
     fn collect_together(&mut self) -> Result<bool, FtlError> {
-        let needed = self.shape.chips + 1;
-        if self.space.is_mounting() || self.space.failing_block().is_some() || self.space.free_blocks() < needed {
+        if self.space.is_mounting() || self.space.failing_block().is_some() {
             return Ok(false);
+        }
+        if self.space.free_blocks() <= self.shape.chips {
+            return Ok(self.take_emptiest_apart());
         }
         let loose = self.space.table.greedy_victim().map(|block| self.space.table.valid(block));
         let pages = self.space.geometry().pages_per_block;
@@ -98,6 +102,20 @@ impl<S: Store> Mlam<S> {
         self.gc.refuse_if_read_only()?;
         self.collect_until(self.gc.threshold + 1)?;
         self.upkeep()
+    }
+
+    /// Failed programs left too few free blocks for another superblock. The blocks of the emptiest one are
+    /// collected one by one instead; each takes one common block at most. Returns false if that gives no
+    /// room, or if another block gives more.
+    fn take_emptiest_apart(&mut self) -> bool {
+        let Some((psb, live)) = self.superblocks.fewest_live() else { return false };
+        let loose = self.space.table.greedy_victim().map(|block| self.space.table.valid(block));
+        let blocks = self.superblocks.get(psb).blocks().count() as u32;
+        let pays = live < blocks * loose.unwrap_or(self.space.pages_per_block());
+        if pays {
+            self.take_apart(psb);
+        }
+        pays
     }
 
     /// Quarters of the emptiest superblocks, as many as one takes, and how many the emptiest has. None if no number of such steps would

@@ -127,6 +127,13 @@ impl Superblocks {
         self.get(place.psb).holds[place.loc as usize].1
     }
 
+    /// The superblock with the fewest live pages, and how many those are.
+    pub(super) fn fewest_live(&self) -> Option<(u32, u32)> {
+        let live = |superblock: &Superblock| superblock.holds.iter().map(|(_, live)| live).sum::<u32>();
+        let all = self.iter().map(|(psb, superblock)| (live(superblock), superblock.serial, psb));
+        all.min().map(|(live, _, psb)| (psb, live))
+    }
+
     /// Dissolves a superblock. Returns its blocks, which belong to nobody now.
     pub(super) fn dissolve(&mut self, psb: u32) -> Vec<Pbn> {
         let superblock = self.all[psb as usize].take().expect("a superblock in use");
