@@ -390,13 +390,16 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             return false;
         }
         let (lbn, _) = self.split(lpn);
-        let Some(block) = self.data.block(lbn) else { return true };
-        let open = self.space.open_block(self.data_stream(lbn)).is_some_and(|(open, _)| open == block);
+        let open = self.space.open_block(self.data_stream(lbn)).map(|(open, _)| open);
+        let Some(block) = self.data.block(lbn) else {
+            // What an error left of a merge is a log block, and takes the other pages of that merge.
+            return open.is_none_or(|open| self.logs.get(open).is_none());
+        };
         let taken = match self.data.place(lpn) {
             None => false,
             Some(ppn) => !self.data.in_place() || self.space.flash.chip().is_programmed(ppn),
         };
-        open && !taken
+        open == Some(block) && !taken
     }
 
     fn write_page(&mut self, lpn: u32, bytes: &[u8], request: u32) -> Result<(), FtlError> {
