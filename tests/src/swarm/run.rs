@@ -120,9 +120,7 @@ struct Runner<'p, W: World> {
     disk_fails: bool,
     /// Whether something may have been lost since the device last served.
     power_lost: bool,
-    /// Whether the host crashed since then.
-    host_crashed: bool,
-    /// Erase counts when the device last served.
+    /// Erase counts when it began to serve; they are on the disk.
     worn: Vec<u32>,
     gave_up: bool,
     /// Bits that were made wrong, by page.
@@ -150,7 +148,6 @@ impl<'p, W: World> Runner<'p, W> {
             dead_die: None,
             disk_fails: false,
             power_lost: false,
-            host_crashed: false,
             worn: Vec::new(),
             gave_up: false,
             wrong: HashMap::new(),
@@ -536,7 +533,6 @@ impl<'p, W: World> Runner<'p, W> {
         // A new disk: the host replaced what failed.
         self.disk_fails = false;
         self.power_lost = true;
-        self.host_crashed = true;
     }
 
     fn mend(&mut self) {
@@ -685,15 +681,14 @@ impl<'p, W: World> Runner<'p, W> {
     /// The mount is complete: everything is read, and stays.
     fn serve(&mut self) -> Verdict {
         self.note_mount();
+        // The mount ended with a sync: so many erases stay. Those after it, as of reads that evict mapping pages, may be undone.
+        self.no_count_went_back()?;
+        self.remember_wear();
         self.check().map_err(|why| format!("after the mount: {why}"))?;
         let power_lost = self.power_lost;
         let settled = self.each_page(|oracle, lpn, seen| oracle.settle(lpn, seen, power_lost));
         settled.map_err(|why| format!("after the mount: {why}"))?;
-        if !self.host_crashed {
-            self.no_count_went_back()?;
-        }
-        self.remember_wear();
-        (self.power_lost, self.host_crashed) = (false, false);
+        self.power_lost = false;
         Ok(())
     }
 
