@@ -168,13 +168,14 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             let Some(stream) = stream.filter(|stream| self.space.room(*stream) >= missing.len() as u32) else {
                 return Ok(None);
             };
-            self.with_copies(&missing, cause, |ftl, tags, bytes| {
+            let copied = self.with_copies(&missing, cause, |ftl, tags, bytes| {
                 ftl.program_in(stream, tags, bytes, cause, |ftl, lpn, ppn| ftl.note_in_log(lpn, ppn, log)).map(|_| ())
-            })?;
-            if !missing.iter().all(|lpn| self.is_logged_in(block, *lpn)) {
-                // A program failed, and the stream went on in another block: at the pages' own offsets, which cannot be appended to.
+            });
+            if copied.is_err() || !missing.iter().all(|lpn| self.is_logged_in(block, *lpn)) {
+                // The stream's block has pages at their own offsets, which cannot be appended to: the copies ended early, or a program
+                // failed and the stream went on in another block.
                 self.space.seal(stream)?;
-                return Ok(None);
+                return copied.map(|()| None);
             }
         }
         let data = self.data_stream(lbn);

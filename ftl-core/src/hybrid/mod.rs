@@ -115,7 +115,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         if config.logical_pages as u64 >= geometry.pages() {
             return Err(FtlError::Config("more logical pages than the flash has".into()));
         }
-        let stream = |role, collectable| StreamSpec { role, collectable };
+        let stream = |role, collectable| StreamSpec { role, collectable, in_place: false };
         let log = stream(Role::Log, false);
         let mut fixed = vec![stream(Role::Log, true), stream(Role::Checkpoint, false)];
         fixed.extend((0..policy.shared_streams()).map(|_| log));
@@ -123,9 +123,10 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let groups = policy.group().map_or(0, |size| logical_blocks.div_ceil(size) * policy.streams_per_group());
         space.add_streams(log, groups as usize);
         let first_swapped = space.add_streams(log, policy.swapped_blocks() as usize);
-        let first_data = space.add_streams(stream(Role::Data, false), logical_blocks as usize);
-        space.set_pair_protection(settings.pair_protection);
         let in_place = profile.order == PageOrder::Any && profile.pairing == Pairing::None;
+        let data = StreamSpec { in_place, ..stream(Role::Data, false) };
+        let first_data = space.add_streams(data, logical_blocks as usize);
+        space.set_pair_protection(settings.pair_protection);
         let mut ftl = HybridFtl {
             in_place_logs: in_place && policy.logs_in_place(),
             gc: Gc::new(&geometry, settings.free_threshold, RESERVE, settings.wear, settings.scrub),
@@ -390,13 +391,16 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             return false;
         }
         let (lbn, _) = self.split(lpn);
-        let Some(block) = self.data.block(lbn) else { return true };
-        let open = self.space.open_block(self.data_stream(lbn)).is_some_and(|(open, _)| open == block);
+        let open = self.space.open_block(self.data_stream(lbn)).map(|(open, _)| open);
+        let Some(block) = self.data.block(lbn) else {
+            // What an error left of a merge is a log block, and takes the other pages of that merge.
+            return open.is_none_or(|open| self.logs.get(open).is_none());
+        };
         let taken = match self.data.place(lpn) {
             None => false,
             Some(ppn) => !self.data.in_place() || self.space.flash.chip().is_programmed(ppn),
         };
-        open && !taken
+        open == Some(block) && !taken
     }
 
     fn write_page(&mut self, lpn: u32, bytes: &[u8], request: u32) -> Result<(), FtlError> {

@@ -122,3 +122,17 @@ fn agrees_on(mut device: Device, pages: u32) {
     }
     assert!(merges > 10, "{merges} merges");
 }
+
+#[test]
+fn after_a_clean_stop_places_between_the_pages_of_a_data_block_are_filled() {
+    let mut device = Device::new("bast", SLC, 48, 20 * 64, &[]);
+    [3, 10].iter().for_each(|page| _ = device.write(*page, 1, 1));
+    device.ftl.shutdown(0).unwrap();
+    let mut device = device.remount();
+    assert!(device.ftl.stats().mount.clean);
+    [5, 60, 0].iter().for_each(|page| _ = device.write(*page, 1, 2));
+    let blocks = device.ftl.stats().blocks;
+    assert_eq!((blocks.data, blocks.log, blocks.open), (0, 0, 1), "all pages are in one data block");
+    assert_eq!([0, 3, 5, 10, 60].map(|page| device.read(page).0), [2, 1, 2, 1, 2]);
+    device.assert_sound();
+}

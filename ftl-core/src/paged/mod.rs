@@ -348,7 +348,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             return Err(FtlError::Config("more logical pages than the flash has".into()));
         }
         let at_once = settings.buffer_blocks.is_none();
-        let stream = |role, collectable| StreamSpec { role, collectable };
+        let stream = |role, collectable| StreamSpec { role, collectable, in_place: false };
         let streams = [
             stream(settings.host_role, at_once),
             stream(settings.copy_role, at_once),

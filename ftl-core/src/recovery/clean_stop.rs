@@ -136,16 +136,15 @@ impl CleanStop {
         self.free.iter().map(|block| *block as u32).collect()
     }
 
-    /// Goes on filling the blocks that were being filled, but for those in which a page went astray.
+    /// Goes on filling the blocks that were being filled, but for those that are appended to and in which a page went astray.
     pub(crate) fn resume<S: Store>(&self, space: &mut Space<S>) {
         for (stream, block) in &self.open {
             let (stream, block) = (*stream as StreamId, Pbn::new(*block as u32));
             let fits = stream < space.streams() && block.raw() < space.geometry().blocks;
-            let chip = space.flash.chip();
             let there = fits
                 && space.table.state(block) == State::Full
-                && chip.bad(block).is_none()
-                && chip.programmed(block) == chip.frontier(block);
+                && space.flash.chip().bad(block).is_none()
+                && space.can_resume(stream, block);
             if there && space.open_block(stream).is_none() {
                 space.resume(stream, block);
             }

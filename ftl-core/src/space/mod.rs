@@ -257,6 +257,12 @@ impl<S: Store> Space<S> {
         self.streams[stream].open.as_mut().expect("just opened").gaps = gaps;
     }
 
+    /// Whether the stream can fill this block on: where it appends, all pages that are programmed have to be at the beginning.
+    pub(crate) fn can_resume(&self, stream: StreamId, block: Pbn) -> bool {
+        let chip = self.flash.chip();
+        self.streams[stream].spec.in_place || chip.programmed(block) == chip.frontier(block)
+    }
+
     /// How many streams there are.
     pub(crate) fn streams(&self) -> usize {
         self.streams.len()

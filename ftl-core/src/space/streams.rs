@@ -14,6 +14,8 @@ pub(crate) struct StreamSpec {
     pub(crate) role: Role,
     /// Whether full blocks may be collected at once.
     pub(crate) collectable: bool,
+    /// Whether pages have their own offsets in its blocks, with gaps between them: they all go by [`super::Space::program_at`].
+    pub(crate) in_place: bool,
 }
 
 /// Number of a stream, as given when it was made.
@@ -171,7 +173,7 @@ mod tests {
             let pairs = PairTable::new(rule, PAGES);
             assert!(pairs.span() as usize <= RECENT);
             let mut rng = SplitMix::new(1);
-            let spec = StreamSpec { role: Role::Data, collectable: true };
+            let spec = StreamSpec { role: Role::Data, collectable: true, in_place: false };
             let mut streams = vec![Stream::new(spec); 40];
             let (mut all, mut list, mut seq) = (vec![Vec::new(); 40], AtRisk::default(), 0);
             for _ in 0..5_000 {

@@ -150,7 +150,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         }
         let mut flash = Flash::new(chip);
         flash.reserve_spare(shape.spare_bytes())?;
-        let stream = |role, collectable| StreamSpec { role, collectable };
+        let stream = |role, collectable| StreamSpec { role, collectable, in_place: false };
         let mut space = Space::new(flash, &[stream(Role::Cold, true), stream(Role::Checkpoint, false)]);
         let first = space.add_streams(stream(Role::Data, true), units as usize);
         assert_eq!(first, FIRST_UNIT);

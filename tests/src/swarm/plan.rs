@@ -393,7 +393,7 @@ fn draw_parts(slc: bool, rng: &mut SplitMix) -> Parts {
     }
     if rng.one_in(6) {
         // Within what the ECC corrects, or beyond it now and then.
-        parts.bit_errors = pick(rng, if slc { &[10_000, 10_000, 400_000] } else { &[30, 45, 100] });
+        parts.bit_errors = pick(rng, if slc { &[2_000, 2_000, 400_000] } else { &[30, 30, 100] });
     }
     if rng.one_in(10) {
         parts.wear_out = pick(rng, &[1, 3]);

@@ -276,7 +276,7 @@ impl<S: Store> Mlam<S> {
         let keeps_data = chip.store().keeps_data();
         let mut flash = Flash::new(chip);
         flash.reserve_spare(SPARE_BYTES)?;
-        let stream = |role, collectable| StreamSpec { role, collectable };
+        let stream = |role, collectable| StreamSpec { role, collectable, in_place: false };
         let mut streams = vec![stream(Role::Journal, true), stream(Role::Checkpoint, false)];
         streams.resize(FIRST_CHIP + shape.chips as usize, stream(Role::Data, false));
         let mut space = Space::new(flash, &streams);

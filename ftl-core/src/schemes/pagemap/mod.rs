@@ -139,7 +139,7 @@ fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Bo
     if config.logical_pages as u64 >= geometry.pages() {
         return Err(FtlError::Config("more logical pages than the flash has".into()));
     }
-    let stream = |role, collectable| StreamSpec { role, collectable };
+    let stream = |role, collectable| StreamSpec { role, collectable, in_place: false };
     let streams = [stream(Role::Data, true), stream(Role::Checkpoint, false), stream(Role::Data, true)];
     let mut space = Space::new(Flash::new(chip), &streams);
     space.set_pair_protection(settings.pair_protection);
