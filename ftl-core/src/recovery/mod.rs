@@ -27,12 +27,13 @@ use nand_model::{Bad, Cause, PageOrder, PairTable, Pbn, Ppn, Store};
 const IN_FLIGHT: u64 = 32;
 
 /// Blocks that a mount may take for what it programs again, when `units` units have an open block each: pages of every block that the
-/// cut may have hit, while [`IN_FLIGHT`] programs were under way.
+/// cut may have hit, while [`IN_FLIGHT`] programs were under way. Some of these blocks were full by then.
 pub(crate) fn rescue_blocks(pairs: &PairTable, pages_per_block: u32, units: u32) -> u32 {
     let kept_back = provisional::filler_of_full_block(pairs, pages_per_block);
     let room = if pages_per_block > 2 * kept_back { pages_per_block - kept_back } else { pages_per_block };
     let hit = 1 + (0..pages_per_block).map(|page| pairs.victims(page).count() as u32).max().unwrap_or(0);
-    (hit * (units + 1).min(IN_FLIGHT as u32)).div_ceil(room)
+    let blocks = units + 1 + IN_FLIGHT as u32 / pages_per_block;
+    (hit * blocks.min(IN_FLIGHT as u32)).div_ceil(room)
 }
 
 /// What the first readable page of a block says.

@@ -485,7 +485,7 @@ impl<'a> Steps<'a> {
     /// bitmap; then power fails.
     fn trims_across_chunks(&mut self) {
         let pages = self.plan.device.pages;
-        let mut small = |rng: &mut SplitMix| {
+        let small = |rng: &mut SplitMix| {
             let count = 1 + rng.below(4) as u32;
             Step::Do(HostOp::Trim { lpn: rng.below(u64::from(pages - count)) as u32, count })
         };
