@@ -24,11 +24,12 @@ use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
 use crate::gc::{Collect, Gc, SCRUB_PARAM, Scrub};
+use crate::recovery::rescue_blocks;
 use crate::schemes::{MlcUse, Scheme};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
 use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
-use nand_model::{Cause, Chip, Nanos, Pbn, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Nanos, PairTable, Pbn, Ppn, Profile, Store};
 use recovery::MapWriter;
 use trims::Trims;
 
@@ -46,7 +47,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     params: &[
         ParamDoc {
             key: "gc.free_threshold",
-            help: "free blocks that collection keeps (default max(4, 0.5 % of blocks))",
+            help: "free blocks that collection keeps (default max(4, 0.5 % of blocks), and what a mount rescues)",
         },
         ParamDoc {
             key: "page.gc_stream",
@@ -87,10 +88,16 @@ struct Settings {
 }
 
 impl Settings {
-    fn new(params: &Params, blocks: u32, checkpoint_pages: u32) -> Result<Settings, FtlError> {
-        let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200))?;
-        if free_threshold < 2 {
-            return Err(FtlError::Config("parameter gc.free_threshold: collection needs at least 2 blocks".into()));
+    fn new(params: &Params, profile: &Profile, blocks: u32, checkpoint_pages: u32) -> Result<Settings, FtlError> {
+        let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
+        let pages = profile.geometry.pages_per_block;
+        let rescued = rescue_blocks(&PairTable::new(profile.pairing, pages), pages, 1);
+        let least = 2 + if pair_protection { rescued } else { 0 };
+        let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200).max(least))?;
+        if free_threshold < least {
+            return Err(FtlError::Config(format!(
+                "parameter gc.free_threshold: {free_threshold} blocks; collection and a mount need {least} on this device"
+            )));
         }
         let separate = params.choice("page.gc_stream", "separate", "same")?;
         Ok(Settings {
@@ -99,7 +106,7 @@ impl Settings {
             checkpoint_interval: params.get("ckpt.interval", u64::max(65_536, 100 * checkpoint_pages as u64))?,
             wear: ColdToWorn::from_params(params)?,
             scrub: Scrub::new(params)?,
-            pair_protection: params.choice("nand.pair_policy", "defer_erase", "none")?,
+            pair_protection,
         })
     }
 }
@@ -110,7 +117,7 @@ fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Re
     let geometry = &profile.geometry;
     let chunks = MapWriter::chunks(geometry, logical_pages);
     let estimate = logical_pages / geometry.pages_per_block;
-    let settings = Settings::new(params, estimate, chunks)?;
+    let settings = Settings::new(params, profile, estimate, chunks)?;
     let trims = 2 * Trims::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
     Ok(Checkpoints::blocks_needed(geometry, chunks) + trims + 6 + settings.free_threshold)
 }
@@ -135,7 +142,7 @@ struct PageMap<S: Store> {
 fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
     let geometry = *chip.geometry();
     let chunks = MapWriter::chunks(&geometry, config.logical_pages);
-    let settings = Settings::new(&config.params, geometry.blocks, chunks)?;
+    let settings = Settings::new(&config.params, chip.profile(), geometry.blocks, chunks)?;
     if config.logical_pages as u64 >= geometry.pages() {
         return Err(FtlError::Config("more logical pages than the flash has".into()));
     }
