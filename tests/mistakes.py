@@ -39,6 +39,7 @@ class Hunter:
     most: float  # CPU seconds of its run
     ends: bool  # on the unpatched code well before `most`
     env: tuple
+    args: tuple = ()
 
 
 def hunter(name, select, crates, level=2, most=60, ends=True, **env):
@@ -64,7 +65,9 @@ HUNTERS = [
 
 
 class Failed(Exception):
-    """The patch cannot be judged; the text says why."""
+    """The patch cannot be judged; the text says why. `errors` are those of the compiler."""
+
+    errors = ()
 
 
 def crates_of(diff):
@@ -99,13 +102,17 @@ class Bench:
     def copy(self):
         """Makes the scratch copy equal to the tracked files as they are now; later changes do not disturb the run. Files that are
         equal keep their time, so nothing rebuilds."""
-        paths = [(name, ROOT / name) for name in tracked()]
-        self.files = {name: (path.read_bytes(), path.stat().st_mode) for name, path in paths if path.is_file()}
+        self.files = self.contents()
         for path in [path for path in TREE.rglob("*") if path.is_file()]:
             if str(path.relative_to(TREE)) not in self.files:
                 path.unlink()
         for name in self.files:
             self.restore(name)
+
+    def contents(self):
+        """What the copy holds by name: bytes and mode."""
+        paths = [(name, ROOT / name) for name in tracked()]
+        return {name: (path.read_bytes(), path.stat().st_mode) for name, path in paths if path.is_file()}
 
     def restore(self, name):
         content, mode = self.files[name]
@@ -140,8 +147,11 @@ class Bench:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode:
             lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-            errors = [line["message"]["rendered"] for line in lines if line.get("message", {}).get("level") == "error"]
-            raise Failed("does not compile:\n" + ("\n".join(errors[:3]) or done.stderr[-2000:]))
+            errors = [line["message"] for line in lines if line.get("message", {}).get("level") == "error"]
+            shown = "\n".join(error["rendered"] for error in errors[:3]) or done.stderr[-2000:]
+            failed = Failed(f"does not compile:\n{shown}")
+            failed.errors = errors
+            raise failed
         programs = []
         for line in done.stdout.splitlines():
             message = json.loads(line) if line.startswith("{") else {}
@@ -155,7 +165,7 @@ class Bench:
         """Runs programs until one fails. Returns `passed`, `failed` or `limit`, CPU seconds, and what was printed last."""
         spent, text = 0.0, ""
         for program, folder in programs:
-            verdict, seconds, text = execute([program], folder, dict(one.env), limit - spent)
+            verdict, seconds, text = execute([program, *one.args], folder, dict(one.env), limit - spent)
             spent += seconds
             if verdict != "passed":
                 return verdict, spent, text
