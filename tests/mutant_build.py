@@ -31,6 +31,8 @@ pub(crate) fn mutant() -> u32 {{
 class Combined(mistakes.Bench):
     """A bench whose patches are the numbers of mutants, all of them built at once."""
 
+    AHEAD = 1
+
     def __init__(self, mutants):
         """With mutants of cargo-mutants by number, from 1 on."""
         self.mutants, self.programs, self.number, self.left_out = mutants, {}, None, set()
@@ -131,7 +133,19 @@ class Combined(mistakes.Bench):
 
     def run(self, one, programs, limit):
         chosen = ((VARIABLE, str(self.number)),) if self.number else ()
-        return super().run(replace(one, env=one.env + chosen), programs, limit)
+        verdict, seconds, self.printed = super().run(replace(one, env=one.env + chosen), programs, limit)
+        return verdict, seconds, self.printed
+
+    def require_pass(self, one, seconds, number):
+        """A swarm names the run that failed: that one alone is repeated without the mutant."""
+        seed = re.search(r"FTLD_SWARM_RUN=(\d+)", self.printed)
+        if not seed:
+            return super().require_pass(one, seconds, number)
+        self.revert(number)
+        alone = replace(one, env=(*one.env, ("FTLD_SWARM_RUN", seed[1])))
+        verdict, _, text = self.run(alone, self.build(one)[0], one.most)
+        if verdict != "passed":
+            raise SystemExit(f"{one.name} fails without a mistake, so its verdicts mean nothing:\n{text}")
 
 
 def body_of(text, first, last):

@@ -34,10 +34,13 @@ LIMIT = 60  # seconds of one core
 CAUGHT = ("caught", "timeout")
 # By first folder: suites with the CPU seconds each may take, in the order that finds mistakes soonest.
 ORDER = {
-    "nand-model": [("hunt", 20), ("nand-model", 20), ("swarm", LIMIT)],
-    "ftl-core": [("hunt", 20), ("ftl-core", 30), ("swarm", LIMIT)],
-    "daemon": [("ftld lib", 20), ("nbd_engine", 20), ("nbd_commands", 20), ("daemon_swarm", 20)],
+    "nand-model": [("plans", 10), ("hunt", 20), ("nand-model", 20), ("swarm", LIMIT)],
+    "ftl-core": [("plans", 10), ("hunt", 20), ("ftl-core", 30), ("swarm", LIMIT)],
+    "daemon": [("ftld lib", 20), ("nbd_engine", 20), ("ftld tests", 20), ("daemon_swarm", LIMIT)],
 }
+# The daemon's tests that need no other user, network or client.
+TESTS = "nbd_handshake nbd_commands replay daemon first_contact nbd_hostile".split()
+FTLD_TESTS = mistakes.hunter("ftld tests", " ".join(["-p ftld --no-default-features", *map("--test {}".format, TESTS)]), {"daemon"})
 # Unit tests that cut power take most of the time, and `hunt` does the same.
 SKIPPED = ("--skip=cuts", "--skip=what_cannot_be")
 # The first scheme that uses a folder of shared code.
@@ -88,7 +91,8 @@ def suites(mutant):
     """What judges a mutant. The code of a scheme is judged under that scheme."""
     crate, _, folder, *rest = mutant["file"].split("/")
     scheme = rest[0] if folder == "schemes" and len(rest) > 1 else FIRST_SCHEME.get(folder)
-    known = {one.name: one for one in mistakes.HUNTERS}
+    known = {one.name: one for one in [*mistakes.HUNTERS, FTLD_TESTS]}
+    known["plans"] = replace(known["swarm"], name="plans", ends=True, args=("what_was_found",))
     for name, most in ORDER[crate]:
         one = replace(known[name], most=most, level=1 if crate == "daemon" else 2)
         if name in ("ftl-core", "nand-model"):
