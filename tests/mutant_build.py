@@ -6,16 +6,15 @@ Each mutated function gets a copy of its body for each mutant, in the scratch co
         if crate::mutant() == 17 { a mutated body } else if crate::mutant() == 23 { … } else { the body }
     }
 
-A mutant that does not compile like this is left out: a `const fn` cannot ask, branches cannot return different closures, and
-some mutants compile nowhere. The errors of the compiler name the lines, and so the mutants.
+A mutant that does not compile in this way is left out: a `const fn` cannot read the variable,
+branches cannot return different closures, and some mutants compile nowhere. The compiler's errors
+name the lines, and so the mutants.
 """
 
-import json
 import re
 from dataclasses import replace
 
 import mistakes
-from mistakes import TREE
 
 VARIABLE = "FTLD_MUTANT"
 ASK = f"""
@@ -31,6 +30,7 @@ pub(crate) fn mutant() -> u32 {{
 class Combined(mistakes.Bench):
     """A bench whose patches are the numbers of mutants, all of them built at once."""
 
+    # Suites stay built.
     AHEAD = 1
 
     def __init__(self, mutants):
@@ -93,7 +93,7 @@ class Combined(mistakes.Bench):
         return "".join(parts) + text[end:]
 
     def blamed(self, errors):
-        """The mutants that errors point to: by the place of the error; if no place is a mutant's, by what explains it."""
+        """The mutants that errors point to; if none does, those that notes point to."""
         for primary in (True, False):
             spans = [span for error in errors for span in places(error) if span["is_primary"] or not primary]
             found = {self.lines.get((span["file_name"], span["line_start"])) for span in spans} - {None}

@@ -162,11 +162,12 @@ def main():
         return store(options.state, head, rows)
 
     head, rows = options.state.read_text().splitlines()[0], load(options.state)
-    # All that compile are built, also those with a verdict: so the next run finds what this one built.
     numbered = {number: named[row["name"]] for number, row in enumerate(rows, 1) if row["name"] in named}
-    viable = {number: mutant for number, mutant in numbered.items() if rows[number - 1]["verdict"] != "unviable"}
     todo = [number for number, row in enumerate(rows, 1) if row["verdict"] == "-" and options.only in row["name"]]
     todo = todo[: options.count]
+    # All of a crate are built, also those with a verdict: the next run needs no other build.
+    crates = {rows[number - 1]["name"].split("/")[0] for number in todo}
+    built = {number: mutant for number, mutant in numbered.items() if mutant["file"].split("/")[0] in crates}
 
     def record(number, verdict):
         row = rows[number - 1]
@@ -174,13 +175,13 @@ def main():
         store(options.state, head, rows)
         mistakes.say(f"{row['verdict']} ({row['suite']}, {row['s']} s): {row['name']}")
 
-    bench = Combined(viable)
+    bench = Combined(built)
     for number in todo:
         if number not in numbered:
             record(number, {"verdict": "gone"})
         elif bench.has(number, list(suites(numbered[number]))):
             record(number, judge(bench, number, numbered[number]))
-    bench = mistakes.Bench(level=0)
+    bench = mistakes.Bench()
     for number in [number for number in todo if rows[number - 1]["verdict"] == "-"]:
         record(number, judge(bench, diff_of(numbered[number]), numbered[number]))
     summary(rows)
