@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Judges a sample of cargo-mutants' mutants by the project's suites.
 
-    tests/mutants.py [--count N] [--state FILE]      judges up to N mutants of the sample that have no verdict yet
+    tests/mutants.py [--count N] [--only REGEX] [--state FILE]
+                                                     judges up to N mutants of the sample that have no verdict yet
     tests/mutants.py --sample 400 --seed N           draws a new sample, which has no verdicts
     tests/mutants.py --summary                       counts verdicts
 
@@ -145,7 +146,7 @@ def summary(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=10**9)
-    parser.add_argument("--only", default="", help="only those whose name contains this")
+    parser.add_argument("--only", default="", help="only those whose name matches this expression")
     parser.add_argument("--state", type=Path, default=HERE / "state.tsv")
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=1)
@@ -163,7 +164,7 @@ def main():
 
     head, rows = options.state.read_text().splitlines()[0], load(options.state)
     numbered = {number: named[row["name"]] for number, row in enumerate(rows, 1) if row["name"] in named}
-    todo = [number for number, row in enumerate(rows, 1) if row["verdict"] == "-" and options.only in row["name"]]
+    todo = [number for number, row in enumerate(rows, 1) if row["verdict"] == "-" and re.search(options.only, row["name"])]
     todo = todo[: options.count]
     # All of a crate are built, also those with a verdict: the next run needs no other build.
     crates = {rows[number - 1]["name"].split("/")[0] for number in todo}
