@@ -39,6 +39,7 @@ class Hunter:
     most: float  # CPU seconds of its run
     ends: bool  # on the unpatched code well before `most`
     env: tuple
+    args: tuple = ()
 
 
 def hunter(name, select, crates, level=2, most=60, ends=True, **env):
@@ -64,7 +65,9 @@ HUNTERS = [
 
 
 class Failed(Exception):
-    """The patch cannot be judged; the text says why."""
+    """The patch cannot be judged; the text says why. `errors` are those of the compiler."""
+
+    errors = ()
 
 
 def crates_of(diff):
@@ -90,6 +93,9 @@ def tracked():
 class Bench:
     """The scratch copy, and what ran on it unpatched."""
 
+    # How many times longer than wanted the unpatched suites run: each check builds them again.
+    AHEAD = 2
+
     def __init__(self, level=2):
         """With suites optimised up to this level."""
         self.level = level
@@ -99,13 +105,17 @@ class Bench:
     def copy(self):
         """Makes the scratch copy equal to the tracked files as they are now; later changes do not disturb the run. Files that are
         equal keep their time, so nothing rebuilds."""
-        paths = [(name, ROOT / name) for name in tracked()]
-        self.files = {name: (path.read_bytes(), path.stat().st_mode) for name, path in paths if path.is_file()}
+        self.files = self.contents()
         for path in [path for path in TREE.rglob("*") if path.is_file()]:
             if str(path.relative_to(TREE)) not in self.files:
                 path.unlink()
         for name in self.files:
             self.restore(name)
+
+    def contents(self):
+        """What the copy holds by name: bytes and mode."""
+        paths = [(name, ROOT / name) for name in tracked()]
+        return {name: (path.read_bytes(), path.stat().st_mode) for name, path in paths if path.is_file()}
 
     def restore(self, name):
         content, mode = self.files[name]
@@ -140,8 +150,11 @@ class Bench:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode:
             lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-            errors = [line["message"]["rendered"] for line in lines if line.get("message", {}).get("level") == "error"]
-            raise Failed("does not compile:\n" + ("\n".join(errors[:3]) or done.stderr[-2000:]))
+            errors = [line["message"] for line in lines if line.get("message", {}).get("level") == "error"]
+            shown = "\n".join(error["rendered"] for error in errors[:3]) or done.stderr[-2000:]
+            failed = Failed(f"does not compile:\n{shown}")
+            failed.errors = errors
+            raise failed
         programs = []
         for line in done.stdout.splitlines():
             message = json.loads(line) if line.startswith("{") else {}
@@ -152,28 +165,27 @@ class Bench:
         return programs, used(before, after)
 
     def run(self, one, programs, limit):
-        """Runs programs until one fails. Returns `passed`, `failed` or `limit`, CPU seconds, and what was printed last."""
+        """Runs programs until one fails. Returns `passed`, `failed`, `limit` or `hangs`, CPU seconds, and what was printed last."""
         spent, text = 0.0, ""
         for program, folder in programs:
-            verdict, seconds, text = execute([program], folder, dict(one.env), limit - spent)
+            verdict, seconds, text = execute([program, *one.args], folder, dict(one.env), limit - spent)
             spent += seconds
             if verdict != "passed":
                 return verdict, spent, text
         return "passed", spent, text
 
     def require_pass(self, one, seconds, diff):
-        """Makes sure that the unpatched suite does not fail in twice the CPU time. It runs for twice that, because each check
-        builds it again. The copy is left unpatched."""
+        """Makes sure that the unpatched suite does not fail in twice the CPU time. The copy is left unpatched."""
         wanted = 2 * seconds + 5
         if self.passed.get(one.name, 0) >= wanted:
             return
         self.revert(diff)
         programs, _ = self.build(one)
-        verdict, seconds, text = self.run(one, programs, 2 * wanted)
-        if verdict == "failed":
+        verdict, seconds, text = self.run(one, programs, self.AHEAD * wanted)
+        if verdict in ("failed", "hangs"):
             raise SystemExit(f"{one.name} fails without a mistake, so its verdicts mean nothing:\n{text}")
         say(f"    {one.name} does not fail without a mistake: {seconds:.1f} s")
-        self.passed[one.name] = 2 * wanted
+        self.passed[one.name] = self.AHEAD * wanted
         if verdict == "passed":
             self.passed[one.name], self.took[one.name] = float("inf"), seconds
 
@@ -199,7 +211,7 @@ class Bench:
                 if verdict == "failed":
                     self.require_pass(one, seconds, diff)
                     return "caught", one.name, spent, built, text
-                if verdict == "limit" and one.ends and self.is_longer(one, seconds, diff):
+                if one.ends and (verdict == "hangs" or verdict == "limit" and self.is_longer(one, seconds, diff)):
                     return "timeout", one.name, spent, built, text
             return "missed", "-", spent, built, ""
         finally:
@@ -234,8 +246,9 @@ def execute(command, folder, env, limit):
         out.seek(0)
         text = out.read()[-4000:]
     seconds = used(before, resource.getrusage(resource.RUSAGE_CHILDREN))
-    over = hangs or status in (-signal.SIGXCPU, -signal.SIGKILL)
-    return "passed" if status == 0 else "limit" if over else "failed", seconds, text
+    over = status in (-signal.SIGXCPU, -signal.SIGKILL)
+    verdict = "passed" if status == 0 else "hangs" if hangs else "limit" if over else "failed"
+    return verdict, seconds, text
 
 
 def case_of(text):

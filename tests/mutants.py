@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Judges a sample of cargo-mutants' mutants by the project's suites.
 
-    tests/mutants.py [--count N] [--state FILE]      judges up to N mutants of the sample that have no verdict yet
+    tests/mutants.py [--count N] [--only REGEX] [--state FILE]
+                                                     judges up to N mutants of the sample that have no verdict yet
     tests/mutants.py --sample 400 --seed N           draws a new sample, which has no verdicts
     tests/mutants.py --summary                       counts verdicts
 
 The sample is systematic: mutants are ordered by module, so each module has its share. The state file has a line for each
-mutant: verdict, suite, CPU seconds, name. A mutant has 60 s of one core: unit tests of its crate first, then the sweeps.
+mutant: verdict, suite, CPU seconds, name. `mutant_build.py` builds the mutants of the sample into one program for each suite;
+those that it leaves out are built alone, last. A mutant has 60 s of one core: the suite that finds most in a second begins.
 `survived` means that no suite failed in that time; `timeout` that a suite took more than twice as long as without the
-mutant, which finds it as well. `mutants/equivalent.txt` lists survivors that change nothing, with the reason.
+mutant, which finds it as well; `unviable` that the mutant does not compile. `mutants/equivalent.txt` lists survivors that
+change nothing, with the reason.
 """
 
 import argparse
@@ -19,21 +22,30 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import mistakes
 from mistakes import ROOT
+from mutant_build import Combined
 
 HERE = Path(__file__).resolve().parent / "mutants"
 TOOL = ROOT / "target" / "tools" / "bin" / "cargo-mutants"
 LIMIT = 60  # seconds of one core
 CAUGHT = ("caught", "timeout")
-# By first folder: unit tests before sweeps.
+# By first folder: suites with the CPU seconds each may take, in the order that finds mistakes soonest.
 ORDER = {
-    "nand-model": ["nand-model", "hunt"],
-    "ftl-core": ["ftl-core", "hunt"],
-    "daemon": ["ftld lib", "nbd_engine", "nbd_commands"],
+    "nand-model": [("plans", 10), ("hunt", 20), ("nand-model", 20), ("swarm", LIMIT)],
+    "ftl-core": [("plans", 10), ("hunt", 20), ("ftl-core", 30), ("swarm", LIMIT)],
+    "daemon": [("ftld lib", 20), ("nbd_engine", 20), ("ftld tests", 20), ("daemon_swarm", LIMIT)],
 }
+# The daemon's tests that need no other user, network or client.
+TESTS = "nbd_handshake nbd_commands replay daemon first_contact nbd_hostile".split()
+FTLD_TESTS = mistakes.hunter("ftld tests", " ".join(["-p ftld --no-default-features", *map("--test {}".format, TESTS)]), {"daemon"})
+# Unit tests that cut power take most of the time, and `hunt` does the same.
+SKIPPED = ("--skip=cuts", "--skip=what_cannot_be")
+# The first scheme that uses a folder of shared code.
+FIRST_SCHEME = {"hybrid": "bast", "units": "mnftl"}
 
 
 def mutants():
@@ -76,14 +88,26 @@ def store(path, head, rows):
     path.write_text("\n".join([head, *lines]) + "\n")
 
 
-def judge(bench, mutant):
-    diff = diff_of(mutant)
-    suites = {one.name: one for one in mistakes.HUNTERS}
-    wanted = [suites[name] for name in ORDER[mutant["file"].split("/")[0]]]
+def suites(mutant):
+    """What judges a mutant. The code of a scheme is judged under that scheme."""
+    crate, _, folder, *rest = mutant["file"].split("/")
+    scheme = rest[0] if folder == "schemes" and len(rest) > 1 else FIRST_SCHEME.get(folder)
+    known = {one.name: one for one in [*mistakes.HUNTERS, FTLD_TESTS]}
+    known["plans"] = replace(known["swarm"], name="plans", ends=True, args=("what_was_found",))
+    for name, most in ORDER[crate]:
+        one = replace(known[name], most=most, level=1 if crate == "daemon" else 2)
+        if name in ("ftl-core", "nand-model"):
+            one = replace(one, ends=True, args=SKIPPED)
+        if scheme and name in ("hunt", "swarm"):
+            one = replace(one, name=f"{name} {scheme}", env=one.env + (("FTLD_SCHEME", scheme),))
+        yield one
+
+
+def judge(bench, patch, mutant):
     try:
-        verdict, suite, seconds, _, _ = bench.judge(diff, LIMIT, wanted)
+        verdict, suite, seconds, _, _ = bench.judge(patch, LIMIT, list(suites(mutant)))
     except mistakes.Failed as failed:
-        if "does not compile" not in str(failed):
+        if not failed.errors:
             raise
         return {"verdict": "unviable", "suite": "-", "s": "-"}
     return {"verdict": {"missed": "survived"}.get(verdict, verdict), "suite": suite, "s": f"{seconds:.1f}"}
@@ -122,6 +146,7 @@ def summary(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=10**9)
+    parser.add_argument("--only", default="", help="only those whose name matches this expression")
     parser.add_argument("--state", type=Path, default=HERE / "state.tsv")
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=1)
@@ -138,12 +163,28 @@ def main():
         return store(options.state, head, rows)
 
     head, rows = options.state.read_text().splitlines()[0], load(options.state)
-    bench = mistakes.Bench(level=0)
-    for row in [row for row in rows if row["verdict"] == "-"][: options.count]:
-        mutant = named.get(row["name"])
-        row.update(judge(bench, mutant) if mutant else {"verdict": "gone"})
+    numbered = {number: named[row["name"]] for number, row in enumerate(rows, 1) if row["name"] in named}
+    todo = [number for number, row in enumerate(rows, 1) if row["verdict"] == "-" and re.search(options.only, row["name"])]
+    todo = todo[: options.count]
+    # All of a crate are built, also those with a verdict: the next run needs no other build.
+    crates = {rows[number - 1]["name"].split("/")[0] for number in todo}
+    built = {number: mutant for number, mutant in numbered.items() if mutant["file"].split("/")[0] in crates}
+
+    def record(number, verdict):
+        row = rows[number - 1]
+        row.update(verdict)
         store(options.state, head, rows)
         mistakes.say(f"{row['verdict']} ({row['suite']}, {row['s']} s): {row['name']}")
+
+    bench = Combined(built)
+    for number in todo:
+        if number not in numbered:
+            record(number, {"verdict": "gone"})
+        elif bench.has(number, list(suites(numbered[number]))):
+            record(number, judge(bench, number, numbered[number]))
+    bench = mistakes.Bench()
+    for number in [number for number in todo if rows[number - 1]["verdict"] == "-"]:
+        record(number, judge(bench, diff_of(numbered[number]), numbered[number]))
     summary(rows)
 
 

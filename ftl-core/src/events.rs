@@ -156,6 +156,7 @@ mod tests {
         let event = |at| Event { kind: EventKind::Collect, block: None, pages: 1, at, took: 2 };
         assert_eq!(log.since(0).count(), 0);
         let bytes = log.bytes();
+        assert!(bytes >= (EVENTS_KEPT * std::mem::size_of::<Event>()) as u64);
         (0..EVENTS_KEPT as u64 + 10).for_each(|at| log.note(event(at)));
         assert_eq!((log.total(), log.bytes()), (EVENTS_KEPT as u64 + 10, bytes));
         let kept: Vec<_> = log.since(0).map(|(number, event)| (number, event.at)).collect();
