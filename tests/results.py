@@ -7,7 +7,7 @@
                                               tests/results/NAME.md, and docs/RESULTS.md is composed
 
 A file is one section: a heading, the command that measures, the state that was measured, and what was
-seen. `record` keeps the lines that suites print for people: `ok`, notes, counts of cases and summaries. A command
+seen. The ledgers of the swarms (.tsv), which long runs add to, become sections, too. `record` keeps the lines that suites print for people: `ok`, notes, counts of cases and summaries. A command
 that fails, or prints none of them, records nothing and fails.
 """
 
@@ -32,14 +32,47 @@ explains the methods; [REPRODUCTION.md](REPRODUCTION.md) has the figures of the 
 KEPT = re.compile(r"^(test \S+ \.\.\. )?(ok   |     \S|\S+ result: |test result: |\d[\d,]* \w|\w+/\S*: |canary |no canary: )")
 
 
+# Headings of the ledgers, by suite.
+LEDGERS = {"swarm": "The swarm", "daemon_swarm": "The daemon swarm"}
+
+
+def ledger(suite):
+    """A section that sums up a ledger: runs, failures, how often each class happened."""
+    rows = [line.split("\t") for line in (PARTS / f"{suite}.tsv").read_text().splitlines()]
+    chunks = [row for row in rows if row[0] == "seed"]
+    runs = next(int(row[1]) for row in rows if row[0] == "runs")
+    failures = sum(int(row[3].split()[0]) for row in chunks)
+    clean = 0
+    for row in reversed(chunks):
+        if row[3] != "0 failures":
+            break
+        clean += int(row[2].split()[0])
+    pairs = [int(row[3]) for row in rows if row[0] == "pair" and row[1] != row[2]]
+    lines = [
+        f"## {LEDGERS[suite]}",
+        "",
+        f"Command: `FTLD_SWARM_SECONDS=N FTLD_SWARM_LEDGER=tests/results/{suite}.tsv cargo test -p ftld-tests --test {suite}`\\",
+        f"State: the ledger grows with the code; each of its {len(chunks)} chunks ran on the code of its day",
+        "",
+        f"{runs:,} runs, {failures} failures, each mended since; the last {clean:,} runs had none. {len(pairs):,} pairs of classes met.",
+        "",
+        "| class | times |",
+        "|---|---|",
+    ]
+    lines += [f"| {row[1]} | {int(row[2]):,} |" for row in rows if row[0] == "class"]
+    return "\n".join(lines)
+
+
 def compose():
-    parts = [path.read_text().strip() for path in sorted(PARTS.glob("*.md"))]
-    for path, text in zip(sorted(PARTS.glob("*.md")), parts):
+    paths = sorted(PARTS.glob("*.md"))
+    parts = [path.read_text().strip() for path in paths]
+    for path, text in zip(paths, parts):
         for line in ("## ", "Command: ", "State: "):
             if not re.search(f"^{line}", text, re.M):
                 sys.exit(f"results: {path} has no line that begins with {line!r}")
     if not parts:
         sys.exit(f"results: there is nothing in {PARTS}")
+    parts += [ledger(suite) for suite in LEDGERS if (PARTS / f"{suite}.tsv").exists()]
     return "\n\n".join([HEAD.strip(), *parts]) + "\n"
 
 
