@@ -55,7 +55,7 @@ HUNTERS = [
     hunter("hunt", f"{TESTS} hunt", CORE, ends=False),
     hunter("swarm", f"{TESTS} swarm", CORE, ends=False, **DRAWN),
     hunter("regressions", f"{TESTS} regressions", CORE, most=10, ends=False),
-    hunter("ftl-core", "-p ftl-core --lib", {"ftl-core"}, level=0, most=15, ends=False),
+    hunter("ftl-core", "-p ftl-core --lib", {"ftl-core"}, level=0, most=60, ends=False),
     hunter("nand-model", "-p nand-model", {"nand-model"}, most=10, ends=False),
     hunter("ftld lib", "-p ftld --no-default-features --lib", {"daemon"}, level=0, most=30),
     hunter("nbd_engine", f"{NBD} nbd_engine", {"daemon"}, level=0, most=20),
