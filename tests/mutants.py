@@ -42,8 +42,6 @@ ORDER = {
 # The daemon's tests that need no other user, network or client.
 TESTS = "nbd_handshake nbd_commands replay daemon first_contact nbd_hostile".split()
 FTLD_TESTS = mistakes.hunter("ftld tests", " ".join(["-p ftld --no-default-features", *map("--test {}".format, TESTS)]), {"daemon"})
-# Unit tests that cut power take most of the time, and `hunt` does the same.
-SKIPPED = ("--skip=cuts", "--skip=what_cannot_be")
 # The first scheme that uses a folder of shared code.
 FIRST_SCHEME = {"hybrid": "bast", "units": "mnftl"}
 
@@ -97,7 +95,7 @@ def suites(mutant):
     for name, most in ORDER[crate]:
         one = replace(known[name], most=most, level=1 if crate == "daemon" else 2)
         if name in ("ftl-core", "nand-model"):
-            one = replace(one, ends=True, args=SKIPPED)
+            one = replace(one, ends=True, args=mistakes.SKIPPED)
         if scheme and name in ("hunt", "swarm"):
             one = replace(one, name=f"{name} {scheme}", env=one.env + (("FTLD_SCHEME", scheme),))
         yield one

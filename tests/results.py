@@ -51,10 +51,10 @@ def ledger(suite):
     lines = [
         f"## {LEDGERS[suite]}",
         "",
-        f"Command: `FTLD_SWARM_SECONDS=N FTLD_SWARM_LEDGER=tests/results/{suite}.tsv cargo test -p ftld-tests --test {suite}`\\",
+        f"Command: `FTLD_SWARM_SECONDS=N FTLD_SWARM_LEDGER=$PWD/tests/results/{suite}.tsv cargo test -p ftld-tests --test {suite}`\\",
         f"State: the ledger grows with the code; each of its {len(chunks)} chunks ran on the code of its day",
         "",
-        f"{runs:,} runs, {failures} failures, each mended since; the last {clean:,} runs had none. {len(pairs):,} pairs of classes met.",
+        f"{runs:,} runs, {failures} failures; the last {clean:,} runs had none. {len(pairs):,} pairs of classes met.",
         "",
         "| class | times |",
         "|---|---|",

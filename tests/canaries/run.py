@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plants mistakes, one at a time, in a copy of the tree and runs the suites that must find them.
 
-    tests/canaries/run.py [--count K] [--seed N] [--state FILE] [--table FILE] [NAME...]
+    tests/canaries/run.py [--count K] [--seed N] [--level N] [--state FILE] [--table FILE] [NAME...]
 
 A mistake is a patch in this folder; its first lines say what is wrong, which situations show it, and which suite should find
 it. Each must be found within 120 s of one core after the build. All are tried unless NAMEs are given or `--count` draws some.

@@ -117,7 +117,10 @@ impl Classes {
     /// # Panics
     /// The file has other classes than `all`, or cannot be written.
     pub fn add_to_ledger(&self, path: &str, seed: u64, failures: usize, all: &[&'static str]) -> Classes {
-        let before = std::fs::read_to_string(path).unwrap_or_default();
+        let before = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            read => read.unwrap_or_else(|error| panic!("{path}: {error}")),
+        };
         let (seeds, counts): (Vec<&str>, Vec<&str>) = before.lines().partition(|line| line.starts_with("seed\t"));
         let mut sum = Classes::read(&counts.join("\n"), all).unwrap_or_else(|why| panic!("{path}: {why}"));
         sum.merge(self);
@@ -136,7 +139,12 @@ impl Classes {
     pub fn read(text: &str, all: &[&'static str]) -> Result<Classes, String> {
         let mut classes = Classes::default();
         for line in text.lines() {
-            let class = |name: &str| all.iter().copied().find(|known| *known == name).ok_or(format!("class {name}?"));
+            let class = |name: &str| {
+                all.iter()
+                    .copied()
+                    .find(|known| *known == name)
+                    .ok_or(format!("{line:?}: there is no class {name:?}; was it renamed?"))
+            };
             let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{line:?}: {error}"));
             match line.split('\t').collect::<Vec<_>>()[..] {
                 ["runs", runs] => classes.runs = number(runs)?,

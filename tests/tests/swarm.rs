@@ -2,7 +2,7 @@
 //!
 //! It draws runs for a minute, from a fresh seed, which it prints. `FTLD_SWARM_SECONDS` sets how long it draws runs,
 //! `FTLD_SWARM_RUNS` how many it draws at most, `FTLD_SEED` the first seed. `FTLD_SCHEME` keeps to one scheme,
-//! `FTLD_SWARM_FAILURES` (1) ends it, `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already.
+//! so many `FTLD_SWARM_FAILURES` (1) end it, `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already.
 //! `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan in its text form. `FTLD_SWARM_SHRINK=0` leaves a
 //! failure as it was drawn.
 
@@ -22,7 +22,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text:?} is no number")))
 }
 
-/// What of the generated runs there was.
+/// Counts and failures of all workers.
 struct Tally {
     classes: Classes,
     failures: Vec<String>,
@@ -81,7 +81,9 @@ fn whatever_happens_together_loses_nothing_flushed() {
             let outcome = watch.over(seed, || shrink::outcome(&plan, &mut classes));
             classes.end_run();
             if let Err(why) = outcome {
-                stop.store(failures_left.fetch_sub(1, Ordering::Relaxed) <= 1, Ordering::Relaxed);
+                if failures_left.fetch_sub(1, Ordering::Relaxed) <= 1 {
+                    stop.store(true, Ordering::Relaxed);
+                }
                 let failure = fail(seed, &plan, why);
                 tally.lock().expect("nobody panics with it").failures.push(failure);
             }
@@ -96,6 +98,7 @@ fn whatever_happens_together_loses_nothing_flushed() {
     });
     let Tally { mut classes, failures } = tally.into_inner().expect("nobody panicked with it");
     let (runs, took) = (classes.runs, began.elapsed().as_secs_f64());
+    failures.iter().for_each(|failure| println!("{failure}"));
     if let Ok(path) = std::env::var("FTLD_SWARM_LEDGER") {
         classes = classes.add_to_ledger(&path, first, failures.len(), &all_classes());
     }

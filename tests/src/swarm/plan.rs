@@ -264,14 +264,17 @@ impl Device {
         Rig::laid_out(self.scheme, self.chip.cells(), profile, self.pages, op, params, seed)
     }
 
-    /// Whether filler takes at most half of a block, as docs/DURABILITY.md demands, and the scheme accepts shape and parameters.
+    /// Whether the scheme accepts shape and parameters.
     fn starts(&self, seed: u64) -> bool {
         let Ok(rig) = self.rig(seed) else { return false };
-        if 2 * PairTable::new(rig.profile.pairing, self.pages_per_block).span() > self.pages_per_block {
-            return false;
-        }
         let started = rig.scheme.start(rig.blank(), &rig.config, Start::Format);
         !matches!(started, Err(FtlError::Config(_)))
+    }
+
+    /// How far the pages of a word line lie apart.
+    fn span(&self) -> u32 {
+        let pairing = if let ChipKind::Paired(pairing) = self.chip { pairing } else { self.cells().profile().pairing };
+        PairTable::new(pairing, self.pages_per_block).span()
     }
 
     /// Kind of cells.
@@ -302,7 +305,9 @@ impl Plan {
     }
 
     fn draw_for(scheme: &'static Scheme, seed: u64, rng: &mut SplitMix) -> Plan {
-        let device = draw_device(scheme, rng);
+        let mut device = draw_device(scheme, rng);
+        // A block has at least twice the span of its word lines: docs/DURABILITY.md.
+        device.pages_per_block = device.pages_per_block.max(2 * device.span());
         let parts = draw_parts(device.cells() == Cells::Slc, rng);
         let mut plan = Plan { seed, device, parts, steps: Vec::new() };
         // Where the scheme refuses its parameters on this shape, it gets its defaults.

@@ -293,6 +293,7 @@ impl<'p, W: World> Runner<'p, W> {
     fn request(&mut self, op: &HostOp) -> Verdict {
         let written: Vec<(u32, u64)> = values(op, self.requests).collect();
         written.iter().for_each(|(lpn, value)| self.oracle.submit(*lpn, *value));
+        let excused = self.host_fails();
         let outcome = self.perform(op, &written);
         self.requests += 1;
         match outcome {
@@ -313,8 +314,7 @@ impl<'p, W: World> Runner<'p, W> {
                 // The request itself was done.
                 written.iter().for_each(|(lpn, value)| self.oracle.acknowledge(*lpn, *value));
                 self.classes.note("FLUSH failed");
-                let failed_before = self.sync.as_ref().is_some_and(|sync| sync.failure().is_some());
-                if self.disk_fails || failed_before {
+                if excused {
                     return Ok(());
                 }
                 Err(format!("FLUSH failed on a disk without faults: {why}"))
@@ -761,6 +761,7 @@ impl<'p, W: World> Runner<'p, W> {
                         match self.read(lpn, 1) {
                             Ok(seen) => judge(&mut self.oracle, lpn, seen[0])?,
                             Err(FtlError::MediaLost(_) | FtlError::Corrupt(_)) => self.classes.note("page unreadable"),
+                            Err(FtlError::PowerLost) => return self.power_lost_in_request(),
                             Err(FtlError::Host(_) | FtlError::HostFull) if self.host_fails() => {
                                 self.classes.note("read failed");
                             }

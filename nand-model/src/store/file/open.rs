@@ -2,7 +2,7 @@
 //!
 //! Steps of an unclean open: read the slot headers; collect the numbers of all operations after the last synced one whose record and
 //! data hold; *cut* where the first number is missing; undo everything after the cut; give each block the slot whose life began last;
-//! sync, then say in the header that the cut is synced, then sync again. Nothing at or below the cut is written, and an operation
+//! sync, then say in the header that the cut is synced, then sync again. Nothing at or below the cut changes, and an operation
 //! missing once stays missing, so an interrupted open is followed by one that finds the same cut.
 //!
 //! After a failed sync the page cache may show what the disk does not have, and the header that should say so may have failed too.
@@ -255,16 +255,17 @@ impl Opener<'_> {
         Ok(found)
     }
 
-    /// Says in the header that operations are being undone. `copy` is its newest copy, which has to be on the disk before the other
-    /// one is overwritten.
-    fn announce(&self, header: &mut Header, copy: usize) -> Result<(), ImageError> {
+    /// Says in the header that operations are being undone; nothing beyond `synced_seq` is synced yet. `copy` is its newest copy, which
+    /// has to be on the disk before the other one is overwritten.
+    fn say_undoing(&self, header: &mut Header, copy: usize, synced_seq: u64) -> Result<(), ImageError> {
         if self.read_only {
             return Ok(());
         }
         self.disk.sync().map_err(|e| io_error(self.path, "sync it", e))?;
         header.undoing = true;
         header.generation += 1;
-        self.write(self.layout.copy_at(1 - copy), &header.encode())
+        let said = Header { synced_seq, ..header.clone() };
+        self.write(self.layout.copy_at(1 - copy), &said.encode())
     }
 
     /// After an unclean stop: see the module's header. Leaves `header` with the cut as synced number; the caller syncs and writes it.
@@ -299,18 +300,20 @@ impl Opener<'_> {
         let undone = self.beyond(cut, &heads, &late)?;
         report.ops_dropped = undone.len() as u64;
         if !undone.is_empty() {
-            self.announce(header, copy)?;
+            self.say_undoing(header, copy, synced_seq)?;
         }
         for (at, bytes) in undone {
             self.write(at, &[0; SLOT_HEADER_BYTES][..bytes])?;
         }
-        if rewrites_all && !self.read_only {
-            self.rewrite_table()?;
-            (0..self.layout.slots).try_for_each(|slot| self.rewrite_meta(slot))?;
-        } else if !self.read_only {
+        if !self.read_only {
+            if rewrites_all {
+                self.rewrite_table()?;
+            }
             for (slot, head) in (0..).zip(&heads) {
                 if late[slot as usize] || head.is_some_and(|head| head.erase_seq > synced_seq) {
                     self.rewrite_late(slot, synced_seq)?;
+                } else if rewrites_all {
+                    self.rewrite_meta(slot)?;
                 }
             }
         }
