@@ -1,6 +1,6 @@
 //! Generated runs in which faults meet each other, under every scheme: see [`ftld_tests::swarm`].
 //!
-//! It draws runs for a minute, from a fresh seed, which it prints. `FTLD_SWARM_SECONDS` sets how long it draws runs,
+//! The short form draws 400 runs from a fresh seed, which it prints. `FTLD_SWARM_SECONDS` sets how long it draws runs,
 //! `FTLD_SWARM_RUNS` how many it draws at most, `FTLD_SEED` the first seed. `FTLD_SCHEME` keeps to one scheme,
 //! so many `FTLD_SWARM_FAILURES` (1) end it, `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already.
 //! `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan in its text form. `FTLD_SWARM_SHRINK=0` leaves a
@@ -60,7 +60,7 @@ fn whatever_happens_together_loses_nothing_flushed() {
     }
     let first = number("FTLD_SEED").unwrap_or_else(fresh_seed);
     let (most, seconds) = match (number("FTLD_SWARM_RUNS"), number("FTLD_SWARM_SECONDS")) {
-        (None, None) => (u64::MAX, SHORT_SECONDS),
+        (None, None) => (SHORT_RUNS, u64::MAX),
         (most, seconds) => (most.unwrap_or(u64::MAX), seconds.unwrap_or(u64::MAX)),
     };
     announce(&format!("swarm: FTLD_SEED={first}"));
@@ -115,8 +115,8 @@ fn whatever_happens_together_loses_nothing_flushed() {
     }
 }
 
-/// Seconds of the short form.
-const SHORT_SECONDS: u64 = 60;
+/// Runs of the short form.
+const SHORT_RUNS: u64 = 400;
 
 /// Runs from which on no class and no pair of faults may be missing.
 const FULL: u64 = 100_000;
