@@ -158,7 +158,9 @@ pub(crate) trait Collect<S: Store> {
             }
             let needs = space.table.greedy_victim().map_or(0, |victim| self.blocks_to_move(victim));
             let space = self.parts().0;
-            if space.should_hurry(wanted, reserve, needs) {
+            // Filler after every collection may take all that they give: then one filler serves several.
+            let patient = futile > space.geometry().pages_per_block;
+            if space.should_hurry(wanted, reserve, needs, patient) {
                 space.hurry()?;
                 space.reclaim(Cause::Gc)?;
                 continue;

@@ -648,13 +648,14 @@ impl<S: Store> Space<S> {
     }
 
     /// Whether released blocks are to be hurried along by filler, when a collector wants so many free blocks, keeps a reserve,
-    /// and will take `needs` blocks for the next victim. A mount waits as long as it can: the filler between two
-    /// collections would take more than they give, and a cut costs it nothing.
-    pub(crate) fn should_hurry(&self, wanted: u32, reserve: u32, needs: u32) -> bool {
+    /// and will take `needs` blocks for the next victim. A mount waits as long as it can, and so does a `patient` collector: the
+    /// filler between two collections would take more than they give.
+    pub(crate) fn should_hurry(&self, wanted: u32, reserve: u32, needs: u32, patient: bool) -> bool {
         let (free, waiting) = (self.free_blocks(), self.released_blocks());
-        let due = match self.kept_back {
-            0 => waiting > MAX_WAITING || free < reserve,
-            _ => free + waiting >= wanted || free < needs,
+        let due = if patient || self.kept_back > 0 {
+            free + waiting >= wanted || free < needs
+        } else {
+            waiting > MAX_WAITING || free < reserve
         };
         waiting > 0 && due
     }
