@@ -52,7 +52,8 @@ pub fn fill(page: &mut [u8], lpn: u32, version: u64, seed: u64) {
 
 /// Tells what a page is.
 pub fn identify(page: &[u8]) -> Seen {
-    if page.iter().all(|b| *b == 0) {
+    // A piece at a time, so that the compiler compares many bytes at once.
+    if page.chunks(64).all(|piece| piece.iter().fold(0, |all, byte| all | byte) == 0) {
         return Seen::Zeros;
     }
     if let Some((lpn, version, seed)) = decode(&page[..RECORD], 0)
