@@ -34,14 +34,9 @@ impl Classes {
         }
     }
 
-    /// Whether the class happened in the run in progress.
-    pub fn has(&self, class: &'static str) -> bool {
-        self.now.contains(class)
-    }
-
-    /// How many of these classes happened in the run in progress.
-    pub fn count_of(&self, classes: &[&'static str]) -> usize {
-        classes.iter().filter(|class| self.now.contains(*class)).count()
+    /// Whether one of these classes happened in the run in progress.
+    pub fn happened(&self, classes: &[&'static str]) -> bool {
+        classes.iter().any(|class| self.now.contains(class))
     }
 
     /// Ends the run in progress.

@@ -14,11 +14,9 @@ use std::collections::BTreeMap;
 pub enum Cost {
     /// Nothing that a FLUSH covered.
     Nothing,
-    /// Pages become unreadable. All others read as they must.
-    Errors,
-    /// The same, and after a restart a page may read as an older value: the newest record is unreadable, so mount cannot
-    /// detect it (docs/DURABILITY.md, "What is not promised").
-    OlderAfterRestart,
+    /// Pages: they become unreadable, and after a restart one may read as an older value, because the newest cannot be told from a
+    /// program that a cut tore, or its record is gone too (docs/DURABILITY.md, "What is not promised"). All others read as they must.
+    Pages,
 }
 
 /// Values that a page may have, where there is more than one.
@@ -82,7 +80,7 @@ impl Oracle {
     /// A request that gives this value is about to run: from now on the value may be found after a power loss.
     pub fn submit(&mut self, lpn: u32, value: u64) {
         let before = self.settled[lpn as usize];
-        if self.cost == Cost::OlderAfterRestart {
+        if self.cost == Cost::Pages {
             let history = self.history.entry(lpn).or_insert_with(|| vec![ZEROS, before]);
             history.push(value);
         }
@@ -159,7 +157,7 @@ impl Oracle {
             Some(open) if power_lost => open.durable.iter().chain(&open.later).copied().collect(),
             Some(open) => open.current.clone(),
         };
-        if self.cost == Cost::OlderAfterRestart {
+        if self.cost == Cost::Pages {
             possible.extend(self.history.get(&lpn).into_iter().flatten());
         }
         possible
@@ -226,7 +224,7 @@ mod tests {
 
     #[test]
     fn older_values_are_allowed_after_a_restart_alone_and_only_at_that_cost() {
-        let mut oracle = Oracle::new(4, 1).costing(Cost::OlderAfterRestart);
+        let mut oracle = Oracle::new(4, 1).costing(Cost::Pages);
         write(&mut oracle, 0, 5);
         oracle.flushed();
         write(&mut oracle, 0, 6);

@@ -317,26 +317,6 @@ impl Plan {
         plan.steps = Steps::new(&plan, rng).draw();
         plan
     }
-
-    /// Kinds of fault that the plan asks for.
-    pub fn fault_kinds(&self) -> usize {
-        let mut kinds: Vec<String> = self.parts.chances.iter().map(|(fault, _)| fault.name().into()).collect();
-        kinds.extend((self.parts.wear_out > 0).then(|| "wear".into()));
-        kinds.extend((self.parts.bit_errors > 0).then(|| "bits".into()));
-        for step in &self.steps {
-            let text = step.to_string();
-            let mut words = text.split(' ');
-            let word = words.next().unwrap_or_default();
-            match step {
-                Step::Do(_) | Step::Sync | Step::Mend | Step::Down(Down::Stop, _) => {}
-                Step::Down(..) | Step::Disk(_) => kinds.push(words.next().unwrap_or_default().into()),
-                _ => kinds.push(word.into()),
-            }
-        }
-        kinds.sort();
-        kinds.dedup();
-        kinds.len()
-    }
 }
 
 fn pick<T: Copy>(rng: &mut SplitMix, list: &[T]) -> T {
@@ -353,7 +333,7 @@ fn draw_device(scheme: &'static Scheme, rng: &mut SplitMix) -> Device {
         _ if on_disk => ChipKind::Mlc,
         _ => ChipKind::Paired(pick(rng, &others)),
     };
-    let large = rng.one_in(9);
+    let large = rng.one_in(7);
     let dies = pick(rng, &[(1, 1), (1, 1), (1, 2), (2, 1), (2, 2), (4, 2)]);
     let pages = if large { LARGE + 512 * rng.below(3) as u32 } else { 8 * (8 + rng.below(40) as u32) };
     let op_percent = pick(rng, &[7, 7, 4, 12, 28]);

@@ -5,7 +5,7 @@
 
 use super::oracle::{Cost, Oracle};
 use super::plan::{Down, Inside, Parts, Plan, Restart, Step};
-use super::situations::FAULTS;
+use super::situations::KINDS;
 use super::world::{self, Memory, OnDisk, World};
 use crate::classes::Classes;
 use crate::host::{blocks_add_up, is_barrier, values};
@@ -32,7 +32,7 @@ pub fn run(plan: &Plan, classes: &mut Classes) -> Result<(), String> {
     } else {
         Runner::<Memory>::new(plan, &rig, classes)?.run()
     };
-    if classes.count_of(FAULTS) >= 2 {
+    if KINDS.iter().filter(|(_, faults)| classes.happened(faults)).count() >= 2 {
         classes.note("two kinds of fault");
     }
     outcome
@@ -48,7 +48,7 @@ fn cost_of(plan: &Plan) -> Cost {
         _ => false,
     };
     let harsh = plan.parts.bit_errors > mild_bit_errors(plan);
-    if silent || harsh || plan.steps.iter().any(loses) { Cost::OlderAfterRestart } else { Cost::Nothing }
+    if silent || harsh || plan.steps.iter().any(loses) { Cost::Pages } else { Cost::Nothing }
 }
 
 /// Wrong bits of a codeword that the plan's chip corrects.
@@ -168,14 +168,7 @@ impl<'p, W: World> Runner<'p, W> {
         }
         chip.set_faults(self.environment(None));
         let started = self.rig.scheme.start(chip, &self.rig.config, Start::Format);
-        self.ftl = match started {
-            Ok(ftl) => Some(ftl),
-            Err(error) if self.may_give_up_at_format(&error) => {
-                self.gave_up = true;
-                return Ok(());
-            }
-            Err(error) => return Err(format!("format: {error}")),
-        };
+        self.ftl = Some(started.map_err(|error| format!("format: {error}"))?);
         self.sync_image().map_err(|why| format!("format: {why}"))?;
         self.note_environment();
         self.remember_wear();
@@ -208,7 +201,7 @@ impl<'p, W: World> Runner<'p, W> {
             Step::Down(how, restart) => self.down(*how, restart),
             Step::Age(hours) => {
                 self.chip().age(*hours);
-                self.classes.note("retention");
+                self.note_decay("retention");
                 Ok(())
             }
             Step::Hammer(lpn, times) => self.hammer(*lpn, *times),
@@ -381,7 +374,7 @@ impl<'p, W: World> Runner<'p, W> {
             FtlError::HostFull if self.disk_fails => self.classes.note("ENOSPC"),
             FtlError::Host(_) if self.disk_fails || sync_failed => self.classes.note("EIO"),
             FtlError::ReadOnly(_) if sync_failed => {}
-            FtlError::MediaLost(_) if self.oracle.cost() >= Cost::Errors => self.classes.note("page unreadable"),
+            FtlError::MediaLost(_) if self.oracle.cost() > Cost::Nothing => self.classes.note("page unreadable"),
             FtlError::ReadOnly(_) | FtlError::Corrupt(_) if self.may_give_up() => return self.give_up(),
             _ => {
                 let (bad, spare) = (self.bad_blocks(), spare_blocks(self.rig).len());
@@ -401,11 +394,6 @@ impl<'p, W: World> Runner<'p, W> {
     fn bad_blocks(&mut self) -> usize {
         let chip = self.ftl().chip();
         chip.geometry().all_blocks().filter(|block| chip.bad(*block).is_some()).count()
-    }
-
-    fn may_give_up_at_format(&self, error: &FtlError) -> bool {
-        let parts_fail = !self.plan.parts.chances.is_empty() || self.plan.parts.wear_out > 0;
-        parts_fail && matches!(error, FtlError::ReadOnly(_) | FtlError::Corrupt(_))
     }
 
     /// The device takes no writes any more: what it holds is read once more.
@@ -467,10 +455,7 @@ impl<'p, W: World> Runner<'p, W> {
     fn down(&mut self, how: Down, restart: &'p Restart) -> Verdict {
         self.armed = None;
         match how {
-            Down::Stop => {
-                self.classes.note("clean stop");
-                return self.stop(restart);
-            }
+            Down::Stop => return self.stop(restart),
             Down::Kill => {
                 let dirty = self.world.disk().is_some_and(|disk| disk.unsynced() > 0);
                 self.classes.note(if dirty { "kill on a dirty cache" } else { "kill" });
@@ -480,10 +465,8 @@ impl<'p, W: World> Runner<'p, W> {
                 self.power_lost = true;
             }
             Down::Crash(how) => {
-                let unsynced = self.world.disk().map_or(0, |disk| disk.unsynced());
-                self.classes.note_times("host crash", u64::from(unsynced > 0));
                 self.take_down();
-                self.crash(how);
+                self.crash(how, "host crash");
                 return self.restart(restart);
             }
         }
@@ -520,6 +503,7 @@ impl<'p, W: World> Runner<'p, W> {
         {
             return Err(format!("close: {why}"));
         }
+        self.classes.note("clean stop");
         self.stopped = self.oracle.cost() == Cost::Nothing
             && !self.disk_fails
             && !self.power_lost
@@ -528,7 +512,10 @@ impl<'p, W: World> Runner<'p, W> {
         self.restart(restart)
     }
 
-    fn crash(&mut self, how: nand_model::store::Crash) {
+    /// The host crashes; it counts if something had not reached the disk.
+    fn crash(&mut self, how: nand_model::store::Crash, class: &'static str) {
+        let unsynced = self.world.disk().map_or(0, |disk| disk.unsynced());
+        self.classes.note_times(class, u64::from(unsynced > 0));
         self.world.disk().into_iter().for_each(|disk| world::crash(disk, how));
         // A new disk: the host replaced what failed.
         self.disk_fails = false;
@@ -543,8 +530,8 @@ impl<'p, W: World> Runner<'p, W> {
     /// Mounts until the device serves.
     fn restart(&mut self, restart: &'p Restart) -> Verdict {
         if let Some(how) = restart.crash {
-            self.classes.note(if self.power_lost { "power cut, then host crash" } else { "stop, then host crash" });
-            self.crash(how);
+            // A clean stop leaves nothing that a crash could take.
+            self.crash(how, if self.power_lost { "power cut, then host crash" } else { "kill, then host crash" });
         }
         for inside in &restart.inside {
             match self.strike(*inside) {
@@ -569,8 +556,7 @@ impl<'p, W: World> Runner<'p, W> {
                     self.power_lost = true;
                 }
                 if let Some(how) = how {
-                    self.classes.note("power cut, then host crash");
-                    self.crash(how);
+                    self.crash(how, "power cut, then host crash");
                 }
             }
             Inside::Crash(at, how) => {
@@ -578,8 +564,7 @@ impl<'p, W: World> Runner<'p, W> {
                 self.mount(None)?;
                 self.take_down();
                 let amid = self.thaw();
-                self.classes.note(if amid { "host crash amid a mount" } else { "host crash after a mount" });
-                self.crash(how);
+                self.crash(how, if amid { "host crash amid a mount" } else { "host crash after a mount" });
             }
             Inside::Kill => {
                 self.mount(None)?;
@@ -721,7 +706,7 @@ impl<'p, W: World> Runner<'p, W> {
     fn compare(&mut self, lpn: u32, count: u32) -> Result<(), Trouble> {
         let seen = match self.read(lpn, count) {
             Ok(seen) => seen,
-            Err(FtlError::MediaLost(_)) if self.oracle.cost() >= Cost::Errors => {
+            Err(FtlError::MediaLost(_)) if self.oracle.cost() > Cost::Nothing => {
                 return self.compare_singly(lpn, count);
             }
             Err(error) => return Err(error.into()),
@@ -756,7 +741,7 @@ impl<'p, W: World> Runner<'p, W> {
                 Err(FtlError::PowerLost) => return self.power_lost_in_request(),
                 // A read that has to write back a mapping page first fails with it.
                 Err(FtlError::Host(_) | FtlError::HostFull) if self.host_fails() => self.classes.note("read failed"),
-                Err(FtlError::MediaLost(_) | FtlError::Corrupt(_)) if self.oracle.cost() >= Cost::Errors => {
+                Err(FtlError::MediaLost(_) | FtlError::Corrupt(_)) if self.oracle.cost() > Cost::Nothing => {
                     for lpn in lpn..lpn + count {
                         match self.read(lpn, 1) {
                             Ok(seen) => judge(&mut self.oracle, lpn, seen[0])?,
@@ -794,8 +779,13 @@ impl<'p, W: World> Runner<'p, W> {
                 Err(Trouble::Unsynced(why)) => return Err(why),
             }
         }
-        self.classes.note("read disturb");
+        self.note_decay("read disturb");
         Ok(())
+    }
+
+    /// What makes bits wrong happened, if bits of this plan's chip go wrong.
+    fn note_decay(&mut self, class: &'static str) {
+        self.classes.note_times(class, u64::from(self.plan.parts.bit_errors > 0));
     }
 
     fn wrong_bits(&mut self, choice: u32, bits: u32) -> Verdict {

@@ -319,7 +319,7 @@ impl FromStr for Plan {
             let mut line = Line::new(text);
             match line.word()? {
                 "seed" => seed = Some(line.number()?),
-                "device" => device = Some(read_device(line.words)?),
+                "device" => device = Some(read_device(line.words.by_ref())?),
                 "param" => {
                     let (key, value) = line.word()?.split_once('=').ok_or_else(|| format!("{text:?} has no value"))?;
                     params.push((key.to_owned(), value.to_owned()));
@@ -328,8 +328,12 @@ impl FromStr for Plan {
                 "wear" => parts.wear_out = line.number()?,
                 "bits" => parts.bit_errors = line.number()?,
                 "in_flight" => parts.in_flight = true,
-                _ => steps.push(text.parse()?),
+                _ => {
+                    steps.push(text.parse()?);
+                    continue;
+                }
             }
+            line.end()?;
         }
         let device = Device { params, ..device.ok_or("no line says what the device is")? };
         Ok(Plan { seed: seed.ok_or("no line names the seed")?, device, parts, steps })
@@ -337,7 +341,12 @@ impl FromStr for Plan {
 }
 
 fn read_device<'a>(words: impl Iterator<Item = &'a str>) -> Result<Device, String> {
-    let pairs: Vec<(&str, &str)> = words.filter_map(|word| word.split_once('=')).collect();
+    let pair = |word: &'a str| word.split_once('=').ok_or(format!("device: what is {word:?}?"));
+    let pairs: Vec<(&str, &str)> = words.map(pair).collect::<Result<_, _>>()?;
+    const KEYS: [&str; 9] = ["scheme", "chip", "pages_per_block", "channels", "ways", "pages", "op", "worn", "disk"];
+    if let Some((unknown, _)) = pairs.iter().find(|(key, _)| !KEYS.contains(key)) {
+        return Err(format!("device: what is {unknown:?}?"));
+    }
     let text = |key: &str| {
         pairs.iter().find(|(known, _)| *known == key).map(|(_, value)| *value).ok_or(format!("the device has no {key}"))
     };
