@@ -52,12 +52,12 @@ TESTS = "-p ftld-tests --no-default-features --test"
 NBD = "-p ftld --no-default-features --test"
 DRAWN = {"FTLD_SEED": "1", "FTLD_SWARM_SECONDS": "3600", "FTLD_SWARM_SHRINK": "0"}
 # Unit tests that cut power take most of the time, and `hunt` does the same.
-SKIPPED = ("--skip=cuts", "--skip=what_cannot_be")
+SKIPPED = ("--skip=cuts", "--skip=what_cannot_be", "--skip=agrees_with_a_model")
 HUNTERS = [
-    hunter("hunt", f"{TESTS} hunt", CORE, ends=False),
+    hunter("hunt", f"{TESTS} hunt", CORE, most=40, ends=False),
+    hunter("ftl-core", "-p ftl-core --lib", {"ftl-core"}, level=1, most=30, args=SKIPPED),
     hunter("swarm", f"{TESTS} swarm", CORE, ends=False, **DRAWN),
     hunter("regressions", f"{TESTS} regressions", CORE, most=10, ends=False),
-    hunter("ftl-core", "-p ftl-core --lib", {"ftl-core"}, level=0, most=60, ends=False, args=SKIPPED),
     hunter("nand-model", "-p nand-model", {"nand-model"}, most=10, ends=False),
     hunter("ftld lib", "-p ftld --no-default-features --lib", {"daemon"}, level=0, most=30),
     hunter("nbd_engine", f"{NBD} nbd_engine", {"daemon"}, level=0, most=20),
