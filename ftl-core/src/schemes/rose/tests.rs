@@ -2,6 +2,7 @@
 
 use crate::addr::Lpn;
 use crate::config::{FtlConfig, Params};
+use crate::events::EventKind;
 use crate::ftl::{Ftl, Start};
 use crate::hybrid::tests::{Device, agrees_with_a_model};
 use crate::schemes::Scheme;
@@ -50,6 +51,22 @@ fn a_logical_block_is_merged_for_the_papers_charges() {
     // The first log block has pages of one logical block, the second those of many.
     assert_eq!(device.write(5, 1, 3), (263 + 64 * 351 + 2 * 2000) * US);
     device.assert_sound();
+}
+
+/// Age counts in blocks reclaimed since the log block was opened; of two that cost the same, the older is merged.
+#[test]
+fn of_equal_costs_the_older_log_block_is_merged() {
+    let mut device = Device::new("rose", "rose", 60, 20 * 64, &[("wear.policy", "none"), ("log.blocks", "2")]);
+    device.write(0, 20 * 64, 1);
+    let mut logs = Vec::new();
+    for lbn in 1..=4 {
+        device.write(64 * lbn + 63, 1, 2);
+        let chip = device.ftl.chip();
+        logs.extend(chip.geometry().all_blocks().find(|block| chip.programmed(*block) == 1));
+        (0..63).rev().for_each(|page| _ = device.write(64 * lbn + page, 1, 2));
+    }
+    let collected = device.ftl.events().since(0).filter(|(_, event)| event.kind == EventKind::Collect);
+    assert!(collected.filter_map(|(_, event)| event.block).eq(logs[..2].iter().copied()), "{logs:?}");
 }
 
 /// Figure 4: logical blocks of four pages, three of them, and three log blocks. Block M has one page, of logical block 2, whose data block
