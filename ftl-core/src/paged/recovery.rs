@@ -284,9 +284,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 Head::Nothing => self.space.add_free(block, free.contains(&block.raw())),
                 Head::Found { first, epoch, .. } => {
                     let role = match (window.roles.get(&block.raw()), first) {
+                        // Also if the window could not read any more what the loading of checkpoints read.
+                        (_, Role::Checkpoint) => Role::Checkpoint,
                         (Some(role), _) => *role,
                         (None, Role::Map | Role::Trim) => Role::Map,
-                        (None, Role::Checkpoint) => Role::Checkpoint,
                         (None, _) => Role::Data,
                     };
                     self.space.adopt_full(block, role, epoch);
@@ -542,7 +543,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             if self.pending.holds(block) && self.settings.buffer_blocks.is_some() {
                 continue;
             }
-            if self.space.table.role(block) == Role::Checkpoint && self.checkpoints.owns(block) {
+            if self.checkpoints.owns(block) {
                 continue;
             }
             if self.space.table.valid(block) > 0 {

@@ -212,7 +212,7 @@ impl Newest {
             if space.table.state(block) != State::Full {
                 continue;
             }
-            if space.table.role(block) == Role::Checkpoint && checkpoints.owns(block) {
+            if checkpoints.owns(block) {
                 continue;
             }
             if space.table.valid(block) > 0 {

@@ -527,8 +527,7 @@ impl<S: Store> PageMap<S> {
             if self.space.table.state(block) != State::Full {
                 continue;
             }
-            let checkpoint = self.space.table.role(block) == Role::Checkpoint;
-            if checkpoint && self.checkpoints.owns(block) {
+            if self.checkpoints.owns(block) {
                 continue;
             }
             if self.space.table.valid(block) > 0 {
