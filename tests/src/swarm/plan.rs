@@ -373,6 +373,9 @@ fn draw_parts(slc: bool, rng: &mut SplitMix) -> Parts {
                 pick(rng, &[Fault::LostProgram, Fault::MisdirectedProgram, Fault::LostErase, Fault::StaleRead]);
             let ppb = if silent == Fault::LostErase { 8_000_000 } else { 800_000 };
             parts.chances.push((silent, ppb << rng.below(3)));
+            if rng.one_in(2) {
+                parts.chances.push((Fault::ProgramFail, 500_000 << rng.below(4)));
+            }
         }
         _ => {}
     }
@@ -391,20 +394,53 @@ struct Steps<'a> {
     plan: &'a Plan,
     rng: &'a mut SplitMix,
     steps: Vec<Step>,
-    /// Which kinds of event this run has, as weights.
-    weights: [u64; EVENTS],
+    /// Which kinds of event this run has, as weights in the order of [`EVENTS`].
+    weights: [u64; EVENTS.len()],
 }
 
-const EVENTS: usize = 9;
+/// Kinds of event between requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Event {
+    Cut,
+    Down,
+    Decay,
+    /// The host's disk misbehaves.
+    Disk,
+    /// A sync or room given back.
+    Image,
+    Crash,
+    /// A part of the chip fails.
+    Part,
+    PowerOff,
+    Kill,
+}
+
+const EVENTS: [Event; 9] = [
+    Event::Cut,
+    Event::Down,
+    Event::Decay,
+    Event::Disk,
+    Event::Image,
+    Event::Crash,
+    Event::Part,
+    Event::PowerOff,
+    Event::Kill,
+];
+
+impl Event {
+    fn needs_disk(self) -> bool {
+        matches!(self, Event::Disk | Event::Image | Event::Crash)
+    }
+}
 
 impl<'a> Steps<'a> {
     fn new(plan: &'a Plan, rng: &'a mut SplitMix) -> Self {
         // A random subset of kinds per run: what is rare beside everything else is common beside a few.
         let on_disk = plan.device.on_disk;
-        let mut weights = [0; EVENTS];
+        let mut weights = [0; EVENTS.len()];
         loop {
-            for (kind, weight) in weights.iter_mut().enumerate() {
-                let possible = on_disk || !(3..=5).contains(&kind);
+            for (event, weight) in EVENTS.iter().zip(&mut weights) {
+                let possible = on_disk || !event.needs_disk();
                 *weight = if possible && rng.below(5) < 2 { 1 + rng.below(4) } else { 0 };
             }
             if weights.iter().filter(|weight| **weight > 0).count() >= 2 {
@@ -496,24 +532,24 @@ impl<'a> Steps<'a> {
     fn event(&mut self) {
         let total: u64 = self.weights.iter().sum();
         let mut at = self.rng.below(total);
-        let chosen = self.weights.iter().position(|weight| {
-            let here = at < *weight;
-            at = at.saturating_sub(*weight);
+        let chosen = EVENTS.iter().zip(&self.weights).find(|(_, weight)| {
+            let here = at < **weight;
+            at = at.saturating_sub(**weight);
             here
         });
-        let step = match chosen.expect("weights add up") {
-            0 => self.cut(),
-            1 => self.down(),
-            2 => self.decay(),
-            3 => self.disk(),
-            4 => pick_step(self.rng, &[Step::Sync, Step::GiveBack(4), Step::GiveBack(64)]),
-            5 => self.crash_with_restart(),
-            6 => self.part(),
-            7 => {
+        let step = match chosen.expect("weights add up").0 {
+            Event::Cut => self.cut(),
+            Event::Down => self.down(),
+            Event::Decay => self.decay(),
+            Event::Disk => self.disk(),
+            Event::Image => pick_step(self.rng, &[Step::Sync, Step::GiveBack(4), Step::GiveBack(64)]),
+            Event::Crash => self.crash_with_restart(),
+            Event::Part => self.part(),
+            Event::PowerOff => {
                 let restart = self.restart(2);
                 Step::Down(Down::PowerOff, restart)
             }
-            _ => {
+            Event::Kill => {
                 let restart = self.restart(3);
                 Step::Down(Down::Kill, restart)
             }
