@@ -497,8 +497,30 @@ impl<'a> Steps<'a> {
             }
         }
         self.steps.append(&mut requests);
+        if self.rng.one_in(4) {
+            self.whole_blocks();
+        }
         if pages >= LARGE && self.rng.one_in(8) {
             self.trims_across_chunks();
+        }
+    }
+
+    /// Writes of whole logical blocks, and a trim of their last pages or a FLUSH at once.
+    fn whole_blocks(&mut self) {
+        let (pages, block) = (self.plan.device.pages, self.plan.device.pages_per_block);
+        for _ in 0..1 + self.rng.below(3) {
+            let lpn = block * self.rng.below(u64::from(pages / block)) as u32;
+            let count = (block * (1 + self.rng.below(2) as u32)).min(pages - lpn);
+            self.steps.push(Step::Do(HostOp::Write { lpn, count, fua: false }));
+            match self.rng.below(4) {
+                0 => {
+                    let first = lpn + self.rng.below(u64::from(count)) as u32;
+                    let end = (lpn + count + self.rng.below(8) as u32).min(pages);
+                    self.steps.push(Step::Do(HostOp::Trim { lpn: first, count: end - first }));
+                }
+                1 => self.steps.push(Step::Do(HostOp::Flush)),
+                _ => {}
+            }
         }
     }
 
