@@ -12,7 +12,6 @@ use ftld_tests::daemon_swarm::plan::{self, Plan};
 use ftld_tests::daemon_swarm::runner::{Report, run, runtime};
 use ftld_tests::daemon_swarm::shrink::shrink;
 use ftld_tests::daemon_swarm::{Class, cannot_meet};
-use ftld_tests::watch::Watch;
 use ftld_tests::{announce, fresh_seed};
 use nand_model::SplitMix;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -67,7 +66,6 @@ fn no_reply_lies_and_no_crash_loses_what_was_promised() {
     };
     announce(&format!("daemon_swarm: FTLD_SEED={first}"));
     let (began, next, total) = (Instant::now(), AtomicU64::new(0), Mutex::new(Total::default()));
-    let watch = Watch::default();
     let work = || {
         let (runtime, mut classes, mut report) = (runtime(), Classes::default(), Report::default());
         while total.lock().unwrap().failure.is_none() && began.elapsed() < Duration::from_secs(seconds) {
@@ -76,7 +74,7 @@ fn no_reply_lies_and_no_crash_loses_what_was_promised() {
                 break;
             }
             let seed = SplitMix::new(first ^ number.rotate_left(32)).next_u64();
-            match watch.over(seed, || run(&plan::draw(seed), &runtime, &mut classes)) {
+            match run(&plan::draw(seed), &runtime, &mut classes) {
                 Ok(done) => report.add(&done),
                 Err(why) => drop(total.lock().unwrap().failure.get_or_insert((seed, why))),
             }
@@ -88,9 +86,7 @@ fn no_reply_lies_and_no_crash_loses_what_was_promised() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = number("FTLD_SWARM_WORKERS").map_or(cores, |workers| workers.max(1) as usize);
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let ended = || workers.iter().all(|worker| worker.is_finished());
-        watch.until(ended, |seed| format!("{}\n    FTLD_SWARM_RUN={seed}", plan::draw(seed)));
+        (0..workers).for_each(|_| drop(scope.spawn(work)));
     });
     let Total { mut classes, report, failure } = total.into_inner().unwrap();
     let runs = classes.runs;

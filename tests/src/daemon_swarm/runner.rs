@@ -10,6 +10,7 @@ use super::oracle::{Change, OpId, Oracle, fill};
 use super::plan::{Action, Ask, Death, Plan, Verb, Wire};
 use crate::classes::Classes;
 use crate::rig::has_param;
+use crate::watch::watched;
 use ftl_core::{FtlConfig, Params, Start};
 use ftld::config::Latency;
 use ftld::device::BlockDevice;
@@ -21,7 +22,6 @@ use nand_model::store::{Access, Crash, End, FileStore, Freeze, SimDisk};
 use nand_model::{Chip, Geometry, ImageSpec, Profile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -75,13 +75,13 @@ pub fn runtime() -> Runtime {
     builder.enable_time().max_blocking_threads(8).build().expect("a runtime")
 }
 
-/// Runs a plan.
+/// Runs a plan. One that does not end ends the process.
 ///
 /// # Errors
 /// What the device did wrong, and at which action.
 pub fn run(plan: &Plan, runtime: &Runtime, classes: &mut Classes) -> Result<Report, String> {
     let _context = runtime.enter();
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
+    let carry_out = || {
         let scheme = plan.scheme()?.name;
         let mut run = Run::start(plan, classes)?;
         for (number, action) in plan.actions.iter().enumerate() {
@@ -90,13 +90,11 @@ pub fn run(plan: &Plan, runtime: &Runtime, classes: &mut Classes) -> Result<Repo
         let report = run.finish().map_err(|why| format!("at the end: {why}"))?;
         classes.note_times(scheme, report.crashes);
         Ok(report)
-    }));
+    };
+    let described = plan.clone();
+    let outcome = watched(move || described.to_string(), carry_out);
     classes.end_run();
-    outcome.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Err(format!("panic: {}", text.unwrap_or_default()))
-    })
+    outcome
 }
 
 type Session = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;

@@ -3,21 +3,18 @@
 use super::plan::{Inside, Plan, Restart, Step};
 use super::run;
 use crate::classes::Classes;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::watch::watched;
 
 /// Runs of smaller plans that are tried.
 const TRIES: u32 = 3_000;
 
-/// Runs a plan; a panic is a failure of the run.
+/// Runs a plan; a panic is a failure of the run. One that does not end ends the process.
 ///
 /// # Errors
 /// What went wrong.
 pub fn outcome(plan: &Plan, classes: &mut Classes) -> Result<(), String> {
-    catch_unwind(AssertUnwindSafe(|| run(plan, classes))).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
-        Err(format!("panic: {}", text.unwrap_or_default()))
-    })
+    let described = plan.clone();
+    watched(move || described.to_string(), || run(plan, classes))
 }
 
 /// The smallest plan found that fails, and how.
