@@ -15,8 +15,11 @@ pub enum Cost {
     /// Nothing that a FLUSH covered.
     Nothing,
     /// Pages: they become unreadable, and after a restart one may read as an older value, because the newest cannot be told from a
-    /// program that a cut tore, or its record is gone too (docs/DURABILITY.md, "What is not promised"). All others read as they must.
+    /// program that a cut tore, or its record is gone too (docs/DURABILITY.md, "What is not promised"). All others read as they
+    /// must, and the device goes on.
     Pages,
+    /// The same, and the device may refuse to mount or to go on: where a part lied or a die is dead, pages contradict each other.
+    Service,
 }
 
 /// Values that a page may have, where there is more than one.
@@ -80,7 +83,7 @@ impl Oracle {
     /// A request that gives this value is about to run: from now on the value may be found after a power loss.
     pub fn submit(&mut self, lpn: u32, value: u64) {
         let before = self.settled[lpn as usize];
-        if self.cost == Cost::Pages {
+        if self.cost >= Cost::Pages {
             let history = self.history.entry(lpn).or_insert_with(|| vec![ZEROS, before]);
             history.push(value);
         }
@@ -157,7 +160,7 @@ impl Oracle {
             Some(open) if power_lost => open.durable.iter().chain(&open.later).copied().collect(),
             Some(open) => open.current.clone(),
         };
-        if self.cost == Cost::Pages {
+        if self.cost >= Cost::Pages {
             possible.extend(self.history.get(&lpn).into_iter().flatten());
         }
         possible

@@ -40,15 +40,19 @@ pub fn run(plan: &Plan, classes: &mut Classes) -> Result<(), String> {
 
 /// What a plan's faults may cost.
 fn cost_of(plan: &Plan) -> Cost {
-    let silent = plan.parts.chances.iter().any(|(fault, _)| fault.is_silent());
-    let loses = |step: &Step| match step {
+    let lies = |step: &Step| match step {
         Step::BlockFails(_, fault) => fault.is_silent(),
         Step::DieFails(_) => true,
-        Step::WrongBits(_, bits) => *bits > correctable_bits(plan),
         _ => false,
     };
-    let harsh = plan.parts.bit_errors > mild_bit_errors(plan);
-    if silent || harsh || plan.steps.iter().any(loses) { Cost::Pages } else { Cost::Nothing }
+    let rots = |step: &Step| matches!(step, Step::WrongBits(_, bits) if *bits > correctable_bits(plan));
+    if plan.parts.chances.iter().any(|(fault, _)| fault.is_silent()) || plan.steps.iter().any(lies) {
+        Cost::Service
+    } else if plan.parts.bit_errors > mild_bit_errors(plan) || plan.steps.iter().any(rots) {
+        Cost::Pages
+    } else {
+        Cost::Nothing
+    }
 }
 
 /// Wrong bits of a codeword that the plan's chip corrects.
@@ -387,8 +391,16 @@ impl<'p, W: World> Runner<'p, W> {
     /// Whether a device may stop taking writes: more blocks are bad than its data sheet allows, or its parts lie.
     fn may_give_up(&mut self) -> bool {
         let spare = spare_blocks(self.rig).len();
-        let cost = self.oracle.cost();
-        cost > Cost::Nothing || self.bad_blocks() > spare
+        self.oracle.cost() == Cost::Service || self.bad_blocks() > spare
+    }
+
+    /// Whether a read may end with this error.
+    fn may_be_unreadable(&self, error: &FtlError) -> bool {
+        match error {
+            FtlError::MediaLost(_) => self.oracle.cost() >= Cost::Pages,
+            FtlError::Corrupt(_) => self.oracle.cost() == Cost::Service,
+            _ => false,
+        }
     }
 
     fn bad_blocks(&mut self) -> usize {
@@ -648,7 +660,7 @@ impl<'p, W: World> Runner<'p, W> {
         match error {
             FtlError::HostFull | FtlError::Host(_) => Failed::Host(error.to_string()),
             FtlError::Corrupt(_) | FtlError::ReadOnly(_) | FtlError::MediaLost(_)
-                if self.oracle.cost() > Cost::Nothing =>
+                if self.oracle.cost() == Cost::Service =>
             {
                 self.classes.note("mount refused");
                 self.gave_up = true;
@@ -706,7 +718,7 @@ impl<'p, W: World> Runner<'p, W> {
     fn compare(&mut self, lpn: u32, count: u32) -> Result<(), Trouble> {
         let seen = match self.read(lpn, count) {
             Ok(seen) => seen,
-            Err(FtlError::MediaLost(_)) if self.oracle.cost() > Cost::Nothing => {
+            Err(error) if self.may_be_unreadable(&error) => {
                 return self.compare_singly(lpn, count);
             }
             Err(error) => return Err(error.into()),
@@ -718,7 +730,7 @@ impl<'p, W: World> Runner<'p, W> {
         for lpn in lpn..lpn + count {
             match self.read(lpn, 1) {
                 Ok(seen) => self.oracle.judge(lpn, seen[0]).map_err(Trouble::Wrong)?,
-                Err(FtlError::MediaLost(_) | FtlError::Corrupt(_)) => self.classes.note("page unreadable"),
+                Err(error) if self.may_be_unreadable(&error) => self.classes.note("page unreadable"),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -741,11 +753,11 @@ impl<'p, W: World> Runner<'p, W> {
                 Err(FtlError::PowerLost) => return self.power_lost_in_request(),
                 // A read that has to write back a mapping page first fails with it.
                 Err(FtlError::Host(_) | FtlError::HostFull) if self.host_fails() => self.classes.note("read failed"),
-                Err(FtlError::MediaLost(_) | FtlError::Corrupt(_)) if self.oracle.cost() > Cost::Nothing => {
+                Err(error) if self.may_be_unreadable(&error) => {
                     for lpn in lpn..lpn + count {
                         match self.read(lpn, 1) {
                             Ok(seen) => judge(&mut self.oracle, lpn, seen[0])?,
-                            Err(FtlError::MediaLost(_) | FtlError::Corrupt(_)) => self.classes.note("page unreadable"),
+                            Err(error) if self.may_be_unreadable(&error) => self.classes.note("page unreadable"),
                             Err(FtlError::PowerLost) => return self.power_lost_in_request(),
                             Err(FtlError::Host(_) | FtlError::HostFull) if self.host_fails() => {
                                 self.classes.note("read failed");
