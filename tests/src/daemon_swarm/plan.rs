@@ -621,7 +621,8 @@ impl Draw {
             15..18 if self.holds => self.held_sync(),
             18..20 if self.writes_fail => self.failing_write(),
             20 if self.syncs_fail => self.failing_sync(),
-            21..23 if self.cuts => self.cut(),
+            21 if self.cuts => self.cut(),
+            22 if self.cuts => self.cut_amid_a_read(),
             23..26 if self.races => self.race(),
             26..28 if self.deaths => self.die(),
             28 => {
@@ -872,9 +873,29 @@ impl Draw {
         if self.rng.one_in(3) {
             self.fork();
         }
+        self.power_off();
+    }
+
+    fn power_off(&mut self) {
         let (end, look) = (self.end(), !self.rng.one_in(4));
         let death = if self.rng.one_in(3) { Death::Stop } else { Death::Sudden(end) };
         self.act(Action::Die(death, look));
+    }
+
+    /// Power fails while the reply to a read of several pieces has begun.
+    fn cut_amid_a_read(&mut self) {
+        let (who, size) = (self.who(), self.plan.size);
+        let pieces = u64::from(self.plan.piece) * (2 + self.rng.below(4));
+        let at = self.rng.below(size - pieces.min(size) + 1);
+        let mut ask = Ask::new(Verb::Read, at, pieces.min(size));
+        ask.df = self.rng.one_in(2);
+        self.act(Action::Send(who, ask));
+        let outward = 1 + self.rng.below(u64::from(self.plan.piece)) as u32;
+        self.act(Action::Turn(who, ALL, outward));
+        let seed = self.rng.below(1 << 32);
+        self.act(Action::Cut(None, seed));
+        self.turn(who);
+        self.power_off();
     }
 
     fn race(&mut self) {
