@@ -479,6 +479,42 @@ mod tests {
         assert_eq!(step, Step::Done(Session { mode: Mode::Structured, base_allocation: false }));
     }
 
+    fn query(name: &str, wanted: &str) -> Vec<u8> {
+        let [name_len, wanted_len] = [name, wanted].map(|text| (text.len() as u32).to_be_bytes());
+        [&name_len, name.as_bytes(), &1u32.to_be_bytes(), &wanted_len, wanted.as_bytes()].concat()
+    }
+
+    proptest! {
+        /// Only the last SET_META_CONTEXT says whether there is a context, and only the options that raise the mode do.
+        #[test]
+        fn options_in_any_order_leave_what_was_agreed(choices in prop::collection::vec(0..10u32, 0..10)) {
+            let mut bytes = 3u32.to_be_bytes().to_vec();
+            let mut agreed = Session { mode: Mode::Simple, base_allocation: false };
+            for choice in choices {
+                let (kind, data) = match choice {
+                    0 => (option::STRUCTURED_REPLY, Vec::new()),
+                    1 => (option::EXTENDED_HEADERS, Vec::new()),
+                    2 => (option::LIST, Vec::new()),
+                    3 => (option::INFO, vec![0; 6]),
+                    4 => (option::LIST_META_CONTEXT, query("disk", "base:allocation")),
+                    5 => (option::LIST_META_CONTEXT, query("disk", "other:context")),
+                    6 | 7 => (option::SET_META_CONTEXT, query("disk", "base:allocation")),
+                    8 => (option::SET_META_CONTEXT, query("nothing", "base:allocation")),
+                    _ => (99, vec![1, 2, 3]),
+                };
+                bytes.extend(option_bytes(kind, &data));
+                match kind {
+                    option::STRUCTURED_REPLY if agreed.mode == Mode::Simple => agreed.mode = Mode::Structured,
+                    option::EXTENDED_HEADERS => agreed.mode = Mode::Extended,
+                    option::SET_META_CONTEXT if agreed.mode != Mode::Simple => agreed.base_allocation = choice != 8,
+                    _ => {}
+                }
+            }
+            bytes.extend(option_bytes(option::GO, &[0; 6]));
+            prop_assert_eq!(run(&[&bytes]).1, Step::Done(agreed));
+        }
+    }
+
     #[test]
     fn what_is_agreed_before_tls_does_not_count_after_it() {
         let (export, limits) = (export(), Limits::default());
