@@ -107,17 +107,28 @@ impl Classes {
         text
     }
 
+    /// Makes sure that runs from this seed can be added to a ledger, before they are made.
+    ///
+    /// # Panics
+    /// The file is no ledger of these classes, has this seed already, or cannot be written.
+    pub fn check_ledger(path: &str, seed: u64, all: &[&'static str]) {
+        let (seeds, _) = read_ledger(path, all);
+        let counted = format!("seed\t{seed}\t");
+        assert!(
+            !seeds.iter().any(|line| line.starts_with(&counted)),
+            "{path} counts the runs of FTLD_SEED={seed} already; take another seed"
+        );
+        let aside = format!("{path}.new");
+        let written = std::fs::write(&aside, "").and_then(|()| std::fs::remove_file(&aside));
+        written.unwrap_or_else(|error| panic!("{aside}: {error}"));
+    }
+
     /// Adds these runs to those that a file counts, and a line for their seed. Returns the counts of all of them.
     ///
     /// # Panics
     /// The file has other classes than `all`, or cannot be written.
     pub fn add_to_ledger(&self, path: &str, seed: u64, failures: usize, all: &[&'static str]) -> Classes {
-        let before = match std::fs::read_to_string(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            read => read.unwrap_or_else(|error| panic!("{path}: {error}")),
-        };
-        let (seeds, counts): (Vec<&str>, Vec<&str>) = before.lines().partition(|line| line.starts_with("seed\t"));
-        let mut sum = Classes::read(&counts.join("\n"), all).unwrap_or_else(|why| panic!("{path}: {why}"));
+        let (seeds, mut sum) = read_ledger(path, all);
         sum.merge(self);
         let mut text: String = seeds.iter().map(|line| format!("{line}\n")).collect();
         text += &format!("seed\t{seed}\t{} runs\t{failures} failures\n{}", self.runs, sum.write());
@@ -154,6 +165,18 @@ impl Classes {
         }
         Ok(classes)
     }
+}
+
+/// The lines of a ledger that name seeds, and its counts; nothing where there is no file yet.
+fn read_ledger(path: &str, all: &[&'static str]) -> (Vec<String>, Classes) {
+    let text = match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        read => read.unwrap_or_else(|error| panic!("{path}: {error}")),
+    };
+    let (seeds, counts): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with("seed\t"));
+    let counts = Classes::read(&counts.join("\n"), all);
+    let counts = counts.unwrap_or_else(|why| panic!("{path} is no ledger of this suite: {why}"));
+    (seeds.into_iter().map(str::to_owned).collect(), counts)
 }
 
 #[cfg(test)]

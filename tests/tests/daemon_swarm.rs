@@ -64,6 +64,10 @@ fn no_reply_lies_and_no_crash_loses_what_was_promised() {
         (None, None) => (SHORT_RUNS, u64::MAX),
         (most, seconds) => (most.unwrap_or(u64::MAX), seconds.unwrap_or(u64::MAX)),
     };
+    let ledger = std::env::var("FTLD_SWARM_LEDGER").ok();
+    if let Some(path) = &ledger {
+        Classes::check_ledger(path, first, &all_classes());
+    }
     announce(&format!("daemon_swarm: FTLD_SEED={first}"));
     let (began, next, total) = (Instant::now(), AtomicU64::new(0), Mutex::new(Total::default()));
     let work = || {
@@ -90,7 +94,7 @@ fn no_reply_lies_and_no_crash_loses_what_was_promised() {
     });
     let Total { mut classes, report, failure } = total.into_inner().unwrap();
     let runs = classes.runs;
-    if let Ok(path) = std::env::var("FTLD_SWARM_LEDGER") {
+    if let Some(path) = ledger {
         classes = classes.add_to_ledger(&path, first, usize::from(failure.is_some()), &all_classes());
     }
     println!("{}", classes.report());

@@ -27,8 +27,9 @@ struct Tally {
     failures: Vec<String>,
 }
 
-fn fail(seed: u64, plan: &Plan, why: String) -> String {
-    let failure = format!("run {seed}: {why}\n    {} -- --nocapture", command(seed));
+/// What is to be said of a run that failed, with the command that repeats it; shrinks its plan.
+fn fail(name: &str, command: &str, plan: &Plan, why: String) -> String {
+    let failure = format!("{name}: {why}\n    {command} cargo test -p ftld-tests --test swarm -- --nocapture");
     if number("FTLD_SWARM_SHRINK") == Some(0) {
         return failure;
     }
@@ -36,25 +37,28 @@ fn fail(seed: u64, plan: &Plan, why: String) -> String {
     format!("{failure}\nshrunk to {} steps: {small_why}\n{small}", small.steps.len())
 }
 
-/// Repeats a run.
-fn command(seed: u64) -> String {
+/// The same of the run of a seed.
+fn fail_of(seed: u64, plan: &Plan, why: String) -> String {
     let scheme = std::env::var("FTLD_SCHEME").map_or(String::new(), |name| format!("FTLD_SCHEME={name} "));
-    format!("{scheme}FTLD_SWARM_RUN={seed} cargo test -p ftld-tests --test swarm")
+    fail(&format!("run {seed}"), &format!("{scheme}FTLD_SWARM_RUN={seed}"), plan, why)
 }
 
 #[test]
 fn whatever_happens_together_loses_nothing_flushed() {
     if let Some(seed) = number("FTLD_SWARM_RUN") {
         let plan = Plan::draw(seed);
+        println!("{plan}");
         if let Err(why) = shrink::outcome(&plan, &mut Classes::default()) {
-            panic!("{}", fail(seed, &plan, why));
+            panic!("{}", fail_of(seed, &plan, why));
         }
         return;
     }
     if let Ok(path) = std::env::var("FTLD_SWARM_PLAN") {
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         let plan: Plan = text.parse().unwrap_or_else(|why| panic!("{path}: {why}"));
-        shrink::outcome(&plan, &mut Classes::default()).unwrap_or_else(|why| panic!("{path}: {why}"));
+        if let Err(why) = shrink::outcome(&plan, &mut Classes::default()) {
+            panic!("{}", fail(&path, &format!("FTLD_SWARM_PLAN={path}"), &plan, why));
+        }
         return;
     }
     let first = number("FTLD_SEED").unwrap_or_else(fresh_seed);
@@ -62,6 +66,10 @@ fn whatever_happens_together_loses_nothing_flushed() {
         (None, None) => (SHORT_RUNS, u64::MAX),
         (most, seconds) => (most.unwrap_or(u64::MAX), seconds.unwrap_or(u64::MAX)),
     };
+    let ledger = std::env::var("FTLD_SWARM_LEDGER").ok();
+    if let Some(path) = &ledger {
+        Classes::check_ledger(path, first, &all_classes());
+    }
     announce(&format!("swarm: FTLD_SEED={first}"));
     let failures_left = AtomicU64::new(number("FTLD_SWARM_FAILURES").unwrap_or(1));
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -82,7 +90,7 @@ fn whatever_happens_together_loses_nothing_flushed() {
                 if failures_left.fetch_sub(1, Ordering::Relaxed) <= 1 {
                     stop.store(true, Ordering::Relaxed);
                 }
-                let failure = fail(seed, &plan, why);
+                let failure = fail_of(seed, &plan, why);
                 tally.lock().expect("nobody panics with it").failures.push(failure);
             }
         }
@@ -95,7 +103,7 @@ fn whatever_happens_together_loses_nothing_flushed() {
     let Tally { mut classes, failures } = tally.into_inner().expect("nobody panicked with it");
     let (runs, took) = (classes.runs, began.elapsed().as_secs_f64());
     failures.iter().for_each(|failure| println!("{failure}"));
-    if let Ok(path) = std::env::var("FTLD_SWARM_LEDGER") {
+    if let Some(path) = ledger {
         classes = classes.add_to_ledger(&path, first, failures.len(), &all_classes());
     }
     println!("{}", classes.report());

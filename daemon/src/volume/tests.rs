@@ -699,6 +699,29 @@ fn a_stop_a_power_cut_and_time_end_a_pause() {
 }
 
 #[test]
+fn changes_that_wait_while_a_sync_fails_are_refused() {
+    let gate = Gate::closed();
+    let (volume, handles) = toy(Some(gate.clone()), false);
+    volume.write(0, &[5; PAGE]).unwrap();
+    let flush = volume.flush().unwrap();
+    volume.pause(Duration::from_secs(500)).unwrap();
+    handles.calls();
+    std::thread::scope(|scope| {
+        let changes: [&(dyn Fn() -> i32 + Sync); 3] =
+            [&|| errno_of(volume.write(0, &[6; PAGE])), &|| errno_of(volume.trim(0, PAGE as u64)), &|| {
+                errno_of(volume.write_zeroes(0, PAGE as u64))
+            }];
+        let waiting = changes.map(|change| scope.spawn(move || change()));
+        assert_eq!(settled(&volume, 0), 1);
+        gate.fails.store(true, Relaxed);
+        gate.let_go();
+        assert_eq!(errno_of(flush.wait()), EIO);
+        waiting.into_iter().for_each(|change| assert_eq!(change.join().unwrap(), EPERM));
+    });
+    assert_eq!(handles.calls(), Vec::<String>::new(), "nothing reached the scheme");
+}
+
+#[test]
 fn blocks_and_events_are_published_while_somebody_looks() {
     let (volume, _) = toy(None, false);
     volume.write(0, &[1; PAGE]).unwrap();

@@ -222,6 +222,15 @@ const PARAMETERS: &[(&str, &[&str])] = &[
 /// Parameters that keep their defaults, because other values waive a promise.
 const FIXED: &[&str] = &["nand.pair_policy", "mlam.ack"];
 
+/// The scheme of this name.
+///
+/// # Errors
+/// There is none.
+pub fn scheme(name: &str) -> Result<&'static Scheme, String> {
+    let names = || SCHEMES.iter().map(|scheme| scheme.name).collect::<Vec<_>>().join(", ");
+    Scheme::find(name).ok_or_else(|| format!("no scheme {name:?}; there are {}", names()))
+}
+
 /// Parameters of schemes that the generator does not know.
 pub fn unknown_parameters() -> Vec<String> {
     let known = |key: &str| FIXED.contains(&key) || PARAMETERS.iter().any(|(listed, _)| *listed == key);
@@ -287,6 +296,34 @@ impl Device {
         matches!(self.chip, ChipKind::Paired(_))
     }
 
+    /// Makes sure that a step of a plan that somebody wrote fits.
+    ///
+    /// # Errors
+    /// It names pages or dies that the device does not have.
+    pub fn has_room_for(&self, step: &Step) -> Result<(), String> {
+        let (lpn, count) = match *step {
+            Step::Do(
+                HostOp::Write { lpn, count, .. }
+                | HostOp::WriteZeroData { lpn, count }
+                | HostOp::WriteZeroes { lpn, count, .. }
+                | HostOp::Trim { lpn, count }
+                | HostOp::Read { lpn, count },
+            ) => (lpn, count),
+            Step::Hammer(lpn, _) => (lpn, 1),
+            Step::DieFails(die) if die >= self.dies.0 * self.dies.1 => {
+                return Err(format!("{step}: the device has {} dies", self.dies.0 * self.dies.1));
+            }
+            _ => return Ok(()),
+        };
+        if count == 0 || lpn.checked_add(count).is_none_or(|end| end > self.pages) {
+            return Err(format!(
+                "{step}: the device has pages 0 to {}, and a request takes one at least",
+                self.pages - 1
+            ));
+        }
+        Ok(())
+    }
+
     /// Whether it has more than 100 mapping pages and several chunks of its trim bitmap.
     pub fn is_large(&self) -> bool {
         self.pages >= LARGE
@@ -298,7 +335,7 @@ impl Plan {
     pub fn draw(seed: u64) -> Plan {
         let mut rng = SplitMix::new(seed);
         let scheme = match std::env::var("FTLD_SCHEME") {
-            Ok(name) => Scheme::find(&name).expect("FTLD_SCHEME names a scheme"),
+            Ok(name) => scheme(&name).unwrap_or_else(|why| panic!("FTLD_SCHEME: {why}")),
             Err(_) => &SCHEMES[rng.below(SCHEMES.len() as u64) as usize],
         };
         Plan::draw_for(scheme, seed, &mut rng)

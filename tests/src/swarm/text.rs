@@ -3,9 +3,8 @@
 //! Lines: `seed N`, `device KEY=VALUE...`, `param KEY=VALUE`, `chance FAULT PPB`, `wear N`, `bits N`, `in_flight`, then the steps. What
 //! strikes a restart follows its step behind `;`. Empty lines and lines that begin with `#` say nothing.
 
-use super::plan::{ChipKind, Device, DiskFault, Down, Inside, Parts, Plan, Restart, Step};
+use super::plan::{self, ChipKind, Device, DiskFault, Down, Inside, Parts, Plan, Restart, Step};
 use crate::workload::HostOp;
-use ftl_core::schemes::Scheme;
 use nand_model::store::{Crash, Freeze, SyncFault, WriteFault};
 use nand_model::{Cut, EraseCut, Fault, Pairing, PartnerCut, ProgramCut};
 use std::fmt::{self, Display, Formatter};
@@ -336,9 +335,13 @@ impl FromStr for Plan {
             line.end()?;
         }
         let device = Device { params, ..device.ok_or("no line says what the device is")? };
+        steps.iter().try_for_each(|step| device.has_room_for(step))?;
         Ok(Plan { seed: seed.ok_or("no line names the seed")?, device, parts, steps })
     }
 }
+
+/// Pages of a device that is written by hand: such a run takes minutes.
+const MOST_PAGES: u32 = 1 << 20;
 
 fn read_device<'a>(words: impl Iterator<Item = &'a str>) -> Result<Device, String> {
     let pair = |word: &'a str| word.split_once('=').ok_or(format!("device: what is {word:?}?"));
@@ -352,13 +355,16 @@ fn read_device<'a>(words: impl Iterator<Item = &'a str>) -> Result<Device, Strin
     };
     let number = |key: &str| text(key)?.parse::<u32>().map_err(|error| format!("{key}: {error}"));
     let flag = |key: &str| text(key)?.parse::<bool>().map_err(|error| format!("{key}: {error}"));
-    let name = text("scheme")?;
+    let pages = number("pages")?;
+    if !(1..=MOST_PAGES).contains(&pages) {
+        return Err(format!("device: pages={pages} is not within 1 to {MOST_PAGES}"));
+    }
     Ok(Device {
-        scheme: Scheme::find(name).ok_or(format!("no scheme {name:?}"))?,
+        scheme: plan::scheme(text("scheme")?)?,
         chip: text("chip")?.parse()?,
         pages_per_block: number("pages_per_block")?,
         dies: (number("channels")?, number("ways")?),
-        pages: number("pages")?,
+        pages,
         op_percent: number("op")?,
         params: Vec::new(),
         worn: flag("worn")?,
