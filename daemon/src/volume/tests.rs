@@ -707,11 +707,11 @@ fn changes_that_wait_while_a_sync_fails_are_refused() {
     volume.pause(Duration::from_secs(500)).unwrap();
     handles.calls();
     std::thread::scope(|scope| {
-        let changes: [&(dyn Fn() -> i32 + Sync); 3] =
-            [&|| errno_of(volume.write(0, &[6; PAGE])), &|| errno_of(volume.trim(0, PAGE as u64)), &|| {
-                errno_of(volume.write_zeroes(0, PAGE as u64))
-            }];
-        let waiting = changes.map(|change| scope.spawn(move || change()));
+        let waiting = [
+            scope.spawn(|| errno_of(volume.write(0, &[6; PAGE]))),
+            scope.spawn(|| errno_of(volume.trim(0, PAGE as u64))),
+            scope.spawn(|| errno_of(volume.write_zeroes(0, PAGE as u64))),
+        ];
         assert_eq!(settled(&volume, 0), 1);
         gate.fails.store(true, Relaxed);
         gate.let_go();

