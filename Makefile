@@ -51,7 +51,7 @@ scripts:
 # incremental building would only cost.
 test: export CARGO_INCREMENTAL := 0
 # Each swarm draws so long, from a seed of its own that it prints.
-test: export FTLD_SWARM_SECONDS := 30
+test: export FTLD_SWARM_SECONDS := 10
 test: deps $(FSX) $(DEB)
 	$(CARGO) fmt --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
