@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import ArgumentTypeError
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,13 @@ BUILD = {
     "CARGO_TARGET_DIR": str(WORK / "build"),
     "CARGO_TERM_COLOR": "never",
 }
+
+
+def positive(text):
+    """A number of the command line that is at least 1."""
+    if not text.isdigit() or int(text) == 0:
+        raise ArgumentTypeError(f"{text!r} is no number above 0")
+    return int(text)
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def summary(rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=10**9)
+    parser.add_argument("--count", type=mistakes.positive, default=10**9, help="judge at most so many")
     parser.add_argument("--only", default="", help="only those whose name matches this expression")
     parser.add_argument("--state", type=Path, default=HERE / "state.tsv")
     parser.add_argument("--sample", type=int)
@@ -153,6 +153,8 @@ def main():
     if options.summary:
         return summary(load(options.state))
 
+    if not TOOL.exists():
+        sys.exit(f"mutants: there is no {TOOL}; `make mutants` installs it")
     named = mutants()
     if options.sample:
         head = f"# {options.sample} of {len(named)} mutants, seed {options.seed}: verdict, suite, CPU seconds, name"

@@ -50,9 +50,9 @@ def fingerprint(bench, diff):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--count", type=int, help="draw so many")
+    parser.add_argument("--count", type=mistakes.positive, help="draw so many")
     parser.add_argument("--seed", type=int, help="seed of the draw (default: the time)")
-    parser.add_argument("--level", type=int, default=2, help="of optimisation at most (2): 0 builds soonest and finds least")
+    parser.add_argument("--level", type=int, default=2, choices=(0, 1, 2), help="of optimisation at most (2): 0 builds soonest and finds least")
     parser.add_argument("--state", type=Path, help="file that keeps verdicts")
     parser.add_argument("--table", type=Path, help="file for a Markdown table")
     options = parser.parse_args()
