@@ -262,7 +262,8 @@ def execute(command, folder, env, limit):
 
 
 def case_of(text):
-    """The first case that failed, or the first message of a panic."""
+    """The first case that failed, or the first message of a panic; files are named from the root of the tree."""
+    text = text.replace(f"{TREE}/", "")
     found = re.search(r"case (\d+): (\S+)", text) or re.search(r"panicked at ([^\n]*)\n([^\n]*)", text)
     return " ".join(found.groups())[:120] if found else "-"
 

@@ -55,7 +55,7 @@ def ledger(suite):
         f"State: the ledger grows with the code; each of its {len(chunks)} seeds ran on the code of its day",
         "",
         f"{runs:,} runs, {failures} failures; the last {clean:,} runs had none. {len(pairs):,} pairs of classes met. \"times\" counts events.",
-        f"How many runs it takes until no class may be missing is in `tests/tests/{suite}.rs`.",
+        f"A class that never happened fails from `FULL` runs on (`tests/tests/{suite}.rs`).",
         "",
         "| class | times |",
         "|---|---|",
