@@ -22,9 +22,10 @@ RPM := $(TOOLS)/bin/cargo-generate-rpm
 MUTANTS := $(TOOLS)/bin/cargo-mutants
 
 # Canaries that the sweeps find in seconds without optimisation.
-QUICK_CANARIES := acknowledged_before_program blank_look_trusted flush_without_sync gap_overlooked off_by_one_page \
-	program_failure_ignored provisional_pages_count released_page_early room_reused_early suspects_kept \
-	sync_failure_ignored sync_skipped torn_page_taken trim_resurrected unpadded_flush
+QUICK_CANARIES := acknowledged_before_program blank_look_trusted flush_without_sync gap_overlooked \
+	off_by_one_page program_failure_ignored provisional_pages_count released_page_early \
+	room_reused_early suspects_kept sync_failure_ignored sync_skipped torn_page_taken \
+	trim_resurrected unpadded_flush
 
 .PHONY: run check scripts test long-test bench mutants reproduction packages deps policy
 

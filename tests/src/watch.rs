@@ -1,5 +1,5 @@
-//! Carries out a generated run: a panic is a failure of the run, and one that does not end is a finding, too. A thread cannot be
-//! stopped, so that ends the process.
+//! Carries out a generated run. A panic is a failure of the run. A run that does not end is a finding,
+//! too; it ends the process, since a thread cannot be stopped.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A run takes milliseconds, on a busy machine seconds.
 const LONGEST_RUN: Duration = Duration::from_secs(120);
 
-/// Carries out a run. If that takes too long, prints what `describe` says of it and ends the process.
+/// Carries out a run. If it takes too long, prints what `describe` says of it and ends the process.
 ///
 /// # Errors
 /// That of the run, or the text of its panic.

@@ -158,7 +158,7 @@ pub(crate) trait Collect<S: Store> {
             }
             let needs = space.table.greedy_victim().map_or(0, |victim| self.blocks_to_move(victim));
             let space = self.parts().0;
-            // Filler after every collection may take all that they give: then one filler serves several.
+            // Filler after each collection may take all that it gives: then several share one.
             let patient = futile > space.geometry().pages_per_block;
             if space.should_hurry(wanted, reserve, needs, patient) {
                 space.hurry()?;

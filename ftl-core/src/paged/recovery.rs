@@ -284,7 +284,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 Head::Nothing => self.space.add_free(block, free.contains(&block.raw())),
                 Head::Found { first, epoch, .. } => {
                     let role = match (window.roles.get(&block.raw()), first) {
-                        // Also if the window could not read any more what the loading of checkpoints read.
+                        // Even if the scan cannot read the checkpoint any more, which its loading could.
                         (_, Role::Checkpoint) => Role::Checkpoint,
                         (Some(role), _) => *role,
                         (None, Role::Map | Role::Trim) => Role::Map,

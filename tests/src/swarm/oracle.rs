@@ -14,11 +14,12 @@ use std::collections::BTreeMap;
 pub enum Cost {
     /// Nothing that a FLUSH covered.
     Nothing,
-    /// Pages: they become unreadable, and after a restart one may read as an older value, because the newest cannot be told from a
-    /// program that a cut tore, or its record is gone too (docs/DURABILITY.md, "What is not promised"). All others read as they
-    /// must, and the device goes on.
+    /// Pages: they become unreadable, and after a restart one may read as an older value, because the
+    /// newest cannot be told from a program that a cut tore, or its record is gone too
+    /// (docs/DURABILITY.md, "What is not promised"). All others read as they must; the device goes on.
     Pages,
-    /// The same, and the device may refuse to mount or to go on: where a part lied or a die is dead, pages contradict each other.
+    /// The same, and the device may refuse to mount or to go on: where a part lied, a die is dead or
+    /// records are lost, pages contradict each other.
     Service,
 }
 

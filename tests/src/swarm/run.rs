@@ -46,9 +46,12 @@ fn cost_of(plan: &Plan) -> Cost {
         _ => false,
     };
     let rots = |step: &Step| matches!(step, Step::WrongBits(_, bits) if *bits > correctable_bits(plan));
-    if plan.parts.chances.iter().any(|(fault, _)| fault.is_silent()) || plan.steps.iter().any(lies) {
+    // Where bits go wrong by themselves, records are lost, too.
+    let harsh = plan.parts.bit_errors > mild_bit_errors(plan);
+    let silent = plan.parts.chances.iter().any(|(fault, _)| fault.is_silent());
+    if harsh || silent || plan.steps.iter().any(lies) {
         Cost::Service
-    } else if plan.parts.bit_errors > mild_bit_errors(plan) || plan.steps.iter().any(rots) {
+    } else if plan.steps.iter().any(rots) {
         Cost::Pages
     } else {
         Cost::Nothing
@@ -379,12 +382,11 @@ impl<'p, W: World> Runner<'p, W> {
             FtlError::Host(_) if self.disk_fails || sync_failed => self.classes.note("EIO"),
             FtlError::ReadOnly(_) if sync_failed => {}
             FtlError::MediaLost(_) if self.oracle.cost() > Cost::Nothing => self.classes.note("page unreadable"),
-            FtlError::ReadOnly(_) | FtlError::Corrupt(_) if self.may_give_up() => return self.give_up(),
-            // A known gap: a page of the map that rotted is not rebuilt while the device is in use.
-            FtlError::Corrupt(what)
-                if self.oracle.cost() >= Cost::Pages && what.contains("of the map cannot be read") =>
-            {
-                return self.give_up();
+            FtlError::ReadOnly(_) | FtlError::Corrupt(_) if self.may_give_up() => {
+                return self.end_with("end of life");
+            }
+            error if is_lost_map_page(error) && self.oracle.cost() >= Cost::Pages => {
+                return self.end_with("page unreadable");
             }
             _ => {
                 let (bad, spare) = (self.bad_blocks(), spare_blocks(self.rig).len());
@@ -404,7 +406,7 @@ impl<'p, W: World> Runner<'p, W> {
     fn may_be_unreadable(&self, error: &FtlError) -> bool {
         match error {
             FtlError::MediaLost(_) => self.oracle.cost() >= Cost::Pages,
-            FtlError::Corrupt(what) if what.contains("of the map cannot be read") => self.oracle.cost() >= Cost::Pages,
+            error if is_lost_map_page(error) => self.oracle.cost() >= Cost::Pages,
             FtlError::Corrupt(_) => self.oracle.cost() == Cost::Service,
             _ => false,
         }
@@ -415,9 +417,9 @@ impl<'p, W: World> Runner<'p, W> {
         chip.geometry().all_blocks().filter(|block| chip.bad(*block).is_some()).count()
     }
 
-    /// The device takes no writes any more: what it holds is read once more.
-    fn give_up(&mut self) -> Verdict {
-        self.classes.note("end of life");
+    /// The device does not go on: what it holds is read once more.
+    fn end_with(&mut self, class: &'static str) -> Verdict {
+        self.classes.note(class);
         self.gave_up = true;
         self.compare_all()?;
         self.tally();
@@ -920,6 +922,11 @@ impl<'p, W: World> Runner<'p, W> {
         self.classes.note_times("later trim bitmap chunk at mount", chunks.len() as u64);
         self.classes.note_times("more than 100 mapping pages", u64::from(mapping.len() > 100));
     }
+}
+
+/// A page of the map that rotted is not rebuilt while the device is in use: a known gap, docs/DURABILITY.md.
+fn is_lost_map_page(error: &FtlError) -> bool {
+    matches!(error, FtlError::Corrupt(what) if what.contains("of the map cannot be read"))
 }
 
 fn read_role<S: Store>(chip: &mut Chip<S>, page: Ppn, oob: &mut [u8]) -> Option<(Role, u32)> {

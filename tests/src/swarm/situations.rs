@@ -1,7 +1,7 @@
 //! The classes of situation that runs count when they happen, and those that a full run must contain.
 
-/// Faults by kind. A run counts as compound if faults of two kinds happened in it; one kind takes all classes that one fault can bring
-/// about, such as a dead die and the programs that fail on it.
+/// Faults by kind. A run is compound if faults of two kinds happened in it. A kind has all classes
+/// that one fault can bring about, such as a dead die and the programs that fail on it.
 pub const KINDS: &[(&str, &[&str])] = &[
     (
         "power cut",

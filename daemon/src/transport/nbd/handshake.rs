@@ -485,7 +485,7 @@ mod tests {
     }
 
     proptest! {
-        /// Only the last SET_META_CONTEXT says whether there is a context, and only the options that raise the mode do.
+        /// The last SET_META_CONTEXT decides the context, STRUCTURED_REPLY and EXTENDED_HEADERS the mode.
         #[test]
         fn options_in_any_order_leave_what_was_agreed(choices in prop::collection::vec(0..10u32, 0..10)) {
             let mut bytes = 3u32.to_be_bytes().to_vec();

@@ -53,7 +53,8 @@ fn a_logical_block_is_merged_for_the_papers_charges() {
     device.assert_sound();
 }
 
-/// Age counts in blocks reclaimed since the log block was opened; of two that cost the same, the older is merged.
+/// Age counts log blocks reclaimed since this one was opened.
+/// Of two that cost the same, the older is merged.
 #[test]
 fn of_equal_costs_the_older_log_block_is_merged() {
     let mut device = Device::new("rose", "rose", 60, 20 * 64, &[("wear.policy", "none"), ("log.blocks", "2")]);

@@ -4,8 +4,9 @@
 //! that says so is on the disk itself, which takes one sync more.
 //!
 //! What always holds: the header says S only after everything up to S was synced; the header copy that is overwritten is never the
-//! newest one known to be on the disk, but for an open, which writes the same bytes; after a failed sync nothing is ever called synced again. No lock is held across fdatasync that
-//! a program or erase needs.
+//! newest one known to be on the disk, except by an open, which writes the same bytes; after a failed
+//! sync nothing is ever called synced again. No lock that a program or erase needs is held across
+//! fdatasync.
 //!
 //! If the host fails here, one header copy may be torn; the other one is durable and says at least [`SyncHandle::durable_seq`].
 
