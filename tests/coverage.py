@@ -127,6 +127,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="seed of the first run")
     parser.add_argument("--missing", action="store_true", help="list what never ran")
     wanted = parser.parse_args()
+    if wanted.runs < 1:
+        parser.error(f"--runs {wanted.runs}: at least one run")
     profdata, cov = tool("llvm-profdata"), tool("llvm-cov")
     units = build(["-p", "nand-model", "-p", "ftl-core", "--features", "nand-model/sim", "--tests"])
     [(swarm, suites)] = build(["-p", "ftld-tests", "--no-default-features", "--test", "swarm"])

@@ -130,15 +130,16 @@ def summary(rows):
         if row["verdict"] == "survived" and row["name"] in same:
             row["verdict"] = "equivalent"
     counts = Counter(row["verdict"] for row in rows)
-    print(", ".join(f"{count} {verdict if verdict != '-' else 'to do'}" for verdict, count in sorted(counts.items())))
+    listed = [f"{count} {verdict if verdict != '-' else 'to do'}" for verdict, count in sorted(counts.items())]
+    print(f"     {len(rows)} mutants: {', '.join(listed)}")
     hits = sum(counts[verdict] for verdict in CAUGHT)
     of = hits + counts["survived"]
     if of:
         low, high = wilson(hits, of)
-        print(f"caught {hits} of {of} that are not equivalent: {hits / of:.1%}, 95 % interval {low:.1%} to {high:.1%}")
+        print(f"     caught {hits} of {of} that are not equivalent: {hits / of:.1%}, 95 % interval {low:.1%} to {high:.1%}")
     for row in rows:
         if row["verdict"] == "survived":
-            print(f"survived: {row['name']}")
+            print(f"     survived: {row['name']}")
 
 
 def main():

@@ -7,6 +7,7 @@ use super::plan::{self, ChipKind, Device, DiskFault, Down, Inside, Parts, Plan, 
 use crate::workload::HostOp;
 use nand_model::store::{Crash, Freeze, SyncFault, WriteFault};
 use nand_model::{Cut, EraseCut, Fault, Pairing, PartnerCut, ProgramCut};
+use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
@@ -311,32 +312,71 @@ impl FromStr for Step {
 impl FromStr for Plan {
     type Err = String;
 
+    /// # Errors
+    /// They name the line, what in it is wrong, and what there is instead.
     fn from_str(text: &str) -> Result<Plan, String> {
-        let (mut seed, mut device, mut params) = (None, None, Vec::new());
-        let (mut parts, mut steps) = (Parts::default(), Vec::new());
-        for text in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
-            let mut line = Line::new(text);
-            match line.word()? {
-                "seed" => seed = Some(line.number()?),
-                "device" => device = Some(read_device(line.words.by_ref())?),
-                "param" => {
-                    let (key, value) = line.word()?.split_once('=').ok_or_else(|| format!("{text:?} has no value"))?;
-                    params.push((key.to_owned(), value.to_owned()));
-                }
-                "chance" => parts.chances.push((line.fault()?, line.number()?)),
-                "wear" => parts.wear_out = line.number()?,
-                "bits" => parts.bit_errors = line.number()?,
-                "in_flight" => parts.in_flight = true,
-                _ => {
-                    steps.push(text.parse()?);
-                    continue;
-                }
+        let mut draft = Draft::default();
+        for (text, number) in text.lines().zip(1..) {
+            if !text.trim().is_empty() && !text.starts_with('#') {
+                draft.read(text).map_err(|why| format!("line {number}: {why}"))?;
             }
-            line.end()?;
         }
+        let Draft { seed, device, params, parts, steps, .. } = draft;
         let device = Device { params, ..device.ok_or("no line says what the device is")? };
-        steps.iter().try_for_each(|step| device.has_room_for(step))?;
+        for (number, step) in &steps {
+            device.has_room_for(step).map_err(|why| format!("step {number}: {why}"))?;
+        }
+        let steps = steps.into_iter().map(|(_, step)| step).collect();
         Ok(Plan { seed: seed.ok_or("no line names the seed")?, device, parts, steps })
+    }
+}
+
+/// What the lines of a plan said so far.
+#[derive(Default)]
+struct Draft<'a> {
+    seed: Option<u64>,
+    device: Option<Device>,
+    params: Vec<(String, String)>,
+    parts: Parts,
+    steps: Vec<(usize, Step)>,
+    /// What may be said once, and was.
+    said: BTreeSet<&'a str>,
+}
+
+impl<'a> Draft<'a> {
+    fn read(&mut self, text: &'a str) -> Result<(), String> {
+        let mut line = Line::new(text);
+        let head = line.word()?;
+        match head {
+            "seed" => self.seed = Some(line.number()?),
+            "device" => self.device = Some(read_device(line.words.by_ref())?),
+            "param" => {
+                let word = line.word()?;
+                let (key, value) = word.split_once('=').ok_or_else(|| format!("{text:?} has no value"))?;
+                self.once(key)?;
+                self.params.push((key.to_owned(), value.to_owned()));
+                return line.end();
+            }
+            "chance" => {
+                let fault = line.fault()?;
+                self.once(fault.name())?;
+                self.parts.chances.push((fault, line.number()?));
+                return line.end();
+            }
+            "wear" => self.parts.wear_out = line.number()?,
+            "bits" => self.parts.bit_errors = line.number()?,
+            "in_flight" => self.parts.in_flight = true,
+            _ => {
+                self.steps.push((self.steps.len() + 1, text.parse()?));
+                return Ok(());
+            }
+        }
+        self.once(head)?;
+        line.end()
+    }
+
+    fn once(&mut self, what: &'a str) -> Result<(), String> {
+        if self.said.insert(what) { Ok(()) } else { Err(format!("{what} is given twice")) }
     }
 }
 
@@ -348,7 +388,10 @@ fn read_device<'a>(words: impl Iterator<Item = &'a str>) -> Result<Device, Strin
     let pairs: Vec<(&str, &str)> = words.map(pair).collect::<Result<_, _>>()?;
     const KEYS: [&str; 9] = ["scheme", "chip", "pages_per_block", "channels", "ways", "pages", "op", "worn", "disk"];
     if let Some((unknown, _)) = pairs.iter().find(|(key, _)| !KEYS.contains(key)) {
-        return Err(format!("device: what is {unknown:?}?"));
+        return Err(format!("device: what is {unknown:?}? It has {}", KEYS.join(", ")));
+    }
+    if let Some((twice, _)) = pairs.iter().zip(1..).find_map(|(pair, n)| pairs[n..].iter().find(|later| later.0 == pair.0)) {
+        return Err(format!("device: {twice} is given twice"));
     }
     let text = |key: &str| {
         pairs.iter().find(|(known, _)| *known == key).map(|(_, value)| *value).ok_or(format!("the device has no {key}"))
@@ -415,6 +458,18 @@ mod tests {
             let again: Plan = text.parse().unwrap_or_else(|why| panic!("{why}\n{text}"));
             assert_eq!(again.to_string(), text);
         }
+    }
+
+    #[test]
+    fn a_plan_that_says_something_twice_is_refused_by_line() {
+        let plan = Plan::draw(1).to_string();
+        let device = plan.lines().find(|line| line.starts_with("device")).expect("a device");
+        for twice in ["seed 3", device, "chance stale_read 1\nchance stale_read 2", "param x=1\nparam x=2"] {
+            let why = format!("{plan}{twice}\n").parse::<Plan>().err().unwrap_or_default();
+            assert!(why.starts_with("line ") && why.ends_with(" is given twice"), "{twice}: {why}");
+        }
+        let why = plan.replacen(device, &format!("{device} op=7"), 1).parse::<Plan>().err().unwrap_or_default();
+        assert!(why.starts_with("line 2: device: op"), "{why}");
     }
 
     #[test]
