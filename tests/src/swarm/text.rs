@@ -1,7 +1,8 @@
 //! The text form of a plan, one line per step, so that a shrunk failure can be kept and read.
 //!
-//! Lines: `seed N`, `device KEY=VALUE...`, `param KEY=VALUE`, `chance FAULT PPB`, `wear N`, `bits N`, `in_flight`, then the steps. What
-//! strikes a restart follows its step behind `;`. Empty lines and lines that begin with `#` say nothing.
+//! Lines: `seed N`, `device KEY=VALUE...`, `param KEY=VALUE`, `chance FAULT PPB`, `wear N`, `bits N`,
+//! `in_flight`, then the steps. What strikes a restart follows its step behind `;`. Empty lines and lines
+//! that begin with `#` say nothing. docs/TESTING.md has a table of them.
 
 use super::plan::{self, ChipKind, Device, DiskFault, Down, Inside, Parts, Plan, Restart, Step};
 use crate::workload::HostOp;
@@ -390,7 +391,8 @@ fn read_device<'a>(words: impl Iterator<Item = &'a str>) -> Result<Device, Strin
     if let Some((unknown, _)) = pairs.iter().find(|(key, _)| !KEYS.contains(key)) {
         return Err(format!("device: what is {unknown:?}? It has {}", KEYS.join(", ")));
     }
-    if let Some((twice, _)) = pairs.iter().zip(1..).find_map(|(pair, n)| pairs[n..].iter().find(|later| later.0 == pair.0)) {
+    let again = |(at, pair): &(usize, &(&str, &str))| pairs[..*at].iter().any(|before| before.0 == pair.0);
+    if let Some((_, (twice, _))) = pairs.iter().enumerate().find(again) {
         return Err(format!("device: {twice} is given twice"));
     }
     let text = |key: &str| {
