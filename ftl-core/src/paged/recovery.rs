@@ -132,7 +132,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         for vtpn in 0..self.directory.len() as u32 {
             self.resolve(vtpn, &window, &trims, &mut rescues)?;
         }
-        self.adopt_trims(trims);
+        self.adopt_trims(trims)?;
         self.next_ver = self.space.flash.pseq() + 1;
         self.space.check_counters(self.next_ver)?;
         self.stats.mount.end_step("resolve versions", self.space.flash.now());
@@ -520,17 +520,18 @@ impl<S: Store, P: Policy> Paged<S, P> {
     }
 
     /// Keeps the records that some mapping page does not contain.
-    fn adopt_trims(&mut self, trims: Vec<FoundTrim>) {
+    fn adopt_trims(&mut self, trims: Vec<FoundTrim>) -> Result<(), FtlError> {
         for FoundTrim { seq, at, range, .. } in trims {
             let end = (range.lpn + range.count).div_ceil(self.per_page());
             let touched: Vec<u32> =
                 (range.lpn / self.per_page()..end).filter(|vtpn| self.upto[*vtpn as usize] < seq).collect();
             if !touched.is_empty() {
                 self.trims.add(seq, Record { ppn: at.ppn, range, touched });
-                self.space.table.set_live(at.ppn);
+                self.adopt_live(at.ppn)?;
             }
         }
         self.expire_records();
+        Ok(())
     }
 
     /// Full blocks become collectable, or are released if nothing in them lives and they are not pinned; blocks that have to be

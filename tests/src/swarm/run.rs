@@ -513,6 +513,14 @@ impl<'p, W: World> Runner<'p, W> {
                 return self.restart(restart);
             }
         }
+        // A write that used up the last good blocks may have succeeded, and none came after it.
+        let read_only = self.ftl().stats().read_only;
+        if let Some(reason) = read_only
+            && !self.host_fails()
+            && !self.may_give_up()
+        {
+            return Err(format!("read-only at a stop: {reason}"));
+        }
         self.tally();
         self.scan();
         let store = self.ftl.take().expect("it served").into_chip().into_store();
@@ -526,6 +534,7 @@ impl<'p, W: World> Runner<'p, W> {
         }
         self.classes.note("clean stop");
         self.stopped = self.oracle.cost() == Cost::Nothing
+            && read_only.is_none()
             && !self.disk_fails
             && !self.power_lost
             && restart.crash.is_none()
