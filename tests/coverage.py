@@ -10,7 +10,7 @@ has less than 95 % of either. `--missing` lists what never ran, by line and colu
 
 The compiler counts branches only with an unstable option, so RUSTC_BOOTSTRAP=1 enables it. Arms of
 a `match` and the exit of a `?` are regions. Generic code is counted once, however many types use it.
-Test modules and the simulated disk, which is a tool of tests, do not count.
+Test modules, the simulated disk and its faults, which are tools of tests, do not count.
 """
 
 import argparse

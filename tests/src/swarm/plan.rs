@@ -343,7 +343,7 @@ impl Plan {
 
     fn draw_for(scheme: &'static Scheme, seed: u64, rng: &mut SplitMix) -> Plan {
         let mut device = draw_device(scheme, rng);
-        // A block has at least twice the span of its word lines: docs/DURABILITY.md.
+        // A block holds twice the filler of a mount (docs/DURABILITY.md), which grows with this span.
         device.pages_per_block = device.pages_per_block.max(2 * device.span());
         let parts = draw_parts(device.cells() == Cells::Slc, rng);
         let mut plan = Plan { seed, device, parts, steps: Vec::new() };
