@@ -156,3 +156,40 @@ impl CopyBuffer {
 pub(crate) fn misplaced(ppn: Ppn, lpn: u32) -> FtlError {
     FtlError::Corrupt(format!("the live page {ppn} says that it is logical page {lpn}, which is elsewhere"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flash::Flash;
+    use crate::space::StreamSpec;
+    use nand_model::store::MemStore;
+    use nand_model::{Chip, Profile};
+
+    /// Pages of two blocks are loaded in two runs. A record lost in the second names that page and no other.
+    #[test]
+    fn a_lost_record_is_told_apart_in_the_second_run() {
+        let profile = Profile::find("slc-2k").unwrap().with_blocks(8);
+        let pages = profile.geometry.pages_per_block;
+        let spec = StreamSpec { role: Role::Data, collectable: true, in_place: false };
+        let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+        let mut space = Space::new(Flash::new(chip), &[spec]);
+        space.format();
+        let data = vec![7; profile.geometry.page_bytes as usize];
+        let mut write = |lpn| {
+            let tag = PageTag { role: Role::Data, flags: Flags::NONE, lpn, ver: lpn as u64 };
+            space.append_page(0, tag, &data, Cause::Host).unwrap()
+        };
+        let places: Vec<Ppn> = (0..pages + 3).map(&mut write).collect();
+        let wanted = [pages - 2, pages - 1, pages, pages + 1, pages + 2];
+        let from = wanted.map(|lpn| places[lpn as usize]);
+        space.flash.chip_mut().store_mut().set_health(from[3], Health::Lost).unwrap();
+        let mut buffer = CopyBuffer::new(&space.geometry());
+        buffer.load_pages(&mut space, &from, Cause::Gc).unwrap();
+        assert_eq!(buffer.unknown().collect::<Vec<_>>(), [(3, from[3])]);
+        for (i, lpn) in wanted.into_iter().enumerate().filter(|(i, _)| *i != 3) {
+            assert_eq!(buffer.owner(i), (Role::Data, lpn));
+        }
+        buffer.name(3, Role::Data, wanted[3], 99);
+        assert_eq!(buffer.tag(3), PageTag { role: Role::Data, flags: Flags::LOST, lpn: wanted[3], ver: 99 });
+    }
+}
