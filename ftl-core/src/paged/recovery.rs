@@ -14,6 +14,9 @@
 //!
 //! A version is never larger than the number of the program that wrote it, so new versions continue above the last program.
 //!
+//! A mapping page that rotted is rebuilt from the records of all blocks, on top of its newest readable version. What it alone knew,
+//! trims whose records expired, comes back.
+//!
 //! If power fails during a mount, the next one does the same: a mount only adds copies of pages it keeps, and erases only blocks
 //! without live pages.
 
@@ -54,6 +57,10 @@ struct Rescue {
     data: Vec<u8>,
 }
 
+fn is_data(oob: &Oob) -> bool {
+    matches!(oob.tag.role, Role::Update | Role::Cold | Role::Data)
+}
+
 /// Pages to program again, and the blocks that hold what would rule should they be lost before that.
 #[derive(Default)]
 struct Rescues {
@@ -79,9 +86,22 @@ struct Window {
     suspects: Suspects,
     /// Whether any block but checkpoints was used after the checkpoint began.
     touched: bool,
+    /// Whether every block was scanned.
+    whole: bool,
+}
+
+/// A mapping page, of which the newest readable version was looked for.
+struct FoundMap {
+    vtpn: u32,
+    newest: Option<(Version, Vec<u8>)>,
 }
 
 impl Window {
+    fn sort(&mut self) {
+        self.data.sort_unstable_by_key(|v| (v.oob.tag.lpn, v.oob.tag.ver, v.oob.pseq));
+        self.maps.values_mut().for_each(|versions| versions.sort_unstable_by_key(|v| v.oob.pseq));
+    }
+
     fn versions(&self, lpns: std::ops::Range<u32>) -> &[Version] {
         let from = self.data.partition_point(|v| v.oob.tag.lpn < lpns.start);
         let to = self.data.partition_point(|v| v.oob.tag.lpn < lpns.end);
@@ -120,7 +140,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let mut base = self.newest_checkpoint(&sets);
         self.stats.mount.end_step("load checkpoint", self.space.flash.now());
         let mut window = self.scan_window(&heads, base.as_ref(), &mut scanned)?;
-        if base.as_ref().is_some_and(|base| !self.agrees(base, &window)) {
+        let missing = base.as_ref().map_or(HashSet::new(), |base| self.missing(base, &window));
+        if !missing.is_empty() {
             base = None;
             window = self.scan_window(&heads, None, &mut scanned)?;
         }
@@ -128,9 +149,22 @@ impl<S: Store, P: Policy> Paged<S, P> {
         self.stats.mount.clean = base.as_ref().is_some_and(|base| base.clean) && !window.touched;
         self.adopt_blocks(&heads, base.as_ref(), &window);
         let mut rescues = Rescues::default();
-        let trims = self.read_trims(&window, &mut rescues)?;
+        let mut trims = self.read_trims(&window.trims, &window, &mut rescues)?;
+        let mut outdated = Vec::new();
         for vtpn in 0..self.directory.len() as u32 {
-            self.resolve(vtpn, &window, &trims, &mut rescues)?;
+            let (found, is_outdated) = self.find_map(vtpn, &window, &trims)?;
+            if is_outdated || missing.contains(&vtpn) {
+                outdated.push(found);
+            } else {
+                self.resolve(found, &window, &trims, &mut rescues)?;
+            }
+        }
+        if !outdated.is_empty() {
+            self.stats.mount.clean = false;
+            self.scan_rest(&heads, &mut window, &mut trims, &mut rescues, &mut scanned)?;
+        }
+        for found in outdated {
+            self.resolve(found, &window, &trims, &mut rescues)?;
         }
         self.adopt_trims(trims)?;
         self.next_ver = self.space.flash.pseq() + 1;
@@ -198,9 +232,31 @@ impl<S: Store, P: Policy> Paged<S, P> {
         if let Some(base) = base {
             self.add_base(base, heads, &mut window, scanned)?;
         }
-        window.data.sort_unstable_by_key(|v| (v.oob.tag.lpn, v.oob.tag.ver, v.oob.pseq));
-        window.maps.values_mut().for_each(|versions| versions.sort_unstable_by_key(|v| v.oob.pseq));
+        window.sort();
         Ok(window)
+    }
+
+    /// Reads every record of the blocks that were not scanned yet. The trim records there had expired: outdated mapping pages may
+    /// need them.
+    fn scan_rest(
+        &mut self,
+        heads: &[Head],
+        window: &mut Window,
+        trims: &mut Vec<FoundTrim>,
+        rescues: &mut Rescues,
+        scanned: &mut u64,
+    ) -> Result<(), FtlError> {
+        let known: HashSet<u64> = window.trims.iter().map(|v| v.oob.tag.ver).collect();
+        for (block, head) in (0..).map(Pbn::new).zip(heads) {
+            if matches!(head, Head::Found { .. }) && !window.roles.contains_key(&block.raw()) {
+                self.scan_into(block, window, scanned)?;
+            }
+        }
+        window.whole = true;
+        window.sort();
+        let expired: Vec<Version> = window.trims.iter().filter(|v| !known.contains(&v.oob.tag.ver)).copied().collect();
+        trims.extend(self.read_trims(&expired, window, rescues)?);
+        Ok(())
     }
 
     fn scan_into(&mut self, block: Pbn, window: &mut Window, scanned: &mut u64) -> Result<(), FtlError> {
@@ -267,9 +323,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Whether every mapping page of the checkpoint was found, or a newer one.
-    fn agrees(&self, base: &Content, window: &Window) -> bool {
-        (0..).zip(&base.directory).all(|(vtpn, ppn)| *ppn == UNMAPPED || window.maps.contains_key(&vtpn))
+    /// Mapping pages of the checkpoint of which no version was found.
+    fn missing(&self, base: &Content, window: &Window) -> HashSet<u32> {
+        let named = (0..).zip(&base.directory).filter(|(_, ppn)| **ppn != UNMAPPED);
+        named.map(|(vtpn, _)| vtpn).filter(|vtpn| !window.maps.contains_key(vtpn)).collect()
     }
 
     /// Gives every block its state and role; live pages come later.
@@ -296,10 +353,15 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }
     }
 
-    /// Reads the trim records; of copies of one the latest readable stays.
-    fn read_trims(&mut self, window: &Window, rescues: &mut Rescues) -> Result<Vec<FoundTrim>, FtlError> {
+    /// Reads trim records; of copies of one the latest readable stays.
+    fn read_trims(
+        &mut self,
+        records: &[Version],
+        window: &Window,
+        rescues: &mut Rescues,
+    ) -> Result<Vec<FoundTrim>, FtlError> {
         let geometry = self.space.geometry();
-        let mut pages = window.trims.clone();
+        let mut pages = records.to_vec();
         pages.sort_unstable_by_key(|v| std::cmp::Reverse((v.oob.tag.ver, v.oob.pseq)));
         let mut found: Vec<FoundTrim> = Vec::new();
         for at in pages {
@@ -337,22 +399,69 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(read.map(|_| data))
     }
 
-    /// Finds the newest version of a mapping page and of every logical page in it.
-    fn resolve(
-        &mut self,
-        vtpn: u32,
-        window: &Window,
-        trims: &[FoundTrim],
-        rescues: &mut Rescues,
-    ) -> Result<(), FtlError> {
-        let geometry = self.space.geometry();
-        let mut newest = None;
+    /// Reads the newest readable version of a mapping page. It is outdated if a newer one rotted; of one that a cut may have torn
+    /// that shows where entries point to pages that are gone.
+    fn find_map(&mut self, vtpn: u32, window: &Window, trims: &[FoundTrim]) -> Result<(FoundMap, bool), FtlError> {
+        let (mut newest, mut torn, mut rotten) = (None, false, false);
         for version in window.maps.get(&vtpn).map_or(&[][..], |versions| versions).iter().rev() {
             if let Some(data) = self.read_trusted(version)? {
                 newest = Some((*version, data));
                 break;
             }
+            torn |= window.suspects.contains(version.ppn);
+            rotten |= !window.suspects.contains(version.ppn);
         }
+        let outdated = rotten
+            || torn
+                && match &newest {
+                    Some((version, data)) => self.points_astray(vtpn, version.oob.tag.ver, data, window, trims)?,
+                    None => true,
+                };
+        Ok((FoundMap { vtpn, newest }, outdated))
+    }
+
+    /// Whether an entry that nothing newer replaces points to a page that is gone.
+    fn points_astray(
+        &mut self,
+        vtpn: u32,
+        upto: u64,
+        page: &[u8],
+        window: &Window,
+        trims: &[FoundTrim],
+    ) -> Result<bool, FtlError> {
+        for (index, lpn) in (0..).zip(self.pages_of(vtpn)) {
+            let Some(named) = entry_at(page, index) else { continue };
+            let rewritten = window.versions(lpn..lpn + 1).iter().any(|v| v.oob.pseq > upto);
+            let trimmed = trims.iter().any(|t| t.seq > upto && t.range.lpn <= lpn && lpn - t.range.lpn < t.range.count);
+            if !rewritten && !trimmed && !self.may_hold(lpn, named)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether an entry may be right: its page is there, and its record, if it can be read, says the same.
+    fn may_hold(&mut self, lpn: u32, named: Ppn) -> Result<bool, FtlError> {
+        let geometry = self.space.geometry();
+        if !geometry.contains(named)
+            || self.space.table.state(geometry.block_of(named)) != State::Full
+            || !self.space.flash.chip().is_programmed(named)
+        {
+            return Ok(false);
+        }
+        let oob = self.space.flash.read_oob(named, Cause::Recovery)?;
+        Ok(oob.is_none_or(|oob| is_data(&oob) && oob.tag.lpn == lpn))
+    }
+
+    /// Takes a mapping page, and the newest version of every logical page in it.
+    fn resolve(
+        &mut self,
+        FoundMap { vtpn, mut newest }: FoundMap,
+        window: &Window,
+        trims: &[FoundTrim],
+        rescues: &mut Rescues,
+    ) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
         let upto = newest.as_ref().map_or(0, |(version, _)| version.oob.tag.ver);
         if newest.as_ref().is_some_and(|(version, _)| upto > version.oob.pseq) {
             return Err(FtlError::Corrupt(format!("mapping page {vtpn} knows of programs that came after it")));
@@ -422,11 +531,13 @@ impl<S: Store, P: Policy> Paged<S, P> {
             let news = group.iter().any(|v| v.oob.pseq > upto);
             if !news && trim.is_none() && !group.iter().any(|v| window.suspects.contains(v.ppn)) {
                 // The common case: the map knows, and nothing speaks against it.
-                if let Some(named) = named {
+                let Some(named) = named else { continue };
+                // But an outdated mapping page may not know of a trim.
+                if !window.whole || self.may_hold(lpn, named)? {
                     self.adopt_live(named)?;
                     self.mapped.set(lpn, true);
+                    continue;
                 }
-                continue;
             }
             let trimmed = trim.map_or(0, |t| t.range.ver);
             let mut contenders: Vec<Version> =
@@ -455,7 +566,6 @@ impl<S: Store, P: Policy> Paged<S, P> {
             return Ok(None);
         }
         let oob = self.space.flash.read_oob(named, Cause::Recovery)?;
-        let is_data = |oob: &Oob| matches!(oob.tag.role, Role::Update | Role::Cold | Role::Data);
         Ok(oob.filter(|oob| oob.tag.lpn == lpn && is_data(oob)).map(|oob| Version { oob, ppn: named }))
     }
 

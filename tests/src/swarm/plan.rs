@@ -91,8 +91,8 @@ pub enum Step {
     Age(u32),
     /// A page is read this many times.
     Hammer(u32, u32),
-    /// A programmed page gets this many wrong bits; the number chooses the page.
-    WrongBits(u32, u32),
+    /// A programmed page gets this many wrong bits; the number chooses the page, perhaps among those of the map.
+    WrongBits(u32, u32, bool),
     /// A die stops working.
     DieFails(u32),
     /// The next program, erase or read of its kind on a block fails; the number chooses the block.
@@ -680,8 +680,9 @@ impl<'a> Steps<'a> {
             }
             _ => {
                 let corrected = if self.plan.device.cells() == Cells::Slc { 4 } else { 60 };
-                let most = if self.rng.one_in(6) { 2 * corrected } else { corrected };
-                Step::WrongBits(self.rng.next_u64() as u32, 1 + self.rng.below(most) as u32)
+                let of_map = self.rng.one_in(3);
+                let most = if self.rng.one_in(if of_map { 2 } else { 6 }) { 2 * corrected } else { corrected };
+                Step::WrongBits(self.rng.next_u64() as u32, 1 + self.rng.below(most) as u32, of_map)
             }
         }
     }

@@ -45,7 +45,7 @@ fn cost_of(plan: &Plan) -> Cost {
         Step::DieFails(_) => true,
         _ => false,
     };
-    let rots = |step: &Step| matches!(step, Step::WrongBits(_, bits) if *bits > correctable_bits(plan));
+    let rots = |step: &Step| matches!(step, Step::WrongBits(_, bits, _) if *bits > correctable_bits(plan));
     // Where bits go wrong by themselves, records are lost, too.
     let harsh = plan.parts.bit_errors > mild_bit_errors(plan);
     let silent = plan.parts.chances.iter().any(|(fault, _)| fault.is_silent());
@@ -212,7 +212,7 @@ impl<'p, W: World> Runner<'p, W> {
                 Ok(())
             }
             Step::Hammer(lpn, times) => self.hammer(*lpn, *times),
-            Step::WrongBits(page, bits) => self.wrong_bits(*page, *bits),
+            Step::WrongBits(page, bits, of_map) => self.wrong_bits(*page, *bits, *of_map),
             // A die that failed stays dead, and one is all that the chip can lose.
             Step::DieFails(_) if self.dead_die.is_some() => Ok(()),
             Step::DieFails(die) => {
@@ -386,7 +386,11 @@ impl<'p, W: World> Runner<'p, W> {
                 return self.end_with("end of life");
             }
             error if is_lost_map_page(error) && self.oracle.cost() >= Cost::Pages => {
-                return self.end_with("page unreadable");
+                // The next start rebuilds it.
+                self.classes.note("mapping page lost in use");
+                self.armed = None;
+                self.take_down();
+                return self.mount_and_serve();
             }
             _ => {
                 let (bad, spare) = (self.bad_blocks(), spare_blocks(self.rig).len());
@@ -570,6 +574,10 @@ impl<'p, W: World> Runner<'p, W> {
                 Err(failed) => return Err(failed.into()),
             }
         }
+        self.mount_and_serve()
+    }
+
+    fn mount_and_serve(&mut self) -> Verdict {
         match self.mount(None) {
             Ok(()) => self.serve(),
             Err(Failed::Refused) => Ok(()),
@@ -818,11 +826,12 @@ impl<'p, W: World> Runner<'p, W> {
         self.classes.note_times(class, u64::from(self.plan.parts.bit_errors > 0));
     }
 
-    fn wrong_bits(&mut self, choice: u32, bits: u32) -> Verdict {
+    fn wrong_bits(&mut self, choice: u32, bits: u32, of_map: bool) -> Verdict {
         let mut rng = SplitMix::new(u64::from(choice));
         let chip = self.chip();
         let geometry = *chip.geometry();
-        for _ in 0..64 {
+        let mut oob = vec![0; geometry.oob_bytes as usize];
+        for _ in 0..if of_map { 512 } else { 64 } {
             let block = Pbn::new(rng.below(u64::from(geometry.blocks)) as u32);
             let frontier = chip.frontier(block);
             if frontier == 0 {
@@ -830,6 +839,9 @@ impl<'p, W: World> Runner<'p, W> {
             }
             let page = geometry.page(block, rng.below(u64::from(frontier)) as u32);
             if !chip.is_programmed(page) {
+                continue;
+            }
+            if of_map && !matches!(read_role(chip, page, &mut oob), Some((Role::Map, _))) {
                 continue;
             }
             // What is wrong in a page adds up, until it is erased; the oracle reckons with each of these steps alone.
@@ -933,7 +945,7 @@ impl<'p, W: World> Runner<'p, W> {
     }
 }
 
-/// A page of the map that rotted is not rebuilt while the device is in use: a known gap, docs/DURABILITY.md.
+/// A page of the map that rotted is not rebuilt while the device is in use: docs/DURABILITY.md.
 fn is_lost_map_page(error: &FtlError) -> bool {
     matches!(error, FtlError::Corrupt(what) if what.contains("of the map cannot be read"))
 }

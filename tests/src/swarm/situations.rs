@@ -78,6 +78,7 @@ pub const OTHERS: &[&str] = &[
     "uncorrectable read",
     "read retry",
     "page unreadable",
+    "mapping page lost in use",
     "read failed",
     "garbage collection",
     "checkpoint",

@@ -52,7 +52,9 @@ impl Display for Step {
             Step::Down(Down::Crash(how), restart) => write!(f, "down crash {}{restart}", Words(how)),
             Step::Age(hours) => write!(f, "age {hours}"),
             Step::Hammer(lpn, times) => write!(f, "hammer {lpn} {times}"),
-            Step::WrongBits(page, bits) => write!(f, "wrong_bits {page} {bits}"),
+            Step::WrongBits(page, bits, of_map) => {
+                write!(f, "wrong_bits {page} {bits}{}", if *of_map { " map" } else { "" })
+            }
             Step::DieFails(die) => write!(f, "die_fails {die}"),
             Step::BlockFails(block, fault) => write!(f, "block_fails {block} {}", fault.name()),
             Step::Disk(DiskFault::Writes(WriteFault { after, count, arrives, errno, needs_room })) => {
@@ -281,7 +283,7 @@ impl FromStr for Step {
             }
             "age" => Step::Age(line.number()?),
             "hammer" => Step::Hammer(line.number()?, line.number()?),
-            "wrong_bits" => Step::WrongBits(line.number()?, line.number()?),
+            "wrong_bits" => Step::WrongBits(line.number()?, line.number()?, line.has("map")),
             "die_fails" => Step::DieFails(line.number()?),
             "block_fails" => Step::BlockFails(line.number()?, line.fault()?),
             "disk" => Step::Disk(match line.word()? {
