@@ -14,13 +14,24 @@ use std::collections::BTreeMap;
 pub enum Cost {
     /// Nothing that a FLUSH covered.
     Nothing,
-    /// Pages: they become unreadable, and after a restart one may read as an older value, because the
-    /// newest cannot be told from a program that a cut tore, or its record is gone too
-    /// (docs/DURABILITY.md, "What is not promised"). All others read as they must; the device goes on.
+    /// Pages: they become unreadable. After a restart one may read as an older value where the run
+    /// says so ([`Oracle::may_read_as_older`]). All others read as they must; the device goes on.
     Pages,
     /// The same, and the device may refuse to mount or to go on: where a part lied, a die is dead or
     /// records are lost, pages contradict each other.
     Service,
+}
+
+/// Which pages may read as an older value after a restart (docs/DURABILITY.md, "What is not promised").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Older {
+    /// None: a page that rots is an error.
+    #[default]
+    Never,
+    /// Those that were trimmed: what knew of the trim is lost.
+    Trimmed,
+    /// Any: the newest value cannot be told from a program that a cut tore, or its record is gone.
+    Any,
 }
 
 /// Values that a page may have, where there is more than one.
@@ -37,6 +48,7 @@ pub struct Oracle {
     /// What payloads name.
     seed: u64,
     cost: Cost,
+    older: Older,
     /// The durable and current value of pages that have but one.
     settled: Vec<u64>,
     open: BTreeMap<u32, Open>,
@@ -48,13 +60,26 @@ impl Oracle {
     /// An empty device whose payloads name `seed`.
     pub fn new(pages: u32, seed: u64) -> Oracle {
         let settled = vec![ZEROS; pages as usize];
-        Oracle { seed, cost: Cost::Nothing, settled, open: BTreeMap::new(), history: BTreeMap::new() }
+        Oracle {
+            seed,
+            cost: Cost::Nothing,
+            older: Older::Never,
+            settled,
+            open: BTreeMap::new(),
+            history: BTreeMap::new(),
+        }
     }
 
     /// The same device, from now on with faults that may cost this.
     pub fn costing(mut self, cost: Cost) -> Oracle {
         self.cost = cost;
+        self.older = if cost == Cost::Service { Older::Any } else { Older::Never };
         self
+    }
+
+    /// From now on these pages may read as an older value after a restart.
+    pub fn may_read_as_older(&mut self, which: Older) {
+        self.older = self.older.max(which);
     }
 
     /// What the faults may cost.
@@ -161,7 +186,8 @@ impl Oracle {
             Some(open) if power_lost => open.durable.iter().chain(&open.later).copied().collect(),
             Some(open) => open.current.clone(),
         };
-        if self.cost >= Cost::Pages {
+        let trimmed = possible.contains(&ZEROS);
+        if self.older == Older::Any || self.older == Older::Trimmed && trimmed {
             possible.extend(self.history.get(&lpn).into_iter().flatten());
         }
         possible
@@ -227,12 +253,16 @@ mod tests {
     }
 
     #[test]
-    fn older_values_are_allowed_after_a_restart_alone_and_only_at_that_cost() {
+    fn older_values_are_allowed_after_a_restart_alone_and_only_where_that_is_said() {
         let mut oracle = Oracle::new(4, 1).costing(Cost::Pages);
         write(&mut oracle, 0, 5);
         oracle.flushed();
         write(&mut oracle, 0, 6);
         oracle.flushed();
+        oracle.may_read_as_older(Older::Trimmed);
+        assert!(oracle.clone().settle(0, mine(0, 5), true).is_err());
+        assert!(oracle.clone().settle(1, mine(1, 5), true).is_err(), "no such value");
+        oracle.may_read_as_older(Older::Any);
         assert!(oracle.judge(0, mine(0, 5)).is_err());
         oracle.settle(0, mine(0, 5), true).unwrap();
         assert!(oracle.settle(0, mine(0, 7), true).is_err());

@@ -281,7 +281,7 @@ impl Device {
     }
 
     /// How far the pages of a word line lie apart.
-    fn span(&self) -> u32 {
+    pub fn span(&self) -> u32 {
         let pairing = if let ChipKind::Paired(pairing) = self.chip { pairing } else { self.cells().profile().pairing };
         PairTable::new(pairing, self.pages_per_block).span()
     }
@@ -681,7 +681,7 @@ impl<'a> Steps<'a> {
             _ => {
                 let corrected = if self.plan.device.cells() == Cells::Slc { 4 } else { 60 };
                 let of_map = self.rng.one_in(3);
-                let most = if self.rng.one_in(if of_map { 2 } else { 6 }) { 2 * corrected } else { corrected };
+                let most = if self.rng.one_in(if of_map { 2 } else { 3 }) { 2 * corrected } else { corrected };
                 Step::WrongBits(self.rng.next_u64() as u32, 1 + self.rng.below(most) as u32, of_map)
             }
         }

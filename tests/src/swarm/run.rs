@@ -3,7 +3,7 @@
 //! What always holds in here: the oracle hears of a request before the scheme does; a device that went down is judged by what
 //! may have been lost since it last served (`power_lost`); every page is read after every restart.
 
-use super::oracle::{Cost, Oracle};
+use super::oracle::{Cost, Older, Oracle};
 use super::plan::{Down, Inside, Parts, Plan, Restart, Step};
 use super::situations::KINDS;
 use super::world::{self, Memory, OnDisk, World};
@@ -826,6 +826,30 @@ impl<'p, W: World> Runner<'p, W> {
         self.classes.note_times(class, u64::from(self.plan.parts.bit_errors > 0));
     }
 
+    /// Which pages may read as older values if this one's data is lost.
+    fn what_comes_back(&mut self, page: Ppn) -> Older {
+        let pages_per_block = self.plan.device.pages_per_block;
+        let span = self.plan.device.span();
+        let chip = self.chip();
+        let geometry = *chip.geometry();
+        let (block, offset) = (geometry.block_of(page), geometry.offset_of(page));
+        let mut oob = vec![0; geometry.oob_bytes as usize];
+        let record = read_record(chip, page, &mut oob);
+        let newer = |other: &Oob| record.is_some_and(|own| own.pseq < other.pseq);
+        let last = (0..pages_per_block)
+            .filter(|other| *other != offset)
+            .filter_map(|other| read_record(chip, geometry.page(block, other), &mut oob))
+            .filter(newer)
+            .count();
+        match record {
+            // It cannot be told from a page that a cut tore, nor can those of its word line.
+            _ if last <= span as usize => Older::Any,
+            Some(record) if record.tag.role.is_host_data() => Older::Never,
+            Some(_) => Older::Trimmed,
+            None => Older::Any,
+        }
+    }
+
     fn wrong_bits(&mut self, choice: u32, bits: u32, of_map: bool) -> Verdict {
         let mut rng = SplitMix::new(u64::from(choice));
         let chip = self.chip();
@@ -850,6 +874,7 @@ impl<'p, W: World> Runner<'p, W> {
                 return Ok(());
             }
             self.wrong.insert(page, sum);
+            let older = self.what_comes_back(page);
             return match self.chip().flip_bits(page, bits) {
                 Ok(true) => {
                     self.classes.note("wrong bits");
@@ -857,6 +882,7 @@ impl<'p, W: World> Runner<'p, W> {
                 }
                 Ok(false) => {
                     self.classes.note("wrong bits beyond the ECC");
+                    self.oracle.may_read_as_older(older);
                     Ok(())
                 }
                 // The image's disk fails.
@@ -951,8 +977,12 @@ fn is_lost_map_page(error: &FtlError) -> bool {
 }
 
 fn read_role<S: Store>(chip: &mut Chip<S>, page: Ppn, oob: &mut [u8]) -> Option<(Role, u32)> {
+    read_record(chip, page, oob).map(|record| (record.tag.role, record.tag.lpn))
+}
+
+fn read_record<S: Store>(chip: &mut Chip<S>, page: Ppn, oob: &mut [u8]) -> Option<Oob> {
     chip.read_oob(0, page, oob, Cause::Host).ok()?;
-    Oob::decode(oob).map(|oob| (oob.tag.role, oob.tag.lpn))
+    Oob::decode(oob)
 }
 
 /// Why a mount did not serve.
