@@ -264,9 +264,14 @@ fn pieces_of_a_large_read_leave_one_after_the_other_with_nothing_between() {
     let asks = [plain(1, 0, 512), plain(0, 0, 2 * piece + 512)];
     let mut slow = Slow::new(&[Some(15), Some(10), Some(20), Some(30)]);
     slow.ask(&asks);
-    let lengths = [9, 10, 15, 20, 29, 30].map(|ms| slow.leave(ms).len() as u32);
+    let lengths = [9, 10, 15, 20, 29, 30].map(|ms| {
+        // The last piece was read by 20: a FLUSH that ends then has to wait for it all the same.
+        assert!(!slow.engine.between_replies(), "before {ms} ms");
+        slow.leave(ms).len() as u32
+    });
     // The write's reply would have been due at 15.
     assert_eq!(lengths, [0, 16 + piece, 0, piece, 0, 512 + 16]);
+    assert!(slow.engine.between_replies());
     assert!(slow.engine.is_idle());
 }
 
