@@ -14,8 +14,8 @@
 //!
 //! A version is never larger than the number of the program that wrote it, so new versions continue above the last program.
 //!
-//! A mapping page that rotted is rebuilt from the records of all blocks, on top of its newest readable version. What it alone knew,
-//! trims whose records expired, comes back.
+//! A mapping page that rotted is rebuilt from the records of all blocks, on top of its newest readable version, and written at once:
+//! what rotted stays until then, since it alone tells the next mount. Trims that only it knew, their records expired, are undone.
 //!
 //! If power fails during a mount, the next one does the same: a mount only adds copies of pages it keeps, and erases only blocks
 //! without live pages.
@@ -94,6 +94,8 @@ struct Window {
 struct FoundMap {
     vtpn: u32,
     newest: Option<(Version, Vec<u8>)>,
+    /// Newer versions, which cannot be read.
+    lost: Vec<Ppn>,
 }
 
 impl Window {
@@ -163,7 +165,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
             self.stats.mount.clean = false;
             self.scan_rest(&heads, &mut window, &mut trims, &mut rescues, &mut scanned)?;
         }
+        let rebuilt: Vec<u32> = outdated.iter().map(|found| found.vtpn).collect();
         for found in outdated {
+            rescues.pinned.extend(found.lost.iter().map(|ppn| self.space.geometry().block_of(*ppn)));
             self.resolve(found, &window, &trims, &mut rescues)?;
         }
         self.adopt_trims(trims)?;
@@ -174,8 +178,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
         self.settle_blocks(|block| rescues.pinned.contains(&block));
         self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
         self.rewrite(&rescues.pages)?;
+        self.write_rebuilt(&rebuilt)?;
         self.stats.mount.end_step("rewrite suspects", self.space.flash.now());
-        self.settle_blocks(|_| false);
+        let unwritten = !rebuilt.is_empty() && self.gc.is_read_only();
+        self.settle_blocks(|block| unwritten && rescues.pinned.contains(&block));
         self.refill_pool()?;
         self.space.end_mount()?;
         self.stats.mount.end_step("refill pool", self.space.flash.now());
@@ -402,22 +408,22 @@ impl<S: Store, P: Policy> Paged<S, P> {
     /// Reads the newest readable version of a mapping page. It is outdated if a newer one rotted; of one that a cut may have torn
     /// that shows where entries point to pages that are gone.
     fn find_map(&mut self, vtpn: u32, window: &Window, trims: &[FoundTrim]) -> Result<(FoundMap, bool), FtlError> {
-        let (mut newest, mut torn, mut rotten) = (None, false, false);
+        let (mut newest, mut lost, mut rotten) = (None, Vec::new(), false);
         for version in window.maps.get(&vtpn).map_or(&[][..], |versions| versions).iter().rev() {
             if let Some(data) = self.read_trusted(version)? {
                 newest = Some((*version, data));
                 break;
             }
-            torn |= window.suspects.contains(version.ppn);
+            lost.push(version.ppn);
             rotten |= !window.suspects.contains(version.ppn);
         }
         let outdated = rotten
-            || torn
+            || !lost.is_empty()
                 && match &newest {
                     Some((version, data)) => self.points_astray(vtpn, version.oob.tag.ver, data, window, trims)?,
                     None => true,
                 };
-        Ok((FoundMap { vtpn, newest }, outdated))
+        Ok((FoundMap { vtpn, newest, lost }, outdated))
     }
 
     /// Whether an entry that nothing newer replaces points to a page that is gone.
@@ -456,7 +462,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
     /// Takes a mapping page, and the newest version of every logical page in it.
     fn resolve(
         &mut self,
-        FoundMap { vtpn, mut newest }: FoundMap,
+        FoundMap { vtpn, mut newest, .. }: FoundMap,
         window: &Window,
         trims: &[FoundTrim],
         rescues: &mut Rescues,
@@ -681,6 +687,23 @@ impl<S: Store, P: Policy> Paged<S, P> {
             }
         }
         self.space.make_safe()
+    }
+
+    /// Writes the mapping pages that were rebuilt.
+    fn write_rebuilt(&mut self, rebuilt: &[u32]) -> Result<(), FtlError> {
+        for vtpn in rebuilt {
+            if self.gc.is_read_only() {
+                return Ok(());
+            }
+            if self.space.room(MAP) == 0 {
+                self.space.reclaim(Cause::Recovery)?;
+            }
+            match self.write_back(*vtpn, Cause::Recovery) {
+                Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
+                other => other?,
+            }
+        }
+        if rebuilt.is_empty() { Ok(()) } else { self.space.make_safe() }
     }
 
     fn rewrite_one(&mut self, rescue: &Rescue) -> Result<(), FtlError> {

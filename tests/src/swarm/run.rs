@@ -830,20 +830,25 @@ impl<'p, W: World> Runner<'p, W> {
     fn what_comes_back(&mut self, page: Ppn) -> Older {
         let pages_per_block = self.plan.device.pages_per_block;
         let span = self.plan.device.span();
+        if self.world.disk().is_some_and(|disk| disk.unsynced() > 0) {
+            // A crash of the host may take what makes it differ from a torn page.
+            return Older::Any;
+        }
         let chip = self.chip();
         let geometry = *chip.geometry();
         let (block, offset) = (geometry.block_of(page), geometry.offset_of(page));
         let mut oob = vec![0; geometry.oob_bytes as usize];
         let record = read_record(chip, page, &mut oob);
         let newer = |other: &Oob| record.is_some_and(|own| own.pseq < other.pseq);
-        let last = (0..pages_per_block)
+        let behind = chip.frontier(block) - 1 - offset;
+        let later = (0..pages_per_block)
             .filter(|other| *other != offset)
             .filter_map(|other| read_record(chip, geometry.page(block, other), &mut oob))
             .filter(newer)
             .count();
         match record {
-            // It cannot be told from a page that a cut tore, nor can those of its word line.
-            _ if last <= span as usize => Older::Any,
+            // By its place or its number it cannot be told from a page that a cut tore, or from one of the same word line.
+            _ if behind.min(later as u32) <= span => Older::Any,
             Some(record) if record.tag.role.is_host_data() => Older::Never,
             Some(_) => Older::Trimmed,
             None => Older::Any,
