@@ -297,7 +297,8 @@ mod tests {
         let mut bufs = bytes.each_mut().map(|buf| IoSliceMut::new(buf));
         overlay.read_vectored_at(PAGE + 2, &mut bufs).unwrap();
         assert_eq!(bytes, [[0, 0, 0, 1], [2, 3, 0, 0]]);
-        assert_eq!(overlay.next_data(0), Some(PAGE));
+        let next = [0, PAGE, PAGE + 7, 2 * PAGE].map(|at| overlay.next_data(at));
+        assert_eq!(next, [Some(PAGE), Some(PAGE), Some(PAGE + 7), None]);
         // A page that the file does not have cannot be written in part.
         let failed = overlay.write_at(2 * PAGE - 1, &[1; 3]).unwrap_err();
         assert_eq!((failed.done, failed.error.kind()), (1, ErrorKind::UnexpectedEof));

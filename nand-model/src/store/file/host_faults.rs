@@ -1,7 +1,7 @@
 //! Every call of the host that fails, one after the other, in every verb of a store and in every way of opening. The error is
 //! returned, nothing of the request counts, and the same request succeeds later.
 
-use super::sim::{End, ReadFault, SimDisk, SyncFault, WriteFault};
+use super::sim::{Crash, End, ReadFault, SimDisk, SyncFault, WriteFault};
 use super::tests::{EIO, ENOSPC, content, fresh, shapes};
 use super::*;
 use crate::profile::Profile;
@@ -164,6 +164,36 @@ fn a_call_of_the_host_that_fails_fails_the_verb_and_the_verb_works_later() {
         }
     }
     assert!(failures > 200, "{failures}");
+}
+
+/// The next operation has the number of the one that was refused, so no crash of the host may find that one.
+#[test]
+fn no_crash_of_the_host_finds_what_arrived_of_a_refused_operation() {
+    let mut refused = 0;
+    for profile in shapes() {
+        let used = used(profile);
+        let pages =
+            |disk: &SimDisk| -> Vec<_> { sight(&mut reopened(disk)).into_iter().map(|block| block.1).collect() };
+        let before = pages(&used.copy());
+        for (name, verb) in verbs(&profile) {
+            for (arrives, after) in
+                [600, 5000].into_iter().flat_map(|arrives| (0..8).map(move |after| (arrives, after)))
+            {
+                let disk = used.copy();
+                let mut store = reopened(&disk);
+                fail(&disk, Call::Write(arrives), after, 1);
+                if verb(&mut store).is_ok() {
+                    continue;
+                }
+                refused += 1;
+                for seed in 0..8 {
+                    let found = pages(&disk.ended(End::Crash(Crash::AllBut(seed))));
+                    assert_eq!(found, before, "{name}, write {after}, {arrives} bytes, all but {seed}");
+                }
+            }
+        }
+    }
+    assert!(refused > 20, "{refused}");
 }
 
 /// What arrived of a write that failed cannot be taken back: then the store takes nothing more, and the next open finds what was

@@ -278,15 +278,14 @@ impl FileStore {
         }
     }
 
-    /// Writes and, if that fails half way, takes back what arrived: bytes of an operation that was refused must not be found later.
-    fn write_whole(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let Err(failed) = self.disk.write_at(at, bytes) else { return Ok(()) };
-        if failed.done > 0
-            && let Err(again) = self.disk.write_at(at, &vec![0; failed.done])
-        {
-            self.sync.fail(&again.error);
+    /// Restores the bytes before a write that failed half way, and syncs them. The next operation
+    /// gets the number of the refused one; a host crash must not leave both. The caller's lock is
+    /// held across this sync: it happens only after an error of the host.
+    fn take_back(&self, at: u64, before: &[u8]) {
+        let done = self.disk.write_at(at, before).map_err(io::Error::from).and_then(|()| Ok(self.sync.force()?));
+        if let Err(error) = done {
+            self.sync.fail(&error);
         }
-        Err(failed.error)
     }
 
     /// Moves a block into a free slot: one operation.
@@ -315,11 +314,8 @@ impl FileStore {
         let at = self.layout.slot_at(slot);
         let Err(failed) = self.disk.write_at(at, &header.encode(slot)) else { return Ok(()) };
         // Half a header would be taken for damage.
-        let before = old.map_or([0; SLOT_HEADER_BYTES], |old| old.encode(slot));
-        if failed.done > 0
-            && let Err(again) = self.disk.write_at(at, &before)
-        {
-            self.sync.fail(&again.error);
+        if failed.done > 0 {
+            self.take_back(at, &old.map_or([0; SLOT_HEADER_BYTES], |old| old.encode(slot)));
         }
         Err(failed.error)
     }
@@ -359,10 +355,10 @@ impl FileStore {
         let Err(failed) = self.disk.write_at(self.layout.entry_at(first), entries) else { return Ok(()) };
         let torn = failed.done / TABLE_ENTRY_BYTES;
         if !failed.done.is_multiple_of(TABLE_ENTRY_BYTES) {
-            let entry = &instead[torn * TABLE_ENTRY_BYTES..][..TABLE_ENTRY_BYTES];
-            if let Err(again) = self.disk.write_at(self.layout.entry_at(first + torn), entry) {
-                self.sync.fail(&again.error);
-            }
+            self.take_back(
+                self.layout.entry_at(first + torn),
+                &instead[torn * TABLE_ENTRY_BYTES..][..TABLE_ENTRY_BYTES],
+            );
         }
         Err(failed.error)
     }
@@ -595,9 +591,15 @@ impl FileStore {
         self.disk.write_at(self.layout.data_at(slot, page), data)?;
         let mut scratch = std::mem::take(&mut self.scratch);
         self.encode_records(slot, first, count, data, oobs, marks, &mut scratch);
-        let written = self.write_whole(self.layout.record_at(slot, page), &scratch);
+        let at = self.layout.record_at(slot, page);
+        let written = self.disk.write_at(at, &scratch);
         self.scratch = scratch;
-        written?;
+        if let Err(failed) = written {
+            if failed.done > 0 {
+                self.take_back(at, &vec![0; failed.done]);
+            }
+            return Err(failed.error);
+        }
         self.slots.roomy[slot as usize] = true;
         self.counts.note_programs(block, page, count);
         if !self.sick.is_empty() {

@@ -247,7 +247,7 @@ impl SyncHandle {
     }
 
     /// Waits for a sync that starts from now on.
-    fn force(&self) -> Result<(), SyncError> {
+    pub(super) fn force(&self) -> Result<(), SyncError> {
         let state = self.lock();
         let wanted = self.0.count.load(Ordering::Acquire) + 1 + state.running as u64;
         drop(state);
