@@ -607,7 +607,10 @@ impl<S: Store> Space<S> {
 
     fn take_free(&mut self, worn: bool, die: Option<u32>) -> Result<Pbn, FtlError> {
         loop {
-            let (block, confirmed) = self.pool.take(worn, die).ok_or(NO_BLOCK)?;
+            let Some((block, confirmed)) = self.pool.take(worn, die) else {
+                self.refill_pool()?;
+                continue;
+            };
             if confirmed {
                 return Ok(block);
             }
@@ -620,6 +623,14 @@ impl<S: Store> Space<S> {
                 }
             }
         }
+    }
+
+    /// Erases released blocks when failed erases have emptied the pool: the caller had made sure of
+    /// the blocks that it takes, but not of these failures.
+    #[cold]
+    fn refill_pool(&mut self) -> Result<(), FtlError> {
+        self.hurry()?;
+        if self.reclaim(Cause::Gc)? > 0 { Ok(()) } else { Err(NO_BLOCK) }
     }
 
     /// A full bad block that still holds live pages, to be collected before any other.
