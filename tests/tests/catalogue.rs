@@ -1,6 +1,8 @@
 //! A scheme that nobody registers compiles silently, and one that nobody documents is hardly found: look for orphans.
 
 use ftl_core::schemes::SCHEMES;
+use ftl_core::{Params, Start};
+use ftld_tests::rig::{self, Rig};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +52,49 @@ fn descriptors_say_something_and_parameters_are_told_apart() {
         assert_eq!(keys.len(), scheme.all_params().count(), "{}: a parameter twice", scheme.name);
         assert!(scheme.all_params().all(|param| !param.help.is_empty()), "{}: a parameter without help", scheme.name);
     }
+}
+
+/// Where an error bounds a value: the words, and the least and the most that they name.
+fn bounds(text: &str) -> Option<(&str, u64, Option<u64>)> {
+    let at = ["at least ", "within ", "between "].iter().find_map(|words| text.find(words))?;
+    let mut numbers = text[at..].split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok());
+    Some((&text[at..], numbers.next()?, numbers.next()))
+}
+
+/// What an error names as the way out is one, and what lies beyond it is none.
+#[test]
+fn the_bounds_that_an_error_names_are_those_that_hold() {
+    let mut found = 0;
+    for (scheme, cells) in rig::matrix() {
+        let refusal = |key: &str, value: u64| {
+            let mut params = Params::default();
+            params.set(key, &value.to_string());
+            match Rig::laid_out(scheme, cells, cells.profile(), 512, rig::OVER_PROVISIONING, params, rig::seed()) {
+                Ok(rig) => scheme.start(rig.blank(), &rig.config, Start::Format).err().map(|error| error.to_string()),
+                Err(why) => Some(why),
+            }
+        };
+        for param in scheme.all_params() {
+            for wrong in [0, 1000] {
+                let Some(text) = refusal(param.key, wrong) else { continue };
+                let Some((words, least, most)) = bounds(&text) else { continue };
+                let mut expect = |value: u64, refused: bool| {
+                    let said = refusal(param.key, value).unwrap_or_default();
+                    assert_eq!(said.ends_with(words), refused, "{}: {value} beside {text:?}: {said:?}", scheme.name);
+                    found += 1;
+                };
+                expect(least, false);
+                if least > 0 {
+                    expect(least - 1, true);
+                }
+                if let Some(most) = most {
+                    expect(most, false);
+                    expect(most + 1, true);
+                }
+            }
+        }
+    }
+    assert!(found > 80, "{found} bounds are named");
 }
 
 /// A suite that is no part of the package is never run.

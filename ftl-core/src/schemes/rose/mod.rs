@@ -108,7 +108,8 @@ impl Rose {
     fn new(params: &Params, timing: &Timing, pages_per_block: u32) -> Result<Rose, FtlError> {
         let number = |key: &str, default: f64, range: std::ops::RangeInclusive<f64>| {
             let value = params.get(key, default)?;
-            let wrong = || FtlError::Config(format!("parameter {key}: {value} is not within {range:?}"));
+            let (least, most) = (range.start(), range.end());
+            let wrong = || FtlError::Config(format!("parameter {key}: {value} is not within {least} to {most}"));
             if range.contains(&value) { Ok(value) } else { Err(wrong()) }
         };
         let victim = match params.get("rose.victim", "maro".to_string())?.as_str() {
