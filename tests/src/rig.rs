@@ -64,7 +64,7 @@ pub struct Rig {
 }
 
 /// Over-provisioning of the suites: that of the default device.
-const OVER_PROVISIONING: f64 = 0.07;
+pub const OVER_PROVISIONING: f64 = 0.07;
 
 impl Rig {
     /// A device of `pages` logical pages, laid out as the scheme wants it, with default parameters.

@@ -157,7 +157,7 @@ pub const ENOSPC: i32 = 28;
 pub const EIO: i32 = 5;
 
 /// Parameters, and values within their bounds. A parameter that is not listed here is listed in [`FIXED`].
-const PARAMETERS: &[(&str, &[&str])] = &[
+pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("asast.adapt", &["on", "off"]),
     ("asast.group", &["1", "2", "4"]),
     ("asast.logs", &["0", "1", "4"]),
