@@ -188,7 +188,9 @@ mod tests {
         let idle = Pulse { volume: queue(0, 9), device: Some(queue(0, 9)), ..Pulse::default() };
         let busy = Pulse { volume: queue(3, 10), device: Some(queue(64, 10)), ..Pulse::default() };
         let later = Pulse { volume: queue(3, 11), device: Some(queue(64, 11)), ..Pulse::default() };
-        for (first, second) in [(idle, idle), (idle, busy), (busy, later), (later, idle)] {
+        // What came since the last look need not have been answered.
+        let fresh = Pulse { volume: queue(3, 9), device: Some(queue(64, 9)), ..Pulse::default() };
+        for (first, second) in [(idle, idle), (idle, busy), (busy, later), (later, idle), (idle, fresh)] {
             assert_eq!(between(first, second), Ok(()));
         }
     }

@@ -188,3 +188,20 @@ pub(super) fn csv_line(row: &Row) -> String {
 fn quoted(text: String) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut line = HEADS.map(str::to_owned);
+        line[0] = "lazyftl".into();
+        line[1] = "12.345".into();
+        let text = columns(&[HEADS.map(str::to_owned), line]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("              WAF  write mean us  p99  "), "{text}");
+        assert!(lines[1].starts_with("  lazyftl  12.345  write mean us  p99  "), "{text}");
+        assert!(lines.iter().all(|line| line.ends_with("  RAM")), "{text}");
+    }
+}

@@ -145,7 +145,10 @@ impl Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftl_core::EventKind;
+    use ftl_core::schemes::SCHEMES;
+    use ftl_core::{EventKind, FtlConfig, Lpn, Params, Start};
+    use nand_model::store::MemStore;
+    use nand_model::{Chip, Profile};
 
     #[test]
     fn the_newest_events_are_shown_and_older_ones_make_room() {
@@ -157,6 +160,65 @@ mod tests {
         let last = EVENTS_SHOWN as u64 + 9;
         assert_eq!((numbers(last - 1, 100), numbers(0, 2)), (vec![last - 1, last], vec![last - 1, last]));
         assert_eq!((numbers(last + 1, 100), shown.next()), (vec![], last + 1));
+    }
+
+    /// A small device that was overwritten until blocks were erased.
+    fn used_device() -> Box<dyn Ftl<MemStore>> {
+        let profile = Profile::find("torture").unwrap().with_blocks(64);
+        let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+        let config = FtlConfig { logical_pages: 300, params: Params::default() };
+        let scheme = SCHEMES.iter().find(|scheme| scheme.name == "pagemap").unwrap();
+        let mut ftl = scheme.start(chip, &config, Start::Format).unwrap();
+        let page = vec![7; profile.geometry.page_bytes as usize];
+        for n in 0..6_000 {
+            ftl.write(0, Lpn::new(n * 7 % 300), &page).unwrap();
+        }
+        ftl
+    }
+
+    #[test]
+    fn a_scan_sees_every_block_and_counts_what_is_new() {
+        let mut ftl = used_device();
+        let blocks = ftl.chip().geometry().blocks;
+        let mut scan = BlockScan::new(blocks);
+        assert!(scan.slice(&*ftl));
+        assert_eq!(scan.map().generation, 1);
+        let alone: Vec<Cell> = (0..blocks).map(|block| look(&*ftl, block..block + 1)).collect();
+        assert_eq!(scan.map().cells, alone);
+        assert!(!scan.slice(&*ftl), "not yet time for the next round");
+        scan.began = None;
+        assert!(!scan.slice(&*ftl), "nothing changed");
+        let page = vec![8; ftl.chip().geometry().page_bytes as usize];
+        ftl.write(0, Lpn::new(1), &page).unwrap();
+        scan.began = None;
+        assert!(scan.slice(&*ftl));
+        assert_eq!(scan.map().generation, 2);
+    }
+
+    #[test]
+    fn a_cell_of_several_blocks_adds_them_up() {
+        let ftl = used_device();
+        let count = ftl.chip().geometry().blocks;
+        let blocks: Vec<Cell> = (0..count).map(|block| look(&*ftl, block..block + 1)).collect();
+        let cell = look(&*ftl, 0..count);
+        assert_eq!(cell.valid, blocks.iter().map(|block| block.valid).sum::<u32>());
+        assert_eq!(cell.erases, blocks.iter().map(|block| block.erases).sum::<u32>() / count);
+        assert!(cell.erases > 0 && cell.valid > 0);
+        let aged: Vec<u64> = blocks.iter().map(|block| block.age).filter(|age| *age > 0).collect();
+        assert!(aged.len() > 1);
+        assert_eq!(cell.age, aged.iter().sum::<u64>() / aged.len() as u64);
+    }
+
+    #[test]
+    fn the_figures_of_wear_are_those_of_the_chip() {
+        let ftl = used_device();
+        let wear = crate::volume::snapshot::WearScan::default().slice(&*ftl).expect("one slice is all");
+        let counts: Vec<u32> = ftl.chip().geometry().all_blocks().map(|block| ftl.chip().erase_count(block)).collect();
+        assert_eq!((wear.min, wear.max), (*counts.iter().min().unwrap(), *counts.iter().max().unwrap()));
+        assert!(
+            (wear.mean - f64::from(counts.iter().sum::<u32>()) / counts.len() as f64).abs() < 1e-9 && wear.mean > 1.0
+        );
+        assert_eq!(wear.distribution.iter().sum::<u64>(), counts.len() as u64);
     }
 
     #[test]

@@ -125,6 +125,16 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_without_room_gets_some() {
+        let mut buffer = Buffer::new(0);
+        assert!(!buffer.spare(10).is_empty());
+        buffer.commit(1);
+        assert!(!buffer.spare(1).is_empty(), "also beyond what was announced");
+        buffer.push(&[1; 7]);
+        assert_eq!(buffer.len(), 8);
+    }
+
+    #[test]
     fn relaxing_keeps_what_waits() {
         let mut buffer = Buffer::new(8);
         buffer.push(&[7; 100]);
