@@ -36,11 +36,13 @@ CAUGHT = ("caught", "timeout")
 # By first folder: suites with the CPU seconds each may take, in the order that finds mistakes soonest.
 ORDER = {
     "nand-model": [("plans", 10), ("hunt", 20), ("nand-model", 20), ("swarm", LIMIT)],
-    "ftl-core": [("plans", 10), ("hunt", 20), ("ftl-core", 30), ("swarm", LIMIT)],
+    "ftl-core": [("plans", 10), ("hunt", 20), ("ftl-core", 30), ("decisions", 20), ("swarm", LIMIT)],
     "daemon": [("ftld lib", 20), ("nbd_engine", 20), ("ftld tests", 20), ("daemon_swarm", LIMIT)],
 }
 # The daemon's tests that need no other user, network or client.
 TESTS = "nbd_handshake nbd_commands replay daemon first_contact nbd_hostile".split()
+# What a scheme decides, where every decision is right and one is better; and the bounds of its parameters.
+DECISIONS = mistakes.hunter("decisions", f"{mistakes.TESTS} differential --test catalogue", {"ftl-core"})
 FTLD_TESTS = mistakes.hunter("ftld tests", " ".join(["-p ftld --no-default-features", *map("--test {}".format, TESTS)]), {"daemon"})
 # The first scheme that uses a folder of shared code.
 FIRST_SCHEME = {"hybrid": "bast", "units": "mnftl"}
@@ -90,7 +92,7 @@ def suites(mutant):
     """What judges a mutant. The code of a scheme is judged under that scheme."""
     crate, _, folder, *rest = mutant["file"].split("/")
     scheme = rest[0] if folder == "schemes" and len(rest) > 1 else FIRST_SCHEME.get(folder)
-    known = {one.name: one for one in [*mistakes.HUNTERS, FTLD_TESTS]}
+    known = {one.name: one for one in [*mistakes.HUNTERS, DECISIONS, FTLD_TESTS]}
     known["plans"] = replace(known["swarm"], name="plans", ends=True, args=("what_was_found",))
     for name, most in ORDER[crate]:
         one = replace(known[name], most=most, level=1 if crate == "daemon" else 2)
