@@ -17,15 +17,7 @@ BENCH_ARGS ?=
 TOOLS := target/tools
 DENY := $(TOOLS)/bin/cargo-deny
 FSX := $(TOOLS)/bin/fsx
-DEB := $(TOOLS)/bin/cargo-deb
-RPM := $(TOOLS)/bin/cargo-generate-rpm
 MUTANTS := $(TOOLS)/bin/cargo-mutants
-
-# Canaries that the sweeps find in seconds without optimisation.
-QUICK_CANARIES := acknowledged_before_program blank_look_trusted flush_without_sync gap_overlooked \
-	off_by_one_page program_failure_ignored provisional_pages_count released_page_early \
-	room_reused_early suspects_kept sync_failure_ignored sync_skipped torn_page_taken \
-	trim_resurrected unpadded_flush
 
 .PHONY: run check scripts test long-test bench mutants reproduction packages deps policy
 
@@ -47,27 +39,14 @@ scripts:
 	/usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/test_helpers.py
 	tests/results.py --check
 
-# The native half of the daemon has to build where there is no libclang. Programs run as the tests' build made them, with the same
-# checks of overflow as a release; on a bare machine one build less is minutes. Nothing is edited and built again here, so
-# incremental building would only cost.
-test: export CARGO_INCREMENTAL := 0
-# Each swarm draws so long, from a seed of its own that it prints.
-test: export FTLD_SWARM_SECONDS := 10
-test: deps $(FSX) $(DEB)
-	$(CARGO) fmt --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy -p ftld --no-default-features -- -D warnings
-	$(CARGO) test --workspace
-	tests/canaries/run.py --level 0 --count 2 $(QUICK_CANARIES)
-	$(MAKE) scripts
-	$(MAKE) policy
-	BUILT=target/debug tests/native/run.sh
-	BUILT=target/debug tests/guest/run.sh all
-	BUILT=target/debug tests/systemd/run.sh kill9 stop_mounted nbd security
+test: deps
+	tests/run.sh
 
-# Licences, sources and duplicates of everything that is linked in: deny.toml. The tool takes a minute or two to build, once.
+# Licences, sources and duplicates of everything that is linked in: deny.toml. The tool takes minutes to build, and its verdict
+# depends on two files alone: tests/policy.sha256 says which ones passed.
 policy: $(DENY)
 	$(DENY) check bans licenses sources
+	sha256sum Cargo.lock deny.toml > tests/policy.sha256
 
 $(DENY):
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build cargo-deny@0.20.2
@@ -78,15 +57,6 @@ $(FSX):
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build fsx@0.3.2
 	rm -rf $(TOOLS)/build
 
-# What the packages are packed by.
-$(DEB):
-	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build cargo-deb@3.8.0
-	rm -rf $(TOOLS)/build
-
-$(RPM):
-	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build cargo-generate-rpm@0.21.1
-	rm -rf $(TOOLS)/build
-
 # Makes the mutants; tests/mutants.py judges them.
 $(MUTANTS):
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install -q --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build cargo-mutants@27.1.0
@@ -95,13 +65,14 @@ $(MUTANTS):
 mutants: deps $(MUTANTS)
 	tests/mutants.py $(if $(COUNT),--count $(COUNT))
 
-packages: deps $(DEB) $(RPM)
+packages: deps
 	deploy/packages.sh deb rpm
 
 # What needs more than a stable toolchain and Debian's packages fails with the name of what is missing.
 # What passed is recorded in tests/results/ and docs/RESULTS.md, to be committed.
-long-test: deps $(DENY) $(FSX) $(DEB) $(RPM)
+long-test: deps
 	tests/deps.sh long
+	$(MAKE) policy
 	tests/results.py record run-suites env FTLD_LONG=1 $(CARGO) test -p ftld-tests -- --nocapture
 	FTLD_SWARM_SECONDS=7200 FTLD_SWARM_LEDGER=$(CURDIR)/tests/results/swarm.tsv $(CARGO) test -p ftld-tests --test swarm -- --nocapture
 	FTLD_SWARM_SECONDS=3600 FTLD_SWARM_LEDGER=$(CURDIR)/tests/results/daemon_swarm.tsv $(CARGO) test -p ftld-tests --test daemon_swarm -- --nocapture
@@ -110,7 +81,7 @@ long-test: deps $(DENY) $(FSX) $(DEB) $(RPM)
 	tests/toy_scheme.sh
 	$(CARGO) run --release --locked --manifest-path docs/models/pair-rule/Cargo.toml
 	tests/results.py record run-fuzz env FUZZ_SECONDS=1200 tests/fuzz/run.sh
-	tests/results.py record run-native env FIO_SECONDS=60 CPU_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 CUTS=200 CANARY=yes FSX_OPS=200000 BLOCK_CALLS=20000 PACKAGES="deb rpm" SCHEMES=all tests/native/run.sh
+	tests/results.py record run-native env FIO_SECONDS=60 CPU_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 CUTS=200 CANARY=yes FSX_OPS=200000 BLOCK_CALLS=20000 SCHEMES=all tests/native/run.sh
 	SEED=new FAULTS=50 STACKS="sqlite redb ext4 postgres" tests/native/run.sh stacks
 	FAULTS=50 GUEST_TIMEOUT=14400 tests/guest/run.sh sqlite
 	tests/results.py record run-guest env SIZE=1GiB FIO_MIB=128 FIO_SECONDS=120 KILLS=10 CRASHES=20 GUEST_TIMEOUT=14400 SCHEMES=all tests/guest/run.sh all

@@ -311,3 +311,17 @@ def test_a_run_without_result_is_not_recorded(command):
     done = subprocess.run([results.with_suffix(".py"), "record", "no-result", *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert done.returncode != 0
     assert before and before == {path: path.read_text() for path in results.glob("*.md")}
+
+
+CANARIES = sorted((Path(__file__).parent / "canaries").glob("*.patch"))
+
+
+@pytest.mark.parametrize("patch", CANARIES, ids=lambda patch: patch.stem)
+def test_a_canary_applies(patch):
+    root = Path(__file__).parent.parent
+    done = subprocess.run(["git", "apply", "--check", patch], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, f"roll {patch.name} anew: {done.stderr}"
+
+
+def test_there_are_canaries():
+    assert len(CANARIES) >= 40

@@ -22,6 +22,6 @@ diff -r "$OLDPWD/$schemes" $schemes || true
 
 rows=$(printf -- ' --test %s' "${suites[@]}")
 # shellcheck disable=SC2086
-FTLD_CASE=toy cargo test -p ftld-tests $rows
+FTLD_CASE=toy FTLD_DECISIONS=write cargo test -p ftld-tests $rows
 cargo clippy -q -p ftl-core -- -D warnings
 cargo fmt --check

@@ -6,9 +6,7 @@ trap 'rm -rf "$SCRATCH"' EXIT
 export TERM=dumb
 
 deb=target/package/ftld.deb rpm=target/package/ftld.rpm
-: "${PACKAGES:=deb}"
-# shellcheck disable=SC2086 # one word a kind
-step "built: $PACKAGES" env FAST=yes BUILT="$(dirname "$(command -v ftld)")" deploy/packages.sh $PACKAGES
+step "built" env FAST=yes BUILT="$(dirname "$(command -v ftld)")" deploy/packages.sh deb rpm
 root=$SCRATCH/root
 step "the .deb unpacks" dpkg-deb -x "$deb" "$root"
 step "its control files too" dpkg-deb -e "$deb" "$SCRATCH/control"
@@ -19,7 +17,7 @@ for file in /usr/lib/systemd/system/ftld@.service /usr/lib/systemd/system/ftld-n
   /etc/ftld/ublkb0.toml /usr/share/man/man8/ftld.8.gz /usr/share/man/man5/ftld.toml.5.gz /usr/share/man/man7/ftld-schemes.7.gz \
   /usr/share/bash-completion/completions/ftld /usr/share/doc/ftld/OPERATING.md; do
   step "$file is in it" test -s "$root$file"
-  [ "$PACKAGES" = deb ] || step "$file is in the .rpm" sh -c "rpm -qlp $rpm 2> /dev/null | grep -qx '$file'"
+  step "$file is in the .rpm" sh -c "rpm -qlp $rpm 2> /dev/null | grep -qx '$file'"
 done
 same "the configuration file is the administrator's" "$(cat "$SCRATCH/control/conffiles")" /etc/ftld/ublkb0.toml
 step "it is accepted as it is" env FTLD_CONFIG_DIR="$root/etc/ftld" "$root/usr/bin/ftld" --print-config /dev/ublkb0
@@ -36,5 +34,5 @@ step "manual pages are clean" bash -c "zcat $root/usr/share/man/man*/*.gz > /dev
 step "completions are a script of bash" bash -n "$root/usr/share/bash-completion/completions/ftld"
 same "lines of its scripts that start or stop a service" \
   "$(count 'systemctl +(try-)?(re)?(start|stop|load-or)|invoke-rc|deb-systemd-invoke' control)" 0
-[ "$PACKAGES" = deb ] || same "the .rpm has the same version" "$(rpm -qp --qf '%{VERSION}' "$rpm" 2> /dev/null)" "$(dpkg-deb -f "$deb" Version | cut -d- -f1)"
+same "the .rpm has the same version" "$(rpm -qp --qf '%{VERSION}' "$rpm" 2> /dev/null)" "$(dpkg-deb -f "$deb" Version | cut -d- -f1)"
 finish

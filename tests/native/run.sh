@@ -2,7 +2,7 @@
 # Runs the native scripts against the just-built binary: no kernel module, but root, /dev/fuse and loop devices.
 # usage: run.sh [SCRIPT...]     NAME is NAME.sh or test_NAME.py; all if none is given
 #   BUILT            folder with the programs; without it they are built, as a release
-#   FIO_SECONDS (5)  CPU_SECONDS (10)  SCHEMES (lazyftl pagemap; or all)  SESSIONS (10000)  CUTS (12)  CANARY (no)  FSX_OPS (5000)  PACKAGES (deb; or deb rpm)
+#   FIO_SECONDS (5)  CPU_SECONDS (10)  SCHEMES (lazyftl pagemap; or all)  SESSIONS (10000)  CUTS (12)  CANARY (no)  FSX_OPS (5000)
 #   FAULTS (3)  STACKS (sqlite redb ext4)  SEED (1; for the stacks also new)  BLOCK_CALLS (400)
 # Prints the scripts' own lines and a summary; fails unless every step succeeded.
 set -euo pipefail

@@ -20,12 +20,12 @@ built=$(tests/built.sh)
 seconds() { cut -d' ' -f1 /proc/uptime; }
 since() { awk -v began="$1" '{ printf "%.1f s", $1 - began }' /proc/uptime; }
 
-FAST=1 deploy/packages.sh deb > "$run/package.log" 2>&1 || { cat "$run/package.log"; exit 1; }
+FAST=1 OUT=$run/package deploy/packages.sh deb > "$run/package.log" 2>&1 || { cat "$run/package.log"; exit 1; }
 
 # machine SUITE CASES: a fresh machine that runs SUITE.sh; what is tested goes into the initial RAM disk, to be installed by the first boot.
 machine() {
   local overlay=$run/$1/overlay
-  install -D -m 644 -t "$overlay/root" target/package/ftld.deb docs/OPERATING.md "$here/$1.sh" "$here/install.sh" tests/lib.sh
+  install -D -m 644 -t "$overlay/root" "$run/package/ftld.deb" docs/OPERATING.md "$here/$1.sh" "$here/install.sh" tests/lib.sh
   echo "SUITE=$1 CASES=\"$2\"" > "$overlay/root/settings"
   install -m 755 "$here/init" "$run/$1/init"
   install -D -m 755 /bin/busybox "$run/$1/bin/busybox"

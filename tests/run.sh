@@ -1,0 +1,70 @@
+#!/bin/bash
+# What `make test` does. One build makes and lints everything; then suites and scripts run in two lanes side by side: on two cores a
+# machine under QEMU takes one. Prints each part's own lines as it ends and, at last, the seconds that each took.
+# A part that fails ends its lane; the other one goes on, so that one run tells of both.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+# Nothing is edited and built again here: incremental building would only cost.
+export CARGO_INCREMENTAL=0
+# Each swarm draws so long, from a seed of its own that it prints.
+export FTLD_SWARM_SECONDS=${FTLD_SWARM_SECONDS:-10}
+# Programs run as the build of the suites made them, with the same checks of overflow as a release.
+export BUILT=target/debug
+
+# Canaries that the sweeps find in seconds without optimisation.
+quick_canaries="acknowledged_before_program blank_look_trusted flush_without_sync gap_overlooked off_by_one_page
+  program_failure_ignored provisional_pages_count released_page_early room_reused_early suspects_kept sync_failure_ignored
+  sync_skipped torn_page_taken trim_resurrected unpadded_flush"
+
+work=$PWD/target/parts
+rm -rf "$work"
+mkdir -p "$work"
+seconds() { cut -d. -f1 /proc/uptime; }
+
+# part NAME COMMAND...: its lines come together.
+part() {
+  local name=$1 began rc=0
+  began=$(seconds)
+  shift
+  "$@" > "$work/$name.log" 2>&1 || rc=$?
+  (
+    flock 9
+    echo "== $name: $*"
+    cat "$work/$name.log"
+    [ $rc = 0 ] && echo "== $name: ok, $(($(seconds) - began)) s" || echo "== $name: FAILED, exit code $rc"
+  ) 9> "$work/lock"
+  echo "$name $(($(seconds) - began)) $rc" >> "$work/times"
+  return $rc
+}
+
+# The build itself judges lints: clippy-driver is rustc with more of them. `cargo clippy` would be one more build.
+command -v clippy-driver > /dev/null || { echo "run.sh: there is no clippy-driver: rustup component add clippy" >&2; exit 1; }
+linted() { RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__ cargo "$@"; }
+
+# lane PART...: functions below, one after the other.
+lane() { for one; do "$one" || return; done; }
+
+format() { part format cargo fmt --check; }
+build() { part build linted test -q --workspace --no-run; }
+# It has to build where there is no libclang.
+without_ublk() { part without_ublk linted check -q -p ftld --no-default-features; }
+suites() { part suites linted test --workspace; }
+# shellcheck disable=SC2086 # one word a canary
+canaries() { part canaries tests/canaries/run.py --level 0 --count 2 $quick_canaries; }
+scripts() { part scripts make scripts; }
+policy() { part policy sha256sum --check --quiet tests/policy.sha256 || { echo "Cargo.lock or deny.toml changed: make policy"; return 1; }; }
+tools() { part tools make target/tools/bin/fsx; }
+native() { part native tests/native/run.sh; }
+guest() { part guest env GUEST_JOBS=1 tests/guest/run.sh all; }
+systemd() { part systemd tests/systemd/run.sh kill9 stop_mounted nbd security; }
+
+began=$(seconds) failed=0
+lane format policy build || exit
+lane without_ublk suites scripts canaries tools native &
+lane guest systemd &
+for _ in 1 2; do wait -n || failed=1; done
+echo "== seconds"
+sort -k 2 -n -r "$work/times" | while read -r name took rc; do
+  printf '     %-14s%5d%s\n' "$name" "$took" "$([ "$rc" = 0 ] || echo "  FAILED")"
+done
+if [ $failed = 0 ]; then echo "test result: ok. everything in $(($(seconds) - began)) s"; else echo "test result: FAILED"; exit 1; fi
