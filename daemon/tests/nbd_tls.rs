@@ -5,7 +5,7 @@ mod nbd_support;
 use ftld::transport::nbd::{Endpoint, Limits, Tls, TlsOptions};
 use nbd_support::certificates::Certificates;
 use nbd_support::client::*;
-use nbd_support::{Rig, ram::Ram};
+use nbd_support::{Rig, eventually, ram::Ram};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -351,14 +351,5 @@ fn files_that_will_not_do_are_named_with_their_option() {
     ] {
         let error = Tls::load(&options).map(drop).unwrap_err().to_string();
         assert!(parts.iter().all(|part| error.contains(part)), "{parts:?}: {error}");
-    }
-}
-
-/// Waits for what happens on another thread; fails after ten seconds.
-fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
-    let start = std::time::Instant::now();
-    while !happened() {
-        assert!(start.elapsed() < Duration::from_secs(10), "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -13,9 +13,19 @@ use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 pub(crate) const MIB: u64 = 1 << 20;
+
+/// Waits for what happens on another thread; fails after ten seconds.
+pub(crate) fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !happened() {
+        assert!(start.elapsed() < Duration::from_secs(10), "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
 
 /// A server on a unix socket, on a thread of its own; stopped when dropped.
 pub(crate) struct Serving {

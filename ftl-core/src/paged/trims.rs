@@ -2,7 +2,7 @@
 //!
 //! A trim is on flash before it is acknowledged: a record (role TRIM, one range) in the mapping area. In RAM it becomes a
 //! pending *tombstone* per mapped page, written into the map like any dirty entry; a mapping page that is covered as a whole
-//! is dropped from the directory instead, without a program.
+//! is dropped from the directory instead, without a program, if it can be read: it names the pages that die.
 //!
 //! A record counts until every mapping page it touches has a version on flash that contains it, or a newer record that touches
 //! that mapping page too covers it as a whole. A newer record that found nothing mapped there does not touch it, and may go while
@@ -83,10 +83,17 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let seq = self.write_record(range)?;
         for vtpn in self.trims.get(seq).expect("just written").touched.clone() {
             let pages = self.pages_of(vtpn);
-            if covers(&range, &pages) {
-                self.drop_map_page(vtpn)?;
-            } else {
-                self.entomb(first.max(pages.start)..(first + count).min(pages.end), seq)?;
+            let trimmed = first.max(pages.start)..(first + count).min(pages.end);
+            if !covers(&range, &pages) {
+                self.entomb(trimmed, seq)?;
+                continue;
+            }
+            // The next mount takes the record, so a mapping page that cannot be read does not end the trim: it keeps its place,
+            // and its pages become tombstones.
+            match self.load_map_page(vtpn, false, Cause::Trim) {
+                Ok(()) => self.drop_map_page(vtpn)?,
+                Err(FtlError::PowerLost) => return Err(FtlError::PowerLost),
+                Err(_) => self.entomb(trimmed, seq)?,
             }
         }
         self.limit_pending()
@@ -120,10 +127,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Every page of this mapping page was trimmed: nothing in it lives, and neither does it.
+    /// Every page of the mapping page in `map_page` was trimmed: nothing in it lives, and neither does it.
     fn drop_map_page(&mut self, vtpn: u32) -> Result<(), FtlError> {
         let pages = self.pages_of(vtpn);
-        self.load_map_page(vtpn, false, Cause::Trim)?;
         for lpn in pages.clone() {
             let entry = self.pending.forget(lpn);
             let superseded = entry_at(&self.map_page, lpn - pages.start);
