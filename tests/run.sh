@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.." || exit
 # Nothing is edited and built again here: incremental building would only cost.
 export CARGO_INCREMENTAL=0
 # Each swarm draws so long, from a seed of its own that it prints.
-export FTLD_SWARM_SECONDS=${FTLD_SWARM_SECONDS:-10}
+export FTLD_SWARM_SECONDS=${FTLD_SWARM_SECONDS:-60}
 # Programs run as the build of the suites made them, with the same checks of overflow as a release.
 export BUILT=target/debug
 
