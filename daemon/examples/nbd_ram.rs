@@ -15,12 +15,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let uri: NbdUri = uri.parse()?;
     let device = Arc::new(ram::Ram::new(size.parse()?));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
-        let info = ExportInfo { name: uri.export.clone(), description: "memory".into() };
+        let info = ExportInfo {
+            name: uri.export.clone(),
+            description: "memory".into(),
+        };
         let server = Server::bind(&uri.endpoint, device, info, Limits::default(), None)?;
         println!("ready {}", server.uri()?);
-        server.run(async { drop(tokio::signal::ctrl_c().await) }).await;
+        server
+            .run(async { drop(tokio::signal::ctrl_c().await) })
+            .await;
         Ok(())
     })
 }

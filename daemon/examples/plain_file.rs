@@ -1,7 +1,9 @@
-//! A plain file as `/dev/ublkbN` or `/dev/nbdN`, with no flash below: for working on the transports alone.
+//! A plain file as `/dev/ublkbN` or `/dev/nbdN`, with no flash below: for working on the transports
+//! alone.
 //!
-//! `cargo run --example plain_file -- DEVICE FILE BYTES [FLUSH_MS]`; a FLUSH takes `FLUSH_MS` longer. `plain_file --stop N` stops, SIGTERM
-//! leaves it to a successor; an NBD device ends on SIGTERM.
+//! `cargo run --example plain_file -- DEVICE FILE BYTES [FLUSH_MS]`; a FLUSH takes `FLUSH_MS`
+//! longer. `plain_file --stop N` stops, SIGTERM leaves it to a successor; an NBD device ends on
+//! SIGTERM.
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -99,13 +101,37 @@ fn serve(node: &str, path: &str, size: u64, flush_delay: Duration) -> Result<(),
     for refused in sys::prepare_for_block_device() {
         eprintln!("plain_file: goes without {refused}");
     }
-    let name = node.strip_prefix("/dev/").ok_or("DEVICE is /dev/ublkbN or /dev/nbdN")?;
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let name = node
+        .strip_prefix("/dev/")
+        .ok_or("DEVICE is /dev/ublkbN or /dev/nbdN")?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)?;
     file.set_len(size)?;
-    let device: Arc<dyn BlockDevice> = Arc::new(PlainFile { file: Arc::new(file), size, flush_delay });
+    let device: Arc<dyn BlockDevice> = Arc::new(PlainFile {
+        file: Arc::new(file),
+        size,
+        flush_delay,
+    });
     let target = Target::parse(node)?;
-    let how = if matches!(target, Target::Ublk(_)) { StopHow::Leave } else { StopHow::Remove };
-    let service = transport::start(&target, None, device, Context { name, image: path, tls: None })?;
+    let how = if matches!(target, Target::Ublk(_)) {
+        StopHow::Leave
+    } else {
+        StopHow::Remove
+    };
+    let service = transport::start(
+        &target,
+        None,
+        device,
+        Context {
+            name,
+            image: path,
+            tls: None,
+        },
+    )?;
     println!("ready {}", service.target());
     let leaving = service.clone();
     thread::spawn(move || {

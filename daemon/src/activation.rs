@@ -1,7 +1,7 @@
 //! Sockets on which the service manager listens for us (`LISTEN_FDS`), told apart by their names.
 //!
-//! A socket that was passed is used in place of the one that would be bound. One that nobody would use is an error: whoever
-//! connected to it would wait for ever.
+//! A socket that was passed is used in place of the one that would be bound. One that nobody would
+//! use is an error: whoever connected to it would wait for ever.
 
 use crate::failure::Failure;
 use crate::target::Target;
@@ -28,16 +28,25 @@ impl Passed {
         let mut passed = Passed::default();
         for at in 0..sockets.len() {
             let name = names.split(':').nth(at).unwrap_or_default();
-            passed.add(&mut sockets, at, name).map_err(|why| refused(name, &why))?;
+            passed
+                .add(&mut sockets, at, name)
+                .map_err(|why| refused(name, &why))?;
         }
         if passed.nbd.is_some() && !matches!(target, Target::Nbd(_)) {
-            return Err(refused("nbd", &format!("{target} is no NBD address, as nbd+unix:///?socket=PATH is one")));
+            return Err(refused(
+                "nbd",
+                &format!("{target} is no NBD address, as nbd+unix:///?socket=PATH is one"),
+            ));
         }
         Ok(passed)
     }
 
     fn add(&mut self, sockets: &mut ListenFd, at: usize, name: &str) -> Result<(), String> {
-        let tcp = |sockets: &mut ListenFd| sockets.take_tcp_listener(at).map_err(|error| error.to_string());
+        let tcp = |sockets: &mut ListenFd| {
+            sockets
+                .take_tcp_listener(at)
+                .map_err(|error| error.to_string())
+        };
         let twice = match name {
             "nbd" => {
                 let listening = match sockets.take_unix_listener(at) {
@@ -59,9 +68,17 @@ impl Passed {
                 listens(&listener)?;
                 self.metrics.replace(listener).is_some()
             }
-            _ => return Err("nobody here asks for it; FileDescriptorName= is nbd or metrics".into()),
+            _ => {
+                return Err(
+                    "nobody here asks for it; FileDescriptorName= is nbd or metrics".into(),
+                );
+            }
         };
-        if twice { Err("there are two of this name".into()) } else { Ok(()) }
+        if twice {
+            Err("there are two of this name".into())
+        } else {
+            Ok(())
+        }
     }
 }
 

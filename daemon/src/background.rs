@@ -1,5 +1,5 @@
-//! Work between requests: snapshots, collection ahead of need, giving file space back. In small slices under the request lock,
-//! and only while nobody asks for anything.
+//! Work between requests: snapshots, collection ahead of need, giving file space back. In small
+//! slices under the request lock, and only while nobody asks for anything.
 
 use crate::volume::{Idle, Volume};
 use nand_model::Store;
@@ -35,14 +35,28 @@ pub(crate) struct Background {
 
 impl Background {
     /// Starts them.
-    pub(crate) fn start<S: Store + 'static>(volume: &Arc<Volume<S>>) -> std::io::Result<Background> {
+    pub(crate) fn start<S: Store + 'static>(
+        volume: &Arc<Volume<S>>,
+    ) -> std::io::Result<Background> {
         let turns = Arc::<AtomicU64>::default();
-        let mut background = Background { stop: Vec::new(), threads: Vec::new(), turns: turns.clone() };
-        let mut worker = Worker { volume: volume.clone(), turns, skipped: 0, settled: None, tidied: Instant::now() };
+        let mut background = Background {
+            stop: Vec::new(),
+            threads: Vec::new(),
+            turns: turns.clone(),
+        };
+        let mut worker = Worker {
+            volume: volume.clone(),
+            turns,
+            skipped: 0,
+            settled: None,
+            tidied: Instant::now(),
+        };
         background.repeat("ftld-background", PUBLISH_EVERY, move || worker.tick())?;
         let volume = volume.clone();
         // Begins the sync that frees erased space before a request would have to wait for it.
-        background.repeat("ftld-sync", Duration::ZERO, move || volume.reclaim_when_short(SYNC_PATIENCE))?;
+        background.repeat("ftld-sync", Duration::ZERO, move || {
+            volume.reclaim_when_short(SYNC_PATIENCE)
+        })?;
         Ok(background)
     }
 
@@ -51,7 +65,12 @@ impl Background {
         self.turns.clone()
     }
 
-    fn repeat(&mut self, name: &str, every: Duration, mut work: impl FnMut() + Send + 'static) -> std::io::Result<()> {
+    fn repeat(
+        &mut self,
+        name: &str,
+        every: Duration,
+        mut work: impl FnMut() + Send + 'static,
+    ) -> std::io::Result<()> {
         let (stop, stopped) = channel::<()>();
         let again = move || {
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
@@ -59,7 +78,8 @@ impl Background {
             }
         };
         self.stop.push(stop);
-        self.threads.push(std::thread::Builder::new().name(name.into()).spawn(again)?);
+        self.threads
+            .push(std::thread::Builder::new().name(name.into()).spawn(again)?);
         Ok(())
     }
 }
@@ -92,7 +112,10 @@ impl<S: Store + 'static> Worker<S> {
         }
         let total = self.volume.flash().counters.total();
         let work = total.programs + total.erases;
-        if !self.settled.is_some_and(|(since, then)| then == work && since.elapsed() < LOOK_AGAIN) {
+        if !self
+            .settled
+            .is_some_and(|(since, then)| then == work && since.elapsed() < LOOK_AGAIN)
+        {
             self.settled = None;
             if !self.idle() {
                 self.volume.publish(true);
@@ -106,14 +129,17 @@ impl<S: Store + 'static> Worker<S> {
         }
     }
 
-    /// Slices until the next snapshot is due or a request comes. Returns whether there is more to do.
+    /// Slices until the next snapshot is due or a request comes. Returns whether there is more to
+    /// do.
     fn idle(&self) -> bool {
         let until = Instant::now() + PUBLISH_EVERY;
         while Instant::now() < until && self.volume.quiet_for() >= QUIET {
             match self.volume.idle(SLICE_OPS) {
                 Idle::Settled => return false,
                 Idle::More => {}
-                Idle::After(busy) => std::thread::sleep(busy.min(until.saturating_duration_since(Instant::now()))),
+                Idle::After(busy) => {
+                    std::thread::sleep(busy.min(until.saturating_duration_since(Instant::now())))
+                }
             }
         }
         true

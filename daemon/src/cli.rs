@@ -30,13 +30,15 @@ pub struct ServeArgs {
     /// The device.
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// Go on in the background once the device is ready; the log goes to NAME.log beside the default image
+    /// Go on in the background once the device is ready; the log goes to NAME.log beside the
+    /// default image
     #[arg(long)]
     pub detach: bool,
     /// The process in the background that `--detach` started.
     #[arg(long, hide = true, conflicts_with = "detach")]
     pub detached: bool,
-    /// Print what would be served and where each value comes from, as a configuration file, and serve nothing
+    /// Print what would be served and where each value comes from, as a configuration file, and
+    /// serve nothing
     #[arg(long)]
     pub print_config: bool,
 }
@@ -65,7 +67,8 @@ pub enum Command {
         /// Path of an image, or name of an instance
         image: String,
     },
-    /// Run a trace or a synthetic workload through a scheme, in emulated time and in memory; one row with --json
+    /// Run a trace or a synthetic workload through a scheme, in emulated time and in memory; one
+    /// row with --json
     #[command(
         after_help = "Examples:\n  ftld replay trace.csv.gz --address compact\n  ftld replay uniform:requests=2M,read=30% --scheme pagemap --json\n\n\
                             `ftld workloads` lists generators and trace formats; docs/REPLAY.md says what is measured."
@@ -151,21 +154,29 @@ pub enum Command {
 
 /// The seconds of a duration: `90`, `90s`, `1.5m`, of a length that a pause may have.
 fn seconds(text: &str) -> Result<f64, String> {
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let split = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
     let unit = match &text[split..] {
         "" | "s" => 1.0,
         "ms" => 0.001,
         "m" | "min" => 60.0,
         unit => return Err(format!("{unit:?} is no unit: write 30s or 5m")),
     };
-    let number: f64 = text[..split].trim().parse().map_err(|_| "write 30s or 5m".to_owned())?;
-    crate::pause::length(number * unit).map_err(|failure| failure.message).map(|length| length.as_secs_f64())
+    let number: f64 = text[..split]
+        .trim()
+        .parse()
+        .map_err(|_| "write 30s or 5m".to_owned())?;
+    crate::pause::length(number * unit)
+        .map_err(|failure| failure.message)
+        .map(|length| length.as_secs_f64())
 }
 
 /// What can go wrong.
 #[derive(Debug, Subcommand)]
 pub enum Inject {
-    /// The flash loses power: the device fails, goes, and its daemon ends; a restart mounts what the chip kept
+    /// The flash loses power: the device fails, goes, and its daemon ends; a restart mounts what
+    /// the chip kept
     PowerCut(On<PowerCut>),
     /// Blocks fail at their next program or erase
     BadBlock(On<BadBlock>),
@@ -198,14 +209,21 @@ impl Cli {
             Some(Command::Create(args) | Command::Doctor(args)) => args,
             Some(_) => return Ok(cli),
         };
-        let by_env = |id: &&clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::EnvVariable);
-        device.from_env = matches.ids().filter(by_env).map(|id| id.as_str().replace('_', "-")).collect();
+        let by_env =
+            |id: &&clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::EnvVariable);
+        device.from_env = matches
+            .ids()
+            .filter(by_env)
+            .map(|id| id.as_str().replace('_', "-"))
+            .collect();
         Ok(cli)
     }
 }
 
 fn epilogue() -> String {
-    let exits = Exit::ALL.map(|exit| format!("{} {}", exit as u8, exit.meaning())).join(", ");
+    let exits = Exit::ALL
+        .map(|exit| format!("{} {}", exit as u8, exit.meaning()))
+        .join(", ");
     format!(
         "Examples:\n  ftld --scheme lazyftl /dev/ublkb0\n  ftld --size 4GiB 'nbd+unix:///disk?socket=/tmp/disk.sock'\n\n\
          Exit codes: 0 done, {exits}"
@@ -223,7 +241,11 @@ mod tests {
 
     #[test]
     fn json_may_stand_behind_any_command() {
-        for line in [&["ftld", "list", "--json"][..], &["ftld", "inject", "power-cut", "--json"], &["ftld", "--json"]] {
+        for line in [
+            &["ftld", "list", "--json"][..],
+            &["ftld", "inject", "power-cut", "--json"],
+            &["ftld", "--json"],
+        ] {
             assert!(Cli::try_parse_from(line).unwrap().json, "{line:?}");
         }
     }

@@ -15,9 +15,11 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 /// Where metrics are served unless told otherwise.
-pub const METRICS_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9917);
+pub const METRICS_DEFAULT: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9917);
 
-/// What an image must be like. What was not asked for is `None`, so that only a real contradiction is one.
+/// What an image must be like. What was not asked for is `None`, so that only a real contradiction
+/// is one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wish {
     /// Name of the scheme.
@@ -76,7 +78,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Merges command line, environment and file, in that order, and checks everything that can be checked without the image.
+    /// Merges command line, environment and file, in that order, and checks everything that can be
+    /// checked without the image.
     pub fn new(args: &DeviceArgs, dirs: &Dirs) -> Result<Config, Failure> {
         Layers::read(args, dirs)?.config(dirs)
     }
@@ -101,15 +104,28 @@ impl Layers {
     pub(crate) fn read(args: &DeviceArgs, dirs: &Dirs) -> Result<Layers, Failure> {
         let path = match &args.config {
             Some(path) => Some(path.clone()),
-            None => Some(dirs.config(&name_of(args.options.name.clone(), parse(args.target.as_deref())?.as_ref())?))
-                .filter(|path| path.exists()),
+            None => Some(dirs.config(&name_of(
+                args.options.name.clone(),
+                parse(args.target.as_deref())?.as_ref(),
+            )?))
+            .filter(|path| path.exists()),
         };
-        let file = path.as_deref().map_or(Ok(Default::default()), FileOptions::read)?;
-        Ok(Layers { typed: args.clone(), file: (path, file) })
+        let file = path
+            .as_deref()
+            .map_or(Ok(Default::default()), FileOptions::read)?;
+        Ok(Layers {
+            typed: args.clone(),
+            file: (path, file),
+        })
     }
 
     pub(crate) fn target(&self) -> Result<Option<Target>, Failure> {
-        parse(self.typed.target.as_deref().or(self.file.1.target.as_deref()))
+        parse(
+            self.typed
+                .target
+                .as_deref()
+                .or(self.file.1.target.as_deref()),
+        )
     }
 
     pub(crate) fn options(&self) -> DeviceOptions {
@@ -122,7 +138,10 @@ impl Layers {
         Ok(Config {
             image: options.image.clone().unwrap_or_else(|| dirs.image(&name)),
             wish: options.wish()?,
-            metrics: options.metrics.as_deref().map_or(Ok(Some(METRICS_DEFAULT)), metrics_addr)?,
+            metrics: options
+                .metrics
+                .as_deref()
+                .map_or(Ok(Some(METRICS_DEFAULT)), metrics_addr)?,
             metrics_hosts: options.metrics_hosts(),
             latency: options.latency()?,
             tls: options.tls(target.as_ref())?,
@@ -143,7 +162,12 @@ impl Layers {
         if typed && self.typed.from_env.contains(key) {
             return Some(format!("FTLD_{}", key.replace('-', "_").to_uppercase()));
         }
-        let file = self.file.0.as_ref().filter(|_| in_file).map(|path| path.display().to_string());
+        let file = self
+            .file
+            .0
+            .as_ref()
+            .filter(|_| in_file)
+            .map(|path| path.display().to_string());
         typed.then(|| "command line".to_owned()).or(file)
     }
 }
@@ -159,7 +183,9 @@ fn name_of(name: Option<String>, target: Option<&Target>) -> Result<String, Fail
 
 impl FileOptions {
     fn read(path: &Path) -> Result<FileOptions, Failure> {
-        let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("configuration {}: {why}", path.display()));
+        let wrong = |why: &dyn std::fmt::Display| {
+            Failure::usage(format!("configuration {}: {why}", path.display()))
+        };
         let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
         let mut table: toml::Table = toml::from_str(&text).map_err(|error| wrong(&error))?;
         let target = match table.remove("target") {
@@ -167,13 +193,21 @@ impl FileOptions {
             Some(toml::Value::String(target)) => Some(target),
             Some(other) => return Err(wrong(&format!("target = {other} is not a text"))),
         };
-        let known: Vec<_> = std::iter::once("target".to_owned()).chain(DeviceOptions::keys()).collect();
+        let known: Vec<_> = std::iter::once("target".to_owned())
+            .chain(DeviceOptions::keys())
+            .collect();
         if let Some(key) = table.keys().find(|key| !known.contains(key)) {
             let hint = near_miss(key, known.iter().map(String::as_str));
-            return Err(wrong(&format!("no option `{key}`{hint}; there are {}", known.join(", "))));
+            return Err(wrong(&format!(
+                "no option `{key}`{hint}; there are {}",
+                known.join(", ")
+            )));
         }
         let options = toml::Value::Table(table).try_into();
-        Ok(FileOptions { target, options: options.map_err(|error: toml::de::Error| wrong(&error.message()))? })
+        Ok(FileOptions {
+            target,
+            options: options.map_err(|error: toml::de::Error| wrong(&error.message()))?,
+        })
     }
 }
 
@@ -181,24 +215,48 @@ fn metrics_addr(text: &str) -> Result<Option<SocketAddr>, Failure> {
     if text == "off" {
         return Ok(None);
     }
-    let with_host = if text.parse::<u16>().is_ok() { format!("127.0.0.1:{text}") } else { text.to_owned() };
-    let addr = with_host.to_socket_addrs().ok().and_then(|mut all| all.next());
-    let wrong = || Failure::usage(format!("--metrics {text:?} is not an address; write HOST:PORT or off"));
+    let with_host = if text.parse::<u16>().is_ok() {
+        format!("127.0.0.1:{text}")
+    } else {
+        text.to_owned()
+    };
+    let addr = with_host
+        .to_socket_addrs()
+        .ok()
+        .and_then(|mut all| all.next());
+    let wrong = || {
+        Failure::usage(format!(
+            "--metrics {text:?} is not an address; write HOST:PORT or off"
+        ))
+    };
     addr.map(Some).ok_or_else(wrong)
 }
 
 impl DeviceOptions {
     /// Those of `--metrics-host`, and the host of `--metrics`.
     fn metrics_hosts(&self) -> Vec<String> {
-        let bound = self.metrics.as_deref().and_then(|addr| addr.rsplit_once(':')).map(|(host, _)| host);
+        let bound = self
+            .metrics
+            .as_deref()
+            .and_then(|addr| addr.rsplit_once(':'))
+            .map(|(host, _)| host);
         let named = self.metrics_host.iter().flat_map(|names| names.split(','));
-        named.map(str::trim).chain(bound).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+        named
+            .map(str::trim)
+            .chain(bound)
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Every option, as it is written in a file, in the order of the help.
     pub fn keys() -> impl Iterator<Item = String> {
         let command = DeviceOptions::augment_args(clap::Command::new("keys"));
-        command.get_arguments().map(|arg| arg.get_id().as_str().replace('_', "-")).collect::<Vec<_>>().into_iter()
+        command
+            .get_arguments()
+            .map(|arg| arg.get_id().as_str().replace('_', "-"))
+            .collect::<Vec<_>>()
+            .into_iter()
     }
 
     /// What these options say, as a file would.
@@ -234,7 +292,9 @@ impl DeviceOptions {
         match self.latency.as_deref() {
             None | Some("none") => Ok(Latency::None),
             Some("emulate") => Ok(Latency::Emulate),
-            Some(other) => Err(Failure::usage(format!("--latency {other:?} is neither none nor emulate"))),
+            Some(other) => Err(Failure::usage(format!(
+                "--latency {other:?} is neither none nor emulate"
+            ))),
         }
     }
 
@@ -242,44 +302,70 @@ impl DeviceOptions {
     fn tls(&self, target: Option<&Target>) -> Result<Option<TlsOptions>, Failure> {
         const FILES: &str = "--tls-cert CERT.pem --tls-key KEY.pem";
         let by_uri = matches!(target, Some(Target::Nbd(uri)) if uri.tls);
-        let given = self.tls_cert.is_some() || self.tls_key.is_some() || self.tls_client_ca.is_some();
-        let mode = self.tls.as_deref().unwrap_or(if given || by_uri { "require" } else { "off" });
+        let given =
+            self.tls_cert.is_some() || self.tls_key.is_some() || self.tls_client_ca.is_some();
+        let mode = self
+            .tls
+            .as_deref()
+            .unwrap_or(if given || by_uri { "require" } else { "off" });
         let required = match mode {
             "off" | "optional" if by_uri => {
-                return Err(Failure::usage(format!("--tls {mode}: nbds:// means that TLS is required; write nbd://")));
+                return Err(Failure::usage(format!(
+                    "--tls {mode}: nbds:// means that TLS is required; write nbd://"
+                )));
             }
             "off" => None,
             "optional" => Some(false),
             "require" => Some(true),
-            other => return Err(Failure::usage(format!("--tls {other:?} is none of off, optional, require"))),
+            other => {
+                return Err(Failure::usage(format!(
+                    "--tls {other:?} is none of off, optional, require"
+                )));
+            }
         };
-        if let Some(ip) = target.and_then(Target::beyond_this_machine).filter(|_| required != Some(true)) {
+        if let Some(ip) = target
+            .and_then(Target::beyond_this_machine)
+            .filter(|_| required != Some(true))
+        {
             return Err(Failure::usage(format!(
                 "{ip} can be reached from other machines, and NBD without TLS is neither private nor authenticated; \
                  add {FILES}, and --tls-client-ca CA.pem unless anybody may write; or use 127.0.0.1 or a unix socket"
             )));
         }
-        let Some(required) = required else { return Ok(None) };
+        let Some(required) = required else {
+            return Ok(None);
+        };
         match target {
-            Some(Target::Ublk(_) | Target::NbdKernel(_)) => {
-                Err(Failure::usage("TLS is for NBD addresses (nbds://HOST:PORT); leave the --tls options out"))
-            }
+            Some(Target::Ublk(_) | Target::NbdKernel(_)) => Err(Failure::usage(
+                "TLS is for NBD addresses (nbds://HOST:PORT); leave the --tls options out",
+            )),
             Some(Target::Nbd(_)) | None => match (self.tls_cert.clone(), self.tls_key.clone()) {
-                (Some(cert), Some(key)) => {
-                    Ok(Some(TlsOptions { required, cert, key, client_ca: self.tls_client_ca.clone() }))
-                }
-                _ => Err(Failure::usage(format!("TLS needs a certificate and its key: add {FILES}"))),
+                (Some(cert), Some(key)) => Ok(Some(TlsOptions {
+                    required,
+                    cert,
+                    key,
+                    client_ca: self.tls_client_ca.clone(),
+                })),
+                _ => Err(Failure::usage(format!(
+                    "TLS needs a certificate and its key: add {FILES}"
+                ))),
             },
         }
     }
 
     /// These options, and those of the preset where these say nothing.
     pub(crate) fn with_preset(self) -> Result<DeviceOptions, Failure> {
-        let Some(name) = self.preset.as_deref() else { return Ok(self) };
+        let Some(name) = self.preset.as_deref() else {
+            return Ok(self);
+        };
         let preset = Preset::find(name)?;
         let scheme = find_scheme(self.scheme.as_deref().unwrap_or(preset.scheme))?;
         let set = preset.params(scheme, Use::Device, &self.set);
-        Ok(DeviceOptions { scheme: Some(scheme.name.into()), set, ..self.clone().or(preset.device()) })
+        Ok(DeviceOptions {
+            scheme: Some(scheme.name.into()),
+            set,
+            ..self.clone().or(preset.device())
+        })
     }
 
     pub(crate) fn wish(&self) -> Result<Wish, Failure> {
@@ -290,16 +376,28 @@ impl DeviceOptions {
         let profile = self.profile.as_deref().map(find_profile).transpose()?;
         let op = self.op.filter(|op| !(0.1..=1000.0).contains(op));
         if let Some(op) = op {
-            return Err(Failure::usage(format!("--op {op} is not a percentage from 0.1 to 1000")));
+            return Err(Failure::usage(format!(
+                "--op {op} is not a percentage from 0.1 to 1000"
+            )));
         }
-        Ok(Wish { scheme: self.scheme.clone(), profile, size: self.size()?, op: self.op, params: self.params()? })
+        Ok(Wish {
+            scheme: self.scheme.clone(),
+            profile,
+            size: self.size()?,
+            op: self.op,
+            params: self.params()?,
+        })
     }
 
     fn size(&self) -> Result<Option<u64>, Failure> {
-        let Some(text) = &self.size else { return Ok(None) };
+        let Some(text) = &self.size else {
+            return Ok(None);
+        };
         let size = parse_size(text).map_err(|why| Failure::usage(format!("--size {why}")))?;
         if size == 0 || !size.is_multiple_of(4096) {
-            return Err(Failure::usage(format!("--size {text}: {size} bytes are not a positive multiple of 4 KiB")));
+            return Err(Failure::usage(format!(
+                "--size {text}: {size} bytes are not a positive multiple of 4 KiB"
+            )));
         }
         Ok(Some(size))
     }
@@ -307,8 +405,15 @@ impl DeviceOptions {
     fn params(&self) -> Result<Params, Failure> {
         let mut params = Params::default();
         for pair in &self.set {
-            let wrong = || Failure::usage(format!("--set {pair:?} is not KEY=VALUE; see `ftld schemes` for the keys"));
-            let (key, value) = pair.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(wrong)?;
+            let wrong = || {
+                Failure::usage(format!(
+                    "--set {pair:?} is not KEY=VALUE; see `ftld schemes` for the keys"
+                ))
+            };
+            let (key, value) = pair
+                .split_once('=')
+                .filter(|(key, _)| !key.is_empty())
+                .ok_or_else(wrong)?;
             params.set(key, value);
         }
         Ok(params)
@@ -319,7 +424,10 @@ pub(crate) fn find_scheme(name: &str) -> Result<&'static Scheme, Failure> {
     Scheme::find(name).ok_or_else(|| {
         let names: Vec<_> = SCHEMES.iter().map(|s| s.name).collect();
         let hint = near_miss(name, names.iter().copied());
-        Failure::usage(format!("no scheme {name:?}{hint}; there are {}", names.join(", ")))
+        Failure::usage(format!(
+            "no scheme {name:?}{hint}; there are {}",
+            names.join(", ")
+        ))
     })
 }
 
@@ -327,7 +435,10 @@ fn find_profile(name: &str) -> Result<&'static Profile, Failure> {
     Profile::find(name).ok_or_else(|| {
         let names: Vec<_> = PROFILES.iter().map(|p| p.name).collect();
         let hint = near_miss(name, names.iter().copied());
-        Failure::usage(format!("no profile {name:?}{hint}; there are {}", names.join(", ")))
+        Failure::usage(format!(
+            "no profile {name:?}{hint}; there are {}",
+            names.join(", ")
+        ))
     })
 }
 
@@ -336,20 +447,39 @@ mod tests {
     use super::*;
 
     fn dirs() -> Dirs {
-        Dirs { config: "/c".into(), state: "/s".into(), runtime: "/r".into() }
+        Dirs {
+            config: "/c".into(),
+            state: "/s".into(),
+            runtime: "/r".into(),
+        }
     }
 
     fn typed(target: Option<&str>, options: &DeviceOptions) -> Result<Config, Failure> {
         let target = target.map(str::to_owned);
-        Config::new(&DeviceArgs { target, options: options.clone(), ..DeviceArgs::default() }, &dirs())
+        Config::new(
+            &DeviceArgs {
+                target,
+                options: options.clone(),
+                ..DeviceArgs::default()
+            },
+            &dirs(),
+        )
     }
 
     fn with_file(text: &str, flags: &DeviceOptions) -> Result<Config, Failure> {
-        let name = format!("ftld-config-{}-{:?}.toml", std::process::id(), std::thread::current().id());
+        let name = format!(
+            "ftld-config-{}-{:?}.toml",
+            std::process::id(),
+            std::thread::current().id()
+        );
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, text).unwrap();
         let config = Config::new(
-            &DeviceArgs { config: Some(path.clone()), options: flags.clone(), ..DeviceArgs::default() },
+            &DeviceArgs {
+                config: Some(path.clone()),
+                options: flags.clone(),
+                ..DeviceArgs::default()
+            },
             &dirs(),
         );
         std::fs::remove_file(&path).unwrap();
@@ -359,8 +489,14 @@ mod tests {
     #[test]
     fn nothing_said_means_the_defaults() {
         let config = typed(None, &DeviceOptions::default()).unwrap();
-        assert_eq!((config.name.as_str(), config.image.as_path()), ("default", Path::new("/s/default.ftld")));
-        assert_eq!((config.metrics, config.latency, config.read_only), (Some(METRICS_DEFAULT), Latency::None, false));
+        assert_eq!(
+            (config.name.as_str(), config.image.as_path()),
+            ("default", Path::new("/s/default.ftld"))
+        );
+        assert_eq!(
+            (config.metrics, config.latency, config.read_only),
+            (Some(METRICS_DEFAULT), Latency::None, false)
+        );
         assert_eq!((config.target, config.wish), (None, Wish::default()));
     }
 
@@ -375,16 +511,27 @@ mod tests {
             ..DeviceOptions::default()
         };
         let config = with_file(file, &flags).unwrap();
-        assert_eq!((config.name.as_str(), config.wish.size, config.wish.op), ("ublkb3", Some(1 << 30), Some(12.5)));
+        assert_eq!(
+            (config.name.as_str(), config.wish.size, config.wish.op),
+            ("ublkb3", Some(1 << 30), Some(12.5))
+        );
         assert_eq!((config.metrics, config.read_only), (None, true));
         let params: Vec<_> = config.wish.params.iter().collect();
-        assert_eq!(params, [("gc.free_threshold", "9"), ("gc.policy", "greedy")]);
+        assert_eq!(
+            params,
+            [("gc.free_threshold", "9"), ("gc.policy", "greedy")]
+        );
     }
 
     #[test]
     fn a_misspelt_key_in_the_file_is_named() {
         let failure = with_file("sise = \"1GiB\"\n", &DeviceOptions::default()).unwrap_err();
-        assert!(failure.message.contains("no option `sise` (did you mean \"size\"?)"), "{failure}");
+        assert!(
+            failure
+                .message
+                .contains("no option `sise` (did you mean \"size\"?)"),
+            "{failure}"
+        );
     }
 
     #[test]
@@ -396,20 +543,57 @@ mod tests {
             ..DeviceOptions::default()
         };
         let with = |target: &str, mode: Option<&str>, base: &DeviceOptions| {
-            let options = DeviceOptions { tls: mode.map(str::to_owned), ..base.clone() };
+            let options = DeviceOptions {
+                tls: mode.map(str::to_owned),
+                ..base.clone()
+            };
             typed(Some(target), &options).map(|config| config.tls)
         };
         let required = with("nbd://192.0.2.1", None, &files).unwrap().unwrap();
-        assert_eq!((required.required, required.client_ca.is_some()), (true, true));
-        assert_eq!(with("nbds://localhost", None, &files).unwrap().unwrap(), required);
-        assert!(!with("nbd://localhost", Some("optional"), &files).unwrap().unwrap().required);
+        assert_eq!(
+            (required.required, required.client_ca.is_some()),
+            (true, true)
+        );
+        assert_eq!(
+            with("nbds://localhost", None, &files).unwrap().unwrap(),
+            required
+        );
+        assert!(
+            !with("nbd://localhost", Some("optional"), &files)
+                .unwrap()
+                .unwrap()
+                .required
+        );
         assert_eq!(with("nbd://localhost", Some("off"), &files).unwrap(), None);
-        assert_eq!(with("nbd://localhost", None, &DeviceOptions::default()).unwrap(), None);
+        assert_eq!(
+            with("nbd://localhost", None, &DeviceOptions::default()).unwrap(),
+            None
+        );
         for (target, mode, options, part) in [
-            ("nbd://192.0.2.1", None, &DeviceOptions::default(), "add --tls-cert"),
-            ("nbd://192.0.2.1", Some("optional"), &files, "192.0.2.1 can be reached from other machines"),
-            ("nbds://192.0.2.1", None, &DeviceOptions::default(), "needs a certificate"),
-            ("nbds://localhost", Some("optional"), &files, "nbds:// means that TLS is required"),
+            (
+                "nbd://192.0.2.1",
+                None,
+                &DeviceOptions::default(),
+                "add --tls-cert",
+            ),
+            (
+                "nbd://192.0.2.1",
+                Some("optional"),
+                &files,
+                "192.0.2.1 can be reached from other machines",
+            ),
+            (
+                "nbds://192.0.2.1",
+                None,
+                &DeviceOptions::default(),
+                "needs a certificate",
+            ),
+            (
+                "nbds://localhost",
+                Some("optional"),
+                &files,
+                "nbds:// means that TLS is required",
+            ),
             ("/dev/ublkb0", None, &files, "TLS is for NBD addresses"),
         ] {
             let failure = with(target, mode, options).unwrap_err();
@@ -425,16 +609,43 @@ mod tests {
             typed(None, &options).unwrap_err().message
         };
         let cases = [
-            (device(&|o| o.size = Some("1000".into())), "multiple of 4 KiB"),
-            (device(&|o| o.size = Some("big".into())), "--size \"big\" is not a size"),
-            (device(&|o| o.profile = Some("qlc".into())), "no profile \"qlc\"; there are mlc-4k"),
+            (
+                device(&|o| o.size = Some("1000".into())),
+                "multiple of 4 KiB",
+            ),
+            (
+                device(&|o| o.size = Some("big".into())),
+                "--size \"big\" is not a size",
+            ),
+            (
+                device(&|o| o.profile = Some("qlc".into())),
+                "no profile \"qlc\"; there are mlc-4k",
+            ),
             (device(&|o| o.op = Some(f64::NAN)), "--op NaN"),
-            (device(&|o| o.metrics = Some("nowhere".into())), "--metrics \"nowhere\""),
-            (device(&|o| o.latency = Some("slow".into())), "--latency \"slow\""),
-            (device(&|o| o.tls = Some("maybe".into())), "--tls \"maybe\" is none of"),
-            (device(&|o| o.tls = Some("require".into())), "add --tls-cert CERT.pem --tls-key KEY.pem"),
-            (device(&|o| o.tls_cert = Some("c".into())), "needs a certificate and its key"),
-            (device(&|o| o.set = vec!["x".into()]), "--set \"x\" is not KEY=VALUE"),
+            (
+                device(&|o| o.metrics = Some("nowhere".into())),
+                "--metrics \"nowhere\"",
+            ),
+            (
+                device(&|o| o.latency = Some("slow".into())),
+                "--latency \"slow\"",
+            ),
+            (
+                device(&|o| o.tls = Some("maybe".into())),
+                "--tls \"maybe\" is none of",
+            ),
+            (
+                device(&|o| o.tls = Some("require".into())),
+                "add --tls-cert CERT.pem --tls-key KEY.pem",
+            ),
+            (
+                device(&|o| o.tls_cert = Some("c".into())),
+                "needs a certificate and its key",
+            ),
+            (
+                device(&|o| o.set = vec!["x".into()]),
+                "--set \"x\" is not KEY=VALUE",
+            ),
             (device(&|o| o.name = Some("a/b".into())), "--name"),
         ];
         for (message, part) in cases {

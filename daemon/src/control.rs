@@ -1,7 +1,10 @@
 //! Control of a running instance: JSON lines over a unix socket that only its owner can reach.
 //!
-//! One request per line, one answer per line: `{"command":"status"}`, `{"command":"stop","force":false}`,
-//! `{"command":"inject","fault":{"kind":"power-cut","after":100}}`, `{"command":"pace","turn":{"pause":30}}`. An answer has either what was asked for or `{"error": "…", "exit": 1}`. A peer that sends too much or too slowly is cut off.
+//! One request per line, one answer per line: `{"command":"status"}`,
+//! `{"command":"stop","force":false}`,
+//! `{"command":"inject","fault":{"kind":"power-cut","after":100}}`,
+//! `{"command":"pace","turn":{"pause":30}}`. An answer has either what was asked for or `{"error":
+//! "…", "exit": 1}`. A peer that sends too much or too slowly is cut off.
 
 use crate::failure::{Exit, Failure};
 use crate::inject::{Injected, Injection};
@@ -75,12 +78,14 @@ pub enum Asked {
     },
 }
 
-/// Makes the socket; a file that a killed daemon left is replaced. Called with the instance's name held.
+/// Makes the socket; a file that a killed daemon left is replaced. Called with the instance's name
+/// held.
 ///
 /// # Errors
 /// The socket cannot be made.
 pub fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, Failure> {
-    let failed = |error: std::io::Error| Failure::io(format!("control socket {}", path.display()), &error);
+    let failed =
+        |error: std::io::Error| Failure::io(format!("control socket {}", path.display()), &error);
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
@@ -99,7 +104,10 @@ pub async fn serve(
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (observed, asked) = (observed.clone(), asked.clone());
-                tokio::spawn(tokio::time::timeout(CONNECTION_DEADLINE, connection(stream, observed, asked)));
+                tokio::spawn(tokio::time::timeout(
+                    CONNECTION_DEADLINE,
+                    connection(stream, observed, asked),
+                ));
             }
             Err(error) => {
                 tracing::warn!("control socket: {error}");
@@ -122,10 +130,12 @@ async fn connection(
             return Ok(());
         }
         let answer = match serde_json::from_str(&line) {
-            Ok(request) => obey(request, &*observed, &asked)
-                .await
-                .unwrap_or_else(|failure| json!({"error": failure.message, "exit": failure.exit as u8})),
-            Err(error) => json!({"error": format!("not a request: {error}"), "exit": Exit::Usage as u8}),
+            Ok(request) => obey(request, &*observed, &asked).await.unwrap_or_else(
+                |failure| json!({"error": failure.message, "exit": failure.exit as u8}),
+            ),
+            Err(error) => {
+                json!({"error": format!("not a request: {error}"), "exit": Exit::Usage as u8})
+            }
         };
         write.write_all(format!("{answer}\n").as_bytes()).await?;
         if !line.ends_with('\n') {
@@ -134,7 +144,11 @@ async fn connection(
     }
 }
 
-async fn obey(request: Request, observed: &dyn Observed, asked: &mpsc::Sender<Asked>) -> Result<Value, Failure> {
+async fn obey(
+    request: Request,
+    observed: &dyn Observed,
+    asked: &mpsc::Sender<Asked>,
+) -> Result<Value, Failure> {
     match request {
         Request::Status {} => Ok(observed.view().json()),
         Request::Stop { force } => {
@@ -148,8 +162,12 @@ async fn obey(request: Request, observed: &dyn Observed, asked: &mpsc::Sender<As
         }
         Request::Inject { fault } => {
             let (answer, told) = oneshot::channel();
-            let Injected { kind, count, text, mut facts } =
-                pass_on(asked, Asked::Inject { fault, answer }, told).await??;
+            let Injected {
+                kind,
+                count,
+                text,
+                mut facts,
+            } = pass_on(asked, Asked::Inject { fault, answer }, told).await??;
             facts["kind"] = kind.name().into();
             facts["count"] = count.into();
             facts["text"] = text.into();
@@ -159,7 +177,11 @@ async fn obey(request: Request, observed: &dyn Observed, asked: &mpsc::Sender<As
 }
 
 /// Waits for the answer of those who run the instance.
-async fn pass_on<T>(asked: &mpsc::Sender<Asked>, what: Asked, told: oneshot::Receiver<T>) -> Result<T, Failure> {
+async fn pass_on<T>(
+    asked: &mpsc::Sender<Asked>,
+    what: Asked,
+    told: oneshot::Receiver<T>,
+) -> Result<T, Failure> {
     let stopping = || Failure::failed("already stopping");
     asked.send(what).await.map_err(|_| stopping())?;
     told.await.map_err(|_| stopping())
@@ -168,8 +190,10 @@ async fn pass_on<T>(asked: &mpsc::Sender<Asked>, what: Asked, told: oneshot::Rec
 /// The instance is another user's.
 pub(crate) fn not_permitted(dirs: &Dirs, name: &str) -> Failure {
     let path = dirs.control(name);
-    let message =
-        format!("{}: Permission denied; only the user who started instance {name:?} controls it", path.display());
+    let message = format!(
+        "{}: Permission denied; only the user who started instance {name:?} controls it",
+        path.display()
+    );
     Failure::new(Exit::Permission, message)
 }
 
@@ -184,15 +208,28 @@ pub fn ask(dirs: &Dirs, name: &str, request: &Request) -> Result<Value, Failure>
         ),
     };
     let mut stream = std::os::unix::net::UnixStream::connect(&path).map_err(not_running)?;
-    let failed = |error: std::io::Error| Failure::io(format!("instance {name:?} does not answer"), &error);
-    stream.set_read_timeout(Some(CLIENT_TIMEOUT)).map_err(failed)?;
-    stream.set_write_timeout(Some(CLIENT_TIMEOUT)).map_err(failed)?;
-    let line = serde_json::to_string(request).map_err(|error| Failure::failed(error.to_string()))?;
-    stream.write_all(format!("{line}\n").as_bytes()).map_err(failed)?;
+    let failed =
+        |error: std::io::Error| Failure::io(format!("instance {name:?} does not answer"), &error);
+    stream
+        .set_read_timeout(Some(CLIENT_TIMEOUT))
+        .map_err(failed)?;
+    stream
+        .set_write_timeout(Some(CLIENT_TIMEOUT))
+        .map_err(failed)?;
+    let line =
+        serde_json::to_string(request).map_err(|error| Failure::failed(error.to_string()))?;
+    stream
+        .write_all(format!("{line}\n").as_bytes())
+        .map_err(failed)?;
     let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).map_err(failed)?;
-    let answer: Value = serde_json::from_str(&answer)
-        .map_err(|error| Failure::failed(format!("instance {name:?} gave no sensible answer: {error}")))?;
+    BufReader::new(stream)
+        .read_line(&mut answer)
+        .map_err(failed)?;
+    let answer: Value = serde_json::from_str(&answer).map_err(|error| {
+        Failure::failed(format!(
+            "instance {name:?} gave no sensible answer: {error}"
+        ))
+    })?;
     match answer.get("error").and_then(Value::as_str) {
         None => Ok(answer),
         Some(error) => {
@@ -209,9 +246,20 @@ mod tests {
     #[test]
     fn requests_are_one_json_line_each() {
         let stop = Request::Stop { force: true };
-        assert_eq!(serde_json::to_string(&stop).unwrap(), r#"{"command":"stop","force":true}"#);
-        assert_eq!(serde_json::from_str::<Request>(r#"{"command":"stop"}"#).unwrap(), Request::Stop { force: false });
-        for wrong in [r#"{"command":"format"}"#, r#"{"command":"stop","forse":true}"#, "stop", ""] {
+        assert_eq!(
+            serde_json::to_string(&stop).unwrap(),
+            r#"{"command":"stop","force":true}"#
+        );
+        assert_eq!(
+            serde_json::from_str::<Request>(r#"{"command":"stop"}"#).unwrap(),
+            Request::Stop { force: false }
+        );
+        for wrong in [
+            r#"{"command":"format"}"#,
+            r#"{"command":"stop","forse":true}"#,
+            "stop",
+            "",
+        ] {
             assert!(serde_json::from_str::<Request>(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,7 +1,9 @@
-//! `ftld --detach`: the caller waits until the device is ready or hears why not; then the daemon goes on without it.
+//! `ftld --detach`: the caller waits until the device is ready or hears why not; then the daemon
+//! goes on without it.
 //!
-//! The daemon is a child in a session of its own. Until it is ready it speaks to the caller's terminal, so an error reaches the
-//! caller as it is, exit code included; with the ready line it lets go of the terminal.
+//! The daemon is a child in a session of its own. Until it is ready it speaks to the caller's
+//! terminal, so an error reaches the caller as it is, exit code included; with the ready line it
+//! lets go of the terminal.
 
 use crate::failure::{Exit, Failure};
 use crate::output::print;
@@ -15,12 +17,24 @@ use std::process::{Command, Stdio, exit};
 pub(crate) fn start() -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::io("start in the background", &error);
     let program = std::env::current_exe().map_err(failed)?;
-    let args = std::env::args_os().skip(1).map(|arg| if arg == "--detach" { "--detached".into() } else { arg });
-    let mut child =
-        Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let args = std::env::args_os().skip(1).map(|arg| {
+        if arg == "--detach" {
+            "--detached".into()
+        } else {
+            arg
+        }
+    });
+    let mut child = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
     let mut ready = String::new();
     let answers = child.stdout.take().expect("piped");
-    BufReader::new(answers).read_line(&mut ready).map_err(failed)?;
+    BufReader::new(answers)
+        .read_line(&mut ready)
+        .map_err(failed)?;
     if !ready.is_empty() {
         return print(&ready);
     }
@@ -28,7 +42,10 @@ pub(crate) fn start() -> Result<(), Failure> {
     let status = child.wait().map_err(failed)?;
     match status.code() {
         Some(code) => exit(code),
-        None => Err(Failure::new(Exit::Failed, format!("the daemon ended before it was ready: {status}"))),
+        None => Err(Failure::new(
+            Exit::Failed,
+            format!("the daemon ended before it was ready: {status}"),
+        )),
     }
 }
 
@@ -42,7 +59,13 @@ pub(crate) fn leave_session() {
 /// Lets go of the caller's terminal: from now on messages go to `log`.
 pub(crate) fn leave_terminal(log: &Path) {
     let folder = log.parent().map_or(Ok(()), std::fs::create_dir_all);
-    let open = || File::options().create(true).append(true).mode(0o600).open(log);
+    let open = || {
+        File::options()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(log)
+    };
     let left = folder.and_then(|()| open()).and_then(|file| {
         // An older version left it open to all.
         file.set_permissions(Permissions::from_mode(0o600))?;

@@ -13,14 +13,16 @@ pub struct Extent {
     pub mapped: bool,
 }
 
-/// A byte-granular block device. Methods are called from many threads; offsets and lengths are checked by the callee, which
-/// answers `EINVAL` (reads, trims) or `ENOSPC` (writes) for what lies beyond the end. A request runs inline, short, on the
-/// caller's thread; only [`Flush::wait`] blocks for long. What a verb did is done when it returns; its [`Completion`] says when the
+/// A byte-granular block device. Methods are called from many threads; offsets and lengths are
+/// checked by the callee, which answers `EINVAL` (reads, trims) or `ENOSPC` (writes) for what lies
+/// beyond the end. A request runs inline, short, on the caller's thread; only [`Flush::wait`]
+/// blocks for long. What a verb did is done when it returns; its [`Completion`] says when the
 /// client may hear of it.
 pub trait BlockDevice: Send + Sync {
     /// Bytes the host sees.
     fn size(&self) -> u64;
-    /// Logical block size in bytes: 512 unless told otherwise. Transports may still be byte-granular.
+    /// Logical block size in bytes: 512 unless told otherwise. Transports may still be
+    /// byte-granular.
     fn logical_block(&self) -> u32;
     /// Unit of atomicity in bytes.
     fn physical_block(&self) -> u32;
@@ -36,15 +38,18 @@ pub trait BlockDevice: Send + Sync {
     fn trim(&self, offset: u64, len: u64) -> io::Result<Completion>;
     /// Makes the range read as zeros.
     fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion>;
-    /// First half of FLUSH, short, inline: everything acknowledged before is made safe on the flash. The data is durable once
-    /// [`Flush::wait`] on the result returned; FUA is a write followed by both halves.
+    /// First half of FLUSH, short, inline: everything acknowledged before is made safe on the
+    /// flash. The data is durable once [`Flush::wait`] on the result returned; FUA is a write
+    /// followed by both halves.
     fn flush(&self) -> io::Result<Box<dyn Flush>>;
-    /// States of the range, at most `max` stretches, from `offset` on; they may end early but cover at least one byte.
+    /// States of the range, at most `max` stretches, from `offset` on; they may end early but cover
+    /// at least one byte.
     fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>>;
 }
 
 /// A FLUSH under way.
 pub trait Flush: Send {
-    /// Blocks until the host's own storage has it. Never called under a lock; NBD calls it off its event loop.
+    /// Blocks until the host's own storage has it. Never called under a lock; NBD calls it off its
+    /// event loop.
     fn wait(self: Box<Self>) -> io::Result<Completion>;
 }

@@ -31,7 +31,17 @@ impl Exit {
     /// All of them, in order.
     pub const ALL: [Exit; 9] = {
         use Exit::*;
-        [Failed, Usage, NotRunning, Quiesced, DriverMissing, Permission, InUse, Damaged, PowerCut]
+        [
+            Failed,
+            Usage,
+            NotRunning,
+            Quiesced,
+            DriverMissing,
+            Permission,
+            InUse,
+            Damaged,
+            PowerCut,
+        ]
     };
 
     /// In a few words, as in the help and the manual.
@@ -51,7 +61,10 @@ impl Exit {
 
     /// The exit code with this number; those without a name are [`Exit::Failed`].
     pub fn from_code(code: i32) -> Exit {
-        Exit::ALL.into_iter().find(|exit| *exit as i32 == code).unwrap_or(Exit::Failed)
+        Exit::ALL
+            .into_iter()
+            .find(|exit| *exit as i32 == code)
+            .unwrap_or(Exit::Failed)
     }
 }
 
@@ -67,7 +80,10 @@ pub struct Failure {
 impl Failure {
     /// A failure with this exit code.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Failure { exit, message: message.into() }
+        Failure {
+            exit,
+            message: message.into(),
+        }
     }
 
     /// Wrong use of the command line or the configuration file.
@@ -109,5 +125,6 @@ impl std::error::Error for Failure {}
 /// What a panic said.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
 }

@@ -1,15 +1,18 @@
 //! What a user lets go wrong on a running device: `ftld inject`.
 //!
-//! An injection changes the chip or its fault plan between two extents, under the volume's lock; requests only ever meet what the
-//! chip then does, as with faults that come by themselves. All chances come from a seed, which the answer names, so that an
-//! injection can be repeated.
+//! An injection changes the chip or its fault plan between two extents, under the volume's lock;
+//! requests only ever meet what the chip then does, as with faults that come by themselves. All
+//! chances come from a seed, which the answer names, so that an injection can be repeated.
 //!
-//! Power fails here on purpose: what the chip keeps then is in the image, and the next start mounts that.
+//! Power fails here on purpose: what the chip keeps then is in the image, and the next start mounts
+//! that.
 
 use crate::failure::{Exit, Failure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use nand_model::{Bomb, Chip, Cut, EraseCut, Fault, NandError, PartnerCut, Pbn, Ppn, ProgramCut, SplitMix, Store};
+use nand_model::{
+    Bomb, Chip, Cut, EraseCut, Fault, NandError, PartnerCut, Pbn, Ppn, ProgramCut, SplitMix, Store,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -76,8 +79,11 @@ const PROGRAM_CUTS: [(&str, ProgramCut); 7] = [
     ("oob-torn", ProgramCut::OobTorn),
     ("complete", ProgramCut::Complete),
 ];
-const PARTNER_CUTS: [(&str, PartnerCut); 3] =
-    [("intact", PartnerCut::Intact), ("unstable", PartnerCut::Unstable(2)), ("destroyed", PartnerCut::Destroyed)];
+const PARTNER_CUTS: [(&str, PartnerCut); 3] = [
+    ("intact", PartnerCut::Intact),
+    ("unstable", PartnerCut::Unstable(2)),
+    ("destroyed", PartnerCut::Destroyed),
+];
 const ERASE_CUTS: [(&str, EraseCut); 4] = [
     ("not-started", EraseCut::NotStarted),
     ("mixed", EraseCut::Mixed),
@@ -96,15 +102,25 @@ fn choose<T: Copy>(
     rng: &mut SplitMix,
 ) -> Result<(&'static str, T), Failure> {
     let by_chance = rng.below(menu.len() as u64) as usize;
-    let Some(name) = name else { return Ok(menu[by_chance]) };
-    menu.iter().find(|entry| entry.0 == name).copied().ok_or_else(|| {
-        let names: Vec<_> = menu.iter().map(|entry| entry.0).collect();
-        Failure::usage(format!("no outcome {name:?}; there are {}", names.join(", ")))
-    })
+    let Some(name) = name else {
+        return Ok(menu[by_chance]);
+    };
+    menu.iter()
+        .find(|entry| entry.0 == name)
+        .copied()
+        .ok_or_else(|| {
+            let names: Vec<_> = menu.iter().map(|entry| entry.0).collect();
+            Failure::usage(format!(
+                "no outcome {name:?}; there are {}",
+                names.join(", ")
+            ))
+        })
 }
 
 fn fresh_seed() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     SplitMix::new(now.as_nanos() as u64).below(1 << 32)
 }
 
@@ -112,13 +128,15 @@ fn fresh_seed() -> u64 {
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct PowerCut {
-    /// Let N more programs and erases of the flash complete and interrupt the next; without it power fails at once, between two
+    /// Let N more programs and erases of the flash complete and interrupt the next; without it
+    /// power fails at once, between two
     #[arg(long, value_name = "N")]
     pub after: Option<u64>,
     /// What is left of an interrupted program [default: by chance]
     #[arg(long, value_name = "OUTCOME", requires = "after", value_parser = names(&PROGRAM_CUTS))]
     pub program: Option<String>,
-    /// What an interrupted MSB program does to the pages that its word line held [default: by chance]
+    /// What an interrupted MSB program does to the pages that its word line held [default: by
+    /// chance]
     #[arg(long, value_name = "OUTCOME", requires = "after", value_parser = names(&PARTNER_CUTS))]
     pub partner: Option<String>,
     /// What is left of an interrupted erase [default: by chance]
@@ -157,10 +175,12 @@ pub struct BitErrors {
     /// Instead of a named page so many programmed ones, by chance
     #[arg(long, value_name = "K", conflicts_with_all = ["block", "page", "factor"])]
     pub count: Option<u32>,
-    /// Wrong bits in one codeword of each page [default: more than the part can correct, so that the data is lost]
+    /// Wrong bits in one codeword of each page [default: more than the part can correct, so that
+    /// the data is lost]
     #[arg(long, value_name = "BITS", conflicts_with = "factor")]
     pub bits: Option<u32>,
-    /// Instead of named pages all: bits go wrong with wear, age and reads, F times as often as in the profile's part; 0 for never
+    /// Instead of named pages all: bits go wrong with wear, age and reads, F times as often as in
+    /// the profile's part; 0 for never
     #[arg(long, value_name = "F", conflicts_with_all = ["block", "page"])]
     pub factor: Option<f64>,
     /// Seed of what is left to chance [default: a new one, which the answer names]
@@ -181,10 +201,16 @@ impl Injection {
 
 impl PowerCut {
     fn apply<S: Store>(&self, chip: &mut Chip<S>) -> Result<Injected, Failure> {
-        let injected = |text: String, facts| Injected { kind: Kind::PowerCut, count: 1, text, facts };
+        let injected = |text: String, facts| Injected {
+            kind: Kind::PowerCut,
+            count: 1,
+            text,
+            facts,
+        };
         let Some(at_op) = self.after else {
             chip.power_off();
-            let text = "power is cut: the device fails and goes; a restart mounts what the chip kept";
+            let text =
+                "power is cut: the device fails and goes; a restart mounts what the chip kept";
             return Ok(injected(text.into(), json!({"after": null})));
         };
         let seed = self.seed.unwrap_or_else(fresh_seed);
@@ -192,7 +218,15 @@ impl PowerCut {
         let (program_name, program) = choose(&PROGRAM_CUTS, self.program.as_deref(), &mut rng)?;
         let (partner_name, partner) = choose(&PARTNER_CUTS, self.partner.as_deref(), &mut rng)?;
         let (erase_name, erase) = choose(&ERASE_CUTS, self.erase.as_deref(), &mut rng)?;
-        chip.amend_faults(|plan| plan.cut = Some(Cut { at_op, program, partner, erase, seed }));
+        chip.amend_faults(|plan| {
+            plan.cut = Some(Cut {
+                at_op,
+                program,
+                partner,
+                erase,
+                seed,
+            })
+        });
         Ok(injected(
             format!(
                 "power fails after {at_op} more programs or erases; the next is left {program_name} with its partner \
@@ -212,14 +246,23 @@ impl BadBlock {
         let seed = self.seed.unwrap_or_else(fresh_seed);
         let blocks = match self.count {
             Some(count) => {
-                let good = chip.geometry().all_blocks().filter(|b| chip.bad(*b).is_none() && !doomed.contains(b));
+                let good = chip
+                    .geometry()
+                    .all_blocks()
+                    .filter(|b| chip.bad(*b).is_none() && !doomed.contains(b));
                 sample(good.collect(), count, seed, "good blocks")?
             }
-            None => self.block.iter().map(|&block| good_block(chip, &doomed, block)).collect::<Result<_, _>>()?,
+            None => self
+                .block
+                .iter()
+                .map(|&block| good_block(chip, &doomed, block))
+                .collect::<Result<_, _>>()?,
         };
         chip.amend_faults(|plan| {
             for block in &blocks {
-                plan.bombs.extend([Fault::ProgramFail, Fault::EraseFail].map(|fault| Bomb::next(*block, fault)));
+                plan.bombs.extend(
+                    [Fault::ProgramFail, Fault::EraseFail].map(|fault| Bomb::next(*block, fault)),
+                );
             }
         });
         let numbers: Vec<_> = blocks.iter().map(|block| block.raw()).collect();
@@ -238,7 +281,11 @@ fn list(items: impl ExactSizeIterator<Item = String>) -> String {
     const SHOWN: usize = 8;
     let more = items.len().saturating_sub(SHOWN);
     let shown = items.take(SHOWN).collect::<Vec<_>>().join(", ");
-    if more > 0 { format!("{shown} and {more} more") } else { shown }
+    if more > 0 {
+        format!("{shown} and {more} more")
+    } else {
+        shown
+    }
 }
 
 /// The block of this number, if it can still go bad.
@@ -248,7 +295,9 @@ fn good_block<S: Store>(chip: &Chip<S>, doomed: &[Pbn], number: u32) -> Result<P
         return Err(Failure::failed(format!("block {number} is bad already")));
     }
     if doomed.contains(&block) {
-        return Err(Failure::failed(format!("block {number} fails at its next program or erase already")));
+        return Err(Failure::failed(format!(
+            "block {number} fails at its next program or erase already"
+        )));
     }
     Ok(block)
 }
@@ -258,17 +307,25 @@ fn a_block<S: Store>(chip: &Chip<S>, number: u32) -> Result<Pbn, Failure> {
     if number < blocks {
         Ok(Pbn::new(number))
     } else {
-        Err(Failure::usage(format!("no block {number}; the flash has 0 to {}", blocks - 1)))
+        Err(Failure::usage(format!(
+            "no block {number}; the flash has 0 to {}",
+            blocks - 1
+        )))
     }
 }
 
 /// So many of these, by chance.
 fn sample<T>(mut from: Vec<T>, count: u32, seed: u64, what: &str) -> Result<Vec<T>, Failure> {
     if count == 0 || count as usize > from.len() {
-        return Err(Failure::usage(format!("--count {count}: there are {} {what}", from.len())));
+        return Err(Failure::usage(format!(
+            "--count {count}: there are {} {what}",
+            from.len()
+        )));
     }
     let mut rng = SplitMix::new(seed);
-    Ok((0..count).map(|_| from.swap_remove(rng.below(from.len() as u64) as usize)).collect())
+    Ok((0..count)
+        .map(|_| from.swap_remove(rng.below(from.len() as u64) as usize))
+        .collect())
 }
 
 impl BitErrors {
@@ -280,7 +337,11 @@ impl BitErrors {
         let pages = match (self.count, self.block, self.page) {
             (Some(count), ..) => sample(programmed_pages(chip), count, seed, "programmed pages")?,
             (None, Some(block), Some(page)) => vec![programmed_page(chip, block, page)?],
-            _ => return Err(Failure::usage("bit errors need a page (--block, --page), --count or --factor")),
+            _ => {
+                return Err(Failure::usage(
+                    "bit errors need a page (--block, --page), --count or --factor",
+                ));
+            }
         };
         let bits = self.bits.unwrap_or(u32::MAX);
         if bits == 0 {
@@ -288,16 +349,27 @@ impl BitErrors {
         }
         let mut corrected = true;
         for page in &pages {
-            corrected = chip.flip_bits(*page, bits).map_err(|error| nand_failure(&error))?;
+            corrected = chip
+                .flip_bits(*page, bits)
+                .map_err(|error| nand_failure(&error))?;
         }
         let geometry = chip.geometry();
-        let named: Vec<_> = pages.iter().map(|ppn| [geometry.block_of(*ppn).raw(), geometry.offset_of(*ppn)]).collect();
+        let named: Vec<_> = pages
+            .iter()
+            .map(|ppn| [geometry.block_of(*ppn).raw(), geometry.offset_of(*ppn)])
+            .collect();
         let list = list(named.iter().map(|[block, page]| format!("{block}:{page}")));
-        let fate = if corrected { "corrected when they are read" } else { "lost, reading them is an error" };
+        let fate = if corrected {
+            "corrected when they are read"
+        } else {
+            "lost, reading them is an error"
+        };
         Ok(Injected {
             kind: Kind::BitErrors,
             count: pages.len() as u64,
-            text: format!("until their blocks are erased these pages (BLOCK:PAGE) are {fate}: {list}"),
+            text: format!(
+                "until their blocks are erased these pages (BLOCK:PAGE) are {fate}: {list}"
+            ),
             facts: json!({"pages": named, "corrected": corrected, "seed": self.count.map(|_| seed)}),
         })
     }
@@ -305,13 +377,17 @@ impl BitErrors {
 
 fn everywhere<S: Store>(chip: &mut Chip<S>, factor: f64, seed: u64) -> Result<Injected, Failure> {
     if !(0.0..=1e9).contains(&factor) {
-        return Err(Failure::usage(format!("--factor {factor} is not a number from 0 to 1e9")));
+        return Err(Failure::usage(format!(
+            "--factor {factor} is not a number from 0 to 1e9"
+        )));
     }
     chip.amend_faults(|plan| (plan.bit_errors, plan.seed) = (factor, seed));
     Ok(Injected {
         kind: Kind::BitErrors,
         count: 1,
-        text: format!("bits go wrong {factor} times as often as in the profile's part (seed {seed})"),
+        text: format!(
+            "bits go wrong {factor} times as often as in the profile's part (seed {seed})"
+        ),
         facts: json!({"factor": factor, "seed": seed}),
     })
 }
@@ -319,19 +395,28 @@ fn everywhere<S: Store>(chip: &mut Chip<S>, factor: f64, seed: u64) -> Result<In
 fn programmed_pages<S: Store>(chip: &Chip<S>) -> Vec<Ppn> {
     let geometry = *chip.geometry();
     let pages = |block| (0..geometry.pages_per_block).map(move |page| geometry.page(block, page));
-    geometry.all_blocks().flat_map(pages).filter(|ppn| chip.is_programmed(*ppn)).collect()
+    geometry
+        .all_blocks()
+        .flat_map(pages)
+        .filter(|ppn| chip.is_programmed(*ppn))
+        .collect()
 }
 
 fn programmed_page<S: Store>(chip: &Chip<S>, number: u32, page: u32) -> Result<Ppn, Failure> {
     let (block, pages) = (a_block(chip, number)?, chip.geometry().pages_per_block);
     if page >= pages {
-        return Err(Failure::usage(format!("no page {page}; a block has 0 to {}", pages - 1)));
+        return Err(Failure::usage(format!(
+            "no page {page}; a block has 0 to {}",
+            pages - 1
+        )));
     }
     let ppn = chip.geometry().page(block, page);
     if chip.is_programmed(ppn) {
         Ok(ppn)
     } else {
-        Err(Failure::failed(format!("page {page} of block {number} is erased; nothing is there to go wrong")))
+        Err(Failure::failed(format!(
+            "page {page} of block {number} is erased; nothing is there to go wrong"
+        )))
     }
 }
 
@@ -349,76 +434,171 @@ mod tests {
         let mut chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
         for page in 0..4 {
             let ppn = chip.geometry().page(Pbn::new(2), page);
-            chip.program(0, ppn, &[7; 1024], &[1; 16], Cause::Host).unwrap();
+            chip.program(0, ppn, &[7; 1024], &[1; 16], Cause::Host)
+                .unwrap();
         }
         chip
     }
 
     fn refused(injection: Injection, exit: Exit, part: &str) {
         let failure = injection.apply(&mut chip()).unwrap_err();
-        assert!(failure.exit == exit && failure.message.contains(part), "{failure:?}");
+        assert!(
+            failure.exit == exit && failure.message.contains(part),
+            "{failure:?}"
+        );
     }
 
     #[test]
     fn kinds_are_in_numeric_order() {
-        assert!(Kind::ALL.iter().enumerate().all(|(i, kind)| *kind as usize == i));
+        assert!(
+            Kind::ALL
+                .iter()
+                .enumerate()
+                .all(|(i, kind)| *kind as usize == i)
+        );
     }
 
     #[test]
     fn requests_say_what_was_meant() {
-        let cut = Injection::PowerCut(PowerCut { after: Some(3), seed: Some(9), ..PowerCut::default() });
+        let cut = Injection::PowerCut(PowerCut {
+            after: Some(3),
+            seed: Some(9),
+            ..PowerCut::default()
+        });
         let text = serde_json::to_string(&cut).unwrap();
         assert_eq!(serde_json::from_str::<Injection>(&text).unwrap(), cut);
-        assert_eq!(serde_json::from_str::<Injection>(r#"{"kind":"power-cut","after":3,"seed":9}"#).unwrap(), cut);
+        assert_eq!(
+            serde_json::from_str::<Injection>(r#"{"kind":"power-cut","after":3,"seed":9}"#)
+                .unwrap(),
+            cut
+        );
         assert!(serde_json::from_str::<Injection>(r#"{"kind":"power-cut","affter":3}"#).is_err());
     }
 
     #[test]
     fn what_is_left_to_chance_repeats_from_its_seed() {
-        let cut = |seed| PowerCut { after: Some(5), seed: Some(seed), ..PowerCut::default() };
-        let outcomes: Vec<_> = (0..40).map(|seed| cut(seed).apply(&mut chip()).unwrap().facts).collect();
-        assert!(outcomes.iter().zip(0..).all(|(seen, seed)| *seen == cut(seed).apply(&mut chip()).unwrap().facts));
+        let cut = |seed| PowerCut {
+            after: Some(5),
+            seed: Some(seed),
+            ..PowerCut::default()
+        };
+        let outcomes: Vec<_> = (0..40)
+            .map(|seed| cut(seed).apply(&mut chip()).unwrap().facts)
+            .collect();
+        assert!(
+            outcomes
+                .iter()
+                .zip(0..)
+                .all(|(seen, seed)| *seen == cut(seed).apply(&mut chip()).unwrap().facts)
+        );
         for (key, menu) in [("program", 7), ("partner", 3), ("erase", 4)] {
-            let seen: std::collections::BTreeSet<_> =
-                outcomes.iter().map(|facts| facts[key].as_str().unwrap()).collect();
+            let seen: std::collections::BTreeSet<_> = outcomes
+                .iter()
+                .map(|facts| facts[key].as_str().unwrap())
+                .collect();
             assert_eq!(seen.len(), menu, "{key}: {seen:?}");
         }
-        let chosen = PowerCut { program: Some("prefix".into()), erase: Some("mixed".into()), ..cut(1) };
+        let chosen = PowerCut {
+            program: Some("prefix".into()),
+            erase: Some("mixed".into()),
+            ..cut(1)
+        };
         let facts = chosen.apply(&mut chip()).unwrap().facts;
-        assert_eq!((facts["program"].as_str(), facts["erase"].as_str()), (Some("prefix"), Some("mixed")));
-        let blocks =
-            |seed| BadBlock { count: Some(5), seed: Some(seed), block: Vec::new() }.apply(&mut chip()).unwrap().facts;
+        assert_eq!(
+            (facts["program"].as_str(), facts["erase"].as_str()),
+            (Some("prefix"), Some("mixed"))
+        );
+        let blocks = |seed| {
+            BadBlock {
+                count: Some(5),
+                seed: Some(seed),
+                block: Vec::new(),
+            }
+            .apply(&mut chip())
+            .unwrap()
+            .facts
+        };
         assert_eq!(blocks(3), blocks(3));
         assert_ne!(blocks(3)["blocks"], blocks(4)["blocks"]);
     }
 
     #[test]
     fn what_cannot_be_is_named() {
-        let bad = |block: &[u32]| Injection::BadBlock(BadBlock { block: block.to_vec(), ..BadBlock::default() });
+        let bad = |block: &[u32]| {
+            Injection::BadBlock(BadBlock {
+                block: block.to_vec(),
+                ..BadBlock::default()
+            })
+        };
         refused(bad(&[8]), Exit::Usage, "no block 8; the flash has 0 to 7");
-        let count = |count| Injection::BadBlock(BadBlock { count: Some(count), ..BadBlock::default() });
+        let count = |count| {
+            Injection::BadBlock(BadBlock {
+                count: Some(count),
+                ..BadBlock::default()
+            })
+        };
         refused(count(9), Exit::Usage, "there are 8 good blocks");
         refused(count(0), Exit::Usage, "--count 0");
         let page = |block, page, bits| {
-            Injection::BitErrors(BitErrors { block: Some(block), page: Some(page), bits, ..BitErrors::default() })
+            Injection::BitErrors(BitErrors {
+                block: Some(block),
+                page: Some(page),
+                bits,
+                ..BitErrors::default()
+            })
         };
         refused(page(9, 0, None), Exit::Usage, "no block 9");
-        refused(page(2, 4000, None), Exit::Usage, "no page 4000; a block has 0 to");
+        refused(
+            page(2, 4000, None),
+            Exit::Usage,
+            "no page 4000; a block has 0 to",
+        );
         refused(page(3, 0, None), Exit::Failed, "is erased");
         refused(page(2, 0, Some(0)), Exit::Usage, "--bits 0");
-        refused(Injection::BitErrors(BitErrors::default()), Exit::Usage, "need a page");
         refused(
-            Injection::BitErrors(BitErrors { factor: Some(f64::NAN), ..BitErrors::default() }),
+            Injection::BitErrors(BitErrors::default()),
+            Exit::Usage,
+            "need a page",
+        );
+        refused(
+            Injection::BitErrors(BitErrors {
+                factor: Some(f64::NAN),
+                ..BitErrors::default()
+            }),
             Exit::Usage,
             "--factor NaN",
         );
-        let outcome = PowerCut { after: Some(1), erase: Some("gone".into()), ..PowerCut::default() };
-        refused(Injection::PowerCut(outcome), Exit::Usage, "no outcome \"gone\"; there are not-started, mixed");
+        let outcome = PowerCut {
+            after: Some(1),
+            erase: Some("gone".into()),
+            ..PowerCut::default()
+        };
+        refused(
+            Injection::PowerCut(outcome),
+            Exit::Usage,
+            "no outcome \"gone\"; there are not-started, mixed",
+        );
         let mut chip = chip();
         assert_eq!(bad(&[1, 2]).apply(&mut chip).unwrap().count, 2);
-        assert!(bad(&[2]).apply(&mut chip).unwrap_err().message.contains("block 2 fails at its next"));
+        assert!(
+            bad(&[2])
+                .apply(&mut chip)
+                .unwrap_err()
+                .message
+                .contains("block 2 fails at its next")
+        );
         assert!(chip.erase(0, Pbn::new(1), Cause::Gc).is_err());
-        assert!(bad(&[1]).apply(&mut chip).unwrap_err().message.contains("block 1 is bad already"));
-        assert_eq!(count(6).apply(&mut chip).unwrap().count, 6, "the six that are left");
+        assert!(
+            bad(&[1])
+                .apply(&mut chip)
+                .unwrap_err()
+                .message
+                .contains("block 1 is bad already")
+        );
+        assert_eq!(
+            count(6).apply(&mut chip).unwrap().count,
+            6,
+            "the six that are left"
+        );
     }
 }

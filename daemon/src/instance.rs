@@ -1,7 +1,8 @@
 //! An instance: a name, its image, and a runtime folder that only one daemon holds at a time.
 //!
-//! What always holds: only the owner can enter the folder (mode 0700) and open the `pid` file in it (0600). The file is locked
-//! for as long as the daemon lives, so a killed daemon leaves files but no lock and the next one takes over.
+//! What always holds: only the owner can enter the folder (mode 0700) and open the `pid` file in it
+//! (0600). The file is locked for as long as the daemon lives, so a killed daemon leaves files but
+//! no lock and the next one takes over.
 
 use crate::failure::{Exit, Failure};
 use crate::private_lock::{PrivateLock, is_held, is_open_to_others};
@@ -11,7 +12,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// Where images lie by default, where running daemons can be found, and where their configuration files lie.
+/// Where images lie by default, where running daemons can be found, and where their configuration
+/// files lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dirs {
     /// Configuration files: `NAME.toml`.
@@ -23,11 +25,15 @@ pub struct Dirs {
 }
 
 impl Dirs {
-    /// `/etc/ftld`, `/var/lib/ftld` and `/run/ftld` for root, the XDG folders for others; `FTLD_CONFIG_DIR`, `FTLD_STATE_DIR` and
-    /// `FTLD_RUNTIME_DIR` override.
+    /// `/etc/ftld`, `/var/lib/ftld` and `/run/ftld` for root, the XDG folders for others;
+    /// `FTLD_CONFIG_DIR`, `FTLD_STATE_DIR` and `FTLD_RUNTIME_DIR` override.
     pub fn from_env() -> Dirs {
         let uid = nix::unistd::geteuid();
-        let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let var = |name: &str| {
+            std::env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
         let of_user = |xdg: &str, below_home: &str| {
             let home = || var("HOME").unwrap_or_else(|| "/".into()).join(below_home);
             var(xdg).unwrap_or_else(home).join("ftld")
@@ -47,7 +53,11 @@ impl Dirs {
             // Not in /tmp, where another user could make the folder first.
             var("XDG_RUNTIME_DIR").map_or_else(|| state.join("run"), |dir| dir.join("ftld"))
         });
-        Dirs { config, state, runtime }
+        Dirs {
+            config,
+            state,
+            runtime,
+        }
     }
 
     /// Configuration file of an instance.
@@ -75,19 +85,28 @@ impl Dirs {
         self.of(name).join("control.sock")
     }
 
-    /// Names of all runtime folders, running or left behind, in order; those of other users too, where they can be seen.
+    /// Names of all runtime folders, running or left behind, in order; those of other users too,
+    /// where they can be seen.
     pub fn names(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(&self.runtime) else { return Vec::new() };
-        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        let mut names: Vec<_> =
-            names.filter(|name| self.is_of_another_user(name) || self.of(name).join("pid").exists()).collect();
+        let Ok(entries) = fs::read_dir(&self.runtime) else {
+            return Vec::new();
+        };
+        let names = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<_> = names
+            .filter(|name| self.is_of_another_user(name) || self.of(name).join("pid").exists())
+            .collect();
         names.sort();
         names
     }
 
     /// Whether the instance's folder is there and closed to this user.
     pub fn is_of_another_user(&self, name: &str) -> bool {
-        self.of(name).join("pid").try_exists().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+        self.of(name)
+            .join("pid")
+            .try_exists()
+            .is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
     }
 
     /// Process that holds the instance, if one does. Takes no lock.
@@ -103,7 +122,10 @@ impl Dirs {
 /// Says what is wrong with an instance name, if anything is.
 pub fn check_name(name: &str) -> Result<(), Failure> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    let start = name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
+    let start = name
+        .bytes()
+        .next()
+        .is_some_and(|b| b.is_ascii_alphanumeric());
     if start && name.len() <= 64 && name.bytes().all(plain) {
         return Ok(());
     }
@@ -132,7 +154,11 @@ impl Instance {
         let failed = |error: std::io::Error| Failure::io(path.display(), &error);
         let mut lock = loop {
             // The parent also holds sockets that others are meant to reach.
-            let shared = if nix::unistd::geteuid().is_root() { 0o755 } else { 0o700 };
+            let shared = if nix::unistd::geteuid().is_root() {
+                0o755
+            } else {
+                0o700
+            };
             make_folder(&dirs.runtime, shared)?;
             make_folder(&dir, 0o700)?;
             make_private(&dir)?;
@@ -146,7 +172,11 @@ impl Instance {
         };
         let taken_over = lock.was_left();
         lock.sign().map_err(failed)?;
-        Ok(Instance { dir, lock: Some(lock), taken_over })
+        Ok(Instance {
+            dir,
+            lock: Some(lock),
+            taken_over,
+        })
     }
 
     /// Whether a daemon died with this name.
@@ -172,8 +202,8 @@ impl Drop for Instance {
     }
 }
 
-/// Removes a `pid` file that other users could open, as older versions made it: any of them may hold its lock, so the lock says
-/// nothing. Who answers on the control socket is the daemon.
+/// Removes a `pid` file that other users could open, as older versions made it: any of them may
+/// hold its lock, so the lock says nothing. Who answers on the control socket is the daemon.
 fn drop_open_pid(dirs: &Dirs, name: &str) -> Result<(), Failure> {
     let path = dirs.of(name).join("pid");
     if !fs::symlink_metadata(&path).is_ok_and(|meta| is_open_to_others(&meta)) {
@@ -191,22 +221,34 @@ fn drop_open_pid(dirs: &Dirs, name: &str) -> Result<(), Failure> {
 }
 
 fn in_use(dirs: &Dirs, name: &str) -> Failure {
-    let pid = dirs.holder(name).map_or(String::new(), |pid| format!(" (pid {pid})"));
+    let pid = dirs
+        .holder(name)
+        .map_or(String::new(), |pid| format!(" (pid {pid})"));
     Failure::new(
         Exit::InUse,
-        format!("instance {name:?} is already running{pid}; stop it with `ftld stop {name}` or choose another --name"),
+        format!(
+            "instance {name:?} is already running{pid}; stop it with `ftld stop {name}` or choose another --name"
+        ),
     )
 }
 
-/// Makes the folder, of this mode whatever the umask, if it is missing. Refuses one that somebody else could have put there.
+/// Makes the folder, of this mode whatever the umask, if it is missing. Refuses one that somebody
+/// else could have put there.
 fn make_folder(dir: &Path, mode: u32) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::io(dir.display(), &error);
     let missing = !dir.exists();
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(failed)?;
     let meta = fs::symlink_metadata(dir).map_err(failed)?;
     let owner = nix::unistd::geteuid().as_raw();
     if !(meta.is_dir() && (meta.uid() == owner || meta.uid() == 0) && meta.mode() & 0o022 == 0) {
-        let message = format!("{}: others could write to it; remove it or set FTLD_RUNTIME_DIR", dir.display());
+        let message = format!(
+            "{}: others could write to it; remove it or set FTLD_RUNTIME_DIR",
+            dir.display()
+        );
         return Err(Failure::new(Exit::Permission, message));
     }
     if missing {
@@ -229,9 +271,14 @@ mod tests {
     use super::*;
 
     fn dirs(test: &str) -> Dirs {
-        let root = std::env::temp_dir().join(format!("ftld-instance-{test}-{}", std::process::id()));
+        let root =
+            std::env::temp_dir().join(format!("ftld-instance-{test}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
-        Dirs { config: root.join("etc"), state: root.join("state"), runtime: root.join("run") }
+        Dirs {
+            config: root.join("etc"),
+            state: root.join("state"),
+            runtime: root.join("run"),
+        }
     }
 
     #[test]
@@ -241,7 +288,10 @@ mod tests {
         assert_eq!(dirs.holder("a"), Some(std::process::id()));
         let refused = Instance::take(&dirs, "a").unwrap_err();
         assert_eq!(refused.exit, Exit::InUse);
-        assert!(refused.message.contains("already running (pid "), "{refused}");
+        assert!(
+            refused.message.contains("already running (pid "),
+            "{refused}"
+        );
         assert_eq!(dirs.names(), ["a"]);
         drop(first);
         assert!(dirs.names().is_empty());
@@ -264,12 +314,19 @@ mod tests {
                     }
                 });
             }
-            let taken: Vec<_> = (0..500).map(|_| Instance::take(&dirs, "a").map(drop)).collect();
+            let taken: Vec<_> = (0..500)
+                .map(|_| Instance::take(&dirs, "a").map(drop))
+                .collect();
             done.store(true, Relaxed);
             taken
         });
         let refused: Vec<_> = taken.into_iter().filter_map(Result::err).collect();
-        assert!(refused.is_empty(), "{} of 500 refused: {}", refused.len(), refused[0]);
+        assert!(
+            refused.is_empty(),
+            "{} of 500 refused: {}",
+            refused.len(),
+            refused[0]
+        );
         fs::remove_dir_all(dirs.runtime.parent().unwrap()).unwrap();
     }
 
@@ -283,7 +340,13 @@ mod tests {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         }
         let stranger = File::open(&pid).unwrap();
-        let lock = libc::flock { l_type: libc::F_RDLCK as _, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+        let lock = libc::flock {
+            l_type: libc::F_RDLCK as _,
+            l_whence: 0,
+            l_start: 0,
+            l_len: 0,
+            l_pid: 0,
+        };
         nix::fcntl::fcntl(&stranger, nix::fcntl::FcntlArg::F_OFD_SETLK(&lock)).unwrap();
         let instance = Instance::take(&dirs, "a").unwrap();
         assert!(instance.taken_over());
@@ -299,7 +362,10 @@ mod tests {
             check_name(name).unwrap();
         }
         for name in ["", ".", "..", "a/b", "-a", "a b", "é", &"x".repeat(65)] {
-            assert!(check_name(name).unwrap_err().message.contains("--name"), "{name}");
+            assert!(
+                check_name(name).unwrap_err().message.contains("--name"),
+                "{name}"
+            );
         }
     }
 
@@ -309,7 +375,10 @@ mod tests {
         let dirs = dirs("open");
         fs::create_dir_all(dirs.of("a")).unwrap();
         fs::set_permissions(dirs.of("a"), fs::Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(Instance::take(&dirs, "a").unwrap_err().exit, Exit::Permission);
+        assert_eq!(
+            Instance::take(&dirs, "a").unwrap_err().exit,
+            Exit::Permission
+        );
         fs::remove_dir_all(dirs.runtime.parent().unwrap()).unwrap();
     }
 }

@@ -1,8 +1,9 @@
 //! The `ftld` daemon as a library, so that tests can run one in their own process.
 //!
-//! Data flows one way: a [`transport`] calls the [`device::BlockDevice`] it was given, the [`volume`] cuts the request into
-//! extents and runs each under its lock in the scheme. Everything else (HTTP, control socket, signals) reads what the volume
-//! published. [`stack`] is the wiring diagram, [`serve`] a daemon's life.
+//! Data flows one way: a [`transport`] calls the [`device::BlockDevice`] it was given, the
+//! [`volume`] cuts the request into extents and runs each under its lock in the scheme. Everything
+//! else (HTTP, control socket, signals) reads what the volume published. [`stack`] is the wiring
+//! diagram, [`serve`] a daemon's life.
 
 mod activation;
 mod background;
@@ -54,9 +55,21 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             sys::private_umask();
             commands::create(&Config::new(&args, &dirs)?, json)
         }
-        Some(Command::Inspect { image, blocks, page, lpn }) => {
-            commands::inspect(&dirs, &image, &commands::Wanted { blocks, page, lpn, json })
-        }
+        Some(Command::Inspect {
+            image,
+            blocks,
+            page,
+            lpn,
+        }) => commands::inspect(
+            &dirs,
+            &image,
+            &commands::Wanted {
+                blocks,
+                page,
+                lpn,
+                json,
+            },
+        ),
         Some(Command::Check { image }) => commands::check(&dirs, &image, json),
         Some(Command::Replay(job)) => replay::replay(&job, json),
         Some(Command::Compare(args)) => compare::compare(&args, json),
@@ -65,15 +78,28 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Profiles) => commands::profiles(json),
         Some(Command::Presets) => commands::presets(json),
         Some(Command::List) => commands::list(&dirs, json),
-        Some(Command::Status { name, watch: None }) => commands::status(&dirs, name.as_deref(), json),
-        Some(Command::Status { name, watch: Some(seconds) }) => commands::watch(&dirs, name.as_deref(), seconds, json),
+        Some(Command::Status { name, watch: None }) => {
+            commands::status(&dirs, name.as_deref(), json)
+        }
+        Some(Command::Status {
+            name,
+            watch: Some(seconds),
+        }) => commands::watch(&dirs, name.as_deref(), seconds, json),
         Some(Command::Stop { name, force }) => commands::stop(&dirs, name.as_deref(), force),
-        Some(Command::Pause { name, length }) => commands::pace(&dirs, name.as_deref(), Turn::Pause(length), json),
-        Some(Command::Step { name, events, requests }) => {
+        Some(Command::Pause { name, length }) => {
+            commands::pace(&dirs, name.as_deref(), Turn::Pause(length), json)
+        }
+        Some(Command::Step {
+            name,
+            events,
+            requests,
+        }) => {
             let turn = requests.map_or(Turn::Events(events), Turn::Requests);
             commands::pace(&dirs, name.as_deref(), turn, json)
         }
-        Some(Command::Resume { name }) => commands::pace(&dirs, name.as_deref(), Turn::Resume, json),
+        Some(Command::Resume { name }) => {
+            commands::pace(&dirs, name.as_deref(), Turn::Resume, json)
+        }
         Some(Command::Inject(inject)) => {
             let (name, injection) = match inject {
                 Inject::PowerCut(on) => (on.name, Injection::PowerCut(on.fault)),
@@ -95,6 +121,10 @@ fn serve_or_print(args: &ServeArgs, dirs: &Dirs, recover: bool, json: bool) -> R
     if args.detach {
         return detach::start();
     }
-    let how = serve::How { recover, detached: args.detached, json };
+    let how = serve::How {
+        recover,
+        detached: args.detached,
+        json,
+    };
     serve::serve(&Config::new(&args.device, dirs)?, dirs, how)
 }

@@ -2,9 +2,13 @@
 
 use tracing::level_filters::LevelFilter;
 
-/// Starts logging at the level of `FTLD_LOG` (error, warn, info, debug, trace), `info` if unset or wrong.
+/// Starts logging at the level of `FTLD_LOG` (error, warn, info, debug, trace), `info` if unset or
+/// wrong.
 pub fn start() {
-    let level = std::env::var("FTLD_LOG").ok().and_then(|text| text.parse().ok()).unwrap_or(LevelFilter::INFO);
+    let level = std::env::var("FTLD_LOG")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(LevelFilter::INFO);
     let journald = std::env::var_os("JOURNAL_STREAM").is_some();
     let builder = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
@@ -12,5 +16,9 @@ pub fn start() {
         .with_target(false)
         .with_max_level(level);
     // The journal has its own clock. A second start, as in tests, keeps the first.
-    let _ = if journald { builder.without_time().try_init() } else { builder.try_init() };
+    let _ = if journald {
+        builder.without_time().try_init()
+    } else {
+        builder.try_init()
+    };
 }

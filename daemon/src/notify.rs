@@ -1,8 +1,10 @@
-//! What the service manager hears: starting, ready, how it goes, what a stop waits for; and the watchdog.
+//! What the service manager hears: starting, ready, how it goes, what a stop waits for; and the
+//! watchdog.
 //!
-//! What always holds: the watchdog is kicked from the runtime's own thread and only while requests get on ([`Progress`]), so
-//! that a daemon that hangs is killed, and its device taken up by the next one, instead of its users hanging with it. Where no
-//! service manager listens (`NOTIFY_SOCKET`), nothing here does anything.
+//! What always holds: the watchdog is kicked from the runtime's own thread and only while requests
+//! get on ([`Progress`]), so that a daemon that hangs is killed, and its device taken up by the
+//! next one, instead of its users hanging with it. Where no service manager listens
+//! (`NOTIFY_SOCKET`), nothing here does anything.
 
 use crate::status::{Observed, View};
 use crate::volume::{Op, Queue, WritesFailing};
@@ -44,8 +46,8 @@ fn listens() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// Keeps the service manager patient while an image is opened or closed, until dropped: how long that takes depends on its size, on
-/// how the last daemon ended, and on the disk.
+/// Keeps the service manager patient while an image is opened or closed, until dropped: how long
+/// that takes depends on its size, on how the last daemon ended, and on the disk.
 pub(crate) struct Patience {
     thread: Option<(Sender<()>, JoinHandle<()>)>,
 }
@@ -55,17 +57,26 @@ impl Patience {
     pub(crate) fn ask(status: String) -> Self {
         let (stop, stopped) = channel();
         let again = move || loop {
-            tell(&[ExtendTimeoutUsec(ASK_FOR.as_micros() as u32), Status(&status)]);
+            tell(&[
+                ExtendTimeoutUsec(ASK_FOR.as_micros() as u32),
+                Status(&status),
+            ]);
             if stopped.recv_timeout(ASK_EVERY) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
         };
-        let start = || std::thread::Builder::new().name("ftld-patience".into()).spawn(again);
+        let start = || {
+            std::thread::Builder::new()
+                .name("ftld-patience".into())
+                .spawn(again)
+        };
         let thread = listens().then(start).transpose().unwrap_or_else(|error| {
             tracing::warn!("thread that asks the service manager for patience: {error}");
             None
         });
-        Patience { thread: thread.map(|thread| (stop, thread)) }
+        Patience {
+            thread: thread.map(|thread| (stop, thread)),
+        }
     }
 }
 
@@ -87,7 +98,8 @@ pub(crate) struct Pulse {
     pub(crate) volume: Queue,
     /// Requests as the kernel sees them, where the target is a device of its.
     pub(crate) device: Option<Queue>,
-    /// Whether somebody waits for the host's storage. How long that takes is not ours, and requests may wait behind it.
+    /// Whether somebody waits for the host's storage. How long that takes is not ours, and requests
+    /// may wait behind it.
     pub(crate) at_storage: bool,
     /// Whether requests wait because somebody paused the device, for a limited time.
     pub(crate) paused: bool,
@@ -109,14 +121,20 @@ impl Progress {
         if now.at_storage || last.at_storage || now.paused || last.paused {
             return Ok(());
         }
-        let stuck = |last: Queue, now: Queue| last.under_way > 0 && now.under_way > 0 && now.answered == last.answered;
+        let stuck = |last: Queue, now: Queue| {
+            last.under_way > 0 && now.under_way > 0 && now.answered == last.answered
+        };
         if stuck(last.volume, now.volume) {
-            return Err(format!("none of {} requests was answered", now.volume.under_way));
+            return Err(format!(
+                "none of {} requests was answered",
+                now.volume.under_way
+            ));
         }
         match (last.device, now.device) {
-            (Some(last), Some(now)) if stuck(last, now) => {
-                Err(format!("none of the kernel's {} requests was answered", now.under_way))
-            }
+            (Some(last), Some(now)) if stuck(last, now) => Err(format!(
+                "none of the kernel's {} requests was answered",
+                now.under_way
+            )),
             _ => Ok(()),
         }
     }
@@ -157,7 +175,9 @@ fn line(view: &View, rate: f64) -> String {
         why if why.is_empty() => String::new(),
         why => format!("{} ({why}), ", view.state()),
     };
-    let amplified = view.write_amplification().map_or("-".into(), |ratio| format!("{ratio:.2}"));
+    let amplified = view
+        .write_amplification()
+        .map_or("-".into(), |ratio| format!("{ratio:.2}"));
     format!(
         "{}: {state}write amplification {amplified}, {} free blocks, {:.1} MB/s written",
         view.facts.scheme,
@@ -175,38 +195,87 @@ mod tests {
     use super::*;
 
     fn queue(under_way: u64, answered: u64) -> Queue {
-        Queue { under_way, answered }
+        Queue {
+            under_way,
+            answered,
+        }
     }
 
     /// Two looks, a turn of the background thread between them.
     fn between(first: Pulse, second: Pulse) -> Result<(), String> {
-        Progress { last: first }.look(Pulse { turns: first.turns + 1, ..second })
+        Progress { last: first }.look(Pulse {
+            turns: first.turns + 1,
+            ..second
+        })
     }
 
     #[test]
     fn idle_and_busy_devices_get_on() {
-        let idle = Pulse { volume: queue(0, 9), device: Some(queue(0, 9)), ..Pulse::default() };
-        let busy = Pulse { volume: queue(3, 10), device: Some(queue(64, 10)), ..Pulse::default() };
-        let later = Pulse { volume: queue(3, 11), device: Some(queue(64, 11)), ..Pulse::default() };
+        let idle = Pulse {
+            volume: queue(0, 9),
+            device: Some(queue(0, 9)),
+            ..Pulse::default()
+        };
+        let busy = Pulse {
+            volume: queue(3, 10),
+            device: Some(queue(64, 10)),
+            ..Pulse::default()
+        };
+        let later = Pulse {
+            volume: queue(3, 11),
+            device: Some(queue(64, 11)),
+            ..Pulse::default()
+        };
         // What came since the last look need not have been answered.
-        let fresh = Pulse { volume: queue(3, 9), device: Some(queue(64, 9)), ..Pulse::default() };
-        for (first, second) in [(idle, idle), (idle, busy), (busy, later), (later, idle), (idle, fresh)] {
+        let fresh = Pulse {
+            volume: queue(3, 9),
+            device: Some(queue(64, 9)),
+            ..Pulse::default()
+        };
+        for (first, second) in [
+            (idle, idle),
+            (idle, busy),
+            (busy, later),
+            (later, idle),
+            (idle, fresh),
+        ] {
             assert_eq!(between(first, second), Ok(()));
         }
     }
 
     #[test]
     fn requests_that_stay_are_stuck_wherever_they_are() {
-        let volume = Pulse { volume: queue(1, 9), ..Pulse::default() };
-        assert!(between(volume, volume).unwrap_err().contains("none of 1 requests"));
-        let kernel = Pulse { device: Some(queue(2, 9)), ..Pulse::default() };
-        assert!(between(kernel, kernel).unwrap_err().contains("kernel's 2 requests"));
+        let volume = Pulse {
+            volume: queue(1, 9),
+            ..Pulse::default()
+        };
+        assert!(
+            between(volume, volume)
+                .unwrap_err()
+                .contains("none of 1 requests")
+        );
+        let kernel = Pulse {
+            device: Some(queue(2, 9)),
+            ..Pulse::default()
+        };
+        assert!(
+            between(kernel, kernel)
+                .unwrap_err()
+                .contains("kernel's 2 requests")
+        );
     }
 
     #[test]
     fn who_waits_for_the_hosts_storage_is_not_stuck() {
-        let stuck = Pulse { volume: queue(1, 9), device: Some(queue(2, 9)), ..Pulse::default() };
-        let waits = Pulse { at_storage: true, ..stuck };
+        let stuck = Pulse {
+            volume: queue(1, 9),
+            device: Some(queue(2, 9)),
+            ..Pulse::default()
+        };
+        let waits = Pulse {
+            at_storage: true,
+            ..stuck
+        };
         assert_eq!(between(waits, stuck), Ok(()));
         assert_eq!(between(stuck, waits), Ok(()));
         assert!(between(stuck, stuck).is_err());
@@ -214,16 +283,39 @@ mod tests {
 
     #[test]
     fn a_paused_device_is_not_stuck_but_one_whose_lock_is_taken_is() {
-        let stuck = Pulse { volume: queue(1, 9), ..Pulse::default() };
-        let paused = Pulse { paused: true, ..stuck };
-        assert_eq!((between(paused, stuck), between(stuck, paused)), (Ok(()), Ok(())));
+        let stuck = Pulse {
+            volume: queue(1, 9),
+            ..Pulse::default()
+        };
+        let paused = Pulse {
+            paused: true,
+            ..stuck
+        };
+        assert_eq!(
+            (between(paused, stuck), between(stuck, paused)),
+            (Ok(()), Ok(()))
+        );
         assert!(Progress { last: paused }.look(paused).is_err());
     }
 
     #[test]
     fn a_lock_that_nobody_lets_go_is_stuck() {
         let mut progress = Progress::default();
-        assert!(progress.look(Pulse { turns: 0, at_storage: true, ..Pulse::default() }).is_err());
-        assert_eq!(progress.look(Pulse { turns: 1, ..Pulse::default() }), Ok(()));
+        assert!(
+            progress
+                .look(Pulse {
+                    turns: 0,
+                    at_storage: true,
+                    ..Pulse::default()
+                })
+                .is_err()
+        );
+        assert_eq!(
+            progress.look(Pulse {
+                turns: 1,
+                ..Pulse::default()
+            }),
+            Ok(())
+        );
     }
 }

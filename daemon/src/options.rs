@@ -8,8 +8,8 @@ use std::path::PathBuf;
 /// Which device: the target, and options from the command line, the environment and a file.
 #[derive(Args, Clone, Debug, Default)]
 pub struct DeviceArgs {
-    /// /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH; without one, ublk if the kernel has
-    /// it, else an NBD unix socket
+    /// /dev/ublkbN, /dev/nbdN, nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH;
+    /// without one, ublk if the kernel has it, else an NBD unix socket
     #[arg(env = "FTLD_TARGET")]
     pub target: Option<String>,
     /// Read options from a TOML file [default: /etc/ftld/NAME.toml, if there is one]
@@ -27,7 +27,8 @@ pub struct DeviceArgs {
 #[derive(Args, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct DeviceOptions {
-    /// Scheme, flash device and parameters of a paper, where no option says otherwise; see `ftld presets`
+    /// Scheme, flash device and parameters of a paper, where no option says otherwise; see `ftld
+    /// presets`
     #[arg(long, value_name = "NAME", env = "FTLD_PRESET")]
     pub preset: Option<String>,
     /// Flash translation layer of a new image; see `ftld schemes`
@@ -45,16 +46,20 @@ pub struct DeviceOptions {
     /// Over-provisioning in percent of the size
     #[arg(long, value_name = "PERCENT", env = "FTLD_OP")]
     pub op: Option<f64>,
-    /// Address for the live page, /metrics, /healthz and /status, or `off` [default: 127.0.0.1:9917]
+    /// Address for the live page, /metrics, /healthz and /status, or `off` [default:
+    /// 127.0.0.1:9917]
     #[arg(long, value_name = "ADDR|off", env = "FTLD_METRICS")]
     pub metrics: Option<String>,
-    /// Names, with commas between, that browsers may reach the metrics address by, beside IP addresses, localhost and this machine's name
+    /// Names, with commas between, that browsers may reach the metrics address by, beside IP
+    /// addresses, localhost and this machine's name
     #[arg(long, value_name = "NAMES", env = "FTLD_METRICS_HOST")]
     pub metrics_host: Option<String>,
-    /// How long a request takes: none, as little as it needs here; emulate, as long as on the emulated flash [default: none]
+    /// How long a request takes: none, as little as it needs here; emulate, as long as on the
+    /// emulated flash [default: none]
     #[arg(long, value_name = "none|emulate", env = "FTLD_LATENCY")]
     pub latency: Option<String>,
-    /// TLS for NBD: off, optional or require [default: require with a certificate or nbds://, else off]
+    /// TLS for NBD: off, optional or require [default: require with a certificate or nbds://, else
+    /// off]
     #[arg(long, value_name = "off|optional|require", env = "FTLD_TLS")]
     pub tls: Option<String>,
     /// PEM file of the NBD server's certificate, followed by those that lead to its authority
@@ -63,7 +68,8 @@ pub struct DeviceOptions {
     /// PEM file of the certificate's private key
     #[arg(long, value_name = "PEM", env = "FTLD_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
-    /// PEM file of the authorities that NBD clients need a certificate of; without it anybody is let in
+    /// PEM file of the authorities that NBD clients need a certificate of; without it anybody is
+    /// let in
     #[arg(long, value_name = "PEM", env = "FTLD_TLS_CLIENT_CA")]
     pub tls_client_ca: Option<PathBuf>,
     /// Refuse writes and leave the image as it is
@@ -73,8 +79,17 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "NAME", env = "FTLD_NAME")]
     pub name: Option<String>,
     /// Scheme parameter, may be given more than once
-    #[arg(long, value_name = "KEY=VALUE", env = "FTLD_SET", value_delimiter = ' ')]
-    #[serde(deserialize_with = "set_table", serialize_with = "as_table", skip_serializing_if = "Vec::is_empty")]
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        env = "FTLD_SET",
+        value_delimiter = ' '
+    )]
+    #[serde(
+        deserialize_with = "set_table",
+        serialize_with = "as_table",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub set: Vec<String>,
 }
 
@@ -84,9 +99,14 @@ fn set_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, 
         toml::Value::Integer(number) => Ok(format!("{key}={number}")),
         toml::Value::Float(number) => Ok(format!("{key}={number}")),
         toml::Value::Boolean(yes) => Ok(format!("{key}={yes}")),
-        _ => Err(serde::de::Error::custom(format!("set.{key} is not a plain value"))),
+        _ => Err(serde::de::Error::custom(format!(
+            "set.{key} is not a plain value"
+        ))),
     };
-    BTreeMap::deserialize(deserializer)?.into_iter().map(pair).collect()
+    BTreeMap::deserialize(deserializer)?
+        .into_iter()
+        .map(pair)
+        .collect()
 }
 
 fn as_table<S: Serializer>(pairs: &[String], serializer: S) -> Result<S::Ok, S::Error> {

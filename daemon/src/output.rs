@@ -8,13 +8,15 @@ use std::io::Write;
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::io("standard output", &error)),
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::io("standard output", &error))
+        }
         _ => Ok(()),
     }
 }
 
-/// Prints a JSON object with a newline at the end. `"schema": "ftld.WHAT/1"` in it names its meaning; the number grows when a
-/// reader of the old one would go wrong.
+/// Prints a JSON object with a newline at the end. `"schema": "ftld.WHAT/1"` in it names its
+/// meaning; the number grows when a reader of the old one would go wrong.
 pub fn print_json(what: &str, value: Value) -> Result<(), Failure> {
     print(&format!("{:#}\n", with_schema(what, value)))
 }

@@ -1,6 +1,8 @@
-//! Byte extents as page verbs: whole pages go to the scheme as they are, a partial page at either end is read, changed and written.
+//! Byte extents as page verbs: whole pages go to the scheme as they are, a partial page at either
+//! end is read, changed and written.
 //!
-//! All parts of an extent start at the same emulated instant; what comes back is when the last one is done.
+//! All parts of an extent start at the same emulated instant; what comes back is when the last one
+//! is done.
 
 use ftl_core::{Ftl, FtlError, Lpn, Span};
 use nand_model::{Geometry, Nanos, Store};
@@ -14,7 +16,11 @@ const SLICE_BYTES_MAX: u64 = 1 << 20;
 pub fn slice_bytes(geometry: &Geometry) -> u64 {
     let page = geometry.page_bytes as u64;
     let block = geometry.pages_per_block as u64 * page;
-    if block > SLICE_BYTES_MAX { SLICE_BYTES / page * page } else { whole(SLICE_BYTES, block) }
+    if block > SLICE_BYTES_MAX {
+        SLICE_BYTES / page * page
+    } else {
+        whole(SLICE_BYTES, block)
+    }
 }
 
 /// The largest multiple of `unit` in `bytes`, but at least one.
@@ -58,7 +64,13 @@ impl<S: Store> Paged<'_, S> {
         Ok(done)
     }
 
-    fn read_part(&mut self, at: Nanos, lpn: Lpn, from: u32, part: &mut [u8]) -> Result<Nanos, FtlError> {
+    fn read_part(
+        &mut self,
+        at: Nanos,
+        lpn: Lpn,
+        from: u32,
+        part: &mut [u8],
+    ) -> Result<Nanos, FtlError> {
         let done = self.ftl.read(at, lpn, self.scratch)?;
         part.copy_from_slice(&self.scratch[from as usize..][..part.len()]);
         Ok(done)
@@ -71,7 +83,8 @@ impl<S: Store> Paged<'_, S> {
         let (body, tail) = rest.split_at(span.body.1 as usize * self.scratch.len());
         let mut done = at;
         if let Some((lpn, from, _)) = span.head {
-            done = done.max(self.patch(at, lpn, from, head.len(), |part| part.copy_from_slice(head))?);
+            done =
+                done.max(self.patch(at, lpn, from, head.len(), |part| part.copy_from_slice(head))?);
         }
         if !body.is_empty() {
             done = done.max(self.ftl.write(at, span.body.0, body)?);
@@ -86,7 +99,11 @@ impl<S: Store> Paged<'_, S> {
     pub fn zero(&mut self, at: Nanos, offset: u64, len: u64) -> Result<Nanos, FtlError> {
         let span = self.span(offset, len);
         let mut done = at;
-        for (lpn, from, len) in span.head.into_iter().chain(span.tail.map(|(lpn, len)| (lpn, 0, len))) {
+        for (lpn, from, len) in span
+            .head
+            .into_iter()
+            .chain(span.tail.map(|(lpn, len)| (lpn, 0, len)))
+        {
             if self.ftl.is_mapped(lpn)? {
                 done = done.max(self.patch(at, lpn, from, len as usize, |part| part.fill(0))?);
             }
@@ -120,9 +137,21 @@ mod tests {
     #[test]
     fn long_requests_are_cut_at_aligned_slices_of_whole_blocks() {
         let slice = |name| slice_bytes(&Profile::find(name).unwrap().geometry);
-        assert_eq!(slice("mlc-4k"), 128 * 4096, "one block of the default chip is one slice");
-        assert_eq!(slice("torture"), SLICE_BYTES, "many small blocks share a slice");
-        let ends = [0, 100, SLICE_BYTES - 1, SLICE_BYTES].map(|from| slice_end(from, from + SLICE_BYTES, SLICE_BYTES));
-        assert_eq!(ends, [SLICE_BYTES, SLICE_BYTES, SLICE_BYTES, 2 * SLICE_BYTES]);
+        assert_eq!(
+            slice("mlc-4k"),
+            128 * 4096,
+            "one block of the default chip is one slice"
+        );
+        assert_eq!(
+            slice("torture"),
+            SLICE_BYTES,
+            "many small blocks share a slice"
+        );
+        let ends = [0, 100, SLICE_BYTES - 1, SLICE_BYTES]
+            .map(|from| slice_end(from, from + SLICE_BYTES, SLICE_BYTES));
+        assert_eq!(
+            ends,
+            [SLICE_BYTES, SLICE_BYTES, SLICE_BYTES, 2 * SLICE_BYTES]
+        );
     }
 }

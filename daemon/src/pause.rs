@@ -1,5 +1,6 @@
-//! `ftld pause`, `step` and `resume`: the device itself stands still for those who want to look at it, for a limited time. Requests
-//! wait meanwhile and none fails ([`crate::volume`]); everything that only looks goes on.
+//! `ftld pause`, `step` and `resume`: the device itself stands still for those who want to look at
+//! it, for a limited time. Requests wait meanwhile and none fails ([`crate::volume`]); everything
+//! that only looks goes on.
 
 use crate::failure::Failure;
 use crate::volume::{PAUSE_MAX, Step, Volume};
@@ -50,10 +51,14 @@ impl Turn {
 
 /// The time of a pause, if a pause may last so long.
 pub fn length(seconds: f64) -> Result<Duration, Failure> {
-    let length = Duration::try_from_secs_f64(seconds).ok().filter(|length| !length.is_zero() && *length <= PAUSE_MAX);
+    let length = Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|length| !length.is_zero() && *length <= PAUSE_MAX);
     length.ok_or_else(|| {
         let most = PAUSE_MAX.as_secs();
-        Failure::usage(format!("a pause of {seconds} s: a pause lasts more than 0 and at most {most} s"))
+        Failure::usage(format!(
+            "a pause of {seconds} s: a pause lasts more than 0 and at most {most} s"
+        ))
     })
 }
 
@@ -88,7 +93,10 @@ mod tests {
     fn a_pause_has_a_limit() {
         assert_eq!(length(1.5).unwrap(), Duration::from_millis(1500));
         for wrong in [0.0, -1.0, 600.1, f64::NAN, f64::INFINITY, 1e300] {
-            assert!(length(wrong).unwrap_err().message.contains("at most 600 s"), "{wrong}");
+            assert!(
+                length(wrong).unwrap_err().message.contains("at most 600 s"),
+                "{wrong}"
+            );
         }
     }
 

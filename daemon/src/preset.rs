@@ -1,10 +1,12 @@
-//! Paper modes by name: the scheme, the device, the parameters and the way of measuring of a publication.
+//! Paper modes by name: the scheme, the device, the parameters and the way of measuring of a
+//! publication.
 //!
-//! One table. A preset fills in what no option says, so every part of it can be changed. Its parameters go to the schemes that have them, so
-//! another scheme runs under it as the paper's authors ran their comparators: `--preset mnftl-paper --scheme dftl`.
+//! One table. A preset fills in what no option says, so every part of it can be changed. Its
+//! parameters go to the schemes that have them, so another scheme runs under it as the paper's
+//! authors ran their comparators: `--preset mnftl-paper --scheme dftl`.
 //!
-//! What always holds: a live device keeps what was flushed and what was acknowledged. What a paper leaves out at the cost of that stands
-//! apart and is for simulation alone.
+//! What always holds: a live device keeps what was flushed and what was acknowledged. What a paper
+//! leaves out at the cost of that stands apart and is for simulation alone.
 
 use crate::failure::Failure;
 use crate::options::DeviceOptions;
@@ -28,7 +30,8 @@ pub struct Preset {
     pub op: f64,
     /// Parameters, for the schemes that have them.
     pub params: &'static [(&'static str, &'static str)],
-    /// Parameters that give up what was flushed or acknowledged, when power fails or the daemon dies: for simulation alone.
+    /// Parameters that give up what was flushed or acknowledged, when power fails or the daemon
+    /// dies: for simulation alone.
     pub unsafe_params: &'static [(&'static str, &'static str)],
     /// What is written before measuring.
     pub precondition: Precondition,
@@ -45,9 +48,10 @@ pub enum Use {
     Simulation,
 }
 
-/// MNFTL and what its Table 2 has beside it. The table's page-level rows give away the device: pages written and copied, in blocks, less
-/// the erases are 4,352 blocks in every row, 1 GiB and the 256 log blocks of Superblock FTL, erased at the beginning. They leave GFTL less than its
-/// 16 % of extra blocks.
+/// MNFTL and what its Table 2 has beside it. The table's page-level rows give away the device:
+/// pages written and copied, in blocks, less the erases are 4,352 blocks in every row, 1 GiB and
+/// the 256 log blocks of Superblock FTL, erased at the beginning. They leave GFTL less than its 16
+/// % of extra blocks.
 const MNFTL: Preset = Preset {
     name: "mnftl-paper",
     title: "MNFTL, DAC 2011, Table 2: the 1 GiB that it uses of 8 GB, new; a record counts as one page; RAM takes no time",
@@ -115,8 +119,8 @@ const DOPFTL: Preset = Preset {
     average: Average::PerRequest,
 };
 
-/// ROSE on its Table 1's device, whose log area is 2.5 % of the blocks; as little again is for schemes without log blocks. New, as the
-/// erases that the paper counts on its smallest trace say.
+/// ROSE on its Table 1's device, whose log area is 2.5 % of the blocks; as little again is for
+/// schemes without log blocks. New, as the erases that the paper counts on its smallest trace say.
 const ROSE: Preset = Preset {
     name: "rose-paper",
     title: "ROSE, IEEE TC 2011: 80 GB of SLC, new, 16,384 log blocks, age weight 1, alpha 0.5, blocks swapped 10 erases apart; takes 1.5 GB of RAM",
@@ -151,7 +155,8 @@ const MLAM: Preset = Preset {
         ("mlam.low", "0.1"),
         ("mlam.high", "0.5"),
         ("mlam.candidates", "4"),
-        // Not published. With 0.5 the share of a superblock that is buffered, a few hundredths, hardly counts beside its age.
+        // Not published. With 0.5 the share of a superblock that is buffered, a few hundredths,
+        // hardly counts beside its age.
         ("mlam.alpha", "0.05"),
         ("wear.policy", "none"),
         ("scrub.hours", "0"),
@@ -165,14 +170,42 @@ const MLAM: Preset = Preset {
 /// Every preset. A comparator has that of the paper that measured it.
 pub const PRESETS: &[Preset] = &[
     MNFTL,
-    Preset { name: "superblock-paper", scheme: "superblock", ..MNFTL },
-    Preset { name: "dftl-paper", scheme: "dftl", ..MNFTL },
-    Preset { name: "gftl-paper", scheme: "gftl", ..MNFTL },
+    Preset {
+        name: "superblock-paper",
+        scheme: "superblock",
+        ..MNFTL
+    },
+    Preset {
+        name: "dftl-paper",
+        scheme: "dftl",
+        ..MNFTL
+    },
+    Preset {
+        name: "gftl-paper",
+        scheme: "gftl",
+        ..MNFTL
+    },
     LAZYFTL,
-    Preset { name: "bast-paper", scheme: "bast", ..LAZYFTL },
-    Preset { name: "fast-paper", scheme: "fast", ..LAZYFTL },
-    Preset { name: "last-paper", scheme: "last", ..LAZYFTL },
-    Preset { name: "asast-paper", scheme: "asast", ..LAZYFTL },
+    Preset {
+        name: "bast-paper",
+        scheme: "bast",
+        ..LAZYFTL
+    },
+    Preset {
+        name: "fast-paper",
+        scheme: "fast",
+        ..LAZYFTL
+    },
+    Preset {
+        name: "last-paper",
+        scheme: "last",
+        ..LAZYFTL
+    },
+    Preset {
+        name: "asast-paper",
+        scheme: "asast",
+        ..LAZYFTL
+    },
     // Replacement blocks as many as there is room for: it has no table of their pages.
     Preset {
         name: "nftl1-paper",
@@ -184,23 +217,37 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "nftln-paper",
         scheme: "nftln",
-        params: &[("nftln.max_length", "16"), ("wear.policy", "none"), ("scrub.hours", "0")],
+        params: &[
+            ("nftln.max_length", "16"),
+            ("wear.policy", "none"),
+            ("scrub.hours", "0"),
+        ],
         ..LAZYFTL
     },
     ROSE,
     MLAM,
     DOPFTL,
-    Preset { name: "tpftl-paper", scheme: "tpftl", ..DOPFTL },
+    Preset {
+        name: "tpftl-paper",
+        scheme: "tpftl",
+        ..DOPFTL
+    },
 ];
 
 impl Preset {
     /// The preset of this name.
     pub fn find(name: &str) -> Result<&'static Preset, Failure> {
-        PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| {
-            let names: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
-            let hint = ftl_core::near_miss(name, names.iter().copied());
-            Failure::usage(format!("no preset {name:?}{hint}; there are {}", names.join(", ")))
-        })
+        PRESETS
+            .iter()
+            .find(|preset| preset.name == name)
+            .ok_or_else(|| {
+                let names: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
+                let hint = ftl_core::near_miss(name, names.iter().copied());
+                Failure::usage(format!(
+                    "no preset {name:?}{hint}; there are {}",
+                    names.join(", ")
+                ))
+            })
     }
 
     /// What it says of the device, but for scheme and parameters.
@@ -213,13 +260,26 @@ impl Preset {
         }
     }
 
-    /// The parameters of a scheme under it, each as KEY=VALUE: its own where the scheme has them and `own` does not say otherwise, then
-    /// `own`.
+    /// The parameters of a scheme under it, each as KEY=VALUE: its own where the scheme has them
+    /// and `own` does not say otherwise, then `own`.
     pub(crate) fn params(&self, scheme: &Scheme, to: Use, own: &[String]) -> Vec<String> {
-        let apart = if to == Use::Simulation { self.unsafe_params } else { &[] };
-        let said = |key: &str| own.iter().any(|pair| pair.split_once('=').is_some_and(|(own, _)| own == key));
-        let mine = self.params.iter().chain(apart).filter(|(key, _)| scheme.knows(key) && !said(key));
-        mine.map(|(key, value)| format!("{key}={value}")).chain(own.iter().cloned()).collect()
+        let apart = if to == Use::Simulation {
+            self.unsafe_params
+        } else {
+            &[]
+        };
+        let said = |key: &str| {
+            own.iter()
+                .any(|pair| pair.split_once('=').is_some_and(|(own, _)| own == key))
+        };
+        let mine = self
+            .params
+            .iter()
+            .chain(apart)
+            .filter(|(key, _)| scheme.knows(key) && !said(key));
+        mine.map(|(key, value)| format!("{key}={value}"))
+            .chain(own.iter().cloned())
+            .collect()
     }
 }
 
@@ -237,9 +297,17 @@ mod tests {
             let scheme = Scheme::find(preset.scheme).expect(preset.name);
             let profile = Profile::find(preset.profile).expect(preset.name);
             for to in [Use::Device, Use::Simulation] {
-                let options = DeviceOptions { set: preset.params(scheme, to, &[]), ..preset.device() };
+                let options = DeviceOptions {
+                    set: preset.params(scheme, to, &[]),
+                    ..preset.device()
+                };
                 let wish = options.wish().expect(preset.name);
-                let layout = scheme.layout(profile, wish.size.unwrap_or(0), preset.op / 100.0, &wish.params);
+                let layout = scheme.layout(
+                    profile,
+                    wish.size.unwrap_or(0),
+                    preset.op / 100.0,
+                    &wish.params,
+                );
                 layout.unwrap_or_else(|error| panic!("{}: {error}", preset.name));
             }
         }
@@ -248,12 +316,26 @@ mod tests {
     #[test]
     fn a_live_device_under_a_preset_gives_nothing_up() {
         for preset in PRESETS {
-            assert!(UNSAFE.iter().all(|pair| !preset.params.contains(pair)), "{}", preset.name);
-            let options = DeviceOptions { preset: Some(preset.name.into()), ..DeviceOptions::default() };
+            assert!(
+                UNSAFE.iter().all(|pair| !preset.params.contains(pair)),
+                "{}",
+                preset.name
+            );
+            let options = DeviceOptions {
+                preset: Some(preset.name.into()),
+                ..DeviceOptions::default()
+            };
             let wish = options.wish().unwrap();
             assert_eq!(wish.scheme.as_deref(), Some(preset.scheme));
-            assert_eq!(wish.profile.map(|profile| profile.name), Some(preset.profile));
-            assert!(wish.params.iter().all(|pair| !UNSAFE.contains(&pair)), "{}", preset.name);
+            assert_eq!(
+                wish.profile.map(|profile| profile.name),
+                Some(preset.profile)
+            );
+            assert!(
+                wish.params.iter().all(|pair| !UNSAFE.contains(&pair)),
+                "{}",
+                preset.name
+            );
         }
     }
 
@@ -267,9 +349,15 @@ mod tests {
             ..DeviceOptions::default()
         };
         let wish = options.wish().unwrap();
-        assert_eq!((wish.scheme.as_deref(), wish.op), (Some("dftl"), Some(28.0)));
-        let params: Vec<_> =
-            wish.params.iter().filter(|(key, _)| key.contains("cache") || key.starts_with("page.")).collect();
+        assert_eq!(
+            (wish.scheme.as_deref(), wish.op),
+            (Some("dftl"), Some(28.0))
+        );
+        let params: Vec<_> = wish
+            .params
+            .iter()
+            .filter(|(key, _)| key.contains("cache") || key.starts_with("page."))
+            .collect();
         assert_eq!(params, [("dftl.cache", "4096")]);
     }
 }

@@ -1,7 +1,8 @@
 //! Lock files that only their owner can open.
 //!
-//! What always holds: the locked file has mode 0600 and belongs to this user, because everybody who can open a file can lock it,
-//! and wait for its lock. The lock is one of the open file description: [`is_held`] asks for it without taking it.
+//! What always holds: the locked file has mode 0600 and belongs to this user, because everybody who
+//! can open a file can lock it, and wait for its lock. The lock is one of the open file
+//! description: [`is_held`] asks for it without taking it.
 //!
 //! If the process dies, the file stays and the lock goes.
 
@@ -34,9 +35,14 @@ impl PrivateLock {
             }
             // The last holder may have removed the file that was opened.
             let now = fs::symlink_metadata(path);
-            if now.is_ok_and(|now| file.metadata().is_ok_and(|ours| (ours.dev(), ours.ino()) == (now.dev(), now.ino())))
-            {
-                return Ok(Some(PrivateLock { path: path.to_owned(), file }));
+            if now.is_ok_and(|now| {
+                file.metadata()
+                    .is_ok_and(|ours| (ours.dev(), ours.ino()) == (now.dev(), now.ino()))
+            }) {
+                return Ok(Some(PrivateLock {
+                    path: path.to_owned(),
+                    file,
+                }));
             }
         }
     }
@@ -70,13 +76,26 @@ pub(crate) fn is_open_to_others(meta: &fs::Metadata) -> bool {
 }
 
 fn whole_file() -> libc::flock {
-    libc::flock { l_type: libc::F_WRLCK as _, l_whence: libc::SEEK_SET as _, l_start: 0, l_len: 0, l_pid: 0 }
+    libc::flock {
+        l_type: libc::F_WRLCK as _,
+        l_whence: libc::SEEK_SET as _,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    }
 }
 
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let file = options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits()).open(path)?;
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600);
+    let file = options
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() || meta.uid() != nix::unistd::geteuid().as_raw() {
         let text = format!("{} is not a file of this user; remove it", path.display());

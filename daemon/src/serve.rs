@@ -1,7 +1,9 @@
-//! A daemon's life: take the name, the metrics port, the image, the device; say `ready`; serve; let go in reverse order.
+//! A daemon's life: take the name, the metrics port, the image, the device; say `ready`; serve; let
+//! go in reverse order.
 //!
-//! If power fails anywhere in here, the image is what the volume last made durable; if only this process dies, what it
-//! acknowledged is in the image and the next start takes the name and the image over.
+//! If power fails anywhere in here, the image is what the volume last made durable; if only this
+//! process dies, what it acknowledged is in the image and the next start takes the name and the
+//! image over.
 
 use crate::activation::Passed;
 use crate::background::Background;
@@ -31,7 +33,8 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-/// How often a waiting daemon looks whether the holder is gone, and any daemon whether its transport is still there.
+/// How often a waiting daemon looks whether the holder is gone, and any daemon whether its
+/// transport is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// How a daemon is started.
@@ -71,10 +74,19 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
     let stack = stack::open_or_create(config)?;
     let opened_in = opening.elapsed();
     let volume = Arc::new(stack.volume);
-    let image = std::fs::canonicalize(&config.image).map_err(|error| Failure::io(config.image.display(), &error))?;
-    let context = Context { name: &config.name, image: &image.to_string_lossy(), tls: tls.as_ref() };
-    let started = control::bind(&dirs.control(&config.name))
-        .and_then(|control| Ok((control, transport::start(&target, passed.nbd, volume.clone(), context)?)));
+    let image = std::fs::canonicalize(&config.image)
+        .map_err(|error| Failure::io(config.image.display(), &error))?;
+    let context = Context {
+        name: &config.name,
+        image: &image.to_string_lossy(),
+        tls: tls.as_ref(),
+    };
+    let started = control::bind(&dirs.control(&config.name)).and_then(|control| {
+        Ok((
+            control,
+            transport::start(&target, passed.nbd, volume.clone(), context)?,
+        ))
+    });
     drop(patience);
     let (control, service) = match started {
         Ok(started) => started,
@@ -99,9 +111,14 @@ pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
         opened_in,
         was_clean: stack.was_clean,
     };
-    let served =
-        Arc::new(Served { facts: Arc::new(facts), volume, nbd: service.nbd_stats(), waiting_for: Mutex::default() });
-    let background = Background::start(&served.volume).map_err(|error| Failure::io("background thread", &error))?;
+    let served = Arc::new(Served {
+        facts: Arc::new(facts),
+        volume,
+        nbd: service.nbd_stats(),
+        waiting_for: Mutex::default(),
+    });
+    let background = Background::start(&served.volume)
+        .map_err(|error| Failure::io("background thread", &error))?;
     let hosts = Arc::new(Hosts::new(&config.metrics_hosts));
     let pulse = {
         let (volume, service, turns) = (served.volume.clone(), service.clone(), background.turns());
@@ -149,14 +166,18 @@ enum Http {
 }
 
 impl Http {
-    /// Any user can take a port while no daemon has it. So one that is taken stops a first start, which somebody looks at, but
-    /// not the successor of a daemon that died, whose users wait.
+    /// Any user can take a port while no daemon has it. So one that is taken stops a first start,
+    /// which somebody looks at, but not the successor of a daemon that died, whose users wait.
     fn bind(addr: Option<SocketAddr>, instance: &Instance) -> Result<Http, Failure> {
-        let Some(addr) = addr else { return Ok(Http::Off) };
+        let Some(addr) = addr else {
+            return Ok(Http::Off);
+        };
         match http::bind(addr) {
             Ok(listener) => Ok(Http::Listens(listener)),
             Err(failure) if failure.exit == Exit::InUse && instance.taken_over() => {
-                tracing::warn!("{failure}; taking over from a dead daemon without metrics, until the address is free");
+                tracing::warn!(
+                    "{failure}; taking over from a dead daemon without metrics, until the address is free"
+                );
                 Ok(Http::Taken(addr))
             }
             Err(failure) => Err(failure),
@@ -164,24 +185,37 @@ impl Http {
     }
 
     fn url(&self) -> Result<Option<String>, Failure> {
-        let Http::Listens(listener) = self else { return Ok(None) };
-        let addr = listener.local_addr().map_err(|error| Failure::io("metrics socket", &error))?;
+        let Http::Listens(listener) = self else {
+            return Ok(None);
+        };
+        let addr = listener
+            .local_addr()
+            .map_err(|error| Failure::io("metrics socket", &error))?;
         Ok(Some(format!("http://{addr}/metrics")))
     }
 }
 
 /// TLS, if it is wanted.
 fn load_tls(config: &Config, target: &Target) -> Result<Option<Tls>, Failure> {
-    let Some(options) = &config.tls else { return Ok(None) };
+    let Some(options) = &config.tls else {
+        return Ok(None);
+    };
     if !matches!(target, Target::Nbd(_)) {
         return Err(Failure::usage(format!(
             "TLS is for NBD addresses, not for {target}; give one, or leave --tls out"
         )));
     }
-    if let Some(ip) = target.beyond_this_machine().filter(|_| options.client_ca.is_none()) {
-        tracing::warn!("anybody who reaches {ip} may read and write the device; --tls-client-ca asks for certificates");
+    if let Some(ip) = target
+        .beyond_this_machine()
+        .filter(|_| options.client_ca.is_none())
+    {
+        tracing::warn!(
+            "anybody who reaches {ip} may read and write the device; --tls-client-ca asks for certificates"
+        );
     }
-    Tls::load(options).map(Some).map_err(|error| Failure::usage(error.to_string()))
+    Tls::load(options)
+        .map(Some)
+        .map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// What a process needs that others' block I/O depends on; before there is a second thread.
@@ -209,11 +243,19 @@ impl Observed for Served {
             host: self.volume.host(),
             flash: self.volume.flash(),
             injected: self.volume.injected(),
-            nbd: self.nbd.as_ref().map(|stats| stats.snapshot()).unwrap_or_default(),
+            nbd: self
+                .nbd
+                .as_ref()
+                .map(|stats| stats.snapshot())
+                .unwrap_or_default(),
             trouble: self.volume.trouble(),
             writes_failing: self.volume.writes_failing(),
             paused: self.volume.paused(),
-            waiting_for: self.waiting_for.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            waiting_for: self
+                .waiting_for
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
         }
     }
 
@@ -230,7 +272,8 @@ impl Observed for Served {
     }
 }
 
-/// HTTP, control and signals, on a runtime of their own on this thread. Returns what shall become of the device.
+/// HTTP, control and signals, on a runtime of their own on this thread. Returns what shall become
+/// of the device.
 fn run(
     served: &Arc<Served>,
     service: &Arc<dyn Service>,
@@ -239,10 +282,15 @@ fn run(
     ready: impl FnOnce(),
 ) -> Result<StopHow, Failure> {
     let failed = |error: std::io::Error| Failure::io("runtime", &error);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
     runtime.block_on(async {
-        let signals =
-            (signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?);
+        let signals = (
+            signal(SignalKind::terminate()).map_err(failed)?,
+            signal(SignalKind::interrupt()).map_err(failed)?,
+        );
         let observed = served.clone() as Arc<dyn Observed>;
         match http {
             Http::Off => {}
@@ -250,7 +298,11 @@ fn run(
             Http::Taken(addr) => drop(tokio::spawn(http::serve_when_free(addr, observed, hosts))),
         }
         let (ask, asked) = mpsc::channel(4);
-        tokio::spawn(control::serve(control, served.clone() as Arc<dyn Observed>, ask));
+        tokio::spawn(control::serve(
+            control,
+            served.clone() as Arc<dyn Observed>,
+            ask,
+        ));
         ready();
         until_end(served, service, signals, asked).await
     })
@@ -262,7 +314,8 @@ fn announce(facts: &Facts, as_json: bool) {
     let line = match as_json {
         true => {
             let (schema, name) = ("ftld.ready/1", &facts.name);
-            json!({"schema": schema, "name": name, "target": target, "metrics": metrics}).to_string()
+            json!({"schema": schema, "name": name, "target": target, "metrics": metrics})
+                .to_string()
         }
         false => format!("ready {target} metrics={}", metrics.unwrap_or("off")),
     };
@@ -313,14 +366,24 @@ async fn until_end(
             continue;
         }
         let asking = service.clone();
-        let holders = tokio::task::spawn_blocking(move || asking.holders()).await.unwrap_or_default();
+        let holders = tokio::task::spawn_blocking(move || asking.holders())
+            .await
+            .unwrap_or_default();
         let action = shutdown.decide(event, !holders.is_empty());
         if action != Action::Serve {
             served.volume.resume();
         }
-        served.wait_for(if action == Action::FlushAndWait || event == Event::Look { &holders } else { &[] });
+        served.wait_for(if action == Action::FlushAndWait || event == Event::Look {
+            &holders
+        } else {
+            &[]
+        });
         if let Some(stop) = stop {
-            let told = if action == Action::FlushAndWait { holders.clone() } else { Vec::new() };
+            let told = if action == Action::FlushAndWait {
+                holders.clone()
+            } else {
+                Vec::new()
+            };
             let _ = stop.send(told);
         }
         match action {
@@ -332,9 +395,15 @@ async fn until_end(
             }
             Action::FlushAndWait => {
                 notify::waiting(&holders);
-                tracing::warn!("held by {}; flushing, and stopping when they let go", holders.join(", "));
+                tracing::warn!(
+                    "held by {}; flushing, and stopping when they let go",
+                    holders.join(", ")
+                );
                 let volume = served.volume.clone();
-                let flushed = tokio::task::spawn_blocking(move || volume.flush().and_then(|flush| flush.wait())).await;
+                let flushed = tokio::task::spawn_blocking(move || {
+                    volume.flush().and_then(|flush| flush.wait())
+                })
+                .await;
                 if !matches!(flushed, Ok(Ok(_))) {
                     tracing::error!("the flush before stopping failed");
                 }
@@ -345,14 +414,27 @@ async fn until_end(
 
 impl Served {
     fn wait_for(&self, holders: &[String]) {
-        *self.waiting_for.lock().unwrap_or_else(PoisonError::into_inner) = holders.to_vec();
+        *self
+            .waiting_for
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = holders.to_vec();
     }
 }
 
 /// Lets go in reverse order: device, background work, image.
-fn end(served: &Served, service: &dyn Service, background: Background, how: StopHow) -> Result<(), Failure> {
-    // A device that waits for its next daemon has lost nothing, and must not lose anything on the way out.
-    let how = if how == StopHow::Leave && !served.volume.keep_power() { StopHow::Remove } else { how };
+fn end(
+    served: &Served,
+    service: &dyn Service,
+    background: Background,
+    how: StopHow,
+) -> Result<(), Failure> {
+    // A device that waits for its next daemon has lost nothing, and must not lose anything on the
+    // way out.
+    let how = if how == StopHow::Leave && !served.volume.keep_power() {
+        StopHow::Remove
+    } else {
+        how
+    };
     served.volume.resume();
     let _patience = notify::stopping();
     let stopped = service.stop(how);
@@ -366,14 +448,22 @@ fn end(served: &Served, service: &dyn Service, background: Background, how: Stop
 
 /// Ends with everything on the image.
 fn close(volume: &Volume<DaemonStore>, image: &Path) -> Result<(), Failure> {
-    let closed = volume.close().map_err(|error| Failure::io(format!("{}: closing", image.display()), &error));
+    let closed = volume
+        .close()
+        .map_err(|error| Failure::io(format!("{}: closing", image.display()), &error));
     if volume.is_powerless() {
         stack::leave_store(closed?, image)?;
-        let message = format!("{}: power cut injected; a restart mounts what the chip kept", image.display());
+        let message = format!(
+            "{}: power cut injected; a restart mounts what the chip kept",
+            image.display()
+        );
         return Err(Failure::new(Exit::PowerCut, message));
     }
     if let Some(why) = volume.trouble() {
-        return Err(Failure::failed(format!("{}: ended after a failure: {why}", image.display())));
+        return Err(Failure::failed(format!(
+            "{}: ended after a failure: {why}",
+            image.display()
+        )));
     }
     stack::close_store(closed?)
 }

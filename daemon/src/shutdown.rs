@@ -62,9 +62,16 @@ mod tests {
     #[test]
     fn nobody_holds_it_then_the_first_word_ends_it() {
         for event in [Signal, Stop, ForcedStop] {
-            assert_eq!(Shutdown::default().decide(event, false), Action::End(StopHow::Remove));
+            assert_eq!(
+                Shutdown::default().decide(event, false),
+                Action::End(StopHow::Remove)
+            );
         }
-        assert_eq!(Shutdown::default().decide(Look, false), Action::Serve, "nobody asked");
+        assert_eq!(
+            Shutdown::default().decide(Look, false),
+            Action::Serve,
+            "nobody asked"
+        );
     }
 
     #[test]
@@ -79,9 +86,20 @@ mod tests {
     fn only_a_second_signal_leaves_it_and_only_force_removes_it() {
         let mut shutdown = Shutdown::default();
         assert_eq!(shutdown.decide(Stop, true), Action::FlushAndWait);
-        assert_eq!(shutdown.decide(Stop, true), Action::FlushAndWait, "asking again changes nothing");
-        assert_eq!(shutdown.decide(Signal, true), Action::FlushAndWait, "the first signal");
+        assert_eq!(
+            shutdown.decide(Stop, true),
+            Action::FlushAndWait,
+            "asking again changes nothing"
+        );
+        assert_eq!(
+            shutdown.decide(Signal, true),
+            Action::FlushAndWait,
+            "the first signal"
+        );
         assert_eq!(shutdown.decide(Signal, true), Action::End(StopHow::Leave));
-        assert_eq!(shutdown.decide(ForcedStop, true), Action::End(StopHow::Remove));
+        assert_eq!(
+            shutdown.decide(ForcedStop, true),
+            Action::End(StopHow::Remove)
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! The wiring diagram as code: image file -> chip -> scheme -> volume, in that order.
 //!
-//! What always holds: an image is never changed by finding out that it is not the one that was asked for; a new image gets its
-//! name when it is finished and synced. A maker that is killed leaves a file with another name, `.IMAGE.new-...`, which a later
-//! start removes.
+//! What always holds: an image is never changed by finding out that it is not the one that was
+//! asked for; a new image gets its name when it is finished and synced. A maker that is killed
+//! leaves a file with another name, `.IMAGE.new-...`, which a later start removes.
 
 use crate::config::{Config, Latency, Wish, find_scheme};
 use crate::failure::{Exit, Failure};
@@ -27,7 +27,8 @@ pub type DaemonStore = FileStore;
 pub(crate) const OP_DEFAULT: f64 = 7.0;
 /// Bytes the host sees unless told otherwise.
 pub(crate) const SIZE_DEFAULT: u64 = 1 << 30;
-/// Key of the over-provisioning among the image's own parameters: scheme parameters never begin like that.
+/// Key of the over-provisioning among the image's own parameters: scheme parameters never begin
+/// like that.
 const OP_KEY: &str = "image.op_percent";
 
 /// A volume ready to serve.
@@ -94,7 +95,10 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     }
     if !image.exists() {
         if config.read_only {
-            return Err(Failure::failed(format!("{}: no such image, and --read-only makes none", image.display())));
+            return Err(Failure::failed(format!(
+                "{}: no such image, and --read-only makes none",
+                image.display()
+            )));
         }
         let made = create(config)?;
         tracing::info!(
@@ -106,7 +110,11 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
             made.scheme.name
         );
     }
-    let access = if config.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let access = if config.read_only {
+        Access::ReadOnly
+    } else {
+        Access::ReadWrite
+    };
     let info = peek(image).map_err(|error| image_failure(&error))?;
     let label = read_label(image, &info)?;
     contradiction(image, &config.wish, &info, &label)?;
@@ -123,13 +131,18 @@ pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
         );
     }
     if report.sync_failed {
-        tracing::warn!("{}: a sync had failed; only what was synced before it is trusted", image.display());
+        tracing::warn!(
+            "{}: a sync had failed; only what was synced before it is trusted",
+            image.display()
+        );
     }
-    volume_on(image, store, config.read_only, config.latency, |durable| durable)
+    volume_on(image, store, config.read_only, config.latency, |durable| {
+        durable
+    })
 }
 
-/// Mounts the scheme of an open image and puts a volume on top. The mount is durable before the first request. `wrap` may put
-/// something between the volume and the host's storage.
+/// Mounts the scheme of an open image and puts a volume on top. The mount is durable before the
+/// first request. `wrap` may put something between the volume and the host's storage.
 ///
 /// # Errors
 /// The image's scheme is unknown, does not mount, or the mount cannot be synced.
@@ -149,43 +162,83 @@ pub fn volume_on(
         synced.map_err(|error| Failure::failed(format!("{}: {error}", image.display())))?;
     }
     let logical_bytes = ftl.logical_pages() as u64 * profile.geometry.page_bytes as u64;
-    let options = VolumeOptions { size, read_only, emulate: latency == Latency::Emulate };
+    let options = VolumeOptions {
+        size,
+        read_only,
+        emulate: latency == Latency::Emulate,
+    };
     let volume = Volume::new(ftl, options, Some(wrap(Arc::new(ImageSync(sync.clone())))));
-    Ok(Stack { volume, scheme: label.scheme.name, profile, logical_bytes, was_clean, sync })
+    Ok(Stack {
+        volume,
+        scheme: label.scheme.name,
+        profile,
+        logical_bytes,
+        was_clean,
+        sync,
+    })
 }
 
 /// Makes a new image and formats it.
 pub fn create(config: &Config) -> Result<Made, Failure> {
     let Config { image, wish, .. } = config;
-    let scheme = wish.scheme.as_deref().map_or(Ok(&SCHEMES[0]), find_scheme)?;
+    let scheme = wish
+        .scheme
+        .as_deref()
+        .map_or(Ok(&SCHEMES[0]), find_scheme)?;
     let profile = wish.profile.unwrap_or(Profile::default_profile());
     let op_percent = wish.op.unwrap_or(OP_DEFAULT);
     let by_size = profile.capacity == Capacity::BySize;
     let wanted = wish.size.unwrap_or(if by_size { SIZE_DEFAULT } else { 0 });
-    let layout = scheme.layout(profile, wanted, op_percent / 100.0, &wish.params).map_err(usage)?;
-    let size = if wanted > 0 { wanted } else { layout.logical_pages as u64 * profile.geometry.page_bytes as u64 };
+    let layout = scheme
+        .layout(profile, wanted, op_percent / 100.0, &wish.params)
+        .map_err(usage)?;
+    let size = if wanted > 0 {
+        wanted
+    } else {
+        layout.logical_pages as u64 * profile.geometry.page_bytes as u64
+    };
     if image.symlink_metadata().is_ok() {
         return Err(image_failure(&ImageError::Exists(image.clone())));
     }
     let params = params_text(&wish.params, op_percent);
-    let spec = ImageSpec { profile: layout.profile, size, scheme: scheme.name.into(), params };
+    let spec = ImageSpec {
+        profile: layout.profile,
+        size,
+        scheme: scheme.name.into(),
+        params,
+    };
     let folder = folder_of(image);
-    let missing = folder.ancestors().take_while(|folder| !folder.exists()).count();
+    let missing = folder
+        .ancestors()
+        .take_while(|folder| !folder.exists())
+        .count();
     std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
     let unfinished = Unfinished(unfinished_name(image));
     let store = FileStore::create(&unfinished.0, &spec).map_err(|error| image_failure(&error))?;
-    let label = Label { scheme, params: wish.params.clone(), op_percent: Some(op_percent) };
+    let label = Label {
+        scheme,
+        params: wish.params.clone(),
+        op_percent: Some(op_percent),
+    };
     format(image, store, layout, &label)?;
     name_image(&unfinished.0, image)?;
-    folder.ancestors().take(missing + 1).try_for_each(sync_folder)?;
-    Ok(Made { scheme, layout, size, op_percent })
+    folder
+        .ancestors()
+        .take(missing + 1)
+        .try_for_each(sync_folder)?;
+    Ok(Made {
+        scheme,
+        layout,
+        size,
+        op_percent,
+    })
 }
 
 /// Age at which an unfinished image is one that its maker left: making one changes it all the time.
 const UNFINISHED_AGE: Duration = Duration::from_secs(3600);
 
-/// An image that is being made, under a name of its own beside the one it will have; removed when dropped, if it still has that
-/// name.
+/// An image that is being made, under a name of its own beside the one it will have; removed when
+/// dropped, if it still has that name.
 struct Unfinished(PathBuf);
 
 impl Drop for Unfinished {
@@ -195,7 +248,10 @@ impl Drop for Unfinished {
 }
 
 fn folder_of(image: &Path) -> &Path {
-    image.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    image
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// What the names of an image's unfinished versions begin with.
@@ -208,7 +264,9 @@ fn unfinished_prefix(image: &Path) -> OsString {
 
 fn unfinished_name(image: &Path) -> PathBuf {
     let mut name = unfinished_prefix(image);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     name.push(format!("{}-{:x}", std::process::id(), now.as_nanos()));
     folder_of(image).join(name)
 }
@@ -216,9 +274,16 @@ fn unfinished_name(image: &Path) -> PathBuf {
 /// Removes what makers of this image left that were killed.
 fn remove_unfinished(image: &Path) {
     let prefix = unfinished_prefix(image);
-    for entry in std::fs::read_dir(folder_of(image)).into_iter().flatten().flatten() {
+    for entry in std::fs::read_dir(folder_of(image))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
         let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
-        let ours = entry.file_name().as_encoded_bytes().starts_with(prefix.as_encoded_bytes());
+        let ours = entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(prefix.as_encoded_bytes());
         if ours && age().is_some_and(|age| age > UNFINISHED_AGE) {
             tracing::warn!("removing {}: its maker was killed", entry.path().display());
             let _ = std::fs::remove_file(entry.path());
@@ -229,9 +294,13 @@ fn remove_unfinished(image: &Path) {
 /// Gives a finished image its name, which nothing may have.
 fn name_image(unfinished: &Path, image: &Path) -> Result<(), Failure> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
-    let named = match renameat_with(CWD, unfinished, CWD, image, RenameFlags::NOREPLACE).map_err(io::Error::from) {
+    let named = match renameat_with(CWD, unfinished, CWD, image, RenameFlags::NOREPLACE)
+        .map_err(io::Error::from)
+    {
         // A file system that cannot; the other name goes with `Unfinished`.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => std::fs::hard_link(unfinished, image),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            std::fs::hard_link(unfinished, image)
+        }
         named => named,
     };
     named.map_err(|error| match error.kind() {
@@ -241,12 +310,17 @@ fn name_image(unfinished: &Path, image: &Path) -> Result<(), Failure> {
 }
 
 fn sync_folder(folder: &Path) -> Result<(), Failure> {
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
     let synced = std::fs::File::open(folder).and_then(|open| open.sync_all());
     synced.map_err(|error| Failure::io(format!("{}: syncing", folder.display()), &error))
 }
 
-/// Who can open an image can lock it, and so keep it from being served: an image of ours is closed to others.
+/// Who can open an image can lock it, and so keep it from being served: an image of ours is closed
+/// to others.
 fn close_to_others(image: &Path) {
     let Ok(meta) = image.metadata() else { return };
     if meta.uid() == nix::unistd::geteuid().as_raw() && is_open_to_others(&meta) {
@@ -255,37 +329,61 @@ fn close_to_others(image: &Path) {
             image.display(),
             meta.mode() & 0o777
         );
-        if let Err(error) = std::fs::set_permissions(image, Permissions::from_mode(meta.mode() & 0o700)) {
+        if let Err(error) =
+            std::fs::set_permissions(image, Permissions::from_mode(meta.mode() & 0o700))
+        {
             tracing::warn!("{}: {error}", image.display());
         }
     }
 }
 
 fn format(image: &Path, store: FileStore, layout: Layout, label: &Label) -> Result<(), Failure> {
-    let failed = |error: FtlError| Failure::failed(format!("{}: formatting: {error}", image.display()));
+    let failed =
+        |error: FtlError| Failure::failed(format!("{}: formatting: {error}", image.display()));
     let uuid = store.info().uuid;
     let seed = u64::from_le_bytes(uuid[..8].try_into().expect("eight bytes"));
     let mut chip = Chip::open(layout.profile, store).map_err(|error| failed(error.into()))?;
-    chip.mark_factory_bad(seed).map_err(|error| failed(error.into()))?;
-    let config = FtlConfig { logical_pages: layout.logical_pages, params: label.params.clone() };
-    let mut ftl = label.scheme.start(chip, &config, Start::Format).map_err(failed)?;
+    chip.mark_factory_bad(seed)
+        .map_err(|error| failed(error.into()))?;
+    let config = FtlConfig {
+        logical_pages: layout.logical_pages,
+        params: label.params.clone(),
+    };
+    let mut ftl = label
+        .scheme
+        .start(chip, &config, Start::Format)
+        .map_err(failed)?;
     ftl.shutdown(0).map_err(failed)?;
-    ftl.into_chip().into_store().close().map_err(|error| image_failure(&error))
+    ftl.into_chip()
+        .into_store()
+        .close()
+        .map_err(|error| image_failure(&error))
 }
 
 /// Mounts the image's scheme.
-fn mount(image: &Path, store: FileStore, label: &Label) -> Result<Box<dyn Ftl<FileStore>>, Failure> {
+fn mount(
+    image: &Path,
+    store: FileStore,
+    label: &Label,
+) -> Result<Box<dyn Ftl<FileStore>>, Failure> {
     let failed = |error: FtlError| ftl_failure(image, "mounting", &error);
     let info = store.info();
     let logical_pages = logical_pages(info);
     let chip = Chip::open(info.profile, store).map_err(|error| failed(error.into()))?;
-    let config = FtlConfig { logical_pages, params: label.params.clone() };
-    label.scheme.start(chip, &config, Start::Mount).map_err(failed)
+    let config = FtlConfig {
+        logical_pages,
+        params: label.params.clone(),
+    };
+    label
+        .scheme
+        .start(chip, &config, Start::Mount)
+        .map_err(failed)
 }
 
 /// An image opened without ever being changed, and its scheme mounted on top.
 pub fn open_untouched(image: &Path) -> Result<(ImageInfo, Box<dyn Ftl<FileStore>>), Failure> {
-    let (store, _) = FileStore::open(image, Access::ReadOnly).map_err(|error| image_failure(&error))?;
+    let (store, _) =
+        FileStore::open(image, Access::ReadOnly).map_err(|error| image_failure(&error))?;
     let info = store.info().clone();
     let label = read_label(image, &info)?;
     Ok((info, mount(image, store, &label)?))
@@ -304,7 +402,8 @@ pub fn close_store(store: DaemonStore) -> Result<(), Failure> {
     store.close().map_err(|error| image_failure(&error))
 }
 
-/// Lets the image of a flash without power go: everything is synced, and the header does not call the shutdown clean.
+/// Lets the image of a flash without power go: everything is synced, and the header does not call
+/// the shutdown clean.
 ///
 /// # Errors
 /// The image cannot be synced.
@@ -317,16 +416,26 @@ pub fn leave_store(store: DaemonStore, image: &Path) -> Result<(), Failure> {
 
 fn params_text(params: &Params, op_percent: f64) -> String {
     let own = format!("{OP_KEY}={op_percent}\n");
-    params.iter().fold(own, |text, (key, value)| text + &format!("{key}={value}\n"))
+    params
+        .iter()
+        .fold(own, |text, (key, value)| text + &format!("{key}={value}\n"))
 }
 
 /// Reads what the image says about its scheme.
 pub(crate) fn read_label(image: &Path, info: &ImageInfo) -> Result<Label, Failure> {
     let scheme = Scheme::find(&info.scheme).ok_or_else(|| {
-        let why = format!("{}: made for scheme {:?}, which this build does not have", image.display(), info.scheme);
+        let why = format!(
+            "{}: made for scheme {:?}, which this build does not have",
+            image.display(),
+            info.scheme
+        );
         Failure::new(Exit::Damaged, why)
     })?;
-    let mut label = Label { scheme, params: Params::default(), op_percent: None };
+    let mut label = Label {
+        scheme,
+        params: Params::default(),
+        op_percent: None,
+    };
     for (key, value) in info.params.lines().filter_map(|line| line.split_once('=')) {
         match key {
             OP_KEY => label.op_percent = value.parse().ok(),
@@ -338,22 +447,39 @@ pub(crate) fn read_label(image: &Path, info: &ImageInfo) -> Result<Label, Failur
 
 /// Whether the image is one that can be served with this configuration.
 pub(crate) fn fits(config: &Config, info: &ImageInfo) -> Result<(), Failure> {
-    contradiction(&config.image, &config.wish, info, &read_label(&config.image, info)?)
+    contradiction(
+        &config.image,
+        &config.wish,
+        info,
+        &read_label(&config.image, info)?,
+    )
 }
 
 /// An existing image knows what it is; options that say otherwise are a mistake.
-fn contradiction(image: &Path, wish: &Wish, info: &ImageInfo, label: &Label) -> Result<(), Failure> {
+fn contradiction(
+    image: &Path,
+    wish: &Wish,
+    info: &ImageInfo,
+    label: &Label,
+) -> Result<(), Failure> {
     let differs = |what: &str, has: String, asked: String| {
         Err(Failure::usage(format!(
             "{}: the image has {what} {has}, not {asked}; leave the option out, or choose another --image",
             image.display()
         )))
     };
-    if let Some(scheme) = wish.scheme.as_deref().filter(|scheme| *scheme != label.scheme.name) {
+    if let Some(scheme) = wish
+        .scheme
+        .as_deref()
+        .filter(|scheme| *scheme != label.scheme.name)
+    {
         find_scheme(scheme)?;
         return differs("scheme", label.scheme.name.into(), scheme.into());
     }
-    if let Some(profile) = wish.profile.filter(|profile| profile.name != info.profile.name) {
+    if let Some(profile) = wish
+        .profile
+        .filter(|profile| profile.name != info.profile.name)
+    {
         return differs("profile", info.profile.name.into(), profile.name.into());
     }
     if let Some(size) = wish.size.filter(|size| *size != info.size) {
@@ -366,7 +492,10 @@ fn contradiction(image: &Path, wish: &Wish, info: &ImageInfo, label: &Label) -> 
     }
     let own: Vec<_> = label.params.iter().collect();
     if let Some((key, value)) = wish.params.iter().find(|pair| !own.contains(pair)) {
-        let has = own.iter().find(|(own, _)| *own == key).map_or("its default".into(), |(_, value)| value.to_string());
+        let has = own
+            .iter()
+            .find(|(own, _)| *own == key)
+            .map_or("its default".into(), |(_, value)| value.to_string());
         return differs(&format!("parameter {key} at"), has, value.into());
     }
     Ok(())
@@ -377,7 +506,11 @@ pub(crate) fn usage(error: FtlError) -> Failure {
 }
 
 fn ftl_failure(image: &Path, what: &str, error: &FtlError) -> Failure {
-    let exit = if matches!(error, FtlError::Corrupt(_)) { Exit::Damaged } else { Exit::Failed };
+    let exit = if matches!(error, FtlError::Corrupt(_)) {
+        Exit::Damaged
+    } else {
+        Exit::Failed
+    };
     Failure::new(exit, format!("{}: {what}: {error}", image.display()))
 }
 
@@ -392,10 +525,13 @@ pub fn image_failure(error: &ImageError) -> Failure {
         | ImageError::TooShort { .. }
         | ImageError::Damaged { .. } => Exit::Damaged,
         ImageError::BadSpec { .. } => Exit::Usage,
-        ImageError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => Exit::Permission,
-        ImageError::NotFound(_) | ImageError::Exists(_) | ImageError::NotRegular(_) | ImageError::Io { .. } => {
-            Exit::Failed
+        ImageError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Exit::Permission
         }
+        ImageError::NotFound(_)
+        | ImageError::Exists(_)
+        | ImageError::NotRegular(_)
+        | ImageError::Io { .. } => Exit::Failed,
     };
     Failure::new(exit, error.to_string())
 }
@@ -408,14 +544,30 @@ mod tests {
     use crate::options::{DeviceArgs, DeviceOptions};
 
     fn config(folder: &Path, profile: &str, size: Option<&str>) -> Config {
-        let dirs = Dirs { config: folder.join("etc"), state: folder.join("state"), runtime: folder.join("run") };
-        let options =
-            DeviceOptions { profile: Some(profile.into()), size: size.map(str::to_owned), ..DeviceOptions::default() };
-        Config::new(&DeviceArgs { options, ..DeviceArgs::default() }, &dirs).unwrap()
+        let dirs = Dirs {
+            config: folder.join("etc"),
+            state: folder.join("state"),
+            runtime: folder.join("run"),
+        };
+        let options = DeviceOptions {
+            profile: Some(profile.into()),
+            size: size.map(str::to_owned),
+            ..DeviceOptions::default()
+        };
+        Config::new(
+            &DeviceArgs {
+                options,
+                ..DeviceArgs::default()
+            },
+            &dirs,
+        )
+        .unwrap()
     }
 
     fn page(round: u64, at: u64) -> Vec<u8> {
-        (0..1024u64).map(|i| (i * 7 + round * 131 + at) as u8).collect()
+        (0..1024u64)
+            .map(|i| (i * 7 + round * 131 + at) as u8)
+            .collect()
     }
 
     #[test]
@@ -433,7 +585,10 @@ mod tests {
         }
         stack.volume.publish(true);
         let erases = stack.volume.flash().counters.total().erases;
-        assert!(erases > 4 * u64::from(spare), "{erases} erases, room for {spare}");
+        assert!(
+            erases > 4 * u64::from(spare),
+            "{erases} erases, room for {spare}"
+        );
         close_store(stack.volume.close().unwrap()).unwrap();
         let again = open_or_create(&config).unwrap();
         assert!(again.volume.flash().scheme.mount.clean);
@@ -451,7 +606,10 @@ mod tests {
         create(&config).unwrap();
         let (store, _) = FileStore::open(&config.image, Access::ReadWrite).unwrap();
         let sync = store.sync_handle();
-        let stack = volume_on(&config.image, store, false, Latency::None, |durable| durable).unwrap();
+        let stack = volume_on(&config.image, store, false, Latency::None, |durable| {
+            durable
+        })
+        .unwrap();
         let volume = stack.volume;
         volume.write(0, &page(1, 0)).unwrap();
         let first = volume.flush().unwrap();
@@ -460,7 +618,11 @@ mod tests {
         let before = sync.stats().count;
         second.wait().unwrap();
         first.wait().unwrap();
-        assert_eq!(sync.stats().count, before + 1, "one sync began after both flushes");
+        assert_eq!(
+            sync.stats().count,
+            before + 1,
+            "one sync began after both flushes"
+        );
         volume.write(0, &page(2, 0)).unwrap();
         volume.flush().unwrap().wait().unwrap();
         assert_eq!(sync.stats().count, before + 2);
@@ -472,9 +634,16 @@ mod tests {
         let config = config(folder.path(), "torture", Some("512KiB"));
         create(&config).unwrap();
         let (store, _) = FileStore::open(&config.image, Access::ReadWrite).unwrap();
-        let (sync, label) = (store.sync_handle(), read_label(&config.image, store.info()).unwrap());
+        let (sync, label) = (
+            store.sync_handle(),
+            read_label(&config.image, store.info()).unwrap(),
+        );
         let ftl = mount(&config.image, store, &label).unwrap();
-        let options = VolumeOptions { size: 512 << 10, read_only: false, emulate: false };
+        let options = VolumeOptions {
+            size: 512 << 10,
+            read_only: false,
+            emulate: false,
+        };
         let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync.clone()))));
         let before = sync.stats().count;
         for at in (0..512).cycle().take(4_000) {
@@ -482,8 +651,14 @@ mod tests {
             volume.reclaim_when_short(std::time::Duration::ZERO);
         }
         volume.publish(true);
-        let (erases, syncs) = (volume.flash().counters.total().erases, sync.stats().count - before);
-        assert!(syncs >= 2 && 2 * syncs < erases, "{syncs} syncs for {erases} erases");
+        let (erases, syncs) = (
+            volume.flash().counters.total().erases,
+            sync.stats().count - before,
+        );
+        assert!(
+            syncs >= 2 && 2 * syncs < erases,
+            "{syncs} syncs for {erases} erases"
+        );
     }
 
     #[test]
@@ -492,9 +667,16 @@ mod tests {
         let config = config(folder.path(), "torture", Some("512KiB"));
         create(&config).unwrap();
         let (store, _) = FileStore::open(&config.image, Access::ReadWrite).unwrap();
-        let (sync, label) = (store.sync_handle(), read_label(&config.image, store.info()).unwrap());
+        let (sync, label) = (
+            store.sync_handle(),
+            read_label(&config.image, store.info()).unwrap(),
+        );
         let ftl = mount(&config.image, store, &label).unwrap();
-        let options = VolumeOptions { size: 512 << 10, read_only: false, emulate: false };
+        let options = VolumeOptions {
+            size: 512 << 10,
+            read_only: false,
+            emulate: false,
+        };
         let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync.clone()))));
         volume.write(0, &page(1, 0)).unwrap();
         volume.flush().unwrap().wait().unwrap();
@@ -505,11 +687,19 @@ mod tests {
         let mut found = vec![0; 1024];
         volume.read(0, &mut found).unwrap();
         assert!(found == page(2, 0));
-        assert!(volume.trouble().unwrap().contains("sync of the image failed"));
+        assert!(
+            volume
+                .trouble()
+                .unwrap()
+                .contains("sync of the image failed")
+        );
         drop(volume);
         let again = open_or_create(&config).unwrap();
         again.volume.read(0, &mut found).unwrap();
-        assert!(found == page(1, 0), "only what was synced before is trusted");
+        assert!(
+            found == page(1, 0),
+            "only what was synced before is trusted"
+        );
     }
 
     #[test]
@@ -518,15 +708,27 @@ mod tests {
         let config = config(folder.path(), "torture", Some("512KiB"));
         create(&config).unwrap();
         let (store, _) = FileStore::open(&config.image, Access::ReadWrite).unwrap();
-        let (sync, label) = (store.sync_handle(), read_label(&config.image, store.info()).unwrap());
+        let (sync, label) = (
+            store.sync_handle(),
+            read_label(&config.image, store.info()).unwrap(),
+        );
         let ftl = mount(&config.image, store, &label).unwrap();
-        let options = VolumeOptions { size: 512 << 10, read_only: false, emulate: false };
+        let options = VolumeOptions {
+            size: 512 << 10,
+            read_only: false,
+            emulate: false,
+        };
         let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync.clone()))));
         volume.write(0, &page(1, 0)).unwrap();
         sync.fail_next_sync();
         assert!(sync.sync_through(sync.last_seq()).is_err());
         assert!((0..99).any(|at| volume.write(at * 1024, &page(2, at)).is_err()));
-        assert!(volume.trouble().unwrap().contains("sync of the image failed"));
+        assert!(
+            volume
+                .trouble()
+                .unwrap()
+                .contains("sync of the image failed")
+        );
     }
 
     #[test]
@@ -535,9 +737,20 @@ mod tests {
         let made = create(&config(folder.path(), "lazyftl", None)).unwrap();
         let raw = made.layout.profile.geometry.data_bytes();
         assert_eq!(raw, 1 << 30);
-        assert!(made.size.is_multiple_of(4096) && made.size < raw && made.size > raw * 8 / 10, "{}", made.size);
-        let too_large = create(&config(folder.path(), "lazyftl", Some("1GiB"))).map(drop).unwrap_err();
+        assert!(
+            made.size.is_multiple_of(4096) && made.size < raw && made.size > raw * 8 / 10,
+            "{}",
+            made.size
+        );
+        let too_large = create(&config(folder.path(), "lazyftl", Some("1GiB")))
+            .map(drop)
+            .unwrap_err();
         assert_eq!(too_large.exit, Exit::Usage);
-        assert!(too_large.message.contains("profile lazyftl has 8192 blocks: at most"), "{too_large}");
+        assert!(
+            too_large
+                .message
+                .contains("profile lazyftl has 8192 blocks: at most"),
+            "{too_large}"
+        );
     }
 }

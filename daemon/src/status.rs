@@ -4,7 +4,8 @@ use crate::config::Latency;
 use crate::inject::Kind;
 use crate::transport::nbd::NbdSnapshot;
 use crate::volume::{
-    BOUNDS_NS, BlockMap, ErrorClass, EventsView, FlashSnapshot, HistogramView, HostView, Op, Paused, WritesFailing,
+    BOUNDS_NS, BlockMap, ErrorClass, EventsView, FlashSnapshot, HistogramView, HostView, Op,
+    Paused, WritesFailing,
 };
 use nand_model::{Cause, Geometry, Profile};
 use serde_json::{Value, json};
@@ -79,7 +80,8 @@ pub trait Observed: Send + Sync {
     /// The blocks as last published; never waits for a request.
     fn blocks(&self) -> Arc<BlockMap>;
 
-    /// Of the published events from number `from` on, the newest, at most `most`; never waits for a request.
+    /// Of the published events from number `from` on, the newest, at most `most`; never waits for a
+    /// request.
     fn events(&self, from: u64, most: usize) -> EventsView;
 }
 
@@ -100,7 +102,11 @@ impl View {
     pub fn read_only_reason(&self) -> String {
         let asked = self.facts.read_only.then(|| "asked for".to_owned());
         let worn = || self.flash.scheme.read_only.map(str::to_owned);
-        self.trouble.clone().or(asked).or_else(worn).unwrap_or_default()
+        self.trouble
+            .clone()
+            .or(asked)
+            .or_else(worn)
+            .unwrap_or_default()
     }
 
     /// One word.
@@ -115,7 +121,8 @@ impl View {
         }
     }
 
-    /// Flash programs per page the host wrote, since the image was opened; `None` before the first write.
+    /// Flash programs per page the host wrote, since the image was opened; `None` before the first
+    /// write.
     pub fn write_amplification(&self) -> Option<f64> {
         let page = self.facts.geometry().page_bytes as u64;
         let written = self.flash.host_written_bytes;
@@ -125,8 +132,24 @@ impl View {
 
     /// The picture as JSON. Sizes in bytes, times in seconds.
     pub fn json(&self) -> Value {
-        let Facts { name, target, transport, image, scheme, profile, size, metrics, latency, .. } = &*self.facts;
-        let uptime = self.facts.started.elapsed().unwrap_or_default().as_secs_f64();
+        let Facts {
+            name,
+            target,
+            transport,
+            image,
+            scheme,
+            profile,
+            size,
+            metrics,
+            latency,
+            ..
+        } = &*self.facts;
+        let uptime = self
+            .facts
+            .started
+            .elapsed()
+            .unwrap_or_default()
+            .as_secs_f64();
         json!({
             "name": name, "pid": std::process::id(), "state": self.state(), "target": target, "transport": transport,
             "image": image, "scheme": scheme, "profile": profile.name, "size_bytes": size,
@@ -154,7 +177,8 @@ impl View {
     fn host_json(&self) -> Value {
         let op = |op: &Op| {
             let view = self.host.of(*op);
-            let errors = ErrorClass::ALL.map(|class| (class.name().to_owned(), json!(view.errors[class as usize])));
+            let errors = ErrorClass::ALL
+                .map(|class| (class.name().to_owned(), json!(view.errors[class as usize])));
             let histogram = |h: &HistogramView| json!({"counts": h.counts, "sum_ns": h.sum_ns});
             let value = json!({
                 "wall": histogram(&view.wall), "emulated": histogram(&view.emulated),
@@ -179,7 +203,12 @@ impl View {
     }
 
     fn blocks_json(&self) -> Value {
-        Value::Object(self.blocks().into_iter().map(|(state, count)| (state.to_owned(), json!(count))).collect())
+        Value::Object(
+            self.blocks()
+                .into_iter()
+                .map(|(state, count)| (state.to_owned(), json!(count)))
+                .collect(),
+        )
     }
 
     /// Where the blocks are; the counts add up to all blocks.
@@ -207,7 +236,12 @@ impl View {
 
     fn scheme_json(&self) -> Value {
         let s = &self.flash.scheme;
-        let steps: Vec<_> = s.mount.steps.iter().map(|(step, ns)| json!({"step": step, "nanoseconds": ns})).collect();
+        let steps: Vec<_> = s
+            .mount
+            .steps
+            .iter()
+            .map(|(step, ns)| json!({"step": step, "nanoseconds": ns}))
+            .collect();
         json!({
             "mapped_pages": s.mapped_pages, "valid_pages": s.valid_pages, "reserve_blocks": s.reserve_blocks,
             "checkpoints": s.checkpoints, "erase_credit": self.flash.erase_credit,

@@ -47,7 +47,10 @@ impl Target {
     /// The address, if other machines can reach it.
     pub fn beyond_this_machine(&self) -> Option<IpAddr> {
         match self {
-            Target::Nbd(NbdUri { endpoint: Endpoint::Tcp(addr), .. }) => Some(addr.ip()).filter(|ip| !ip.is_loopback()),
+            Target::Nbd(NbdUri {
+                endpoint: Endpoint::Tcp(addr),
+                ..
+            }) => Some(addr.ip()).filter(|ip| !ip.is_loopback()),
             _ => None,
         }
     }
@@ -72,13 +75,20 @@ impl fmt::Display for Target {
 }
 
 fn device_number(text: &str, number: &str) -> Result<u32, Failure> {
-    let digits = number.bytes().all(|b| b.is_ascii_digit()) && (number == "0" || !number.starts_with('0'));
+    let digits =
+        number.bytes().all(|b| b.is_ascii_digit()) && (number == "0" || !number.starts_with('0'));
     let number = number.parse().ok().filter(|_| digits);
-    number.ok_or_else(|| Failure::usage(format!("target {text:?}: the device needs a number, as in /dev/ublkb0")))
+    number.ok_or_else(|| {
+        Failure::usage(format!(
+            "target {text:?}: the device needs a number, as in /dev/ublkb0"
+        ))
+    })
 }
 
 fn nbd(text: &str) -> Result<Target, Failure> {
-    text.parse().map(Target::Nbd).map_err(|error| Failure::usage(format!("target {error}")))
+    text.parse()
+        .map(Target::Nbd)
+        .map_err(|error| Failure::usage(format!("target {error}")))
 }
 
 #[cfg(test)]
@@ -97,7 +107,10 @@ mod tests {
             ("nbds://192.0.2.1:4000/disk", "disk"),
         ] {
             let target = Target::parse(text).unwrap();
-            assert_eq!((target.to_string().as_str(), target.instance_name().as_str()), (text, name));
+            assert_eq!(
+                (target.to_string().as_str(), target.instance_name().as_str()),
+                (text, name)
+            );
         }
     }
 

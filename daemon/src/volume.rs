@@ -1,11 +1,15 @@
-//! The scheme behind its lock: bytes in, pages out. A transport thread runs its request inline: cut, run, complete.
+//! The scheme behind its lock: bytes in, pages out. A transport thread runs its request inline:
+//! cut, run, complete.
 //!
-//! What always holds: the lock is held for one bounded extent and never across a wait for the host's storage; a verb that
-//! returned `Ok` has everything it acknowledged in the store, so it survives the death of this process; nothing is acknowledged
-//! after a sync that failed, or after the flash lost power. A panic below is caught in one place ([`Volume::run`]): the device takes no more writes, and where
-//! the scheme's tables may be half changed it gives no more data either, since a wrong page is worse than none.
+//! What always holds: the lock is held for one bounded extent and never across a wait for the
+//! host's storage; a verb that returned `Ok` has everything it acknowledged in the store, so it
+//! survives the death of this process; nothing is acknowledged after a sync that failed, or after
+//! the flash lost power. A panic below is caught in one place ([`Volume::run`]): the device takes
+//! no more writes, and where the scheme's tables may be half changed it gives no more data either,
+//! since a wrong page is worse than none.
 //!
-//! If power fails here, [`Ftl::flush`] followed by the store's sync decides what survives; the volume keeps nothing of its own.
+//! If power fails here, [`Ftl::flush`] followed by the store's sync decides what survives; the
+//! volume keeps nothing of its own.
 
 mod clock;
 mod histogram;
@@ -42,8 +46,8 @@ use watch::{BlockScan, Shown};
 
 /// Pages trimmed, or looked up for block status, in one go.
 const SLICE_PAGES: u32 = 16_384;
-/// Below this many erases, or a quarter of what the store has if that is less, the next change waits for a sync: more than one
-/// extent takes.
+/// Below this many erases, or a quarter of what the store has if that is less, the next change
+/// waits for a sync: more than one extent takes.
 const ERASES_LOW: u32 = 8;
 
 /// How long after a look nobody counts as looking.
@@ -58,9 +62,11 @@ const ENOSPC: i32 = 28;
 pub trait Durable<S>: Send + Sync {
     /// Number of the newest operation the store has taken; short, called under the lock.
     fn mark(&self, store: &mut S) -> u64;
-    /// Blocks until everything up to `mark` is durable; shares a sync with whoever else waits. Never called under the lock.
+    /// Blocks until everything up to `mark` is durable; shares a sync with whoever else waits.
+    /// Never called under the lock.
     fn wait(&self, mark: u64) -> io::Result<()>;
-    /// Blocks until what erases up to `mark` have freed can be used again. Never called under the lock.
+    /// Blocks until what erases up to `mark` have freed can be used again. Never called under the
+    /// lock.
     fn reclaim(&self, mark: u64) -> io::Result<()>;
     /// Whether nothing will ever be durable again.
     fn failed(&self) -> bool;
@@ -104,14 +110,21 @@ impl WritesFailing {
 
     /// The state of a device whose writes fail.
     pub fn state(self) -> &'static str {
-        if self.is_disk_full() { "disk-full" } else { "host-error" }
+        if self.is_disk_full() {
+            "disk-full"
+        } else {
+            "host-error"
+        }
     }
 
     /// The cause in words.
     pub fn text(self) -> String {
         match self.is_disk_full() {
             true => "writes fail: the host's file system has no room for the image".into(),
-            false => format!("writes of the image fail: {}", io::Error::from_raw_os_error(self.errno)),
+            false => format!(
+                "writes of the image fail: {}",
+                io::Error::from_raw_os_error(self.errno)
+            ),
         }
     }
 }
@@ -191,18 +204,34 @@ impl<S: Store + 'static> Volume<S> {
     ///
     /// # Panics
     /// If the scheme has fewer pages than `options.size` needs.
-    pub fn new(ftl: Box<dyn Ftl<S>>, options: VolumeOptions, durable: Option<Arc<dyn Durable<S>>>) -> Self {
+    pub fn new(
+        ftl: Box<dyn Ftl<S>>,
+        options: VolumeOptions,
+        durable: Option<Arc<dyn Durable<S>>>,
+    ) -> Self {
         let geometry = *ftl.chip().geometry();
         let page = geometry.page_bytes as u64;
-        assert!(options.size <= ftl.logical_pages() as u64 * page, "volume larger than its scheme");
+        assert!(
+            options.size <= ftl.logical_pages() as u64 * page,
+            "volume larger than its scheme"
+        );
         let slice_bytes = slice_bytes(&geometry);
         let erases = ftl.chip().store().erase_credit_full();
         // What the mount took is over before the first request.
         let clock = Clock::new(ftl.chip().busy_until(), options.emulate);
-        let mut core =
-            Core { ftl, scratch: vec![0; page as usize], clock, scan: WearScan::default(), wear: Wear::default() };
+        let mut core = Core {
+            ftl,
+            scratch: vec![0; page as usize],
+            clock,
+            scan: WearScan::default(),
+            wear: Wear::default(),
+        };
         while !core.look_at_wear() {}
-        let published = Mutex::new(Arc::new(FlashSnapshot::take(&*core.ftl, core.wear.clone(), 0)));
+        let published = Mutex::new(Arc::new(FlashSnapshot::take(
+            &*core.ftl,
+            core.wear.clone(),
+            0,
+        )));
         Volume {
             shape: Shape {
                 size: options.size,
@@ -239,12 +268,19 @@ impl<S: Store + 'static> Volume<S> {
 
     /// The flash side as last published. Never waits for a request.
     pub fn flash(&self) -> Arc<FlashSnapshot> {
-        self.published.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// What went wrong for good, if anything did.
     pub fn trouble(&self) -> Option<String> {
-        self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared
+            .trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Why writes fail, from the first that did to the next that succeeds.
@@ -256,13 +292,19 @@ impl<S: Store + 'static> Volume<S> {
     /// Lets something go wrong with the flash, between two extents.
     pub fn inject(&self, injection: &Injection) -> Result<Injected, Failure> {
         if self.shape.read_only {
-            return Err(Failure::failed("the image is served with --read-only and stays as it is"));
+            return Err(Failure::failed(
+                "the image is served with --read-only and stays as it is",
+            ));
         }
         let mut guard = self.lock();
         if let Some(why) = self.trouble() {
-            return Err(Failure::failed(format!("the device has failed already ({why}); restart it")));
+            return Err(Failure::failed(format!(
+                "the device has failed already ({why}); restart it"
+            )));
         }
-        let core = guard.as_mut().ok_or_else(|| Failure::failed("already stopping"))?;
+        let core = guard
+            .as_mut()
+            .ok_or_else(|| Failure::failed("already stopping"))?;
         let injected = injection.apply(core.ftl.chip_mut())?;
         tracing::warn!("injected: {}", injected.text);
         self.shared.injected[injected.kind as usize].fetch_add(injected.count, Relaxed);
@@ -274,7 +316,10 @@ impl<S: Store + 'static> Volume<S> {
 
     /// What was injected so far, in the order of [`Kind::ALL`].
     pub fn injected(&self) -> [u64; Kind::COUNT] {
-        self.shared.injected.each_ref().map(|count| count.load(Relaxed))
+        self.shared
+            .injected
+            .each_ref()
+            .map(|count| count.load(Relaxed))
     }
 
     /// Ends when the flash has lost power; told once.
@@ -289,17 +334,23 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Takes back a power cut that is still to come. Returns whether there is power.
     pub fn keep_power(&self) -> bool {
-        if let Some(core) = self.lock().as_mut().filter(|core| core.ftl.chip().faults().is_some()) {
+        if let Some(core) = self
+            .lock()
+            .as_mut()
+            .filter(|core| core.ftl.chip().faults().is_some())
+        {
             core.ftl.chip_mut().amend_faults(|plan| plan.cut = None);
         }
         !self.is_powerless()
     }
 
-    /// Lets no further extent begin for so long; requests wait meanwhile. One that runs when this is asked has ended when it
-    /// returns.
+    /// Lets no further extent begin for so long; requests wait meanwhile. One that runs when this
+    /// is asked has ended when it returns.
     pub fn pause(&self, length: Duration) -> Result<(), Failure> {
         if let Some(why) = self.trouble() {
-            return Err(Failure::failed(format!("the device has failed ({why}) and stands still anyway; restart it")));
+            return Err(Failure::failed(format!(
+                "the device has failed ({why}) and stands still anyway; restart it"
+            )));
         }
         self.shared.pace.pause(length.min(PAUSE_MAX));
         drop(self.lock());
@@ -315,7 +366,9 @@ impl<S: Store + 'static> Volume<S> {
     pub fn step(&self, step: Step) -> Result<u64, Failure> {
         let events = self.noted(&self.lock());
         if !self.shared.pace.step(step, events) {
-            return Err(Failure::failed("the device is not paused; `ftld pause` pauses it"));
+            return Err(Failure::failed(
+                "the device is not paused; `ftld pause` pauses it",
+            ));
         }
         tracing::info!("paused, going on for {step:?}");
         Ok(events)
@@ -325,7 +378,10 @@ impl<S: Store + 'static> Volume<S> {
     pub(crate) fn noted_since(&self, from: u64, most: usize) -> Vec<(u64, Event)> {
         let guard = self.lock();
         let events = guard.iter().flat_map(|core| core.ftl.events().since(from));
-        events.take(most).map(|(number, event)| (number, *event)).collect()
+        events
+            .take(most)
+            .map(|(number, event)| (number, *event))
+            .collect()
     }
 
     /// Ends a pause. Returns whether there was one.
@@ -347,7 +403,8 @@ impl<S: Store + 'static> Volume<S> {
         guard.as_ref().map_or(0, |core| core.ftl.events().total())
     }
 
-    /// The lock, when the device's pace lets an extent begin; `first` tells that none of its request did.
+    /// The lock, when the device's pace lets an extent begin; `first` tells that none of its
+    /// request did.
     fn lock_to_begin(&self, first: bool) -> MutexGuard<'_, Option<Core<S>>> {
         loop {
             let guard = self.lock();
@@ -371,7 +428,8 @@ impl<S: Store + 'static> Volume<S> {
         self.shared.origin.elapsed().saturating_sub(last)
     }
 
-    /// Somebody looks: from now on, and for some seconds, the map of the blocks and the events are published, too.
+    /// Somebody looks: from now on, and for some seconds, the map of the blocks and the events are
+    /// published, too.
     pub fn watch(&self) {
         let now = self.shared.origin.elapsed().as_millis() as u64;
         self.shared.watched_ms.store(now.max(1), Relaxed);
@@ -379,23 +437,43 @@ impl<S: Store + 'static> Volume<S> {
 
     fn is_watched(&self) -> bool {
         let last = self.shared.watched_ms.load(Relaxed);
-        last > 0 && self.shared.origin.elapsed().saturating_sub(Duration::from_millis(last)) < WATCHED
+        last > 0
+            && self
+                .shared
+                .origin
+                .elapsed()
+                .saturating_sub(Duration::from_millis(last))
+                < WATCHED
     }
 
     /// The blocks as last published. Never waits for a request.
     pub fn blocks(&self) -> Arc<BlockMap> {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.map
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
-    /// Of the published events from number `from` on, the newest, at most `most`. Never waits for a request.
+    /// Of the published events from number `from` on, the newest, at most `most`. Never waits for a
+    /// request.
     pub fn events(&self, from: u64, most: usize) -> EventsView {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).since(from, most)
+        self.shown
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .since(from, most)
     }
 
-    /// Publishes a new snapshot, and what somebody looks at. Waits for the lock only if `insist`; returns whether it had it.
+    /// Publishes a new snapshot, and what somebody looks at. Waits for the lock only if `insist`;
+    /// returns whether it had it.
     pub fn publish(&self, insist: bool) -> bool {
-        let mut scan = self.is_watched().then(|| self.scan.lock().unwrap_or_else(PoisonError::into_inner));
-        let next = self.shown.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let mut scan = self
+            .is_watched()
+            .then(|| self.scan.lock().unwrap_or_else(PoisonError::into_inner));
+        let next = self
+            .shown
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .next();
         let mut guard = match self.core.try_lock() {
             Ok(guard) => guard,
             Err(_) if insist => self.lock(),
@@ -410,18 +488,35 @@ impl<S: Store + 'static> Volume<S> {
             let written = self.shared.counters.of(Op::Write).bytes.load(Relaxed);
             let changed = scan.as_mut().is_some_and(|scan| scan.slice(&*core.ftl));
             let events = match scan {
-                Some(_) => core.ftl.events().since(next).map(|(number, event)| (number, *event)).collect(),
+                Some(_) => core
+                    .ftl
+                    .events()
+                    .since(next)
+                    .map(|(number, event)| (number, *event))
+                    .collect(),
                 None => Vec::new(),
             };
-            Ok((FlashSnapshot::take(&*core.ftl, core.wear.clone(), written), changed, events))
+            Ok((
+                FlashSnapshot::take(&*core.ftl, core.wear.clone(), written),
+                changed,
+                events,
+            ))
         });
         drop(guard);
-        let Ok((snapshot, changed, events)) = taken else { return true };
-        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        let Ok((snapshot, changed, events)) = taken else {
+            return true;
+        };
+        *self
+            .published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
         if let Some(scan) = scan.filter(|_| changed) {
             *self.map.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(scan.map().clone());
         }
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).add(events);
+        self.shown
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add(events);
         true
     }
 
@@ -433,8 +528,13 @@ impl<S: Store + 'static> Volume<S> {
         if self.paused().is_some() {
             return Idle::After(Duration::from_secs(1));
         }
-        let Ok(mut guard) = self.core.try_lock() else { return Idle::More };
-        if guard.as_mut().is_some_and(|core| core.erases_left() < self.shape.erases_eager) {
+        let Ok(mut guard) = self.core.try_lock() else {
+            return Idle::More;
+        };
+        if guard
+            .as_mut()
+            .is_some_and(|core| core.erases_left() < self.shape.erases_eager)
+        {
             self.tell_short();
             return Idle::Settled;
         }
@@ -451,18 +551,27 @@ impl<S: Store + 'static> Volume<S> {
         if self.shape.read_only || self.shared.health.load(Relaxed) != WELL {
             return;
         }
-        let (Some(durable), Ok(mut guard)) = (&self.durable, self.core.try_lock()) else { return };
-        if let Some(Err(error)) = guard.as_mut().map(|core| durable.tidy(core.ftl.chip_mut().store_mut())) {
+        let (Some(durable), Ok(mut guard)) = (&self.durable, self.core.try_lock()) else {
+            return;
+        };
+        if let Some(Err(error)) = guard
+            .as_mut()
+            .map(|core| durable.tidy(core.ftl.chip_mut().store_mut()))
+        {
             tracing::debug!("giving space back: {error}");
         }
     }
 
-    /// Waits up to `patience` for erases to run short, and then for the sync that makes more of them possible.
+    /// Waits up to `patience` for erases to run short, and then for the sync that makes more of
+    /// them possible.
     pub fn reclaim_when_short(&self, patience: Duration) {
         let (lock, told) = &self.shared.short_told;
         let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         let quiet = |_: &mut ()| !self.shared.short.load(Relaxed);
-        drop(told.wait_timeout_while(guard, patience, quiet).unwrap_or_else(PoisonError::into_inner));
+        drop(
+            told.wait_timeout_while(guard, patience, quiet)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
         if self.shared.short.load(Relaxed) {
             let mark = self.mark(&mut self.lock());
             let _ = self.reclaim(mark);
@@ -470,8 +579,9 @@ impl<S: Store + 'static> Volume<S> {
         }
     }
 
-    /// Flushes, writes a checkpoint, waits for the host's storage and gives the store back. Requests that come later fail
-    /// with `EIO`. A read-only or failed volume only gives the store back, and so does one whose flash loses power meanwhile.
+    /// Flushes, writes a checkpoint, waits for the host's storage and gives the store back.
+    /// Requests that come later fail with `EIO`. A read-only or failed volume only gives the store
+    /// back, and so does one whose flash loses power meanwhile.
     pub fn close(&self) -> io::Result<S> {
         self.resume();
         let mut guard = self.lock();
@@ -480,12 +590,16 @@ impl<S: Store + 'static> Volume<S> {
         }
         let well = !self.shape.read_only && self.shared.health.load(Relaxed) == WELL;
         let stopped = if well {
-            self.run(&mut guard, true, |core| core.ftl.shutdown(core.clock.start(1)).map(drop))
+            self.run(&mut guard, true, |core| {
+                core.ftl.shutdown(core.clock.start(1)).map(drop)
+            })
         } else {
             Ok(())
         };
         let mark = self.mark(&mut guard);
-        let Some(core) = guard.take() else { return Err(io::Error::from_raw_os_error(EIO)) };
+        let Some(core) = guard.take() else {
+            return Err(io::Error::from_raw_os_error(EIO));
+        };
         drop(guard);
         if !self.is_powerless() {
             stopped?;
@@ -500,7 +614,8 @@ impl<S: Store + 'static> Volume<S> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The one place that calls a scheme: turns its errors into errnos and its panics into a read-only device.
+    /// The one place that calls a scheme: turns its errors into errnos and its panics into a
+    /// read-only device.
     fn run<R>(
         &self,
         guard: &mut MutexGuard<'_, Option<Core<S>>>,
@@ -515,19 +630,31 @@ impl<S: Store + 'static> Volume<S> {
         match catch_unwind(AssertUnwindSafe(|| verb(core))) {
             Ok(result) => result.map_err(|error| self.refuse(&error)),
             Err(panic) => {
-                let why = format!("internal error in scheme {}: {}", self.scheme_name(core), panic_text(&*panic));
-                self.shared.fail(if changes { NO_DATA } else { NO_WRITES }, why);
+                let why = format!(
+                    "internal error in scheme {}: {}",
+                    self.scheme_name(core),
+                    panic_text(&*panic)
+                );
+                self.shared
+                    .fail(if changes { NO_DATA } else { NO_WRITES }, why);
                 Err(eio())
             }
         }
     }
 
-    /// Gives the errno. A sync may have failed while the scheme waited for erased space: that is the device's end.
+    /// Gives the errno. A sync may have failed while the scheme waited for erased space: that is
+    /// the device's end.
     fn refuse(&self, error: &FtlError) -> io::Error {
         let of_host = matches!(error, FtlError::Host(_) | FtlError::HostFull);
-        let lost = of_host && self.durable.as_ref().is_some_and(|durable| durable.failed());
+        let lost = of_host
+            && self
+                .durable
+                .as_ref()
+                .is_some_and(|durable| durable.failed());
         if lost && self.shared.health.load(Relaxed) == WELL {
-            return self.shared.sync_failed(&io::Error::from_raw_os_error(errno(error)));
+            return self
+                .shared
+                .sync_failed(&io::Error::from_raw_os_error(errno(error)));
         }
         self.shared.refuse(error)
     }
@@ -576,19 +703,25 @@ impl<S: Store + 'static> Volume<S> {
         }
     }
 
-    /// Waits for erased space. That the host has no room for it is the request's error, a failed sync the device's end.
+    /// Waits for erased space. That the host has no room for it is the request's error, a failed
+    /// sync the device's end.
     fn reclaim(&self, mark: u64) -> io::Result<()> {
-        let Some(durable) = &self.durable else { return Ok(()) };
-        self.shared.at_storage(|| durable.reclaim(mark)).map_err(|error| {
-            if durable.failed() {
-                return self.shared.sync_failed(&error);
-            }
-            tracing::warn!("waiting for erased space: {error}");
-            let full = error.kind() == io::ErrorKind::StorageFull || error.kind() == io::ErrorKind::QuotaExceeded;
-            let errno = if full { ENOSPC } else { EIO };
-            self.shared.note_refused(errno);
-            io::Error::from_raw_os_error(errno)
-        })
+        let Some(durable) = &self.durable else {
+            return Ok(());
+        };
+        self.shared
+            .at_storage(|| durable.reclaim(mark))
+            .map_err(|error| {
+                if durable.failed() {
+                    return self.shared.sync_failed(&error);
+                }
+                tracing::warn!("waiting for erased space: {error}");
+                let full = error.kind() == io::ErrorKind::StorageFull
+                    || error.kind() == io::ErrorKind::QuotaExceeded;
+                let errno = if full { ENOSPC } else { EIO };
+                self.shared.note_refused(errno);
+                io::Error::from_raw_os_error(errno)
+            })
     }
 
     /// Runs one bounded extent of a request that changes nothing the host could see.
@@ -618,40 +751,63 @@ impl<S: Store + 'static> Volume<S> {
     }
 
     fn wait(&self, mark: u64) -> io::Result<()> {
-        self.durable.as_ref().map_or(Ok(()), |durable| self.shared.wait(&**durable, mark))
+        self.durable
+            .as_ref()
+            .map_or(Ok(()), |durable| self.shared.wait(&**durable, mark))
     }
 
     /// Checks the range and starts counting.
     fn begin(&self, op: Op, offset: u64, len: u64) -> io::Result<Request<'_>> {
         let request = Request::begin(&self.shared, op, len);
-        if offset.checked_add(len).is_some_and(|end| end <= self.shape.size) {
+        if offset
+            .checked_add(len)
+            .is_some_and(|end| end <= self.shape.size)
+        {
             let page = self.shape.page_bytes as u64;
             if !(offset.is_multiple_of(page) && len.is_multiple_of(page)) {
                 self.shared.counters.of(op).unaligned.fetch_add(1, Relaxed);
             }
             return Ok(request);
         }
-        let errno = if matches!(op, Op::Write | Op::WriteZeroes) { ENOSPC } else { EINVAL };
+        let errno = if matches!(op, Op::Write | Op::WriteZeroes) {
+            ENOSPC
+        } else {
+            EINVAL
+        };
         Err(request.fail(io::Error::from_raw_os_error(errno)))
     }
 
-    fn read_slices(&self, request: &mut Request<'_>, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
+    fn read_slices(
+        &self,
+        request: &mut Request<'_>,
+        mut offset: u64,
+        mut buf: &mut [u8],
+    ) -> io::Result<()> {
         let end = offset + buf.len() as u64;
         while offset < end {
             let next = slice_end(offset, end, self.shape.slice_bytes);
             let (part, rest) = buf.split_at_mut((next - offset) as usize);
-            self.look(request, next == end, |core, at| core.paged().read(at, offset, part))?;
+            self.look(request, next == end, |core, at| {
+                core.paged().read(at, offset, part)
+            })?;
             (buf, offset) = (rest, next);
         }
         Ok(())
     }
 
-    fn write_slices(&self, request: &mut Request<'_>, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
+    fn write_slices(
+        &self,
+        request: &mut Request<'_>,
+        mut offset: u64,
+        mut data: &[u8],
+    ) -> io::Result<()> {
         let end = offset + data.len() as u64;
         while offset < end {
             let next = slice_end(offset, end, self.shape.slice_bytes);
             let (part, rest) = data.split_at((next - offset) as usize);
-            self.change(request, next == end, |core, at| core.paged().write(at, offset, part))?;
+            self.change(request, next == end, |core, at| {
+                core.paged().write(at, offset, part)
+            })?;
             (data, offset) = (rest, next);
         }
         Ok(())
@@ -668,7 +824,9 @@ impl<S: Store + 'static> Volume<S> {
         self.writable()?;
         while offset < end {
             let next = slice_end(offset, end, slice);
-            self.change(request, next == end, |core, at| core.paged().zero(at, offset, next - offset))?;
+            self.change(request, next == end, |core, at| {
+                core.paged().zero(at, offset, next - offset)
+            })?;
             offset = next;
         }
         Ok(())
@@ -719,7 +877,10 @@ impl<S: Store> Core<S> {
     }
 
     fn paged(&mut self) -> Paged<'_, S> {
-        Paged { ftl: &mut *self.ftl, scratch: &mut self.scratch }
+        Paged {
+            ftl: &mut *self.ftl,
+            scratch: &mut self.scratch,
+        }
     }
 
     /// States of `offset..end` in stretches, at most `max`; looks at a bounded number of pages.
@@ -736,7 +897,10 @@ impl<S: Store> Core<S> {
             match extents.last_mut() {
                 Some(last) if last.mapped == mapped => last.len += next - offset,
                 _ if stretches == max => break,
-                _ => extents.push(Extent { len: next - offset, mapped }),
+                _ => extents.push(Extent {
+                    len: next - offset,
+                    mapped,
+                }),
             }
             offset = next;
         }
@@ -769,15 +933,23 @@ impl Shared {
     fn fail(&self, health: u8, why: String) {
         self.health.fetch_max(health, Relaxed);
         self.pace.resume();
-        tracing::error!("DEVICE FAILED, no more writes: {why}; restart ftld to mount the image again");
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+        tracing::error!(
+            "DEVICE FAILED, no more writes: {why}; restart ftld to mount the image again"
+        );
+        self.trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert(why);
     }
 
-    /// Ends everything. What was acknowledged and not flushed may be gone, so the device must not go on.
+    /// Ends everything. What was acknowledged and not flushed may be gone, so the device must not
+    /// go on.
     fn lose_power(&self) {
         if self.health.swap(NO_POWER, Relaxed) != NO_POWER {
             self.pace.resume();
-            tracing::error!("POWER CUT injected: the device fails and goes; a restart mounts what the chip kept");
+            tracing::error!(
+                "POWER CUT injected: the device fails and goes; a restart mounts what the chip kept"
+            );
             let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
             trouble.get_or_insert_with(|| "power cut injected".into());
             self.power_lost.notify_one();
@@ -801,7 +973,10 @@ impl Shared {
 
     fn note_refused(&self, errno: i32) {
         if self.refused.swap(errno, Relaxed) != errno {
-            tracing::error!("{}; the next one that succeeds ends this", WritesFailing { errno }.text());
+            tracing::error!(
+                "{}; the next one that succeeds ends this",
+                WritesFailing { errno }.text()
+            );
         }
     }
 
@@ -849,17 +1024,22 @@ impl Shared {
             Some(errno) => drop(counter.errors[class(errno) as usize].fetch_add(1, Relaxed)),
             None => {
                 counter.completed.fetch_add(1, Relaxed);
-                counter.held.fetch_add(u64::from(request.due.is_some()), Relaxed);
+                counter
+                    .held
+                    .fetch_add(u64::from(request.due.is_some()), Relaxed);
                 counter.bytes.fetch_add(request.bytes, Relaxed);
                 // A hold of which a longer one took the place is dropped before it is due.
                 let ended = request.due.map_or(now, |due| due.max(now));
-                counter.wall.record((ended - request.began).as_nanos() as u64);
+                counter
+                    .wall
+                    .record((ended - request.began).as_nanos() as u64);
                 if let Some(ns) = request.emulated {
                     counter.emulated.record(ns);
                 }
             }
         }
-        self.last_request_ms.store((now - self.origin).as_millis() as u64, Relaxed);
+        self.last_request_ms
+            .store((now - self.origin).as_millis() as u64, Relaxed);
         counter.in_flight.fetch_sub(1, Relaxed);
     }
 }
@@ -893,7 +1073,9 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
         let mut request = self.begin(Op::Write, offset, data.len() as u64)?;
-        let result = self.writable().and_then(|()| self.write_slices(&mut request, offset, data));
+        let result = self
+            .writable()
+            .and_then(|()| self.write_slices(&mut request, offset, data));
         request.end(result)
     }
 
@@ -913,7 +1095,11 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         let mut guard = self.lock_to_begin(true);
         let health = self.shared.health.load(Relaxed);
         let flushed = if health == WELL {
-            let flush = |core: &mut Core<S>, at| core.ftl.flush(at).inspect_err(|error| self.shared.note_failed(error));
+            let flush = |core: &mut Core<S>, at| {
+                core.ftl
+                    .flush(at)
+                    .inspect_err(|error| self.shared.note_failed(error))
+            };
             self.run(&mut guard, true, |core| request.step(core, true, flush))
         } else {
             Err(io::Error::from_raw_os_error(EIO))
@@ -923,13 +1109,20 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
         if let Err(error) = flushed {
             return Err(request.fail(error));
         }
-        Ok(Box::new(FlushWait::new(request, self.durable.clone().map(|durable| (durable, mark)))))
+        Ok(Box::new(FlushWait::new(
+            request,
+            self.durable.clone().map(|durable| (durable, mark)),
+        )))
     }
 
     fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>> {
-        let end = offset.checked_add(len).filter(|&end| end <= self.shape.size && max > 0);
+        let end = offset
+            .checked_add(len)
+            .filter(|&end| end <= self.shape.size && max > 0);
         let end = end.ok_or_else(|| io::Error::from_raw_os_error(EINVAL))?;
-        self.run(&mut self.lock_to_begin(true), false, |core| core.extents(offset, end, max))
+        self.run(&mut self.lock_to_begin(true), false, |core| {
+            core.extents(offset, end, max)
+        })
     }
 }
 

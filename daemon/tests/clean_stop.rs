@@ -1,4 +1,5 @@
-//! A clean shutdown is one thing: `inspect`, `check`, `doctor`, the log and the metrics of the next start agree on it.
+//! A clean shutdown is one thing: `inspect`, `check`, `doctor`, the log and the metrics of the next
+//! start agree on it.
 
 mod nbd_support;
 mod program;
@@ -12,8 +13,18 @@ use std::time::Duration;
 /// What everybody says of how the image was closed. Starts a daemon on it last, which is returned.
 fn verdicts(host: &Host) -> (Vec<(&'static str, bool)>, Daemon) {
     let mut said = vec![
-        ("inspect", host.json(&["inspect", "default", "--json"])["clean"].as_bool().unwrap()),
-        ("check", host.json(&["check", "default", "--json"])["clean"].as_bool().unwrap()),
+        (
+            "inspect",
+            host.json(&["inspect", "default", "--json"])["clean"]
+                .as_bool()
+                .unwrap(),
+        ),
+        (
+            "check",
+            host.json(&["check", "default", "--json"])["clean"]
+                .as_bool()
+                .unwrap(),
+        ),
     ];
     let words = host.run(&["inspect", "default"]).1;
     said.push(("inspect's words", words.contains("closed    in order")));
@@ -22,15 +33,24 @@ fn verdicts(host: &Host) -> (Vec<(&'static str, bool)>, Daemon) {
     let before = host.log().len();
     let daemon = host.serve(&[]);
     said.push(("log", !host.log()[before..].contains("not closed in order")));
-    said.push(("metric", daemon.metric("ftld_recovery_clean{device=\"default\"}") == 1.0));
+    said.push((
+        "metric",
+        daemon.metric("ftld_recovery_clean{device=\"default\"}") == 1.0,
+    ));
     let status = host.json(&["status", "--json"]);
-    said.push(("status", status["scheme_stats"]["mount"]["clean"].as_bool().unwrap()));
+    said.push((
+        "status",
+        status["scheme_stats"]["mount"]["clean"].as_bool().unwrap(),
+    ));
     (said, daemon)
 }
 
 fn agree(host: &Host, clean: bool, story: &str) -> Daemon {
     let (said, daemon) = verdicts(host);
-    assert!(said.iter().all(|(_, verdict)| *verdict == clean), "{story}: {said:?}");
+    assert!(
+        said.iter().all(|(_, verdict)| *verdict == clean),
+        "{story}: {said:?}"
+    );
     daemon
 }
 
@@ -85,8 +105,14 @@ fn every_orderly_stop_under_load_is_a_clean_one() {
             })
             .collect();
         std::thread::sleep(Duration::from_millis(5 + rng.below(60)) + quiet);
-        daemon.signal(if round % 2 == 0 { Signal::SIGTERM } else { Signal::SIGINT });
+        daemon.signal(if round % 2 == 0 {
+            Signal::SIGTERM
+        } else {
+            Signal::SIGINT
+        });
         assert_eq!(daemon.exit_code(), Some(0), "round {round}: {}", host.log());
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        writers
+            .into_iter()
+            .for_each(|writer| writer.join().unwrap());
     }
 }

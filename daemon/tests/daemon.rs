@@ -1,4 +1,5 @@
-//! The program as its users meet it: started as a process, spoken to over NBD, HTTP, its control socket and signals.
+//! The program as its users meet it: started as a process, spoken to over NBD, HTTP, its control
+//! socket and signals.
 
 mod nbd_support;
 mod program;
@@ -32,11 +33,18 @@ fn what_was_acknowledged_survives_the_death_of_the_daemon() {
         expected[64 << 10..80 << 10].fill(0);
         daemon.signal(Signal::SIGKILL);
         assert_eq!(daemon.exit_code(), None, "killed");
-        assert_eq!(host.json(&["list", "--json"])["instances"][0]["state"], "dead");
+        assert_eq!(
+            host.json(&["list", "--json"])["instances"][0]["state"],
+            "dead"
+        );
         host.fails(&["status", "default"], 3, &["\"default\" is not running"]);
     }
     let (code, out, _) = host.run(&["check", "default"]);
-    assert_eq!((code, out.contains("not closed in order")), (0, true), "{out}");
+    assert_eq!(
+        (code, out.contains("not closed in order")),
+        (0, true),
+        "{out}"
+    );
     assert!(host.serve(&[]).client().read(0, expected.len() as u64).data == expected);
 }
 
@@ -51,7 +59,10 @@ fn sigterm_ends_in_order_and_leaves_nothing_behind() {
         assert_eq!(daemon.exit_code(), Some(0));
         let (_, out, _) = host.run(&["check", "default"]);
         assert!(out.contains("(closed in order"), "{out}");
-        assert!(!host.folder.path().join("run/default").exists(), "the runtime folder is gone");
+        assert!(
+            !host.folder.path().join("run/default").exists(),
+            "the runtime folder is gone"
+        );
     }
     assert!(host.serve(&[]).client().read(4096, 4096).data == page(1));
 }
@@ -61,21 +72,40 @@ fn with_emulated_latency_requests_take_as_long_as_on_the_flash() {
     let host = Host::new();
     let file = host.folder.path().join("slow.toml");
     std::fs::write(&file, "latency = \"emulate\"\n").unwrap();
-    for option in [["--latency", "emulate"], ["--config", file.to_str().unwrap()]] {
+    for option in [
+        ["--latency", "emulate"],
+        ["--config", file.to_str().unwrap()],
+    ] {
         let daemon = host.serve(&option);
         assert_eq!(host.json(&["status", "--json"])["latency"], "emulate");
         let mut client = daemon.client();
         let began = Instant::now();
         assert_eq!(client.write(0, 0, &page(7)).error, 0);
-        assert!(began.elapsed() >= Duration::from_micros(4 * 500), "four pages of 1 KiB, each a program");
+        assert!(
+            began.elapsed() >= Duration::from_micros(4 * 500),
+            "four pages of 1 KiB, each a program"
+        );
         let began = Instant::now();
         assert!(client.read(0, 4096).data == page(7));
-        assert!(began.elapsed() >= Duration::from_micros(4 * 50), "four pages on one die");
+        assert!(
+            began.elapsed() >= Duration::from_micros(4 * 50),
+            "four pages on one die"
+        );
         for op in ["read", "write"] {
-            let value = |name: &str| daemon.metric(&format!("{name}{{device=\"default\",op=\"{op}\"}}"));
-            assert_eq!((value("ftld_host_held_ios_total"), value("ftld_host_ios_total")), (1.0, 1.0), "{op}");
-            let (wall, flash) =
-                (value("ftld_host_io_duration_seconds_sum"), value("ftld_device_io_duration_seconds_sum"));
+            let value =
+                |name: &str| daemon.metric(&format!("{name}{{device=\"default\",op=\"{op}\"}}"));
+            assert_eq!(
+                (
+                    value("ftld_host_held_ios_total"),
+                    value("ftld_host_ios_total")
+                ),
+                (1.0, 1.0),
+                "{op}"
+            );
+            let (wall, flash) = (
+                value("ftld_host_io_duration_seconds_sum"),
+                value("ftld_device_io_duration_seconds_sum"),
+            );
             assert!(flash > 0.0 && wall >= flash, "{op}: {wall} s for {flash} s");
         }
         daemon.signal(Signal::SIGTERM);
@@ -91,14 +121,23 @@ fn a_running_instance_can_be_seen_and_stopped() {
     let listed = host.json(&["list", "--json"]);
     let status = host.json(&["status", "--json"]);
     for one in [&listed["instances"][0], &status] {
-        assert_eq!((one["name"].as_str(), one["state"].as_str()), (Some("disk"), Some("serving")));
-        assert_eq!((one["pid"].as_u64(), one["size_bytes"].as_u64()), (Some(daemon.child.id().into()), Some(2 << 20)));
+        assert_eq!(
+            (one["name"].as_str(), one["state"].as_str()),
+            (Some("disk"), Some("serving"))
+        );
+        assert_eq!(
+            (one["pid"].as_u64(), one["size_bytes"].as_u64()),
+            (Some(daemon.child.id().into()), Some(2 << 20))
+        );
     }
     assert_eq!(status["host"]["write"]["bytes"], 4096);
     let over_http: Value = serde_json::from_str(&daemon.get("/status").1).unwrap();
     assert_eq!(over_http["target"], status["target"]);
     let socket = host.folder.path().join("run/disk/control.sock");
-    assert_eq!(std::fs::metadata(socket).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        std::fs::metadata(socket).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     assert_eq!(host.run(&["stop", "disk"]).0, 0);
     assert_eq!(daemon.exit_code(), Some(0));
     host.fails(&["stop"], 3, &["no instance is running"]);
@@ -109,24 +148,35 @@ fn http_serves_its_pages_to_get_and_by_its_names_and_nothing_else() {
     let daemon = Host::new().serve(&[]);
     let (status, body) = daemon.get("/metrics");
     assert_eq!(status, "HTTP/1.1 200 OK");
-    let mut own = body.lines().filter(|line| line.starts_with("ftld_") && !line.starts_with("ftld_build_info"));
+    let mut own = body
+        .lines()
+        .filter(|line| line.starts_with("ftld_") && !line.starts_with("ftld_build_info"));
     assert!(own.all(|line| line.contains("{device=\"default\"")));
     assert_eq!(daemon.get("/etc/passwd").0, "HTTP/1.1 404 Not Found");
     let (status, _) =
         daemon.http("POST /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(status, "HTTP/1.1 405 Method Not Allowed");
     // As a page of another site would, whose name leads here.
-    let (status, _) = daemon.http("GET /status HTTP/1.1\r\nHost: elsewhere.example\r\nConnection: close\r\n\r\n");
+    let (status, _) =
+        daemon.http("GET /status HTTP/1.1\r\nHost: elsewhere.example\r\nConnection: close\r\n\r\n");
     assert_eq!(status, "HTTP/1.1 421 Misdirected Request");
     assert!(daemon.get("/").1.contains("<title>"));
     let long = "x".repeat(100 << 10);
-    let addr = daemon.metrics.trim_start_matches("http://").trim_end_matches("/metrics").to_owned();
+    let addr = daemon
+        .metrics
+        .trim_start_matches("http://")
+        .trim_end_matches("/metrics")
+        .to_owned();
     let mut stream = TcpStream::connect(addr).unwrap();
     // The server may hang up before it has read all of it.
     let _ = stream.write_all(format!("GET / HTTP/1.1\r\nX: {long}\r\n\r\n").as_bytes());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
-    assert!(!answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    assert!(
+        !answer.starts_with(b"HTTP/1.1 200"),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
     assert_eq!(daemon.get("/healthz").0, "HTTP/1.1 200 OK");
 }
 
@@ -134,36 +184,87 @@ fn http_serves_its_pages_to_get_and_by_its_names_and_nothing_else() {
 fn what_is_taken_is_named_with_its_way_out() {
     let host = Host::new();
     let daemon = host.serve(&[]);
-    let port = daemon.metrics.trim_start_matches("http://").trim_end_matches("/metrics");
-    host.fails(&["--name", "b", "--metrics", port], 7, &[port, "--metrics ADDR", "--metrics off"]);
+    let port = daemon
+        .metrics
+        .trim_start_matches("http://")
+        .trim_end_matches("/metrics");
+    host.fails(
+        &["--name", "b", "--metrics", port],
+        7,
+        &[port, "--metrics ADDR", "--metrics off"],
+    );
     assert!(!host.image("b").exists(), "nothing was made");
-    host.fails(&["--metrics", "off"], 7, &["instance \"default\" is already running (pid", "--name"]);
+    host.fails(
+        &["--metrics", "off"],
+        7,
+        &["instance \"default\" is already running (pid", "--name"],
+    );
     let image = host.image("default");
     let image = image.to_str().unwrap();
-    host.fails(&["--name", "b", "--metrics", "off", "--image", image], 7, &[image, "in use by another process"]);
+    host.fails(
+        &["--name", "b", "--metrics", "off", "--image", image],
+        7,
+        &[image, "in use by another process"],
+    );
     let socket = format!("nbd+unix:///?socket={}", daemon.socket.display());
-    host.fails(&["--name", "b", "--metrics", "off", &socket], 7, &[daemon.socket.to_str().unwrap()]);
-    assert!(host.run(&["check", "b"]).1.contains("(closed in order"), "the image is left as it should be");
+    host.fails(
+        &["--name", "b", "--metrics", "off", &socket],
+        7,
+        &[daemon.socket.to_str().unwrap()],
+    );
+    assert!(
+        host.run(&["check", "b"]).1.contains("(closed in order"),
+        "the image is left as it should be"
+    );
 }
 
 #[test]
 fn options_that_contradict_the_image_are_refused_by_name() {
     let host = Host::new();
-    let made = host.json(&["create", "--size", "4MiB", "--set", "gc.free_threshold=8", "--json"]);
-    assert_eq!((made["size_bytes"].as_u64(), made["profile"].as_str()), (Some(4 << 20), Some("mlc-4k")));
+    let made = host.json(&[
+        "create",
+        "--size",
+        "4MiB",
+        "--set",
+        "gc.free_threshold=8",
+        "--json",
+    ]);
+    assert_eq!(
+        (made["size_bytes"].as_u64(), made["profile"].as_str()),
+        (Some(4 << 20), Some("mlc-4k"))
+    );
     assert!(made["raw_bytes"].as_u64() > Some(4 << 20));
     let before = std::fs::read(host.image("default")).unwrap();
     let off = ["--metrics", "off"];
     for (option, value, part) in [
-        ("--size", "8MiB", "the image has size 4194304 bytes, not 8388608"),
-        ("--profile", "slc-2k", "the image has profile mlc-4k, not slc-2k"),
-        ("--op", "12.5", "the image has over-provisioning 7 %, not 12.5"),
-        ("--set", "gc.free_threshold=9", "the image has parameter gc.free_threshold at 8, not 9"),
+        (
+            "--size",
+            "8MiB",
+            "the image has size 4194304 bytes, not 8388608",
+        ),
+        (
+            "--profile",
+            "slc-2k",
+            "the image has profile mlc-4k, not slc-2k",
+        ),
+        (
+            "--op",
+            "12.5",
+            "the image has over-provisioning 7 %, not 12.5",
+        ),
+        (
+            "--set",
+            "gc.free_threshold=9",
+            "the image has parameter gc.free_threshold at 8, not 9",
+        ),
         ("--scheme", "nosuch", "no scheme \"nosuch\"; there are"),
     ] {
         host.fails(&[option, value, off[0], off[1]], 2, &[part]);
     }
-    assert!(std::fs::read(host.image("default")).unwrap() == before, "not a byte has changed");
+    assert!(
+        std::fs::read(host.image("default")).unwrap() == before,
+        "not a byte has changed"
+    );
     host.fails(&["create"], 1, &["file exists and is not overwritten"]);
 }
 
@@ -172,14 +273,34 @@ fn wrong_use_is_told_before_anything_is_made() {
     let host = Host::new();
     for (args, code, part) in [
         (&["create", "--size", "1000"][..], 2, "multiple of 4 KiB"),
-        (&["create", "--profile", "nosuch"], 2, "no profile \"nosuch\"; there are mlc-4k"),
-        (&["create", "--set", "nosuch=1"], 2, "no parameter \"nosuch\"; this scheme has"),
-        (&["create", "--set", "gc.free_threshold=many"], 2, "gc.free_threshold"),
+        (
+            &["create", "--profile", "nosuch"],
+            2,
+            "no profile \"nosuch\"; there are mlc-4k",
+        ),
+        (
+            &["create", "--set", "nosuch=1"],
+            2,
+            "no parameter \"nosuch\"; this scheme has",
+        ),
+        (
+            &["create", "--set", "gc.free_threshold=many"],
+            2,
+            "gc.free_threshold",
+        ),
         (&["/dev/sda"], 2, "is none of /dev/ublkbN"),
         (&["nbd://192.0.2.1/x"], 2, "without TLS"),
-        (&["--latency", "slow"], 2, "--latency \"slow\" is neither none nor emulate"),
+        (
+            &["--latency", "slow"],
+            2,
+            "--latency \"slow\" is neither none nor emulate",
+        ),
         (&["--read-only"], 1, "--read-only makes none"),
-        (&["recover", "nbd+unix:///?socket=x"], 2, "outlive their daemon"),
+        (
+            &["recover", "nbd+unix:///?socket=x"],
+            2,
+            "outlive their daemon",
+        ),
         (&["status"], 3, "no instance is running"),
         (&["inspect", "nosuch"], 1, "no such image"),
     ] {
@@ -202,9 +323,11 @@ fn damage_is_exit_8_and_nothing_is_written_to_it() {
     let mut foreign = good.clone();
     foreign[..8].fill(b'x');
     foreign[4096..4104].fill(b'x');
-    for (bytes, part) in
-        [(&good[..good.len() / 2], "cut off"), (&foreign[..], "not an ftld image"), (b"", "not an ftld image")]
-    {
+    for (bytes, part) in [
+        (&good[..good.len() / 2], "cut off"),
+        (&foreign[..], "not an ftld image"),
+        (b"", "not an ftld image"),
+    ] {
         std::fs::write(&image, bytes).unwrap();
         host.fails(&["--metrics", "off"], 8, &[part]);
         host.fails(&["check", "default"], 8, &[part]);
@@ -222,17 +345,25 @@ fn looking_never_changes_a_byte_also_after_a_cut() {
     let daemon = host.serve(&[]);
     let mut client = daemon.client();
     for i in 0..300u64 {
-        assert_eq!(client.write(0, i * 37 % 512 * 4096, &page(i as u8)).error, 0);
+        assert_eq!(
+            client.write(0, i * 37 % 512 * 4096, &page(i as u8)).error,
+            0
+        );
     }
     daemon.signal(Signal::SIGKILL);
     daemon.exit_code();
     let before = std::fs::read(host.image("default")).unwrap();
     assert_eq!(host.run(&["check", "default"]).0, 0);
-    let seen = host.json(&["inspect", "default", "--blocks", "--page", "3:0", "--lpn", "0", "--json"]);
+    let seen = host.json(&[
+        "inspect", "default", "--blocks", "--page", "3:0", "--lpn", "0", "--json",
+    ]);
     let blocks = seen["geometry"]["blocks"].as_u64().unwrap();
     assert_eq!(seen["blocks"].as_array().unwrap().len() as u64, blocks);
     assert_eq!(
-        (&seen["lpn"]["mapped"], seen["lpn"]["copies"].as_array().unwrap().is_empty()),
+        (
+            &seen["lpn"]["mapped"],
+            seen["lpn"]["copies"].as_array().unwrap().is_empty()
+        ),
         (&Value::Bool(true), false)
     );
     let looker = host.serve(&["--read-only"]);
@@ -250,16 +381,33 @@ fn a_configuration_file_gives_what_flags_do_not() {
     let host = Host::new();
     let file = host.folder.path().join("disk.toml");
     let socket = host.folder.path().join("a b.sock");
-    let target = format!("nbd+unix:///disk?socket={}", socket.display().to_string().replace(' ', "%20"));
-    std::fs::write(&file, format!("target = \"{target}\"\nop = 28\n[set]\n\"wear.gap\" = 4\n")).unwrap();
+    let target = format!(
+        "nbd+unix:///disk?socket={}",
+        socket.display().to_string().replace(' ', "%20")
+    );
+    std::fs::write(
+        &file,
+        format!("target = \"{target}\"\nop = 28\n[set]\n\"wear.gap\" = 4\n"),
+    )
+    .unwrap();
     let daemon = host.serve(&["--config", file.to_str().unwrap()]);
     assert!(Path::new(&socket).exists());
-    assert_eq!(host.json(&["list", "--json"])["instances"][0]["name"], "disk");
+    assert_eq!(
+        host.json(&["list", "--json"])["instances"][0]["name"],
+        "disk"
+    );
     drop(daemon);
     let params = &host.json(&["inspect", "disk", "--json"])["params"];
-    assert_eq!(params, &serde_json::json!(["image.op_percent=28", "wear.gap=4"]));
+    assert_eq!(
+        params,
+        &serde_json::json!(["image.op_percent=28", "wear.gap=4"])
+    );
     std::fs::write(&file, "sise = 1\n").unwrap();
-    host.fails(&["--config", file.to_str().unwrap()], 2, &["disk.toml", "no option `sise` (did you mean \"size\"?)"]);
+    host.fails(
+        &["--config", file.to_str().unwrap()],
+        2,
+        &["disk.toml", "no option `sise` (did you mean \"size\"?)"],
+    );
 }
 
 #[test]
@@ -270,19 +418,46 @@ fn lists_are_for_people_and_programs() {
         let (_, text, _) = host.run(&[command]);
         assert_eq!(listed["schema"], format!("ftld.{command}/1"));
         let listed = &listed[command];
-        let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+        let names: Vec<_> = listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["name"].as_str().unwrap())
+            .collect();
         assert!(!names.is_empty() && names.iter().all(|name| text.contains(name)));
-        assert_eq!(listed.as_array().unwrap().iter().filter(|one| one["default"] == true).count(), 1);
+        assert_eq!(
+            listed
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|one| one["default"] == true)
+                .count(),
+            1
+        );
     }
     // Every scheme with all that is told of one, and the bound behind them.
     let (_, text, _) = host.run(&["schemes"]);
     let blocks: Vec<_> = text.split("\n\n").collect();
     for block in &blocks {
-        let told: Vec<_> = block.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+        let told: Vec<_> = block
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_whitespace().next())
+            .collect();
         assert_eq!(&told[..4], ["paper", "mapping", "RAM", "MLC"], "{block}");
         assert!(block.contains("(fidelity "), "{block}");
     }
-    assert_eq!(blocks.len(), host.json(&["schemes", "--json"])["schemes"].as_array().unwrap().len() + 1);
+    assert_eq!(
+        blocks.len(),
+        host.json(&["schemes", "--json"])["schemes"]
+            .as_array()
+            .unwrap()
+            .len()
+            + 1
+    );
     assert!(blocks.last().unwrap().starts_with("optimum: "), "{text}");
-    assert_eq!(host.json(&["list", "--json"])["instances"], serde_json::json!([]));
+    assert_eq!(
+        host.json(&["list", "--json"])["instances"],
+        serde_json::json!([])
+    );
 }

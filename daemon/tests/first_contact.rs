@@ -1,4 +1,5 @@
-//! What somebody meets who has never seen the program: errors with their way out, what holds and why, a start in the background.
+//! What somebody meets who has never seen the program: errors with their way out, what holds and
+//! why, a start in the background.
 
 mod nbd_support;
 mod program;
@@ -8,13 +9,26 @@ use program::Host;
 use serde_json::Value;
 use std::process::Command;
 
-/// The rows of docs/OPERATING.md's table of errors: exit code, error, part of the message, where it is tried.
+/// The rows of docs/OPERATING.md's table of errors: exit code, error, part of the message, where it
+/// is tried.
 fn documented() -> Vec<[String; 4]> {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/OPERATING.md")).unwrap();
-    let (_, table) = page.split_once("| exit | what | message | tried in |").expect("the table of errors");
-    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
-    let cells = |row: &str| row.split('|').map(|cell| cell.trim().replace('`', "")).collect::<Vec<_>>();
-    rows.map(|row| cells(row)[1..5].to_vec().try_into().unwrap()).collect()
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/OPERATING.md"))
+            .unwrap();
+    let (_, table) = page
+        .split_once("| exit | what | message | tried in |")
+        .expect("the table of errors");
+    let rows = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    let cells = |row: &str| {
+        row.split('|')
+            .map(|cell| cell.trim().replace('`', ""))
+            .collect::<Vec<_>>()
+    };
+    rows.map(|row| cells(row)[1..5].to_vec().try_into().unwrap())
+        .collect()
 }
 
 #[test]
@@ -27,23 +41,36 @@ fn every_documented_error_ends_with_its_code_and_says_its_way_out() {
         if tried == "here" {
             // A program without ublk says that instead.
             let lacks_ublk = what.ends_with("ublk") && !cfg!(feature = "ublk");
-            let message = if lacks_ublk { "built without ublk" } else { message };
+            let message = if lacks_ublk {
+                "built without ublk"
+            } else {
+                message
+            };
             let (code, text) = try_it(what);
             let text = text.replace('`', "");
             if code != exit || !message.split('…').all(|part| text.contains(part.trim())) {
-                wrong.push(format!("{what}: exit {exit} and {message:?}, but it was {code} and {text}"));
+                wrong.push(format!(
+                    "{what}: exit {exit} and {message:?}, but it was {code} and {text}"
+                ));
             }
         } else {
             // Needs a kernel with drivers: the script makes the same claim with the same code.
             let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/").to_owned() + tried;
-            let script = std::fs::read_to_string(&script).unwrap_or_else(|error| panic!("{script}: {error}"));
-            assert!(script.contains(&format!("refused \"{what}\" {exit} ")), "{what} is not in {tried}");
+            let script = std::fs::read_to_string(&script)
+                .unwrap_or_else(|error| panic!("{script}: {error}"));
+            assert!(
+                script.contains(&format!("refused \"{what}\" {exit} ")),
+                "{what} is not in {tried}"
+            );
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // The short list names the same codes.
     let codes: std::collections::BTreeSet<_> = rows.iter().map(|row| row[0].clone()).collect();
-    assert_eq!(codes.into_iter().collect::<Vec<_>>(), ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+    assert_eq!(
+        codes.into_iter().collect::<Vec<_>>(),
+        ["1", "2", "3", "4", "5", "6", "7", "8", "9"]
+    );
 }
 
 /// Makes the error happen. Exit code, standard error.
@@ -53,8 +80,11 @@ fn try_it(what: &str) -> (i32, String) {
         let (code, _, error) = host.run(args);
         (code, error)
     };
-    let (image, path) = (host.image("default"), |name: &str| host.folder.path().join(name).display().to_string());
-    let write = |name: &str, text: &str| std::fs::write(host.folder.path().join(name), text).unwrap();
+    let (image, path) = (host.image("default"), |name: &str| {
+        host.folder.path().join(name).display().to_string()
+    });
+    let write =
+        |name: &str, text: &str| std::fs::write(host.folder.path().join(name), text).unwrap();
     match what {
         "unknown option" => run(&["--sise", "1GiB"]),
         "unknown scheme" => run(&["--scheme", "lazyftk"]),
@@ -73,14 +103,23 @@ fn try_it(what: &str) -> (i32, String) {
         "no such instance" => run(&["status", "disk"]),
         "nothing runs" => run(&["stop"]),
         "driver missing: ublk" => without_drivers(&host, "/dev/ublkb0"),
-        "image that may not be opened" => run(&["--metrics", "off", "--image", "/sys/kernel/disk.ftld"]),
+        "image that may not be opened" => {
+            run(&["--metrics", "off", "--image", "/sys/kernel/disk.ftld"])
+        }
         "name in use" => {
             let _daemon = host.serve(&[]);
             run(&["--metrics", "off"])
         }
         "image in use" => {
             let _daemon = host.serve(&[]);
-            run(&["--metrics", "off", "--name", "other", "--image", &image.display().to_string()])
+            run(&[
+                "--metrics",
+                "off",
+                "--name",
+                "other",
+                "--image",
+                &image.display().to_string(),
+            ])
         }
         "metrics address in use" => {
             let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -104,7 +143,12 @@ fn try_it(what: &str) -> (i32, String) {
         }
         "image cut short" => {
             host.json(&["create", "--size", "4MiB", "--json"]);
-            std::fs::File::options().write(true).open(&image).unwrap().set_len(6000).unwrap();
+            std::fs::File::options()
+                .write(true)
+                .open(&image)
+                .unwrap()
+                .set_len(6000)
+                .unwrap();
             run(&["--metrics", "off"])
         }
         "no such image, read-only" => run(&["--metrics", "off", "--read-only"]),
@@ -120,12 +164,22 @@ fn try_it(what: &str) -> (i32, String) {
 /// With an empty /dev, as on a machine without the driver.
 fn without_drivers(host: &Host, target: &str) -> (i32, String) {
     let daemon = host.command(&[]);
-    let inside = format!("mount -t tmpfs none /dev && exec {} {target}", daemon.get_program().display());
+    let inside = format!(
+        "mount -t tmpfs none /dev && exec {} {target}",
+        daemon.get_program().display()
+    );
     let mut command = Command::new("unshare");
     command.args(["-rm", "sh", "-c", &inside]);
-    command.envs(daemon.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    command.envs(
+        daemon
+            .get_envs()
+            .filter_map(|(key, value)| Some((key, value?))),
+    );
     let output = command.output().unwrap();
-    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    (
+        output.status.code().unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
 }
 
 #[test]
@@ -133,41 +187,102 @@ fn flag_beats_environment_beats_file_beats_default() {
     let host = Host::new();
     std::fs::create_dir_all(host.folder.path().join("etc")).unwrap();
     // Found by the instance's name.
-    std::fs::write(host.folder.path().join("etc/default.toml"), "size = \"8MiB\"\nop = 20\nprofile = \"torture\"\n")
-        .unwrap();
+    std::fs::write(
+        host.folder.path().join("etc/default.toml"),
+        "size = \"8MiB\"\nop = 20\nprofile = \"torture\"\n",
+    )
+    .unwrap();
     let config = |env: &[(&str, &str)], args: &[&str]| {
         let mut command = host.command(args);
-        let output = command.args(["--print-config"]).envs(env.iter().copied()).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let output = command
+            .args(["--print-config"])
+            .envs(env.iter().copied())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8(output.stdout).unwrap()
     };
     let line = |text: &str, key: &str| {
-        let found = text.lines().find(|line| line.trim_start_matches('#').starts_with(&format!("{key} = ")));
-        let (value, origin) = found.unwrap_or_else(|| panic!("no {key} in {text}")).split_once(" # ").unwrap();
+        let found = text.lines().find(|line| {
+            line.trim_start_matches('#')
+                .starts_with(&format!("{key} = "))
+        });
+        let (value, origin) = found
+            .unwrap_or_else(|| panic!("no {key} in {text}"))
+            .split_once(" # ")
+            .unwrap();
         (value.trim_end().to_owned(), origin.trim().to_owned())
     };
-    let (text, file) = (config(&[], &[]), host.folder.path().join("etc/default.toml").display().to_string());
-    assert_eq!(line(&text, "size"), ("size = \"8MiB\"".into(), file.clone()));
-    assert_eq!(line(&text, "scheme"), ("#scheme = \"lazyftl\"".into(), "default".into()));
+    let (text, file) = (
+        config(&[], &[]),
+        host.folder
+            .path()
+            .join("etc/default.toml")
+            .display()
+            .to_string(),
+    );
+    assert_eq!(
+        line(&text, "size"),
+        ("size = \"8MiB\"".into(), file.clone())
+    );
+    assert_eq!(
+        line(&text, "scheme"),
+        ("#scheme = \"lazyftl\"".into(), "default".into())
+    );
     let text = config(&[("FTLD_SIZE", "6MiB"), ("FTLD_READ_ONLY", "true")], &[]);
-    assert_eq!(line(&text, "size"), ("size = \"6MiB\"".into(), "FTLD_SIZE".into()));
-    assert_eq!(line(&text, "read-only"), ("read-only = true".into(), "FTLD_READ_ONLY".into()));
+    assert_eq!(
+        line(&text, "size"),
+        ("size = \"6MiB\"".into(), "FTLD_SIZE".into())
+    );
+    assert_eq!(
+        line(&text, "read-only"),
+        ("read-only = true".into(), "FTLD_READ_ONLY".into())
+    );
     assert_eq!(line(&text, "op"), ("op = 20.0".into(), file));
     let text = config(&[("FTLD_SIZE", "6MiB")], &["--size", "4MiB"]);
-    assert_eq!(line(&text, "size"), ("size = \"4MiB\"".into(), "command line".into()));
+    assert_eq!(
+        line(&text, "size"),
+        ("size = \"4MiB\"".into(), "command line".into())
+    );
     // What is printed can be read again, and an image speaks for itself.
     std::fs::write(host.folder.path().join("again.toml"), &text).unwrap();
     let again = host.folder.path().join("again.toml");
-    host.json(&["create", "--config", again.to_str().unwrap(), "--scheme", "pagemap", "--json"]);
-    assert_eq!(line(&config(&[], &["--size", "4MiB"]), "scheme"), ("#scheme = \"pagemap\"".into(), "the image".into()));
+    host.json(&[
+        "create",
+        "--config",
+        again.to_str().unwrap(),
+        "--scheme",
+        "pagemap",
+        "--json",
+    ]);
+    assert_eq!(
+        line(&config(&[], &["--size", "4MiB"]), "scheme"),
+        ("#scheme = \"pagemap\"".into(), "the image".into())
+    );
     let found: Value = serde_json::from_str(&config(&[], &["--size", "4MiB", "--json"])).unwrap();
     assert_eq!(found["schema"], "ftld.config/1");
     assert!(
-        found["options"].as_array().unwrap().iter().any(|option| option["key"] == "size" && option["value"] == "4MiB")
+        found["options"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|option| option["key"] == "size" && option["value"] == "4MiB")
     );
     // The environment does not get in the way of commands that have no such option.
-    let listed = host.command(&["list"]).env("FTLD_SIZE", "6MiB").output().unwrap();
-    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    let listed = host
+        .command(&["list"])
+        .env("FTLD_SIZE", "6MiB")
+        .output()
+        .unwrap();
+    assert!(
+        listed.status.success(),
+        "{}",
+        String::from_utf8_lossy(&listed.stderr)
+    );
 }
 
 #[test]
@@ -175,19 +290,44 @@ fn in_the_background_an_error_still_reaches_the_caller() {
     let host = Host::new();
     let socket = host.folder.path().join("a.sock");
     let target = format!("nbd+unix:///a?socket={}", socket.display());
-    let start = ["--detach", "--metrics", "off", "--profile", "torture", "--size", "2MiB", "--json", &target];
+    let start = [
+        "--detach",
+        "--metrics",
+        "off",
+        "--profile",
+        "torture",
+        "--size",
+        "2MiB",
+        "--json",
+        &target,
+    ];
     let (code, out, error) = host.run(&start);
     assert_eq!(code, 0, "{error}");
     let ready: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((&ready["schema"], &ready["name"]), (&"ftld.ready/1".into(), &"a".into()));
+    assert_eq!(
+        (&ready["schema"], &ready["name"]),
+        (&"ftld.ready/1".into(), &"a".into())
+    );
     assert!(socket.exists());
     let (code, out, error) = host.run(&start);
     assert_eq!((code, out.as_str()), (7, ""));
     let failure: Value = serde_json::from_str(error.lines().last().unwrap()).unwrap();
-    assert_eq!((&failure["schema"], &failure["exit"]), (&"ftld.error/1".into(), &7.into()));
-    assert!(failure["error"].as_str().unwrap().contains("already running"), "{failure}");
+    assert_eq!(
+        (&failure["schema"], &failure["exit"]),
+        (&"ftld.error/1".into(), &7.into())
+    );
+    assert!(
+        failure["error"]
+            .as_str()
+            .unwrap()
+            .contains("already running"),
+        "{failure}"
+    );
     assert_eq!(host.run(&["stop", "a"]).0, 0);
-    assert!(std::fs::exists(host.folder.path().join("state/a.log")).unwrap(), "what it says later is kept");
+    assert!(
+        std::fs::exists(host.folder.path().join("state/a.log")).unwrap(),
+        "what it says later is kept"
+    );
 }
 
 #[test]
@@ -197,16 +337,34 @@ fn the_doctor_finds_what_serving_would() {
         let (code, out, error) = host.run(&[&["doctor", "--json"], args].concat());
         let report: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(report["schema"], "ftld.doctor/1");
-        let finding = report["findings"].as_array().unwrap().iter().find(|finding| finding["what"] == what).cloned();
+        let finding = report["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|finding| finding["what"] == what)
+            .cloned();
         let finding = finding.unwrap_or_else(|| panic!("nothing on {what}: {report}"));
-        (code, finding["verdict"].as_str().unwrap().to_owned(), finding["text"].to_string() + &error)
+        (
+            code,
+            finding["verdict"].as_str().unwrap().to_owned(),
+            finding["text"].to_string() + &error,
+        )
     };
-    let nbd = format!("nbd+unix:///?socket={}", host.folder.path().join("x.sock").display());
+    let nbd = format!(
+        "nbd+unix:///?socket={}",
+        host.folder.path().join("x.sock").display()
+    );
     let (code, good, text) = verdict(&["--metrics", "off", &nbd], "image");
     assert_eq!((code, good.as_str()), (0, "ok"), "{text}");
-    assert!(!host.folder.path().join("state").exists(), "nothing was made");
+    assert!(
+        !host.folder.path().join("state").exists(),
+        "nothing was made"
+    );
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let (code, bad, text) = verdict(&["--metrics", &taken.local_addr().unwrap().to_string(), &nbd], "metrics");
+    let (code, bad, text) = verdict(
+        &["--metrics", &taken.local_addr().unwrap().to_string(), &nbd],
+        "metrics",
+    );
     assert_eq!((code, bad.as_str()), (7, "bad"), "{text}");
     assert!(text.contains("choose another with --metrics"), "{text}");
     let (_, note, text) = verdict(&["--metrics", "off", "--size", "900TiB", &nbd], "room");
@@ -216,7 +374,12 @@ fn the_doctor_finds_what_serving_would() {
     assert_eq!((code, bad.as_str()), (7, "bad"), "{text}");
     drop(daemon);
     host.json(&["create", "--name", "broken", "--size", "4MiB", "--json"]);
-    std::fs::File::options().write(true).open(host.image("broken")).unwrap().set_len(100).unwrap();
+    std::fs::File::options()
+        .write(true)
+        .open(host.image("broken"))
+        .unwrap()
+        .set_len(100)
+        .unwrap();
     let (code, bad, text) = verdict(&["--metrics", "off", "--name", "broken", &nbd], "image");
     assert_eq!((code, bad.as_str()), (8, "bad"), "{text}");
     assert_eq!(verdict(&["--metrics", "off", &nbd], "NBD").1, "ok");
@@ -227,14 +390,21 @@ fn watching_prints_a_line_a_time_and_ends_with_the_instance() {
     let host = Host::new();
     let daemon = host.serve(&[]);
     let mut watch = host.command(&["status", "--watch", "0.1", "--json"]);
-    let mut watch = watch.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut watch = watch
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     assert_eq!(daemon.client().write(0, 0, &program::page(1)).error, 0);
     std::thread::sleep(std::time::Duration::from_millis(500));
     drop(daemon);
     let mut lines = String::new();
     std::io::Read::read_to_string(&mut watch.stdout.take().unwrap(), &mut lines).unwrap();
     assert_eq!(watch.wait().unwrap().code(), Some(3));
-    let looks: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let looks: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert!(!looks.is_empty() && looks.iter().all(|look| look["schema"] == "ftld.status/1"));
     assert_eq!(looks.last().unwrap()["host"]["write"]["bytes"], 4096);
     host.fails(&["status", "--watch", "0"], 2, &["--watch 0"]);
@@ -246,16 +416,31 @@ fn manual_pages_and_completions_come_from_the_program() {
     let folder = host.folder.path().join("man");
     assert_eq!(host.run(&["man", folder.to_str().unwrap()]).0, 0);
     let page = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
-    for option in ["\\-\\-scheme", "FTLD_SCHEME", "EXIT STATUS", "power cut injected"] {
+    for option in [
+        "\\-\\-scheme",
+        "FTLD_SCHEME",
+        "EXIT STATUS",
+        "power cut injected",
+    ] {
         assert!(page("ftld.8").contains(option), "{option}");
     }
     assert!(page("ftld.toml.5").contains("tls\\-client\\-ca"));
     let schemes = host.json(&["schemes", "--json"]);
     let text = page("ftld-schemes.7");
-    assert!(schemes["schemes"].as_array().unwrap().iter().all(|s| text.contains(s["name"].as_str().unwrap())));
+    assert!(
+        schemes["schemes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|s| text.contains(s["name"].as_str().unwrap()))
+    );
     for shell in ["bash", "zsh", "fish"] {
         let (code, script, _) = host.run(&["completions", shell]);
-        assert_eq!((code, script.contains("print-config")), (0, true), "{shell}");
+        assert_eq!(
+            (code, script.contains("print-config")),
+            (0, true),
+            "{shell}"
+        );
     }
 }
 
@@ -264,28 +449,56 @@ fn a_lost_page_is_named_and_the_rest_can_be_saved() {
     let host = Host::new();
     let daemon = host.serve(&[]);
     let mut client = daemon.client();
-    (0..64).for_each(|at| assert_eq!(client.write(0, at * 4096, &program::page(at as u8)).error, 0));
+    (0..64).for_each(|at| {
+        assert_eq!(
+            client.write(0, at * 4096, &program::page(at as u8)).error,
+            0
+        )
+    });
     assert_eq!(host.run(&["stop"]).0, 0);
     assert_eq!(daemon.exit_code(), Some(0));
     assert_eq!(host.run(&["check", "default"]).0, 0);
     // Of page 9 one kilobyte: a page of the flash.
     let (page, image) = (program::page(9), host.image("default"));
     let mut bytes = std::fs::read(&image).unwrap();
-    let at = bytes.windows(1024).rposition(|window| window == &page[..1024]).expect("the page is in the image");
+    let at = bytes
+        .windows(1024)
+        .rposition(|window| window == &page[..1024])
+        .expect("the page is in the image");
     bytes[at + 100..at + 120].fill(0x5a);
     std::fs::write(&image, &bytes).unwrap();
     let (code, out, error) = host.run(&["check", "default", "--json"]);
     assert_eq!(code, 8, "{error}");
     let report: Value = serde_json::from_str(&out).unwrap();
     let lost = report["unreadable"][0][0].as_u64().unwrap();
-    assert_eq!((&report["unreadable"], lost / 4), (&serde_json::json!([[lost, 1]]), 9), "{report}");
+    assert_eq!(
+        (&report["unreadable"], lost / 4),
+        (&serde_json::json!([[lost, 1]]), 9),
+        "{report}"
+    );
     let (_, text, _) = host.run(&["check", "default"]);
-    assert!(text.contains(&format!("1 page(s) cannot be read: 1 KiB at offset {}", lost * 1024)), "{text}");
+    assert!(
+        text.contains(&format!(
+            "1 page(s) cannot be read: 1 KiB at offset {}",
+            lost * 1024
+        )),
+        "{text}"
+    );
     let daemon = host.serve(&["--read-only"]);
     let mut client = daemon.client();
     for at in 0..64u64 {
         let answer = client.read(at * 4096, 4096);
-        assert!(if at == 9 { answer.error == EIO } else { answer.data == program::page(at as u8) }, "page {at}");
+        assert!(
+            if at == 9 {
+                answer.error == EIO
+            } else {
+                answer.data == program::page(at as u8)
+            },
+            "page {at}"
+        );
     }
-    assert!(std::fs::read(&image).unwrap() == bytes, "nothing was changed");
+    assert!(
+        std::fs::read(&image).unwrap() == bytes,
+        "nothing was changed"
+    );
 }

@@ -16,11 +16,16 @@ const ZEROS: u64 = 0;
 
 /// What a page holds that was given this value.
 fn content(page: usize, value: u64) -> Vec<u8> {
-    let word = if value == ZEROS { [0; 16] } else { ((page as u128) << 64 | u128::from(value)).to_le_bytes() };
+    let word = if value == ZEROS {
+        [0; 16]
+    } else {
+        ((page as u128) << 64 | u128::from(value)).to_le_bytes()
+    };
     word.repeat(PAGE / 16)
 }
 
-/// What each page may hold: what it held when a FLUSH last completed, then everything since, oldest first.
+/// What each page may hold: what it held when a FLUSH last completed, then everything since, oldest
+/// first.
 struct Oracle(Vec<Vec<u64>>);
 
 impl Oracle {
@@ -29,15 +34,22 @@ impl Oracle {
     }
 
     fn flushed(&mut self) {
-        self.0.iter_mut().for_each(|values| drop(values.drain(..values.len() - 1)));
+        self.0
+            .iter_mut()
+            .for_each(|values| drop(values.drain(..values.len() - 1)));
     }
 
-    /// Judges the whole device after a cut; what is there now has to stay. Returns how many pages lost what was acknowledged.
+    /// Judges the whole device after a cut; what is there now has to stay. Returns how many pages
+    /// lost what was acknowledged.
     fn settle(&mut self, device: &[u8]) -> usize {
         let mut undone = 0;
         for (page, (found, values)) in device.chunks(PAGE).zip(&mut self.0).enumerate() {
-            let seen = values.iter().rposition(|value| found == content(page, *value));
-            let seen = seen.unwrap_or_else(|| panic!("page {page} holds none of {values:?}: {:?}", &found[..32]));
+            let seen = values
+                .iter()
+                .rposition(|value| found == content(page, *value));
+            let seen = seen.unwrap_or_else(|| {
+                panic!("page {page} holds none of {values:?}: {:?}", &found[..32])
+            });
             undone += usize::from(seen + 1 < values.len());
             *values = vec![values[seen]];
         }
@@ -45,9 +57,14 @@ impl Oracle {
     }
 }
 
-/// A request for one page of a client that may lose its server; the error it got, or none if the connection is gone.
+/// A request for one page of a client that may lose its server; the error it got, or none if the
+/// connection is gone.
 fn attempt(client: &mut Client, command: u16, flags: u16, page: usize, data: &[u8]) -> Option<u32> {
-    let (at, length) = if command == FLUSH { (0, 0) } else { (page as u64 * PAGE as u64, PAGE as u32) };
+    let (at, length) = if command == FLUSH {
+        (0, 0)
+    } else {
+        (page as u64 * PAGE as u64, PAGE as u32)
+    };
     client.attempt(command, flags, at, length, data)
 }
 
@@ -79,7 +96,9 @@ fn work(client: &mut Client, oracle: &mut Oracle, value: &mut u64, rng: &mut Spl
 }
 
 fn injected(daemon: &Daemon, kind: &str) -> f64 {
-    daemon.metric(&format!("ftld_faults_injected_total{{device=\"default\",kind=\"{kind}\"}}"))
+    daemon.metric(&format!(
+        "ftld_faults_injected_total{{device=\"default\",kind=\"{kind}\"}}"
+    ))
 }
 
 /// The device ends as after a power cut, and leaves an image in order.
@@ -88,10 +107,14 @@ fn ends_powerless(host: &Host, daemon: Daemon) {
     let log = host.log();
     let last = log.lines().last().unwrap_or_default();
     assert!(
-        last.starts_with("ftld: ") && last.contains("power cut injected; a restart mounts what the chip kept"),
+        last.starts_with("ftld: ")
+            && last.contains("power cut injected; a restart mounts what the chip kept"),
         "{log}"
     );
-    assert!(!host.folder.path().join("run/default").exists(), "the runtime folder is gone");
+    assert!(
+        !host.folder.path().join("run/default").exists(),
+        "the runtime folder is gone"
+    );
     let (code, out, error) = host.run(&["check", "default"]);
     assert_eq!(code, 0, "{out}{error}");
 }
@@ -106,8 +129,20 @@ fn cuts_in_a_row(scheme: &str, cuts: u64) -> usize {
         let mut client = daemon.client();
         undone += oracle.settle(&client.read(0, (PAGES * PAGE) as u64).data);
         let (after, text) = (rng.below(2000), seed.to_string());
-        let armed = host.json(&["inject", "power-cut", "--after", &after.to_string(), "--seed", &text, "--json"]);
-        assert_eq!((armed["after"].as_u64(), armed["seed"].as_u64()), (Some(after), Some(seed)), "{armed}");
+        let armed = host.json(&[
+            "inject",
+            "power-cut",
+            "--after",
+            &after.to_string(),
+            "--seed",
+            &text,
+            "--json",
+        ]);
+        assert_eq!(
+            (armed["after"].as_u64(), armed["seed"].as_u64()),
+            (Some(after), Some(seed)),
+            "{armed}"
+        );
         assert_eq!(injected(&daemon, "power_cut"), 1.0);
         done += work(&mut client, &mut oracle, &mut value, &mut rng);
         ends_powerless(&host, daemon);
@@ -123,7 +158,10 @@ fn cuts_in_a_row(scheme: &str, cuts: u64) -> usize {
 
 #[test]
 fn what_was_flushed_survives_cuts_in_a_row() {
-    assert!(cuts_in_a_row("lazyftl", 8) + cuts_in_a_row("pagemap", 8) > 0, "the cuts struck nothing");
+    assert!(
+        cuts_in_a_row("lazyftl", 8) + cuts_in_a_row("pagemap", 8) > 0,
+        "the cuts struck nothing"
+    );
 }
 
 #[test]
@@ -134,8 +172,15 @@ fn power_can_fail_at_once_and_while_stopping() {
     assert_eq!(client.write(0, 0, &content(0, 1)).error, 0);
     assert_eq!(client.ask(FLUSH, 0, 0, 0).error, 0);
     let (code, out, error) = host.run(&["inject", "power-cut"]);
-    assert_eq!((code, out.starts_with("default: power is cut")), (0, true), "{out}{error}");
-    assert!(matches!(attempt(&mut client, READ, 0, 0, &[]), None | Some(EIO)));
+    assert_eq!(
+        (code, out.starts_with("default: power is cut")),
+        (0, true),
+        "{out}{error}"
+    );
+    assert!(matches!(
+        attempt(&mut client, READ, 0, 0, &[]),
+        None | Some(EIO)
+    ));
     ends_powerless(&host, daemon);
     // The end of a daemon programs a checkpoint.
     let daemon = host.serve(&[]);
@@ -143,7 +188,16 @@ fn power_can_fail_at_once_and_while_stopping() {
     assert!(client.read(0, PAGE as u64).data == content(0, 1));
     assert_eq!(client.write(0, 0, &content(0, 2)).error, 0);
     assert_eq!(client.ask(FLUSH, 0, 0, 0).error, 0);
-    host.json(&["inject", "power-cut", "default", "--after", "0", "--program", "prefix", "--json"]);
+    host.json(&[
+        "inject",
+        "power-cut",
+        "default",
+        "--after",
+        "0",
+        "--program",
+        "prefix",
+        "--json",
+    ]);
     daemon.signal(Signal::SIGTERM);
     ends_powerless(&host, daemon);
     assert!(host.serve(&[]).client().read(0, PAGE as u64).data == content(0, 2));
@@ -154,20 +208,52 @@ fn bad_blocks_retire_and_nothing_is_lost() {
     let host = Host::new();
     let daemon = host.serve(&[]);
     let mut client = daemon.client();
-    host.fails(&["inject", "bad-block", "--block", "100000"], 2, &["\"default\": no block 100000; the flash has 0 to"]);
-    let picked = host.json(&["inject", "bad-block", "--count", "3", "--seed", "5", "--json"]);
-    let blocks: Vec<_> = picked["blocks"].as_array().unwrap().iter().map(|block| block.to_string()).collect();
+    host.fails(
+        &["inject", "bad-block", "--block", "100000"],
+        2,
+        &["\"default\": no block 100000; the flash has 0 to"],
+    );
+    let picked = host.json(&[
+        "inject",
+        "bad-block",
+        "--count",
+        "3",
+        "--seed",
+        "5",
+        "--json",
+    ]);
+    let blocks: Vec<_> = picked["blocks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| block.to_string())
+        .collect();
     assert_eq!((blocks.len(), injected(&daemon, "bad_block")), (3, 3.0));
-    host.fails(&["inject", "bad-block", "--block", &blocks[0]], 1, &["fails at its next program or erase already"]);
+    host.fails(
+        &["inject", "bad-block", "--block", &blocks[0]],
+        1,
+        &["fails at its next program or erase already"],
+    );
     for value in 1..=8 {
         for page in 0..PAGES {
-            assert_eq!(client.write(0, (page * PAGE) as u64, &content(page, value)).error, 0);
+            assert_eq!(
+                client
+                    .write(0, (page * PAGE) as u64, &content(page, value))
+                    .error,
+                0
+            );
         }
     }
     let status = || host.json(&["status", "--json"]);
-    assert_eq!(status()["faults_injected"], serde_json::json!({"power_cut": 0, "bad_block": 3, "bit_errors": 0}));
-    let failed =
-        |fault| daemon.metric(&format!("ftld_nand_faults_injected_total{{device=\"default\",fault=\"{fault}\"}}"));
+    assert_eq!(
+        status()["faults_injected"],
+        serde_json::json!({"power_cut": 0, "bad_block": 3, "bit_errors": 0})
+    );
+    let failed = |fault| {
+        daemon.metric(&format!(
+            "ftld_nand_faults_injected_total{{device=\"default\",fault=\"{fault}\"}}"
+        ))
+    };
     let begun = std::time::Instant::now();
     while failed("program_fail") + failed("erase_fail") < 3.0 {
         assert!(begun.elapsed().as_secs() < 20, "the blocks do not fail");
@@ -175,9 +261,18 @@ fn bad_blocks_retire_and_nothing_is_lost() {
     while status()["wear"]["bad_grown"] != 3 {
         assert!(begun.elapsed().as_secs() < 20, "{}", status()["wear"]);
     }
-    host.fails(&["inject", "bad-block", "--block", &blocks[0]], 1, &["is bad already"]);
+    host.fails(
+        &["inject", "bad-block", "--block", &blocks[0]],
+        1,
+        &["is bad already"],
+    );
     let device = client.read(0, (PAGES * PAGE) as u64).data;
-    assert!(device.chunks(PAGE).enumerate().all(|(page, found)| found == content(page, 8)));
+    assert!(
+        device
+            .chunks(PAGE)
+            .enumerate()
+            .all(|(page, found)| found == content(page, 8))
+    );
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.exit_code(), Some(0));
 }
@@ -188,22 +283,57 @@ fn bit_errors_are_corrected_or_an_error_and_never_wrong_data() {
     let daemon = host.serve(&["--scheme", "pagemap"]);
     let mut client = daemon.client();
     for page in 0..PAGES {
-        assert_eq!(client.write(0, (page * PAGE) as u64, &content(page, 1)).error, 0);
+        assert_eq!(
+            client
+                .write(0, (page * PAGE) as u64, &content(page, 1))
+                .error,
+            0
+        );
     }
     let corrected = || daemon.metric("ftld_ecc_corrected_bit_errors_total{device=\"default\"}");
-    host.json(&["inject", "bit-errors", "--count", "200", "--bits", "2", "--seed", "1", "--json"]);
+    host.json(&[
+        "inject",
+        "bit-errors",
+        "--count",
+        "200",
+        "--bits",
+        "2",
+        "--seed",
+        "1",
+        "--json",
+    ]);
     let device = client.read(0, (PAGES * PAGE) as u64).data;
-    assert!(device.chunks(PAGE).enumerate().all(|(page, found)| found == content(page, 1)));
+    assert!(
+        device
+            .chunks(PAGE)
+            .enumerate()
+            .all(|(page, found)| found == content(page, 1))
+    );
     let begun = std::time::Instant::now();
     while corrected() < 2.0 {
         assert!(begun.elapsed().as_secs() < 20, "no bit was corrected");
     }
-    let answer = host.json(&["inject", "bit-errors", "--count", "200", "--seed", "2", "--json"]);
-    assert_eq!((&answer["corrected"], injected(&daemon, "bit_errors")), (&false.into(), 400.0));
+    let answer = host.json(&[
+        "inject",
+        "bit-errors",
+        "--count",
+        "200",
+        "--seed",
+        "2",
+        "--json",
+    ]);
+    assert_eq!(
+        (&answer["corrected"], injected(&daemon, "bit_errors")),
+        (&false.into(), 400.0)
+    );
     let read = |client: &mut Client| -> Vec<usize> {
         let page = |page: usize| (page, client.read((page * PAGE) as u64, PAGE as u64));
         let lost = (0..PAGES).map(page).filter(|(page, answer)| {
-            assert!(answer.error == EIO || answer.data == content(*page, 1), "page {page}: {}", answer.error);
+            assert!(
+                answer.error == EIO || answer.data == content(*page, 1),
+                "page {page}: {}",
+                answer.error
+            );
             answer.error == EIO
         });
         lost.map(|(page, _)| page).collect()
@@ -217,11 +347,19 @@ fn bit_errors_are_corrected_or_an_error_and_never_wrong_data() {
     let mut client = daemon.client();
     assert_eq!(read(&mut client), lost);
     for page in &lost {
-        assert_eq!(client.write(0, (page * PAGE) as u64, &content(*page, 1)).error, 0);
+        assert_eq!(
+            client
+                .write(0, (page * PAGE) as u64, &content(*page, 1))
+                .error,
+            0
+        );
     }
     assert!(read(&mut client).is_empty());
     host.json(&["inject", "bit-errors", "--factor", "1e6", "--json"]);
-    assert!(!read(&mut client).is_empty(), "beyond what the part corrects");
+    assert!(
+        !read(&mut client).is_empty(),
+        "beyond what the part corrects"
+    );
     host.json(&["inject", "bit-errors", "--factor", "0", "--json"]);
     assert!(read(&mut client).is_empty());
 }
@@ -230,7 +368,11 @@ fn bit_errors_are_corrected_or_an_error_and_never_wrong_data() {
 fn what_cannot_be_injected_is_told_with_its_reason() {
     let host = Host::new();
     host.fails(&["inject", "power-cut"], 3, &["no instance is running"]);
-    host.fails(&["inject", "power-cut", "nosuch"], 3, &["\"nosuch\" is not running; `ftld list`"]);
+    host.fails(
+        &["inject", "power-cut", "nosuch"],
+        3,
+        &["\"nosuch\" is not running; `ftld list`"],
+    );
     let daemon = host.serve(&[]);
     for (args, part) in [
         (&["--block", "9999", "--page", "0"][..], "no block 9999"),
@@ -240,7 +382,10 @@ fn what_cannot_be_injected_is_told_with_its_reason() {
         (&["--factor", "2e9"], "--factor 2000000000"),
     ] {
         let (code, _, error) = host.run(&[&["inject", "bit-errors"], args].concat());
-        assert!(code == 2 && error.contains(part), "{args:?}: {code} {error}");
+        assert!(
+            code == 2 && error.contains(part),
+            "{args:?}: {code} {error}"
+        );
     }
     for args in [
         &["power-cut", "--after", "x"][..],
@@ -254,10 +399,18 @@ fn what_cannot_be_injected_is_told_with_its_reason() {
     ] {
         assert_eq!(host.run(&[&["inject"], args].concat()).0, 2, "{args:?}");
     }
-    assert_eq!(daemon.client().write(0, 0, &content(0, 1)).error, 0, "none of this did anything");
+    assert_eq!(
+        daemon.client().write(0, 0, &content(0, 1)).error,
+        0,
+        "none of this did anything"
+    );
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.exit_code(), Some(0));
     let looker = host.serve(&["--read-only"]);
-    host.fails(&["inject", "power-cut"], 1, &["--read-only and stays as it is"]);
+    host.fails(
+        &["inject", "power-cut"],
+        1,
+        &["--read-only and stays as it is"],
+    );
     assert_eq!(looker.client().write(0, 0, &content(0, 2)).error, EPERM);
 }

@@ -1,5 +1,5 @@
-//! `--latency emulate` from the client's side. Time is only ever asserted to have been at least so long; what has to be short or
-//! to overlap is read from the counters of emulated time.
+//! `--latency emulate` from the client's side. Time is only ever asserted to have been at least so
+//! long; what has to be short or to overlap is read from the counters of emulated time.
 
 mod nbd_support;
 
@@ -26,8 +26,15 @@ const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// A slow chip: eight dies, each with a bus of its own.
 fn profile() -> Profile {
-    let geometry =
-        Geometry { channels: 8, ways: 1, planes: 1, blocks: 128, pages_per_block: 8, page_bytes: 4096, oob_bytes: 128 };
+    let geometry = Geometry {
+        channels: 8,
+        ways: 1,
+        planes: 1,
+        blocks: 128,
+        pages_per_block: 8,
+        page_bytes: 4096,
+        oob_bytes: 128,
+    };
     let timing = Timing {
         read_ns: READ_NS,
         partial_read_ns: READ_NS,
@@ -46,9 +53,23 @@ fn profile() -> Profile {
 fn volume(scheme: &str, emulate: bool) -> Arc<Volume<MemStore>> {
     let profile = profile();
     let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
-    let config = FtlConfig { logical_pages: 256, params: Params::default() };
-    let ftl = Scheme::find(scheme).unwrap().start(chip, &config, Start::Format).unwrap();
-    Arc::new(Volume::new(ftl, VolumeOptions { size: 256 * PAGE, read_only: false, emulate }, None))
+    let config = FtlConfig {
+        logical_pages: 256,
+        params: Params::default(),
+    };
+    let ftl = Scheme::find(scheme)
+        .unwrap()
+        .start(chip, &config, Start::Format)
+        .unwrap();
+    Arc::new(Volume::new(
+        ftl,
+        VolumeOptions {
+            size: 256 * PAGE,
+            read_only: false,
+            emulate,
+        },
+        None,
+    ))
 }
 
 /// How long a request took its client.
@@ -65,18 +86,43 @@ fn one_at_a_time_requests_take_as_long_as_the_flash() {
         let serving = Serving::start(volume.clone(), Limits::default());
         let mut client = Client::ready(&serving.socket, Style::Structured);
         for page in 0..4 {
-            let took = timed(|| assert_eq!(client.write(0, page * PAGE, &[page as u8 | 1; PAGE as usize]).error, 0));
-            assert!(took >= Duration::from_nanos(PROGRAM_NS + BUS_NS), "{scheme}: program of {took:?}");
+            let took = timed(|| {
+                assert_eq!(
+                    client
+                        .write(0, page * PAGE, &[page as u8 | 1; PAGE as usize])
+                        .error,
+                    0
+                )
+            });
+            assert!(
+                took >= Duration::from_nanos(PROGRAM_NS + BUS_NS),
+                "{scheme}: program of {took:?}"
+            );
         }
         for page in 0..4 {
-            let took = timed(|| assert_eq!(client.read(page * PAGE, PAGE).data, [page as u8 | 1; PAGE as usize]));
-            assert!(took >= Duration::from_nanos(READ_NS + BUS_NS), "{scheme}: read of {took:?}");
+            let took = timed(|| {
+                assert_eq!(
+                    client.read(page * PAGE, PAGE).data,
+                    [page as u8 | 1; PAGE as usize]
+                )
+            });
+            assert!(
+                took >= Duration::from_nanos(READ_NS + BUS_NS),
+                "{scheme}: read of {took:?}"
+            );
         }
         let host = volume.host();
         for op in [Op::Read, Op::Write] {
             let view = host.of(op);
-            assert_eq!((view.completed, view.held, view.in_flight), (4, 4, 0), "{scheme} {op:?}");
-            assert!(view.wall.sum_ns >= view.emulated.sum_ns, "{scheme} {op:?}: the wall clock shows the holds");
+            assert_eq!(
+                (view.completed, view.held, view.in_flight),
+                (4, 4, 0),
+                "{scheme} {op:?}"
+            );
+            assert!(
+                view.wall.sum_ns >= view.emulated.sum_ns,
+                "{scheme} {op:?}: the wall clock shows the holds"
+            );
         }
     }
 }
@@ -87,12 +133,19 @@ fn requests_on_different_dies_overlap_and_on_one_die_they_queue() {
     let serving = Serving::start(volume.clone(), Limits::default());
     let mut client = Client::ready(&serving.socket, Style::Structured);
     for block in 0..DIES {
-        assert_eq!(client.write(0, block * BLOCK, &[block as u8 | 1; BLOCK as usize]).error, 0);
+        assert_eq!(
+            client
+                .write(0, block * BLOCK, &[block as u8 | 1; BLOCK as usize])
+                .error,
+            0
+        );
     }
     let mut read_all = |stride: u64| {
         let before = volume.host();
         let took = timed(|| {
-            let cookies: Vec<_> = (0..DIES).map(|i| client.request(READ, 0, i * stride, PAGE, &[])).collect();
+            let cookies: Vec<_> = (0..DIES)
+                .map(|i| client.request(READ, 0, i * stride, PAGE, &[]))
+                .collect();
             let mut answered: Vec<_> = cookies.iter().map(|_| client.any_answer(PAGE).0).collect();
             answered.sort_unstable();
             assert_eq!(answered, cookies);
@@ -103,9 +156,16 @@ fn requests_on_different_dies_overlap_and_on_one_die_they_queue() {
         (took, after.emulated.sum_ns - before.emulated.sum_ns)
     };
     // Eight at a time take no longer each than one alone: eight times the throughput.
-    assert_eq!(read_all(BLOCK).1, DIES * (READ_NS + BUS_NS), "a page of every die");
+    assert_eq!(
+        read_all(BLOCK).1,
+        DIES * (READ_NS + BUS_NS),
+        "a page of every die"
+    );
     // Eight times as long as one: no more throughput than one at a time.
-    assert!(read_all(PAGE).0 >= Duration::from_nanos(DIES * READ_NS + BUS_NS), "eight pages of one die");
+    assert!(
+        read_all(PAGE).0 >= Duration::from_nanos(DIES * READ_NS + BUS_NS),
+        "eight pages of one die"
+    );
 }
 
 #[test]
@@ -122,21 +182,32 @@ fn without_it_nothing_is_held() {
 
 #[test]
 fn a_flush_is_held_like_the_programs_it_takes() {
-    // Pages of this chip are safe at once, so that only a FLUSH of a write still under way takes time: that of FUA.
+    // Pages of this chip are safe at once, so that only a FLUSH of a write still under way takes
+    // time: that of FUA.
     let volume = volume("pagemap", true);
     let serving = Serving::start(volume.clone(), Limits::default());
     let mut client = Client::ready(&serving.socket, Style::Structured);
     let took = timed(|| assert_eq!(client.write(FUA, 0, &[1; PAGE as usize]).error, 0));
-    assert!(took >= Duration::from_nanos(PROGRAM_NS + BUS_NS), "{took:?}");
+    assert!(
+        took >= Duration::from_nanos(PROGRAM_NS + BUS_NS),
+        "{took:?}"
+    );
     let took = timed(|| assert_eq!(client.ask(TRIM, FUA, 0, PAGE).error, 0));
-    assert!(took >= Duration::from_nanos(PROGRAM_NS + BUS_NS), "a trim is a page on flash: {took:?}");
+    assert!(
+        took >= Duration::from_nanos(PROGRAM_NS + BUS_NS),
+        "a trim is a page on flash: {took:?}"
+    );
     assert_eq!(volume.host().of(Op::Flush).completed, 2);
 }
 
 /// Memory where the completion of the first request is held for ever, and no other.
 fn first_held() -> Rig {
     let ram = Ram::new(MIB);
-    *ram.due.lock().unwrap() = Box::new([Some(Instant::now() + FOR_EVER)].into_iter().chain(std::iter::repeat(None)));
+    *ram.due.lock().unwrap() = Box::new(
+        [Some(Instant::now() + FOR_EVER)]
+            .into_iter()
+            .chain(std::iter::repeat(None)),
+    );
     Rig::with(ram, Limits::default())
 }
 

@@ -15,11 +15,18 @@ use std::time::{Duration, Instant};
 const SIZE: u64 = 256 << 10;
 
 fn limits() -> Limits {
-    Limits { piece: 16 << 10, backlog: 4 << 10, resting: 512, payload: 64 << 10, in_flight: 5, ..Limits::default() }
+    Limits {
+        piece: 16 << 10,
+        backlog: 4 << 10,
+        resting: 512,
+        payload: 64 << 10,
+        in_flight: 5,
+        ..Limits::default()
+    }
 }
 
-/// Feeds `bytes` in pieces of the given sizes and takes output in such pieces; returns all of it. Completions are due so many turns
-/// after the start.
+/// Feeds `bytes` in pieces of the given sizes and takes output in such pieces; returns all of it.
+/// Completions are due so many turns after the start.
 fn run(mode: Mode, bytes: &[u8], cuts: &[usize], dues: &[Option<u16>]) -> (Vec<u8>, Option<Turn>) {
     let limits = limits();
     let (ram, start) = (Ram::new(SIZE), Instant::now());
@@ -29,8 +36,19 @@ fn run(mode: Mode, bytes: &[u8], cuts: &[usize], dues: &[Option<u16>]) -> (Vec<u
         *ram.due.lock().unwrap() = Box::new(dues.into_iter().cycle());
     }
     let export = Export::of(&ram, ExportInfo::default());
-    let mut engine = Engine::new(Session { mode, base_allocation: mode != Mode::Simple }, &export, &limits);
-    let (mut input, mut out, mut syncs) = (Buffer::new(limits.resting), Buffer::new(limits.resting), Vec::new());
+    let mut engine = Engine::new(
+        Session {
+            mode,
+            base_allocation: mode != Mode::Simple,
+        },
+        &export,
+        &limits,
+    );
+    let (mut input, mut out, mut syncs) = (
+        Buffer::new(limits.resting),
+        Buffer::new(limits.resting),
+        Vec::new(),
+    );
     let (mut rest, mut all) = (bytes, Vec::new());
     let most = limits.backlog + limits.piece * if dues.is_empty() { 1 } else { 2 } + 4096;
     for (turns, cut) in cuts.iter().cycle().enumerate() {
@@ -40,10 +58,17 @@ fn run(mode: Mode, bytes: &[u8], cuts: &[usize], dues: &[Option<u16>]) -> (Vec<u
         }
         let turn = engine.advance(&ram, &mut input, &mut out, &mut syncs);
         assert!(out.len() <= most, "replies are bounded");
-        assert!(engine.in_flight() <= limits.in_flight + 1, "requests are bounded");
+        assert!(
+            engine.in_flight() <= limits.in_flight + 1,
+            "requests are bounded"
+        );
         // In order, so that runs can be compared: a reply to FLUSH may otherwise come at any time.
         // Not inside the reply to another request.
-        let ready = if engine.between_replies() { syncs.len() } else { 0 };
+        let ready = if engine.between_replies() {
+            syncs.len()
+        } else {
+            0
+        };
         for sync in syncs.drain(..ready) {
             engine.finish(sync.to, sync.wait(), &mut out);
         }
@@ -55,8 +80,16 @@ fn run(mode: Mode, bytes: &[u8], cuts: &[usize], dues: &[Option<u16>]) -> (Vec<u
         }
         match turn {
             Turn::Input(want) => {
-                assert!(want > input.len() && want <= limits.piece.max(32), "wants {want}, has {}", input.len());
-                if rest.is_empty() && out.is_empty() && syncs.is_empty() && engine.next_due().is_none() {
+                assert!(
+                    want > input.len() && want <= limits.piece.max(32),
+                    "wants {want}, has {}",
+                    input.len()
+                );
+                if rest.is_empty()
+                    && out.is_empty()
+                    && syncs.is_empty()
+                    && engine.next_due().is_none()
+                {
                     return (all, None);
                 }
                 let space = input.spare(want);
@@ -99,7 +132,14 @@ fn encode(mode: Mode, asks: &[Ask]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (cookie, ask) in asks.iter().enumerate() {
         let extended = mode == Mode::Extended;
-        bytes.extend((if extended { 0x21e4_1c71u32 } else { 0x2560_9513 }).to_be_bytes());
+        bytes.extend(
+            (if extended {
+                0x21e4_1c71u32
+            } else {
+                0x2560_9513
+            })
+            .to_be_bytes(),
+        );
         bytes.extend(ask.flags.to_be_bytes());
         bytes.extend(ask.command.to_be_bytes());
         bytes.extend((cookie as u64).to_be_bytes());
@@ -109,7 +149,10 @@ fn encode(mode: Mode, asks: &[Ask]) -> Vec<u8> {
         }
         bytes.extend(ask.length.to_be_bytes());
         let payload = ask.command == 1 || extended && ask.flags & 32 != 0;
-        bytes.resize(bytes.len() + if payload { ask.length as usize } else { 0 }, cookie as u8 | 1);
+        bytes.resize(
+            bytes.len() + if payload { ask.length as usize } else { 0 },
+            cookie as u8 | 1,
+        );
     }
     bytes
 }
@@ -130,7 +173,11 @@ fn cookies(mode: Mode, mut bytes: &[u8], asks: &[Ask]) -> Vec<u64> {
             if bytes[5] & 1 != 0 {
                 found.push(u(&bytes[8..16]));
             }
-            if mode == Mode::Extended { 32 + u(&bytes[24..32]) as usize } else { 20 + u(&bytes[16..20]) as usize }
+            if mode == Mode::Extended {
+                32 + u(&bytes[24..32]) as usize
+            } else {
+                20 + u(&bytes[16..20]) as usize
+            }
         };
         bytes = &bytes[length..];
     }
@@ -138,7 +185,11 @@ fn cookies(mode: Mode, mut bytes: &[u8], asks: &[Ask]) -> Vec<u64> {
 }
 
 fn modes() -> impl Strategy<Value = Mode> {
-    prop_oneof![Just(Mode::Simple), Just(Mode::Structured), Just(Mode::Extended)]
+    prop_oneof![
+        Just(Mode::Simple),
+        Just(Mode::Structured),
+        Just(Mode::Extended)
+    ]
 }
 
 proptest! {
@@ -189,7 +240,15 @@ fn a_device_of_no_size_has_nothing_to_read() {
     let export = Export::of(&ram, ExportInfo::default());
     let mut engine = Engine::new(Session::SIMPLE, &export, &Limits::default());
     let (mut input, mut out) = (Buffer::new(64), Buffer::new(64));
-    input.push(&encode(Mode::Simple, &[Ask { flags: 0, command: 0, offset: 0, length: 1 }]));
+    input.push(&encode(
+        Mode::Simple,
+        &[Ask {
+            flags: 0,
+            command: 0,
+            offset: 0,
+            length: 1,
+        }],
+    ));
     engine.advance(&ram, &mut input, &mut out, &mut Vec::new());
     assert_eq!(out.filled()[4..8], 22u32.to_be_bytes());
 }
@@ -206,10 +265,23 @@ struct Slow {
 impl Slow {
     fn new(dues: &[Option<u64>]) -> Self {
         let (ram, start, limits) = (Ram::new(SIZE), Instant::now(), limits());
-        let dues: Vec<_> = dues.iter().map(|due| due.map(|ms| start + Duration::from_millis(ms))).collect();
+        let dues: Vec<_> = dues
+            .iter()
+            .map(|due| due.map(|ms| start + Duration::from_millis(ms)))
+            .collect();
         *ram.due.lock().unwrap() = Box::new(dues.into_iter());
-        let engine = Engine::new(Session::SIMPLE, &Export::of(&ram, ExportInfo::default()), &limits);
-        Slow { ram, engine, start, input: Buffer::new(64), out: Buffer::new(64) }
+        let engine = Engine::new(
+            Session::SIMPLE,
+            &Export::of(&ram, ExportInfo::default()),
+            &limits,
+        );
+        Slow {
+            ram,
+            engine,
+            start,
+            input: Buffer::new(64),
+            out: Buffer::new(64),
+        }
     }
 
     fn ask(&mut self, asks: &[Ask]) -> Turn {
@@ -218,12 +290,14 @@ impl Slow {
     }
 
     fn turn(&mut self) -> Turn {
-        self.engine.advance(&self.ram, &mut self.input, &mut self.out, &mut Vec::new())
+        self.engine
+            .advance(&self.ram, &mut self.input, &mut self.out, &mut Vec::new())
     }
 
     /// Bytes that leave by this time.
     fn leave(&mut self, ms: u64) -> Vec<u8> {
-        self.engine.release(self.start + Duration::from_millis(ms), &mut self.out);
+        self.engine
+            .release(self.start + Duration::from_millis(ms), &mut self.out);
         self.turn();
         let bytes = self.out.filled().to_vec();
         self.out.consume(bytes.len());
@@ -238,21 +312,41 @@ impl Slow {
 }
 
 fn plain(command: u16, offset: u64, length: u32) -> Ask {
-    Ask { flags: 0, command, offset, length }
+    Ask {
+        flags: 0,
+        command,
+        offset,
+        length,
+    }
 }
 
 #[test]
 fn a_held_reply_lets_others_pass_and_leaves_when_it_is_due() {
-    let asks = [plain(1, 0, 512), plain(0, 0, 512), plain(0, 512, 512), plain(4, 0, 512)];
+    let asks = [
+        plain(1, 0, 512),
+        plain(0, 0, 512),
+        plain(0, 512, 512),
+        plain(4, 0, 512),
+    ];
     let mut slow = Slow::new(&[Some(50), Some(20), None, Some(30)]);
     slow.ask(&asks);
     assert_eq!(slow.engine.in_flight(), 4);
     let reply = slow.leave(19);
-    assert_eq!(cookies(Mode::Simple, &reply, &asks), [2], "the one that was not held");
+    assert_eq!(
+        cookies(Mode::Simple, &reply, &asks),
+        [2],
+        "the one that was not held"
+    );
     let reply = slow.leave(20);
     assert_eq!(cookies(Mode::Simple, &reply, &asks), [1]);
-    assert!(reply[16..].iter().all(|byte| *byte == 1), "what was written before: held, not undone");
-    assert_eq!([29, 30, 49].map(|ms| slow.answered(ms, &asks)), [vec![], vec![3], vec![]]);
+    assert!(
+        reply[16..].iter().all(|byte| *byte == 1),
+        "what was written before: held, not undone"
+    );
+    assert_eq!(
+        [29, 30, 49].map(|ms| slow.answered(ms, &asks)),
+        [vec![], vec![3], vec![]]
+    );
     assert!(!slow.engine.is_idle());
     assert_eq!(slow.answered(50, &asks), [0]);
     assert!(slow.engine.is_idle() && slow.engine.in_flight() == 0);
@@ -281,7 +375,10 @@ fn a_write_is_due_when_its_last_piece_is() {
     let asks = [plain(1, 0, 2 * piece)];
     let mut slow = Slow::new(&[Some(40), Some(30)]);
     slow.ask(&asks);
-    assert_eq!((slow.answered(39, &asks), slow.answered(40, &asks)), (vec![], vec![0]));
+    assert_eq!(
+        (slow.answered(39, &asks), slow.answered(40, &asks)),
+        (vec![], vec![0])
+    );
 }
 
 #[test]
@@ -302,7 +399,11 @@ fn held_data_is_bounded() {
     let piece = limits().piece as u32;
     let mut slow = Slow::new(&[Some(10), Some(10), Some(10)]);
     let turn = slow.ask(&[plain(0, 0, piece - 600), plain(0, 0, 512), plain(0, 0, 512)]);
-    assert_eq!((turn, slow.engine.in_flight()), (Turn::Room, 3), "the third has to wait for room");
+    assert_eq!(
+        (turn, slow.engine.in_flight()),
+        (Turn::Room, 3),
+        "the third has to wait for room"
+    );
     assert_eq!(slow.leave(10).len() as u32, piece - 600 + 512 + 32);
     slow.turn();
     assert_eq!(slow.leave(10).len(), 512 + 16, "now it is its turn");

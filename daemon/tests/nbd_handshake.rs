@@ -3,7 +3,9 @@
 mod nbd_support;
 
 use ftld::transport::nbd::Limits;
-use nbd_support::client::{ACK, Client, DISC, ERR, Style, go_data, meta_query, u16_at, u32_at, u64_at};
+use nbd_support::client::{
+    ACK, Client, DISC, ERR, Style, go_data, meta_query, u16_at, u32_at, u64_at,
+};
 use nbd_support::{MIB, Rig, ram::Ram};
 
 const ERR_UNSUP: u32 = ERR + 1;
@@ -37,9 +39,15 @@ fn info_tells_what_was_asked_and_the_sizes() {
     assert_eq!(u64_at(get(0), 0), 64 * MIB);
     assert_eq!(get(1), b"disk");
     assert_eq!(get(2), b"a disk");
-    assert_eq!([u32_at(get(3), 0), u32_at(get(3), 4), u32_at(get(3), 8)], [1, 4096, 32 << 20]);
+    assert_eq!(
+        [u32_at(get(3), 0), u32_at(get(3), 4), u32_at(get(3), 8)],
+        [1, 4096, 32 << 20]
+    );
     let (infos, _) = info(&mut client, "", &[]);
-    assert!(infos.iter().all(|(kind, _)| [0, 3].contains(kind)), "names only when asked for: {infos:?}");
+    assert!(
+        infos.iter().all(|(kind, _)| [0, 3].contains(kind)),
+        "names only when asked for: {infos:?}"
+    );
 }
 
 #[test]
@@ -53,7 +61,10 @@ fn flags_follow_the_mode_and_the_device() {
     client.option(11, &[]);
     assert_eq!(flags(&mut client), SIMPLE | 128 | 4096);
     let rig = Rig::with(Ram::read_only(MIB), Limits::default());
-    assert_eq!(flags(&mut Client::hello(&rig.socket)), 1 | 2 | 4 | 256 | 1024);
+    assert_eq!(
+        flags(&mut Client::hello(&rig.socket)),
+        1 | 2 | 4 | 256 | 1024
+    );
 }
 
 #[test]
@@ -65,7 +76,10 @@ fn an_unknown_export_is_an_error_and_no_end() {
         assert_eq!(replies[0].0, ERR_UNKNOWN);
         assert!(String::from_utf8_lossy(&replies[0].1).contains("disk"));
     }
-    assert_eq!(client.option(7, &go_data("disk", &[])).last().unwrap().0, ACK);
+    assert_eq!(
+        client.option(7, &go_data("disk", &[])).last().unwrap().0,
+        ACK
+    );
     assert_eq!(client.read(0, 1).data, [0]);
 }
 
@@ -80,7 +94,11 @@ fn the_old_way_in() {
             let reply = client.take(10 + zeroes);
             assert_eq!(u64_at(&reply, 0), 64 * MIB);
             assert!(reply[10..].iter().all(|b| *b == 0));
-            assert_eq!(client.read(0, 1).data, [0], "transmission begins right after");
+            assert_eq!(
+                client.read(0, 1).data,
+                [0],
+                "transmission begins right after"
+            );
         }
     }
     let mut client = Client::hello(&rig.socket);
@@ -108,7 +126,11 @@ fn unknown_options_and_tls_are_refused_and_life_goes_on() {
     let rig = Rig::new();
     let mut client = Client::hello(&rig.socket);
     for option in [0, 4, 5, 12, 77, u32::MAX] {
-        assert_eq!(client.option(option, b"whatever")[0].0, ERR_UNSUP, "option {option}");
+        assert_eq!(
+            client.option(option, b"whatever")[0].0,
+            ERR_UNSUP,
+            "option {option}"
+        );
     }
     let (_, text) = &client.option(5, &[])[0];
     assert!(String::from_utf8_lossy(text).contains("TLS"));
@@ -125,20 +147,45 @@ fn metadata_contexts() {
     let rig = Rig::new();
     let mut client = Client::hello(&rig.socket);
     for option in [9, 10] {
-        assert_eq!(client.option(option, &meta_query("disk", &[]))[0].0, ERR_INVALID, "structured replies come first");
+        assert_eq!(
+            client.option(option, &meta_query("disk", &[]))[0].0,
+            ERR_INVALID,
+            "structured replies come first"
+        );
     }
     client.option(8, &[]);
     let named = |id: u32| (4, [&id.to_be_bytes()[..], b"base:allocation"].concat());
-    for queries in [&[][..], &["base:"], &["base:allocation"], &["x", "base:allocation"]] {
+    for queries in [
+        &[][..],
+        &["base:"],
+        &["base:allocation"],
+        &["x", "base:allocation"],
+    ] {
         let replies = client.option(9, &meta_query("disk", queries));
         assert_eq!(replies, [named(0), (ACK, vec![])], "{queries:?}");
     }
-    assert_eq!(client.option(9, &meta_query("disk", &["qemu:dirty"])), [(ACK, vec![])]);
-    assert_eq!(client.option(10, &meta_query("disk", &["base:allocation"])), [named(1), (ACK, vec![])]);
-    assert_eq!(client.option(10, &meta_query("disk", &["base:"])), [(ACK, vec![])], "no wildcard in SET");
-    assert_eq!(client.option(10, &meta_query("other", &[]))[0].0, ERR_UNKNOWN);
+    assert_eq!(
+        client.option(9, &meta_query("disk", &["qemu:dirty"])),
+        [(ACK, vec![])]
+    );
+    assert_eq!(
+        client.option(10, &meta_query("disk", &["base:allocation"])),
+        [named(1), (ACK, vec![])]
+    );
+    assert_eq!(
+        client.option(10, &meta_query("disk", &["base:"])),
+        [(ACK, vec![])],
+        "no wildcard in SET"
+    );
+    assert_eq!(
+        client.option(10, &meta_query("other", &[]))[0].0,
+        ERR_UNKNOWN
+    );
     assert_eq!(client.option(10, &[0, 0, 0, 9])[0].0, ERR_INVALID);
-    assert_eq!(client.option(10, &[0, 0, 0, 0, 255, 255, 255, 255])[0].0, ERR_INVALID);
+    assert_eq!(
+        client.option(10, &[0, 0, 0, 0, 255, 255, 255, 255])[0].0,
+        ERR_INVALID
+    );
 }
 
 #[test]
@@ -158,7 +205,12 @@ fn malformed_requests_for_an_export() {
     let rig = Rig::new();
     let mut client = Client::hello(&rig.socket);
     let data = go_data("disk", &[3]);
-    for bad in [&data[..data.len() - 1], &[&data[..], &[0]].concat(), &[], &[255, 255, 255, 255, 0, 0]] {
+    for bad in [
+        &data[..data.len() - 1],
+        &[&data[..], &[0]].concat(),
+        &[],
+        &[255, 255, 255, 255, 0, 0],
+    ] {
         assert_eq!(client.option(7, bad)[0].0, ERR_INVALID, "{bad:?}");
     }
 }
@@ -168,7 +220,10 @@ fn a_hurried_client_may_send_everything_at_once() {
     let rig = Rig::new();
     let mut bytes = 3u32.to_be_bytes().to_vec();
     bytes.extend(b"IHAVEOPT\0\0\0\x07\0\0\0\x0a\0\0\0\x04disk\0\0");
-    bytes.extend([0x25, 0x60, 0x95, 0x13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3]);
+    bytes.extend([
+        0x25, 0x60, 0x95, 0x13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 3,
+    ]);
     // The greeting comes whether or not it is waited for.
     let mut client = Client::connect(&rig.socket);
     client.send(&bytes);

@@ -16,16 +16,28 @@ const ERR_TOO_BIG: u32 = ERR + 9;
 /// Short deadlines, so that a test need not wait long.
 fn hasty() -> Limits {
     let short = Duration::from_millis(150);
-    Limits { stall: short, drain: short, ..Limits::default() }
+    Limits {
+        stall: short,
+        drain: short,
+        ..Limits::default()
+    }
 }
 
 fn works(rig: &Rig) {
-    assert_eq!(Client::ready(&rig.socket, Style::Structured).read(0, 1).error, 0);
+    assert_eq!(
+        Client::ready(&rig.socket, Style::Structured)
+            .read(0, 1)
+            .error,
+        0
+    );
 }
 
 #[test]
 fn the_handshake_has_a_deadline_however_busy_the_peer_is() {
-    let rig = Rig::with_limits(Limits { handshake: Duration::from_millis(600), ..Limits::default() });
+    let rig = Rig::with_limits(Limits {
+        handshake: Duration::from_millis(600),
+        ..Limits::default()
+    });
     let mut silent = Client::connect(&rig.socket);
     assert!(silent.is_closed());
     let mut busy = Client::hello(&rig.socket);
@@ -44,9 +56,11 @@ fn the_handshake_has_a_deadline_however_busy_the_peer_is() {
 #[test]
 fn garbage_ends_the_handshake() {
     let rig = Rig::new();
-    for bytes in
-        [&b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], &[0xff; 4], &[0, 0, 0, 3, b'X', 0, 0, 0, 0, 0, 0, 0]]
-    {
+    for bytes in [
+        &b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..],
+        &[0xff; 4],
+        &[0, 0, 0, 3, b'X', 0, 0, 0, 0, 0, 0, 0],
+    ] {
         let mut client = Client::connect(&rig.socket);
         client.send(bytes);
         assert!(client.is_closed(), "{bytes:?}");
@@ -69,10 +83,18 @@ fn at_most_32_options() {
 fn option_data_is_bounded() {
     let rig = Rig::new();
     let mut client = Client::hello(&rig.socket);
-    assert_eq!(client.option(99, &[0; 4160])[0].0, ERR + 1, "the largest that is looked at");
+    assert_eq!(
+        client.option(99, &[0; 4160])[0].0,
+        ERR + 1,
+        "the largest that is looked at"
+    );
     assert_eq!(client.option(99, &[0; 4161])[0].0, ERR_TOO_BIG);
     assert_eq!(client.option(7, &[0; 64 << 10])[0].0, ERR_TOO_BIG);
-    assert_eq!(client.option(7, &go_data(&"x".repeat(4097), &[]))[0].0, ERR_TOO_BIG, "a name");
+    assert_eq!(
+        client.option(7, &go_data(&"x".repeat(4097), &[]))[0].0,
+        ERR_TOO_BIG,
+        "a name"
+    );
     assert_eq!(client.option(3, &[]).len(), 2, "and negotiation goes on");
     client.send(b"IHAVEOPT\0\0\0\x07\0\x01\0\x01");
     assert!(client.is_closed(), "too much to read away");
@@ -106,7 +128,11 @@ fn an_oversized_payload_ends_the_session() {
     let mut client = Client::ready(&rig.socket, Style::Simple);
     client.request(WRITE, 0, 0, 32 * MIB + 1, &[]);
     assert!(client.is_closed());
-    for (command, length) in [(WRITE, u64::MAX), (READ, 1 << 40), (BLOCK_STATUS, 32 * MIB + 1)] {
+    for (command, length) in [
+        (WRITE, u64::MAX),
+        (READ, 1 << 40),
+        (BLOCK_STATUS, 32 * MIB + 1),
+    ] {
         let mut client = Client::ready(&rig.socket, Style::Extended);
         client.request(command, PAYLOAD_LEN, 0, length, &[]);
         assert!(client.is_closed(), "command {command}");
@@ -132,14 +158,21 @@ fn silence_is_punished_inside_a_message_only() {
 
 #[test]
 fn slow_but_steady_is_fine() {
-    let rig = Rig::with_limits(Limits { stall: Duration::from_secs(1), ..Limits::default() });
+    let rig = Rig::with_limits(Limits {
+        stall: Duration::from_secs(1),
+        ..Limits::default()
+    });
     let mut client = Client::ready(&rig.socket, Style::Simple);
     let cookie = client.request(WRITE, 0, 0, 10, &[]);
     for _ in 0..10 {
         std::thread::sleep(Duration::from_millis(120));
         client.send(&[8]);
     }
-    assert_eq!(client.answer(cookie, 0).error, 0, "more than the stall in all, but never in one go");
+    assert_eq!(
+        client.answer(cookie, 0).error,
+        0,
+        "more than the stall in all, but never in one go"
+    );
 }
 
 #[test]
@@ -156,15 +189,22 @@ fn vanishing_at_any_byte_disturbs_nobody() {
     let rig = Rig::new();
     let mut bytes = 3u32.to_be_bytes().to_vec();
     bytes.extend(b"IHAVEOPT\0\0\0\x08\0\0\0\0IHAVEOPT\0\0\0\x07\0\0\0\x06\0\0\0\0\0\0");
-    bytes.extend([0x25, 0x60, 0x95, 0x13, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+    bytes.extend([
+        0x25, 0x60, 0x95, 0x13, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 9,
+    ]);
     bytes.extend([7; 9]);
     for end in 0..=bytes.len() {
-        UnixStream::connect(&rig.socket).unwrap().write_all(&bytes[..end]).unwrap();
+        UnixStream::connect(&rig.socket)
+            .unwrap()
+            .write_all(&bytes[..end])
+            .unwrap();
     }
     works(&rig);
     eventually("all are gone", || {
         let seen = rig.stats.snapshot();
-        seen.accepted == bytes.len() as u64 + 2 && (seen.negotiating, seen.connected, seen.in_flight) == (0, 0, 0)
+        seen.accepted == bytes.len() as u64 + 2
+            && (seen.negotiating, seen.connected, seen.in_flight) == (0, 0, 0)
     });
 }
 
@@ -172,10 +212,15 @@ fn vanishing_at_any_byte_disturbs_nobody() {
 fn answers_still_come_after_half_a_close() {
     let rig = Rig::new();
     let mut client = Client::ready(&rig.socket, Style::Structured);
-    let cookies = [client.request(FLUSH, 0, 0, 0, &[]), client.request(READ, 0, 0, 9 * MIB, &[])];
+    let cookies = [
+        client.request(FLUSH, 0, 0, 0, &[]),
+        client.request(READ, 0, 0, 9 * MIB, &[]),
+    ];
     client.stream.shutdown(std::net::Shutdown::Write).unwrap();
     let mut found = [client.any_answer(9 * MIB).0, 0];
-    found[1] = client.any_answer(if found[0] == cookies[0] { 9 * MIB } else { 0 }).0;
+    found[1] = client
+        .any_answer(if found[0] == cookies[0] { 9 * MIB } else { 0 })
+        .0;
     found.sort_unstable();
     assert_eq!(found, cookies);
     assert!(client.is_closed());
@@ -185,24 +230,38 @@ fn answers_still_come_after_half_a_close() {
 fn a_thousand_idle_sockets_lock_nobody_out() {
     let rig = Rig::new();
     let mut early = Client::ready(&rig.socket, Style::Simple);
-    let idle: Vec<_> = (0..1000).map(|_| UnixStream::connect(&rig.socket).unwrap()).collect();
+    let idle: Vec<_> = (0..1000)
+        .map(|_| UnixStream::connect(&rig.socket).unwrap())
+        .collect();
     let start = Instant::now();
     works(&rig);
     let took = start.elapsed();
     assert!(took < Duration::from_secs(1), "took {took:?}");
     assert_eq!(early.read(0, 1).error, 0, "nor out of what it had");
     let seen = rig.stats.snapshot();
-    assert!(seen.negotiating <= 63 && seen.evicted >= 1001 - 64 && seen.refused == 0, "{seen:?}");
+    assert!(
+        seen.negotiating <= 63 && seen.evicted >= 1001 - 64 && seen.refused == 0,
+        "{seen:?}"
+    );
     drop(idle);
 }
 
 #[test]
 fn when_all_places_are_taken_the_next_is_told() {
-    let rig = Rig::with_limits(Limits { connections: 3, ..Limits::default() });
-    let mut clients: Vec<_> = (0..3).map(|_| Client::ready(&rig.socket, Style::Simple)).collect();
+    let rig = Rig::with_limits(Limits {
+        connections: 3,
+        ..Limits::default()
+    });
+    let mut clients: Vec<_> = (0..3)
+        .map(|_| Client::ready(&rig.socket, Style::Simple))
+        .collect();
     let mut late = Client::hello(&rig.socket);
     for option in [8, 6, 7, 3] {
-        let data = if option == 8 || option == 3 { vec![] } else { go_data("disk", &[]) };
+        let data = if option == 8 || option == 3 {
+            vec![]
+        } else {
+            go_data("disk", &[])
+        };
         let replies = late.option(option, &data);
         assert_eq!(replies[0].0, ERR_POLICY);
         let text = String::from_utf8_lossy(&replies[0].1);
@@ -216,13 +275,24 @@ fn when_all_places_are_taken_the_next_is_told() {
     }
     clients.pop().unwrap().request(DISC, 0, 0, 0, &[]);
     assert_eq!(rig.stats.snapshot().refused, 2);
-    let admitted = || Client::hello(&rig.socket).option(7, &go_data("disk", &[])).last().unwrap().0 == ACK;
+    let admitted = || {
+        Client::hello(&rig.socket)
+            .option(7, &go_data("disk", &[]))
+            .last()
+            .unwrap()
+            .0
+            == ACK
+    };
     eventually("the place is free", admitted);
 }
 
 #[test]
 fn when_all_places_are_taken_the_silent_in_mid_message_make_way_and_nobody_else() {
-    let rig = Rig::with_limits(Limits { connections: 4, patience: Duration::from_millis(200), ..Limits::default() });
+    let rig = Rig::with_limits(Limits {
+        connections: 4,
+        patience: Duration::from_millis(200),
+        ..Limits::default()
+    });
     let mut idle = Client::ready(&rig.socket, Style::Simple);
     let mut waiting = Client::ready(&rig.socket, Style::Simple);
     rig.ram.gate.set_closed(true);
@@ -231,9 +301,13 @@ fn when_all_places_are_taken_the_silent_in_mid_message_make_way_and_nobody_else(
     half.request(WRITE, 0, 0, 32 * MIB, &[1; 1000]);
     let mut deaf = Client::ready(&rig.socket, Style::Simple);
     deaf.request(READ, 0, 0, 32 * MIB, &[]);
-    // Once both are known to be silent, newcomers wait in the queue until one has been so for too long.
+    // Once both are known to be silent, newcomers wait in the queue until one has been so for too
+    // long.
     std::thread::sleep(Duration::from_millis(120));
-    let mut clients = [Client::ready(&rig.socket, Style::Simple), Client::ready(&rig.socket, Style::Extended)];
+    let mut clients = [
+        Client::ready(&rig.socket, Style::Simple),
+        Client::ready(&rig.socket, Style::Extended),
+    ];
     assert!(half.is_closed());
     let mut late = Client::hello(&rig.socket);
     assert_eq!(
@@ -248,15 +322,25 @@ fn when_all_places_are_taken_the_silent_in_mid_message_make_way_and_nobody_else(
         assert_eq!(client.read(0, 1).error, 0);
     }
     assert_eq!(rig.stats.snapshot().evicted, 2);
-    eventually("who was evicted is gone", || rig.stats.snapshot().connected == 4);
+    eventually("who was evicted is gone", || {
+        rig.stats.snapshot().connected == 4
+    });
 }
 
 #[test]
 fn even_being_refused_is_limited() {
-    let rig = Rig::with_limits(Limits { connections: 1, refusals: 2, ..Limits::default() });
+    let rig = Rig::with_limits(Limits {
+        connections: 1,
+        refusals: 2,
+        ..Limits::default()
+    });
     let _inside = Client::ready(&rig.socket, Style::Simple);
     let _told = [Client::connect(&rig.socket), Client::connect(&rig.socket)];
-    let mut third = Client { stream: UnixStream::connect(&rig.socket).unwrap(), style: Style::Simple, next: 1 };
+    let mut third = Client {
+        stream: UnixStream::connect(&rig.socket).unwrap(),
+        style: Style::Simple,
+        next: 1,
+    };
     assert!(third.is_closed());
 }
 
@@ -268,7 +352,11 @@ fn reads_go_on_during_a_slow_flush_on_the_same_connection_and_others() {
         let mut other = Client::ready(&rig.socket, style);
         rig.ram.gate.set_closed(true);
         let flush = same.request(FLUSH, 0, 0, 0, &[]);
-        let extra = if style == Style::Extended { PAYLOAD_LEN } else { 0 };
+        let extra = if style == Style::Extended {
+            PAYLOAD_LEN
+        } else {
+            0
+        };
         let fua = same.request(WRITE, FUA | extra, 0, 3, b"abc");
         for client in [&mut same, &mut other] {
             for _ in 0..300 {
@@ -276,7 +364,9 @@ fn reads_go_on_during_a_slow_flush_on_the_same_connection_and_others() {
             }
             assert_eq!(client.write(0, 4096, b"x").error, 0);
         }
-        eventually("flush and write alone are under way", || rig.stats.snapshot().in_flight == 2);
+        eventually("flush and write alone are under way", || {
+            rig.stats.snapshot().in_flight == 2
+        });
         rig.ram.gate.set_closed(false);
         let mut found = [same.any_answer(0), same.any_answer(0)];
         found.sort_by_key(|f| f.0);
@@ -286,10 +376,15 @@ fn reads_go_on_during_a_slow_flush_on_the_same_connection_and_others() {
 
 #[test]
 fn requests_under_way_are_bounded() {
-    let rig = Rig::with_limits(Limits { in_flight: 8, ..Limits::default() });
+    let rig = Rig::with_limits(Limits {
+        in_flight: 8,
+        ..Limits::default()
+    });
     let mut client = Client::ready(&rig.socket, Style::Simple);
     rig.ram.gate.set_closed(true);
-    let cookies: Vec<_> = (0..20).map(|_| client.request(FLUSH, 0, 0, 0, &[])).collect();
+    let cookies: Vec<_> = (0..20)
+        .map(|_| client.request(FLUSH, 0, 0, 0, &[]))
+        .collect();
     eventually("eight are taken", || rig.stats.snapshot().in_flight == 8);
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(rig.stats.snapshot().requests[3], 8, "and no ninth");
@@ -301,7 +396,10 @@ fn requests_under_way_are_bounded() {
 
 #[test]
 fn waiting_for_us_is_no_stall() {
-    let rig = Rig::with_limits(Limits { in_flight: 1, ..hasty() });
+    let rig = Rig::with_limits(Limits {
+        in_flight: 1,
+        ..hasty()
+    });
     let mut client = Client::ready(&rig.socket, Style::Simple);
     rig.ram.gate.set_closed(true);
     let flush = client.request(FLUSH, 0, 0, 0, &[]);
@@ -325,7 +423,9 @@ fn a_shutdown_finishes_what_is_under_way_and_refuses_the_rest() {
     assert!(idle.is_closed());
     assert!(negotiating.is_closed());
     assert!(!rig.socket.exists(), "nobody else gets in");
-    eventually("new requests are refused", || busy.read(0, 1).error == ESHUTDOWN);
+    eventually("new requests are refused", || {
+        busy.read(0, 1).error == ESHUTDOWN
+    });
     rig.ram.gate.set_closed(false);
     assert_eq!(busy.answer(flush, 0).error, 0);
     assert!(busy.is_closed());
@@ -340,7 +440,10 @@ fn a_shutdown_does_not_wait_for_ever() {
     client.request(FLUSH, 0, 0, 0, &[]);
     eventually("it is under way", || rig.stats.snapshot().in_flight == 1);
     rig.stop();
-    assert!(client.is_closed(), "without an answer: nothing was promised");
+    assert!(
+        client.is_closed(),
+        "without an answer: nothing was promised"
+    );
     rig.join();
 }
 
@@ -356,7 +459,11 @@ fn memory_follows_what_arrives_and_not_what_is_announced() {
         })
         .collect();
     let grown = resident().saturating_sub(before);
-    assert!(grown < 64 * MIB, "{} MiB for 60 announcements of 32 MiB", grown / MIB);
+    assert!(
+        grown < 64 * MIB,
+        "{} MiB for 60 announcements of 32 MiB",
+        grown / MIB
+    );
     drop(clients);
 }
 
@@ -364,22 +471,42 @@ fn memory_follows_what_arrives_and_not_what_is_announced() {
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|l| l.starts_with("RssAnon:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        << 10
 }
 
 #[test]
 fn a_socket_that_was_handed_over_is_in_transmission_at_once() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let server = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             ours.set_nonblocking(true).unwrap();
             let stream = tokio::net::UnixStream::from_std(ours).unwrap();
             let (limits, stats) = (Limits::default(), Default::default());
-            attach_stream(stream, Arc::new(Ram::new(MIB)), &limits, &stats, std::future::pending()).await.unwrap();
+            attach_stream(
+                stream,
+                Arc::new(Ram::new(MIB)),
+                &limits,
+                &stats,
+                std::future::pending(),
+            )
+            .await
+            .unwrap();
         });
     });
-    let mut kernel = Client { stream: theirs, style: Style::Simple, next: 1 };
+    let mut kernel = Client {
+        stream: theirs,
+        style: Style::Simple,
+        next: 1,
+    };
     assert_eq!(kernel.write(FUA, 5, b"x").error, 0);
     assert_eq!(kernel.read(5, 1).data, b"x");
     kernel.request(DISC, 0, 0, 0, &[]);

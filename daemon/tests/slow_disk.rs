@@ -1,4 +1,5 @@
-//! A host whose disk takes half a second for every sync: what does not need the sync does not wait for it.
+//! A host whose disk takes half a second for every sync: what does not need the sync does not wait
+//! for it.
 
 mod nbd_support;
 mod program;
@@ -57,16 +58,35 @@ fn connect(socket: &Path) -> Client {
 fn reads_and_metrics_go_on_while_a_flush_waits_for_a_slow_disk() {
     let folder = tempfile::tempdir().unwrap();
     let below = |part: &str| folder.path().join(part);
-    let dirs = Dirs { config: below("etc"), state: below("state"), runtime: below("run") };
+    let dirs = Dirs {
+        config: below("etc"),
+        state: below("state"),
+        runtime: below("run"),
+    };
     let (profile, size) = (Some("torture".into()), Some("2MiB".into()));
-    let options = DeviceOptions { profile, size, ..DeviceOptions::default() };
-    let config = Config::new(&DeviceArgs { options, ..DeviceArgs::default() }, &dirs).unwrap();
+    let options = DeviceOptions {
+        profile,
+        size,
+        ..DeviceOptions::default()
+    };
+    let config = Config::new(
+        &DeviceArgs {
+            options,
+            ..DeviceArgs::default()
+        },
+        &dirs,
+    )
+    .unwrap();
     let stack = stack::open_or_create(&config).unwrap();
     stack.sync.set_sync_delay(Duration::from_millis(500));
     let volume = Arc::new(stack.volume);
     let socket = below("nbd.sock");
     let target = Target::parse(&format!("nbd+unix:///?socket={}", socket.display())).unwrap();
-    let context = Context { name: "default", image: "", tls: None };
+    let context = Context {
+        name: "default",
+        image: "",
+        tls: None,
+    };
     let service = transport::start(&target, None, volume.clone(), context).unwrap();
     let listener = http::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let addr = listener.local_addr().unwrap().to_string();
@@ -86,21 +106,44 @@ fn reads_and_metrics_go_on_while_a_flush_waits_for_a_slow_disk() {
         opened_in: Duration::ZERO,
         was_clean: stack.was_clean,
     };
-    let observer = Arc::new(Observer { volume: volume.clone(), facts: Arc::new(facts) });
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let observer = Arc::new(Observer {
+        volume: volume.clone(),
+        facts: Arc::new(facts),
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.spawn(http::serve(listener, observer, Arc::new(Hosts::default())));
 
     let (mut writer, mut reader) = (connect(&socket), connect(&socket));
     assert_eq!(writer.write(0, 0, &page(3)).error, 0);
     let flush = writer.request(FLUSH, 0, 0, 0, &[]);
-    while metric(&addr, "ftld_host_ios_in_flight{device=\"default\",op=\"flush\"}") == 0.0 {}
+    while metric(
+        &addr,
+        "ftld_host_ios_in_flight{device=\"default\",op=\"flush\"}",
+    ) == 0.0
+    {}
     assert!(reader.read(0, 4096).data == page(3));
     assert_eq!(reader.write(0, 8192, &page(4)).error, 0);
     assert_eq!(get(&addr, "/healthz").1, "serving\n");
     // Had anything above waited for the sync, the flush would be done.
-    assert_eq!(metric(&addr, "ftld_host_ios_in_flight{device=\"default\",op=\"flush\"}"), 1.0);
+    assert_eq!(
+        metric(
+            &addr,
+            "ftld_host_ios_in_flight{device=\"default\",op=\"flush\"}"
+        ),
+        1.0
+    );
     assert_eq!(writer.answer(flush, 0).error, 0);
-    assert_eq!(metric(&addr, "ftld_host_ios_total{device=\"default\",op=\"flush\"}"), 1.0);
+    assert_eq!(
+        metric(
+            &addr,
+            "ftld_host_ios_total{device=\"default\",op=\"flush\"}"
+        ),
+        1.0
+    );
     drop((writer, reader));
     service.stop(StopHow::Remove).unwrap();
     runtime.shutdown_background();

@@ -1,7 +1,8 @@
-//! Another user of the machine tries every file and socket of an instance: opens, locks, connects, removes, renames, makes files
-//! beside them. Nothing of it delays a start.
+//! Another user of the machine tries every file and socket of an instance: opens, locks, connects,
+//! removes, renames, makes files beside them. Nothing of it delays a start.
 //!
-//! The other user needs root to become somebody else. Without root the modes are compared alone, which decide the same.
+//! The other user needs root to become somebody else. Without root the modes are compared alone,
+//! which decide the same.
 
 mod nbd_support;
 mod program;
@@ -20,8 +21,8 @@ use std::time::{Duration, Instant};
 
 const NOBODY: u32 = 65534;
 
-/// Tries everything, prints `PATH|WHAT|done or errno`, then `waiting`; keeps the locks it has, and waits in threads for all others
-/// and for the metrics port.
+/// Tries everything, prints `PATH|WHAT|done or errno`, then `waiting`; keeps the locks it has, and
+/// waits in threads for all others and for the metrics port.
 const STRANGER: &str = r#"
 import errno, fcntl, os, socket, struct, sys, threading, time
 paths, port = sys.argv[2:], int(sys.argv[1])
@@ -124,8 +125,16 @@ struct Stranger(Child, BufReader<std::process::ChildStdout>);
 impl Stranger {
     fn start(port: u16, paths: &[PathBuf]) -> Stranger {
         let mut command = Command::new("python3");
-        command.args(["-c", STRANGER, &port.to_string()]).args(paths).current_dir("/");
-        let mut child = command.uid(NOBODY).gid(NOBODY).stdout(Stdio::piped()).spawn().unwrap();
+        command
+            .args(["-c", STRANGER, &port.to_string()])
+            .args(paths)
+            .current_dir("/");
+        let mut child = command
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let answers = BufReader::new(child.stdout.take().unwrap());
         Stranger(child, answers)
     }
@@ -181,38 +190,82 @@ fn another_user_reaches_nothing_and_delays_no_start() {
         early.lines_up_to("waiting");
         early
     });
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let socket = root.join("shared/disk.sock");
-    let args = ["--detach", "--profile", "torture", "--size", "2MiB", "--metrics"].map(str::to_owned);
-    let ends = [format!("127.0.0.1:{port}"), format!("nbd+unix:///?socket={}", socket.display())];
+    let args = [
+        "--detach",
+        "--profile",
+        "torture",
+        "--size",
+        "2MiB",
+        "--metrics",
+    ]
+    .map(str::to_owned);
+    let ends = [
+        format!("127.0.0.1:{port}"),
+        format!("nbd+unix:///?socket={}", socket.display()),
+    ];
     let name = ["--name", "default"].map(str::to_owned);
-    let daemon = Detached { host: &host, args: args.into_iter().chain(ends).chain(name).collect() };
+    let daemon = Detached {
+        host: &host,
+        args: args.into_iter().chain(ends).chain(name).collect(),
+    };
     let ready = daemon.start();
     assert!(ready.contains(&format!("127.0.0.1:{port}")), "{ready}");
 
     let mut paths = Vec::new();
     all_below(root, &mut paths);
     paths.sort();
-    for part in ["run/default/pid", "run/default/control.sock", "state/default.ftld", "state/default.log"] {
-        assert!(paths.contains(&root.join(part)), "{part} is not in {paths:?}");
+    for part in [
+        "run/default/pid",
+        "run/default/control.sock",
+        "state/default.ftld",
+        "state/default.log",
+    ] {
+        assert!(
+            paths.contains(&root.join(part)),
+            "{part} is not in {paths:?}"
+        );
     }
     for path in &paths {
         let wanted = if path.is_dir() { 0o022 } else { 0o077 };
-        assert_eq!(mode(path) & wanted, 0, "{} has mode {:o}", path.display(), mode(path));
+        assert_eq!(
+            mode(path) & wanted,
+            0,
+            "{} has mode {:o}",
+            path.display(),
+            mode(path)
+        );
     }
     assert_eq!(mode(&root.join("run/default")), 0o700);
     drop(early);
     if !is_root {
-        println!("not root: nobody else could be asked; the modes of {} files hold", paths.len());
+        println!(
+            "not root: nobody else could be asked; the modes of {} files hold",
+            paths.len()
+        );
         return;
     }
 
     let mut stranger = Stranger::start(port, &paths);
     let tried = stranger.lines_up_to("waiting");
     for line in &tried {
-        println!("{}", line.strip_prefix(&format!("{}/", root.display())).unwrap_or(line));
+        println!(
+            "{}",
+            line.strip_prefix(&format!("{}/", root.display()))
+                .unwrap_or(line)
+        );
     }
-    assert!(tried.len() > 6 * paths.len(), "{} attempts on {} files", tried.len(), paths.len());
+    assert!(
+        tried.len() > 6 * paths.len(),
+        "{} attempts on {} files",
+        tried.len(),
+        paths.len()
+    );
     for done in tried.iter().filter(|line| line.ends_with("|done")) {
         // A folder that all may list can be locked by all; nothing here asks for its lock.
         let path = Path::new(done.split('|').next().unwrap());
@@ -243,9 +296,15 @@ fn another_user_reaches_nothing_and_delays_no_start() {
 fn another_user_is_told_why_nothing_is_shown() {
     let host = Host::new();
     let daemon = host.serve(&[]);
-    assert_eq!(mode(&host.folder.path().join("state")), 0o700, "made by the daemon, so nobody else's");
+    assert_eq!(
+        mode(&host.folder.path().join("state")),
+        0o700,
+        "made by the daemon, so nobody else's"
+    );
     if !geteuid().is_root() {
-        println!("not root: nobody else can be asked; a folder that cannot be entered stands for theirs");
+        println!(
+            "not root: nobody else can be asked; a folder that cannot be entered stands for theirs"
+        );
         set_mode(&host.folder.path().join("run/default"), 0);
     }
     let ask = |args: &[&str]| {
@@ -256,21 +315,39 @@ fn another_user_is_told_why_nothing_is_shown() {
             fs::copy(env!("CARGO_BIN_EXE_ftld"), &program).unwrap();
         }
         let mut command = Command::new(&program);
-        command.args(args).env("FTLD_RUNTIME_DIR", host.folder.path().join("run")).current_dir("/");
+        command
+            .args(args)
+            .env("FTLD_RUNTIME_DIR", host.folder.path().join("run"))
+            .current_dir("/");
         if geteuid().is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
         let output = command.output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
     };
     let (code, out, _) = ask(&["list"]);
     assert_eq!(code, Some(0));
-    assert!(out.contains("default") && out.contains("of another user"), "{out}");
-    for args in [&["status"][..], &["status", "default"], &["stop"], &["stop", "default"]] {
+    assert!(
+        out.contains("default") && out.contains("of another user"),
+        "{out}"
+    );
+    for args in [
+        &["status"][..],
+        &["status", "default"],
+        &["stop"],
+        &["stop", "default"],
+    ] {
         let (code, _, error) = ask(args);
         assert_eq!(code, Some(6), "{args:?}: {error}");
-        assert!(error.contains("only the user who started instance \"default\" controls it"), "{args:?}: {error}");
+        assert!(
+            error.contains("only the user who started instance \"default\" controls it"),
+            "{args:?}: {error}"
+        );
     }
     set_mode(&host.folder.path().join("run/default"), 0o700);
     assert_eq!(daemon.client().write(0, 0, &page(1)).error, 0);

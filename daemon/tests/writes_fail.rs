@@ -1,4 +1,5 @@
-//! While the host has no room for the image, or its disk fails, everything that tells of health says so, and why.
+//! While the host has no room for the image, or its disk fails, everything that tells of health
+//! says so, and why.
 
 mod nbd_support;
 mod program;
@@ -11,15 +12,24 @@ const ENOSPC: u32 = 28;
 const REASONS: [&str; 2] = ["disk_full", "host_error"];
 
 fn failing(daemon: &Daemon) -> [f64; 2] {
-    REASONS
-        .map(|reason| daemon.metric(&format!("ftld_device_writes_failing{{device=\"default\",reason=\"{reason}\"}}")))
+    REASONS.map(|reason| {
+        daemon.metric(&format!(
+            "ftld_device_writes_failing{{device=\"default\",reason=\"{reason}\"}}"
+        ))
+    })
 }
 
 fn assert_serving(host: &Host, daemon: &Daemon) {
     let (line, text) = daemon.get("/healthz");
-    assert_eq!((line.as_str(), text.as_str()), ("HTTP/1.1 200 OK", "serving\n"));
+    assert_eq!(
+        (line.as_str(), text.as_str()),
+        ("HTTP/1.1 200 OK", "serving\n")
+    );
     let status = host.json(&["status", "--json"]);
-    assert_eq!((&status["state"], &status["writes_failing"]), (&Value::from("serving"), &Value::Null));
+    assert_eq!(
+        (&status["state"], &status["writes_failing"]),
+        (&Value::from("serving"), &Value::Null)
+    );
     assert_eq!(failing(daemon), [0.0, 0.0]);
 }
 
@@ -32,25 +42,40 @@ fn refused(client: &mut Client, errno: u32) {
 fn health_names_the_cause_while_every_write_fails_and_serves_again_when_one_succeeds() {
     let host = Host::new();
     let meddler = host.meddler();
-    let daemon = host.serve_with(&[], &meddler.each_ref().map(|(name, value)| (*name, value.as_str())));
+    let daemon = host.serve_with(
+        &[],
+        &meddler
+            .each_ref()
+            .map(|(name, value)| (*name, value.as_str())),
+    );
     let mut client = daemon.client();
     assert_eq!(client.write(0, 0, &page(1)).error, 0);
     // Beyond the end is the client's mistake and nobody's failure.
     assert_eq!(client.ask(WRITE, 0, 2 << 20, 0).error, 22);
     assert_eq!(client.write(0, 2 << 20, &page(1)).error, ENOSPC);
     assert_serving(&host, &daemon);
-    for (errno, state, words, gauges) in
-        [(ENOSPC, "disk-full", "no room", [1.0, 0.0]), (EIO, "host-error", "Input/output error", [0.0, 1.0])]
-    {
+    for (errno, state, words, gauges) in [
+        (ENOSPC, "disk-full", "no room", [1.0, 0.0]),
+        (EIO, "host-error", "Input/output error", [0.0, 1.0]),
+    ] {
         std::fs::write(host.folder.path().join("fail"), errno.to_string()).unwrap();
         refused(&mut client, errno);
         let (line, text) = daemon.get("/healthz");
         assert_eq!(line, "HTTP/1.1 503 Service Unavailable", "{text}");
-        assert!(text.starts_with(&format!("{state}: ")) && text.contains(words), "{text}");
+        assert!(
+            text.starts_with(&format!("{state}: ")) && text.contains(words),
+            "{text}"
+        );
         let status = host.json(&["status", "--json"]);
         assert_eq!(status["state"], state);
-        assert!(status["writes_failing"].as_str().unwrap().contains(words), "{status}");
-        assert_eq!(host.json(&["list", "--json"])["instances"][0]["state"], state);
+        assert!(
+            status["writes_failing"].as_str().unwrap().contains(words),
+            "{status}"
+        );
+        assert_eq!(
+            host.json(&["list", "--json"])["instances"][0]["state"],
+            state
+        );
         assert_eq!(failing(&daemon), gauges);
         // Reads go on, and do not say that writes do.
         assert!(client.read(0, 4096).data == page(1));

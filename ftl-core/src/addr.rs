@@ -1,4 +1,5 @@
-//! Logical addresses: what the host counts in. [`Span`] is the only place that converts sectors into pages.
+//! Logical addresses: what the host counts in. [`Span`] is the only place that converts sectors
+//! into pages.
 
 use std::fmt;
 
@@ -41,8 +42,8 @@ impl fmt::Display for Lpn {
     }
 }
 
-/// A byte extent of the host, cut at page boundaries: at most one partial page in front, whole pages, at most one behind.
-/// An extent inside one page is all `head`.
+/// A byte extent of the host, cut at page boundaries: at most one partial page in front, whole
+/// pages, at most one behind. An extent inside one page is all `head`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Page, first byte inside it, length; a partial page.
@@ -62,11 +63,20 @@ impl Span {
         let (first_whole, past_whole) = (start.div_ceil(page), end / page);
         let inside = |byte: u64| (byte % page) as u32;
         if first_whole > past_whole {
-            return Span { head: Some((lpn(start), inside(start), len as u32)), body: (lpn(start), 0), tail: None };
+            return Span {
+                head: Some((lpn(start), inside(start), len as u32)),
+                body: (lpn(start), 0),
+                tail: None,
+            };
         }
-        let head = (inside(start) > 0).then(|| (lpn(start), inside(start), page_bytes - inside(start)));
+        let head =
+            (inside(start) > 0).then(|| (lpn(start), inside(start), page_bytes - inside(start)));
         let tail = (inside(end) > 0).then(|| (lpn(end), inside(end)));
-        Span { head, body: (Lpn(first_whole as u32), (past_whole - first_whole) as u32), tail }
+        Span {
+            head,
+            body: (Lpn(first_whole as u32), (past_whole - first_whole) as u32),
+            tail,
+        }
     }
 }
 
@@ -89,7 +99,11 @@ mod tests {
                     assert!(n < 8);
                     bytes.extend((0..n).map(|b| lpn.raw() as u64 * 8 + b as u64));
                 }
-                assert_eq!(bytes, (offset..offset + len).collect::<Vec<_>>(), "{offset}+{len}");
+                assert_eq!(
+                    bytes,
+                    (offset..offset + len).collect::<Vec<_>>(),
+                    "{offset}+{len}"
+                );
             }
         }
     }

@@ -1,7 +1,8 @@
 //! What every physical block is, and which of its pages are live. The one owner of valid counts.
 //!
-//! What always holds: the states partition the blocks; a block's valid count is the number of its bits in the bitmap; the
-//! victim index holds exactly the full blocks that may be collected, at their count. All of it is RAM; mount rebuilds it.
+//! What always holds: the states partition the blocks; a block's valid count is the number of its
+//! bits in the bitmap; the victim index holds exactly the full blocks that may be collected, at
+//! their count. All of it is RAM; mount rebuilds it.
 
 use crate::format::Role;
 use crate::gc::VictimIndex;
@@ -47,7 +48,12 @@ pub(crate) struct BlockTable {
 impl BlockTable {
     /// All blocks free, nothing live.
     pub(crate) fn new(geometry: Geometry) -> Self {
-        let block = Block { state: State::Free, role: Role::Pad, valid: 0, epoch: 0 };
+        let block = Block {
+            state: State::Free,
+            role: Role::Pad,
+            valid: 0,
+            epoch: 0,
+        };
         let mut by_state = [0; 5];
         by_state[State::Free as usize] = geometry.blocks;
         BlockTable {
@@ -172,28 +178,42 @@ impl BlockTable {
         }
         for (word, bits) in words_of(first.index(), count as usize) {
             let word = &mut self.live[word];
-            assert!(*word & bits == 0, "a page of {count} from {first} on is live already");
+            assert!(
+                *word & bits == 0,
+                "a page of {count} from {first} on is live already"
+            );
             *word |= bits;
         }
         let block = self.split.block_of(first);
         self.add_valid(block, count);
     }
 
-    /// The content of these pages was superseded: ascending live pages of one block, none left out in between.
+    /// The content of these pages was superseded: ascending live pages of one block, none left out
+    /// in between.
     pub(crate) fn clear_live_pages(&mut self, pages: &[Ppn]) {
-        let (Some(first), Some(last)) = (pages.first(), pages.last()) else { return };
+        let (Some(first), Some(last)) = (pages.first(), pages.last()) else {
+            return;
+        };
         let block = self.split.block_of(*first);
-        assert!(self.split.block_of(*last) == block, "pages {first} to {last} are of several blocks");
+        assert!(
+            self.split.block_of(*last) == block,
+            "pages {first} to {last} are of several blocks"
+        );
         let mut cleared = 0;
         for (word, bits) in words_of(first.index(), last.index() + 1 - first.index()) {
             cleared += (self.live[word] & bits).count_ones();
             self.live[word] &= !bits;
         }
-        assert!(cleared as usize == pages.len(), "{cleared} live pages from {first} to {last}, not {}", pages.len());
+        assert!(
+            cleared as usize == pages.len(),
+            "{cleared} live pages from {first} to {last}, not {}",
+            pages.len()
+        );
         self.sub_valid(block, pages.len() as u32);
     }
 
-    /// Pages become live while their block is open, or at mount: never while collectors may choose it.
+    /// Pages become live while their block is open, or at mount: never while collectors may choose
+    /// it.
     #[inline(always)]
     fn add_valid(&mut self, block: Pbn, pages: u32) {
         debug_assert!(!self.is_collectable(block));
@@ -225,8 +245,9 @@ impl BlockTable {
         }
     }
 
-    /// Keeps collectors off a block that is about to be emptied, so that its pages do not move it from list to list. Returns
-    /// whether they could choose it: then it must be made collectable again if it stays.
+    /// Keeps collectors off a block that is about to be emptied, so that its pages do not move it
+    /// from list to list. Returns whether they could choose it: then it must be made collectable
+    /// again if it stays.
     pub(crate) fn withdraw(&mut self, block: Pbn) -> bool {
         let listed = self.victims.contains(block);
         self.victims.remove(block);
@@ -253,7 +274,10 @@ impl BlockTable {
             free: of(State::Free),
             open: of(State::Open),
             data: self.full(Role::Data),
-            log: [Role::Update, Role::Cold, Role::Log, Role::Journal].map(|role| self.full(role)).iter().sum(),
+            log: [Role::Update, Role::Cold, Role::Log, Role::Journal]
+                .map(|role| self.full(role))
+                .iter()
+                .sum(),
             map: self.full(Role::Map),
             checkpoint: self.full(Role::Checkpoint),
             released: of(State::Released),
@@ -270,11 +294,17 @@ impl BlockTable {
             let live = pages.filter(|p| self.is_live(*p)).count() as u32;
             total += live as u64;
             if live != self.valid(block) {
-                wrong.push(format!("block {block}: {} pages counted valid, {live} are", self.valid(block)));
+                wrong.push(format!(
+                    "block {block}: {} pages counted valid, {live} are",
+                    self.valid(block)
+                ));
             }
         }
         if total != self.valid_pages {
-            wrong.push(format!("{} valid pages counted, {total} are", self.valid_pages));
+            wrong.push(format!(
+                "{} valid pages counted, {total} are",
+                self.valid_pages
+            ));
         }
         wrong
     }
@@ -282,7 +312,11 @@ impl BlockTable {
     /// Bytes really allocated: bitmap, victim index, block entries.
     pub(crate) fn bytes(&self) -> (u64, u64, u64) {
         let entries = self.blocks.len() * std::mem::size_of::<Block>();
-        (8 * self.live.len() as u64, self.victims.bytes(), entries as u64)
+        (
+            8 * self.live.len() as u64,
+            self.victims.bytes(),
+            entries as u64,
+        )
     }
 }
 
@@ -327,11 +361,16 @@ mod tests {
                 many.clear_live_pages(&live);
                 let offset = rng.below(pages_per_block as u64) as u32;
                 let count = 1 + rng.below((pages_per_block - offset) as u64) as u32;
-                let pages: Vec<_> = (offset..offset + count).map(|o| one.geometry.page(block, o)).collect();
+                let pages: Vec<_> = (offset..offset + count)
+                    .map(|o| one.geometry.page(block, o))
+                    .collect();
                 pages.iter().for_each(|ppn| one.set_live(*ppn));
                 many.set_live_run(pages[0], count);
                 many.live_pages(block, &mut kept);
-                assert_eq!((kept, &one.live, one.valid_pages()), (pages, &many.live, many.valid_pages()));
+                assert_eq!(
+                    (kept, &one.live, one.valid_pages()),
+                    (pages, &many.live, many.valid_pages())
+                );
                 assert_eq!((one.audit(), many.audit()), (vec![], vec![]));
             }
         }

@@ -1,11 +1,13 @@
 //! Checkpoints: state in RAM, written to blocks of its own so that mount need not scan everything.
 //!
-//! A set is a row of pages (role CHECKPOINT, `lpn` = chunk number, `ver` = set number). Every chunk says up to which program its
-//! content reaches (`upto`), so a set can be written a few pages at a time while writes go on. The last chunk carries COMMIT and
-//! is programmed after everything the set names is safe. The two newest complete sets are kept.
+//! A set is a row of pages (role CHECKPOINT, `lpn` = chunk number, `ver` = set number). Every chunk
+//! says up to which program its content reaches (`upto`), so a set can be written a few pages at a
+//! time while writes go on. The last chunk carries COMMIT and is programmed after everything the
+//! set names is safe. The two newest complete sets are kept.
 //!
-//! If power fails while a set is written, it is incomplete and the one before rules; mount releases what is incomplete. A
-//! checkpoint bounds the scan and carries trims that left the flash; both newest sets say the same of trims older than either.
+//! If power fails while a set is written, it is incomplete and the one before rules; mount releases
+//! what is incomplete. A checkpoint bounds the scan and carries trims that left the flash; both
+//! newest sets say the same of trims older than either.
 
 use crate::error::FtlError;
 use crate::events::EventKind;
@@ -49,7 +51,13 @@ const KEPT: usize = 2;
 
 impl Checkpoints {
     pub(crate) fn new(stream: StreamId) -> Self {
-        Checkpoints { stream, complete: Vec::new(), next_id: 1, writing: None, page: Vec::new() }
+        Checkpoints {
+            stream,
+            complete: Vec::new(),
+            next_id: 1,
+            writing: None,
+            page: Vec::new(),
+        }
     }
 
     /// Payload bytes per chunk.
@@ -78,16 +86,25 @@ impl Checkpoints {
     }
 
     /// Begins a set of `total` chunks.
-    pub(crate) fn begin<S: Store>(&mut self, space: &mut Space<S>, total: u32) -> Result<(), FtlError> {
+    pub(crate) fn begin<S: Store>(
+        &mut self,
+        space: &mut Space<S>,
+        total: u32,
+    ) -> Result<(), FtlError> {
         assert!(self.writing.is_none() && total > 0);
         space.seal(self.stream)?;
-        self.writing = Some(Writing { id: self.next_id, total, next: 0, blocks: Vec::new() });
+        self.writing = Some(Writing {
+            id: self.next_id,
+            total,
+            next: 0,
+            blocks: Vec::new(),
+        });
         self.next_id += 1;
         Ok(())
     }
 
-    /// Writes the next chunk, whose content reaches up to program `upto`. Returns the set's number when that completed it; the
-    /// oldest set is given up then.
+    /// Writes the next chunk, whose content reaches up to program `upto`. Returns the set's number
+    /// when that completed it; the oldest set is given up then.
     pub(crate) fn write<S: Store>(
         &mut self,
         space: &mut Space<S>,
@@ -101,10 +118,22 @@ impl Checkpoints {
             // The set names pages: none of them may be lost once it counts.
             space.make_safe()?;
         }
-        let head = ChunkHead { total: writing.total, upto };
-        head.encode(payload, space.geometry().page_bytes as usize, &mut self.page);
+        let head = ChunkHead {
+            total: writing.total,
+            upto,
+        };
+        head.encode(
+            payload,
+            space.geometry().page_bytes as usize,
+            &mut self.page,
+        );
         let flags = if last { Flags::COMMIT } else { Flags::NONE };
-        let tag = PageTag { role: Role::Checkpoint, flags, lpn: writing.next, ver: writing.id };
+        let tag = PageTag {
+            role: Role::Checkpoint,
+            flags,
+            lpn: writing.next,
+            ver: writing.id,
+        };
         let (ppn, _) = space.append(self.stream, &[tag], &self.page, Cause::Checkpoint)?;
         // Checkpoint pages live and die with their set; they take no part in valid counts.
         space.table.clear_live(ppn);
@@ -120,7 +149,12 @@ impl Checkpoints {
         space.make_stream_safe(self.stream)?;
         space.seal(self.stream)?;
         let done = self.writing.take().expect("checked above");
-        space.note_event(EventKind::Checkpoint, done.blocks.first().copied(), done.total, began);
+        space.note_event(
+            EventKind::Checkpoint,
+            done.blocks.first().copied(),
+            done.total,
+            began,
+        );
         self.complete.push((done.id, done.blocks));
         while self.complete.len() > KEPT {
             let (_, blocks) = self.complete.remove(0);
@@ -129,7 +163,8 @@ impl Checkpoints {
         Ok(Some(done.id))
     }
 
-    /// Reads every set that is on the flash. Keeps the newest complete ones, gives up the rest, and returns them, oldest first.
+    /// Reads every set that is on the flash. Keeps the newest complete ones, gives up the rest, and
+    /// returns them, oldest first.
     pub(crate) fn load<S: Store>(
         &mut self,
         space: &mut Space<S>,
@@ -139,13 +174,21 @@ impl Checkpoints {
         let mut sets: BTreeMap<u64, BTreeMap<u32, (nand_model::Ppn, bool)>> = BTreeMap::new();
         let mut blocks: BTreeMap<Pbn, u64> = BTreeMap::new();
         for (block, head) in (0..).map(Pbn::new).zip(heads) {
-            if !matches!(head, Head::Found { role: Role::Checkpoint, .. }) {
+            if !matches!(
+                head,
+                Head::Found {
+                    role: Role::Checkpoint,
+                    ..
+                }
+            ) {
                 continue;
             }
             scan_block(&mut space.flash, block, scanned, |ppn, oob| {
                 if oob.tag.role == Role::Checkpoint {
                     let commit = oob.tag.flags.has(Flags::COMMIT);
-                    sets.entry(oob.tag.ver).or_default().insert(oob.tag.lpn, (ppn, commit));
+                    sets.entry(oob.tag.ver)
+                        .or_default()
+                        .insert(oob.tag.lpn, (ppn, commit));
                     blocks.insert(block, oob.tag.ver);
                 }
             })?;
@@ -159,7 +202,11 @@ impl Checkpoints {
         }
         found.reverse();
         for set in &found {
-            let own = blocks.iter().filter(|(_, id)| **id == set.id).map(|(block, _)| *block).collect();
+            let own = blocks
+                .iter()
+                .filter(|(_, id)| **id == set.id)
+                .map(|(block, _)| *block)
+                .collect();
             self.complete.push((set.id, own));
         }
         Ok(found)
@@ -176,11 +223,16 @@ impl Checkpoints {
         for (number, (ppn, commit)) in pages {
             let mut page = std::mem::take(&mut self.page);
             let read = space.flash.read(*ppn, &mut page, Cause::Recovery);
-            let decoded = |page| ChunkHead::decode(page).map(|(head, payload)| (head, payload.to_vec()));
+            let decoded =
+                |page| ChunkHead::decode(page).map(|(head, payload)| (head, payload.to_vec()));
             let chunk = read.map(|oob| oob.and_then(|_| decoded(&page)));
             self.page = page;
-            let Some((head, payload)) = chunk? else { return Ok(None) };
-            if *number as usize != chunks.len() || *commit != (head.total.checked_sub(1) == Some(*number)) {
+            let Some((head, payload)) = chunk? else {
+                return Ok(None);
+            };
+            if *number as usize != chunks.len()
+                || *commit != (head.total.checked_sub(1) == Some(*number))
+            {
                 return Ok(None);
             }
             chunks.push((payload, head.upto));
@@ -193,6 +245,8 @@ impl Checkpoints {
 
     /// Whether a kept set lies in this block.
     pub(crate) fn owns(&self, block: Pbn) -> bool {
-        self.complete.iter().any(|(_, blocks)| blocks.contains(&block))
+        self.complete
+            .iter()
+            .any(|(_, blocks)| blocks.contains(&block))
     }
 }

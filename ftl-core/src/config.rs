@@ -18,9 +18,9 @@ impl Params {
     pub fn get<T: FromStr>(&self, key: &str, default: T) -> Result<T, FtlError> {
         match self.0.get(key) {
             None => Ok(default),
-            Some(text) => {
-                text.parse().map_err(|_| FtlError::Config(format!("parameter {key}: {text:?} is not a valid value")))
-            }
+            Some(text) => text.parse().map_err(|_| {
+                FtlError::Config(format!("parameter {key}: {text:?} is not a valid value"))
+            }),
         }
     }
 
@@ -29,7 +29,9 @@ impl Params {
         match self.0.get(key).map_or(default, String::as_str) {
             value if value == default => Ok(true),
             value if value == other => Ok(false),
-            value => Err(FtlError::Config(format!("parameter {key}: {value:?} is neither {default} nor {other}"))),
+            value => Err(FtlError::Config(format!(
+                "parameter {key}: {value:?} is neither {default} nor {other}"
+            ))),
         }
     }
 
@@ -40,7 +42,10 @@ impl Params {
             None => Ok(()),
             Some(key) => {
                 let hint = near_miss(key, keys.iter().copied());
-                Err(FtlError::Config(format!("no parameter {key:?}{hint}; this scheme has {}", keys.join(", "))))
+                Err(FtlError::Config(format!(
+                    "no parameter {key:?}{hint}; this scheme has {}",
+                    keys.join(", ")
+                )))
             }
         }
     }
@@ -51,11 +56,17 @@ impl Params {
     }
 }
 
-/// For messages about a name that there is not: a question after the one that was perhaps meant, or nothing.
+/// For messages about a name that there is not: a question after the one that was perhaps meant, or
+/// nothing.
 pub fn near_miss<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let near = known.into_iter().map(|name| (strsim::jaro_winkler(word, name), name)).filter(|(score, _)| *score > 0.8);
+    let near = known
+        .into_iter()
+        .map(|name| (strsim::jaro_winkler(word, name), name))
+        .filter(|(score, _)| *score > 0.8);
     let best = near.max_by(|a, b| a.0.total_cmp(&b.0));
-    best.map_or(String::new(), |(_, name)| format!(" (did you mean {name:?}?)"))
+    best.map_or(String::new(), |(_, name)| {
+        format!(" (did you mean {name:?}?)")
+    })
 }
 
 /// One parameter of a scheme, for help texts and validation.

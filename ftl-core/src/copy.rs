@@ -18,12 +18,22 @@ pub(crate) struct CopyBuffer {
 impl CopyBuffer {
     pub(crate) fn new(geometry: &Geometry) -> Self {
         let data = vec![0; (geometry.pages_per_block * geometry.page_bytes) as usize];
-        CopyBuffer { data, records: Vec::new(), from: Vec::new(), unknown: Vec::new() }
+        CopyBuffer {
+            data,
+            records: Vec::new(),
+            from: Vec::new(),
+            unknown: Vec::new(),
+        }
     }
 
-    /// Reads every live page of the block. Records say LOST where the data cannot be read; those of pages whose own
-    /// record is lost are to be [named](CopyBuffer::name).
-    pub(crate) fn load<S: Store>(&mut self, space: &mut Space<S>, block: Pbn, cause: Cause) -> Result<(), FtlError> {
+    /// Reads every live page of the block. Records say LOST where the data cannot be read; those of
+    /// pages whose own record is lost are to be [named](CopyBuffer::name).
+    pub(crate) fn load<S: Store>(
+        &mut self,
+        space: &mut Space<S>,
+        block: Pbn,
+        cause: Cause,
+    ) -> Result<(), FtlError> {
         self.load_first(space, block, u32::MAX, cause)
     }
 
@@ -59,14 +69,20 @@ impl CopyBuffer {
         self.load_into(space, from, cause)
     }
 
-    fn load_into<S: Store>(&mut self, space: &mut Space<S>, from: Vec<Ppn>, cause: Cause) -> Result<(), FtlError> {
+    fn load_into<S: Store>(
+        &mut self,
+        space: &mut Space<S>,
+        from: Vec<Ppn>,
+        cause: Cause,
+    ) -> Result<(), FtlError> {
         self.unknown.clear();
         let outcome = self.read(space, &from, cause);
         self.from = from;
         outcome
     }
 
-    /// Reads every programmed page of the block, to no other end than that the chip sees how good it is. Returns how many.
+    /// Reads every programmed page of the block, to no other end than that the chip sees how good
+    /// it is. Returns how many.
     pub(crate) fn look_at<S: Store>(
         &mut self,
         space: &mut Space<S>,
@@ -81,7 +97,12 @@ impl CopyBuffer {
     }
 
     /// Reads pages, block by block.
-    fn read<S: Store>(&mut self, space: &mut Space<S>, from: &[Ppn], cause: Cause) -> Result<(), FtlError> {
+    fn read<S: Store>(
+        &mut self,
+        space: &mut Space<S>,
+        from: &[Ppn],
+        cause: Cause,
+    ) -> Result<(), FtlError> {
         let geometry = space.geometry();
         self.records.resize(from.len(), [0; OOB_SLOT]);
         let mut done = 0;
@@ -102,7 +123,12 @@ impl CopyBuffer {
     ) -> Result<(), FtlError> {
         let page = space.geometry().page_bytes as usize;
         let data = &mut self.data[first * page..][..run.len() * page];
-        if !space.flash.read_pages(run, data, &mut self.records[first..first + run.len()], cause)? {
+        if !space.flash.read_pages(
+            run,
+            data,
+            &mut self.records[first..first + run.len()],
+            cause,
+        )? {
             self.mend(first, space.flash.health());
         }
         Ok(())
@@ -110,15 +136,32 @@ impl CopyBuffer {
 
     #[cold]
     fn mend(&mut self, first: usize, health: &[Health]) {
-        const UNKNOWN: PageTag = PageTag { role: Role::Pad, flags: Flags::NONE, lpn: UNMAPPED, ver: 0 };
+        const UNKNOWN: PageTag = PageTag {
+            role: Role::Pad,
+            flags: Flags::NONE,
+            lpn: UNMAPPED,
+            ver: 0,
+        };
         for (i, (record, health)) in (first..).zip(self.records[first..].iter_mut().zip(health)) {
             let found = Oob::decode(record).filter(|_| health.oob_ok());
             let tag = found.map_or(UNKNOWN, |oob| oob.tag);
             if found.is_none() {
                 self.unknown.push(i);
             }
-            let lost = if health.data_ok() { Flags::NONE } else { Flags::LOST };
-            *record = Oob { tag: PageTag { flags: tag.flags.with(lost), ..tag }, pseq: 0, epoch: 0 }.encode();
+            let lost = if health.data_ok() {
+                Flags::NONE
+            } else {
+                Flags::LOST
+            };
+            *record = Oob {
+                tag: PageTag {
+                    flags: tag.flags.with(lost),
+                    ..tag
+                },
+                pseq: 0,
+                epoch: 0,
+            }
+            .encode();
         }
     }
 
@@ -127,11 +170,22 @@ impl CopyBuffer {
         self.unknown.iter().map(|i| (*i, self.from[*i]))
     }
 
-    /// Gives a page whose record is lost the name of its owner. Its data may be another version than the one that is
-    /// wanted, so it stays an error to read; the version is a new one, so that no older one comes back in its place.
+    /// Gives a page whose record is lost the name of its owner. Its data may be another version
+    /// than the one that is wanted, so it stays an error to read; the version is a new one, so that
+    /// no older one comes back in its place.
     pub(crate) fn name(&mut self, i: usize, role: Role, lpn: u32, ver: u64) {
-        let tag = PageTag { role, flags: Flags::LOST, lpn, ver };
-        self.records[i] = Oob { tag, pseq: 0, epoch: 0 }.encode();
+        let tag = PageTag {
+            role,
+            flags: Flags::LOST,
+            lpn,
+            ver,
+        };
+        self.records[i] = Oob {
+            tag,
+            pseq: 0,
+            epoch: 0,
+        }
+        .encode();
     }
 
     /// The logical page, mapping page or the like that a loaded page belongs to.
@@ -142,7 +196,9 @@ impl CopyBuffer {
 
     /// All that a loaded page's record says.
     pub(crate) fn tag(&self, i: usize) -> PageTag {
-        Oob::decode(&self.records[i]).expect("loading leaves records only").tag
+        Oob::decode(&self.records[i])
+            .expect("loading leaves records only")
+            .tag
     }
 
     /// Bytes really allocated.
@@ -154,7 +210,9 @@ impl CopyBuffer {
 /// What to say when a live page's record contradicts the map.
 #[cold]
 pub(crate) fn misplaced(ppn: Ppn, lpn: u32) -> FtlError {
-    FtlError::Corrupt(format!("the live page {ppn} says that it is logical page {lpn}, which is elsewhere"))
+    FtlError::Corrupt(format!(
+        "the live page {ppn} says that it is logical page {lpn}, which is elsewhere"
+    ))
 }
 
 #[cfg(test)]
@@ -165,24 +223,39 @@ mod tests {
     use nand_model::store::MemStore;
     use nand_model::{Chip, Profile};
 
-    /// Pages of two blocks are loaded in two runs. A record lost in the second names that page and no other.
+    /// Pages of two blocks are loaded in two runs. A record lost in the second names that page and
+    /// no other.
     #[test]
     fn a_lost_record_is_told_apart_in_the_second_run() {
         let profile = Profile::find("slc-2k").unwrap().with_blocks(8);
         let pages = profile.geometry.pages_per_block;
-        let spec = StreamSpec { role: Role::Data, collectable: true, in_place: false };
+        let spec = StreamSpec {
+            role: Role::Data,
+            collectable: true,
+            in_place: false,
+        };
         let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
         let mut space = Space::new(Flash::new(chip), &[spec]);
         space.format();
         let data = vec![7; profile.geometry.page_bytes as usize];
         let mut write = |lpn| {
-            let tag = PageTag { role: Role::Data, flags: Flags::NONE, lpn, ver: lpn as u64 };
+            let tag = PageTag {
+                role: Role::Data,
+                flags: Flags::NONE,
+                lpn,
+                ver: lpn as u64,
+            };
             space.append_page(0, tag, &data, Cause::Host).unwrap()
         };
         let places: Vec<Ppn> = (0..pages + 3).map(&mut write).collect();
         let wanted = [pages - 2, pages - 1, pages, pages + 1, pages + 2];
         let from = wanted.map(|lpn| places[lpn as usize]);
-        space.flash.chip_mut().store_mut().set_health(from[3], Health::Lost).unwrap();
+        space
+            .flash
+            .chip_mut()
+            .store_mut()
+            .set_health(from[3], Health::Lost)
+            .unwrap();
         let mut buffer = CopyBuffer::new(&space.geometry());
         buffer.load_pages(&mut space, &from, Cause::Gc).unwrap();
         assert_eq!(buffer.unknown().collect::<Vec<_>>(), [(3, from[3])]);
@@ -190,6 +263,14 @@ mod tests {
             assert_eq!(buffer.owner(i), (Role::Data, lpn));
         }
         buffer.name(3, Role::Data, wanted[3], 99);
-        assert_eq!(buffer.tag(3), PageTag { role: Role::Data, flags: Flags::LOST, lpn: wanted[3], ver: 99 });
+        assert_eq!(
+            buffer.tag(3),
+            PageTag {
+                role: Role::Data,
+                flags: Flags::LOST,
+                lpn: wanted[3],
+                ver: 99
+            }
+        );
     }
 }

@@ -5,7 +5,8 @@ use nand_model::NandError;
 /// Why a request did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FtlError {
-    /// The host file system below the image is full: nothing was lost, the request may be tried again later.
+    /// The host file system below the image is full: nothing was lost, the request may be tried
+    /// again later.
     #[error("no space left on the host for the image")]
     HostFull,
     /// The device takes no more writes; reads and flushes go on.

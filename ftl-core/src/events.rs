@@ -1,7 +1,8 @@
-//! What a scheme does beside the host's requests, as it happens: the newest events, in a ring that takes no memory of its own later on.
+//! What a scheme does beside the host's requests, as it happens: the newest events, in a ring that
+//! takes no memory of its own later on.
 //!
-//! An event is noted when it is done, by the part that does it; so one that an error or a power cut stopped is not there. It is RAM,
-//! and tells of this run alone.
+//! An event is noted when it is done, by the part that does it; so one that an error or a power cut
+//! stopped is not there. It is RAM, and tells of this run alone.
 
 use nand_model::{Nanos, Pbn};
 
@@ -12,7 +13,8 @@ pub const EVENTS_KEPT: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EventKind {
-    /// The live pages of a block moved elsewhere, and it was given up. In a hybrid scheme, merges of what it logged come before.
+    /// The live pages of a block moved elsewhere, and it was given up. In a hybrid scheme, merges
+    /// of what it logged come before.
     Collect,
     /// A log block became a data block as it was.
     SwitchMerge,
@@ -20,7 +22,8 @@ pub enum EventKind {
     PartialMerge,
     /// The newest pages of a logical block were put together in another block.
     FullMerge,
-    /// The flash's map learned of pages that RAM alone had mapped, or pages were put together so that they map in coarser steps.
+    /// The flash's map learned of pages that RAM alone had mapped, or pages were put together so
+    /// that they map in coarser steps.
     Convert,
     /// A part of the write buffer went to the flash.
     BufferFlush,
@@ -74,7 +77,8 @@ impl EventKind {
 pub struct Event {
     /// What was done.
     pub kind: EventKind,
-    /// The block it was about: the collected, failed or converted one, the new one of a merge. None if there were several.
+    /// The block it was about: the collected, failed or converted one, the new one of a merge. None
+    /// if there were several.
     pub block: Option<Pbn>,
     /// Pages copied; of a conversion or a checkpoint, pages written.
     pub pages: u32,
@@ -105,7 +109,11 @@ pub struct EventLog {
 
 impl Default for EventLog {
     fn default() -> Self {
-        EventLog { ring: Vec::with_capacity(EVENTS_KEPT), total: 0, by_kind: Default::default() }
+        EventLog {
+            ring: Vec::with_capacity(EVENTS_KEPT),
+            total: 0,
+            by_kind: Default::default(),
+        }
     }
 }
 
@@ -137,7 +145,8 @@ impl EventLog {
     /// Those from number `from` on that are still there, with their numbers.
     pub fn since(&self, from: u64) -> impl Iterator<Item = (u64, &Event)> {
         let first = from.max(self.total - self.ring.len() as u64);
-        (first..self.total).map(|number| (number, &self.ring[(number % EVENTS_KEPT as u64) as usize]))
+        (first..self.total)
+            .map(|number| (number, &self.ring[(number % EVENTS_KEPT as u64) as usize]))
     }
 
     /// Bytes it takes.
@@ -153,26 +162,50 @@ mod tests {
     #[test]
     fn the_ring_keeps_the_newest_and_tells_their_numbers() {
         let mut log = EventLog::default();
-        let event = |at| Event { kind: EventKind::Collect, block: None, pages: 1, at, took: 2 };
+        let event = |at| Event {
+            kind: EventKind::Collect,
+            block: None,
+            pages: 1,
+            at,
+            took: 2,
+        };
         assert_eq!(log.since(0).count(), 0);
         let bytes = log.bytes();
         assert!(bytes >= (EVENTS_KEPT * std::mem::size_of::<Event>()) as u64);
         (0..EVENTS_KEPT as u64 + 10).for_each(|at| log.note(event(at)));
         assert_eq!((log.total(), log.bytes()), (EVENTS_KEPT as u64 + 10, bytes));
-        let kept: Vec<_> = log.since(0).map(|(number, event)| (number, event.at)).collect();
-        assert_eq!(kept, (10..EVENTS_KEPT as u64 + 10).map(|at| (at, at)).collect::<Vec<_>>());
+        let kept: Vec<_> = log
+            .since(0)
+            .map(|(number, event)| (number, event.at))
+            .collect();
+        assert_eq!(
+            kept,
+            (10..EVENTS_KEPT as u64 + 10)
+                .map(|at| (at, at))
+                .collect::<Vec<_>>()
+        );
         assert_eq!(log.since(EVENTS_KEPT as u64 + 8).count(), 2);
         assert_eq!(log.since(u64::MAX).count(), 0);
         let all = EVENTS_KEPT as u64 + 10;
-        let collected = EventTotals { count: all, pages: all, took: 2 * all };
+        let collected = EventTotals {
+            count: all,
+            pages: all,
+            took: 2 * all,
+        };
         assert_eq!(log.by_kind()[EventKind::Collect as usize], collected);
-        assert_eq!(log.by_kind()[EventKind::Refresh as usize], EventTotals::default());
+        assert_eq!(
+            log.by_kind()[EventKind::Refresh as usize],
+            EventTotals::default()
+        );
     }
 
     #[test]
     fn kinds_are_numbered_as_listed_and_named_once() {
         let names: std::collections::BTreeSet<_> = EventKind::ALL.map(EventKind::name).into();
         assert_eq!(names.len(), EventKind::ALL.len());
-        EventKind::ALL.iter().enumerate().for_each(|(i, kind)| assert_eq!(i, *kind as usize));
+        EventKind::ALL
+            .iter()
+            .enumerate()
+            .for_each(|(i, kind)| assert_eq!(i, *kind as usize));
     }
 }

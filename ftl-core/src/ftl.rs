@@ -1,8 +1,8 @@
 //! The contract between a volume and a scheme.
 //!
-//! Durability (docs/DURABILITY.md): a verb that returned has everything it acknowledged in the store; after [`Ftl::flush`]
-//! returned and the store was synced, it survives any power cut. A page is the unit of atomicity: after a cut it reads as its
-//! old or one of its newer contents, whole.
+//! Durability (docs/DURABILITY.md): a verb that returned has everything it acknowledged in the
+//! store; after [`Ftl::flush`] returned and the store was synced, it survives any power cut. A page
+//! is the unit of atomicity: after a cut it reads as its old or one of its newer contents, whole.
 
 use crate::addr::Lpn;
 use crate::error::FtlError;
@@ -10,8 +10,8 @@ use crate::events::EventLog;
 use crate::stats::{BlockView, RamReport, SchemeStats};
 use nand_model::{Chip, Nanos, Pbn, Store};
 
-/// A flash translation layer over a chip whose bytes live in `S`. One caller at a time; every verb takes the instant it may
-/// start and returns the instant it is done, in emulated time.
+/// A flash translation layer over a chip whose bytes live in `S`. One caller at a time; every verb
+/// takes the instant it may start and returns the instant it is done, in emulated time.
 pub trait Ftl<S: Store>: Send {
     /// Name of the scheme, as in the table.
     fn scheme(&self) -> &'static str;
@@ -22,23 +22,27 @@ pub trait Ftl<S: Store>: Send {
     /// Reads consecutive pages; `out` is a whole number of pages. Unmapped pages read as zeros.
     fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError>;
 
-    /// Writes consecutive pages; `data` is a whole number of pages. On an error a prefix of the pages may have been written.
+    /// Writes consecutive pages; `data` is a whole number of pages. On an error a prefix of the
+    /// pages may have been written.
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError>;
 
-    /// Makes `count` pages read as zeros. Also serves write-zeroes: space is never promised to an address.
+    /// Makes `count` pages read as zeros. Also serves write-zeroes: space is never promised to an
+    /// address.
     fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError>;
 
-    /// Makes everything acknowledged so far survive a power cut of the flash. The store's own sync is the volume's business.
+    /// Makes everything acknowledged so far survive a power cut of the flash. The store's own sync
+    /// is the volume's business.
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError>;
 
-    /// Does background work (collection ahead of need, wear levelling) of about `budget` flash operations. Returns whether
-    /// there is more to do.
+    /// Does background work (collection ahead of need, wear levelling) of about `budget` flash
+    /// operations. Returns whether there is more to do.
     fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError>;
 
     /// Flushes and writes a checkpoint, so that the next mount need not scan.
     fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError>;
 
-    /// Whether the page holds data (as opposed to reading as zeros because nothing was written, or it was trimmed).
+    /// Whether the page holds data (as opposed to reading as zeros because nothing was written, or
+    /// it was trimmed).
     fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError>;
 
     /// Counters and gauges; cheap, takes nothing from the flash.
@@ -53,7 +57,8 @@ pub trait Ftl<S: Store>: Send {
     /// RAM of the scheme's tables, as its paper counts it and as it really is.
     fn ram_report(&self) -> RamReport;
 
-    /// Compares every table with the chip. Returns what is wrong, one line each; empty when nothing is.
+    /// Compares every table with the chip. Returns what is wrong, one line each; empty when nothing
+    /// is.
     fn check(&mut self) -> Result<Vec<String>, FtlError>;
 
     /// The chip below.

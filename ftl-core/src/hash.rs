@@ -1,5 +1,6 @@
-//! Hash maps keyed by small numbers, on paths where the standard library's collision-resistant hash would cost more than the
-//! lookup. Keys are page and block numbers that the controller makes itself, never bytes chosen by a peer.
+//! Hash maps keyed by small numbers, on paths where the standard library's collision-resistant hash
+//! would cost more than the lookup. Keys are page and block numbers that the controller makes
+//! itself, never bytes chosen by a peer.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -25,7 +26,8 @@ impl Hasher for Multiply {
     #[inline]
     fn write_u64(&mut self, n: u64) {
         let hash = (self.0 ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        // The map takes its bucket from the low bits, which depend on the low bits of the key alone.
+        // The map takes its bucket from the low bits, which depend on the low bits of the key
+        // alone.
         self.0 = hash ^ (hash >> 32);
     }
 }

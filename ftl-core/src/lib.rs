@@ -1,8 +1,9 @@
 //! Flash translation layers: everything between a host page and a flash page.
 //!
-//! Data flows one way: a volume calls an [`Ftl`], the scheme chooses a place, [`flash`](crate) programs it through the chip.
-//! There is no socket, thread, wall clock or randomness in here: time comes in with every verb, so every run repeats.
-//! `schemes` is a table; everything else iterates over it.
+//! Data flows one way: a volume calls an [`Ftl`], the scheme chooses a place, [`flash`](crate)
+//! programs it through the chip. There is no socket, thread, wall clock or randomness in here: time
+//! comes in with every verb, so every run repeats. `schemes` is a table; everything else iterates
+//! over it.
 #![forbid(unsafe_code)]
 
 mod addr;

@@ -1,4 +1,5 @@
-//! Plain counters and gauges that a scheme keeps. Flash operations by cause are the chip's ([`nand_model::Counters`]).
+//! Plain counters and gauges that a scheme keeps. Flash operations by cause are the chip's
+//! ([`nand_model::Counters`]).
 
 /// Where the physical blocks are; the numbers add up to all blocks of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,7 +10,8 @@ pub struct BlockCounts {
     pub open: u32,
     /// Full, holding host data.
     pub data: u32,
-    /// LazyFTL's update and cold blocks, the log blocks of a hybrid scheme, or the journal of a buffer.
+    /// LazyFTL's update and cold blocks, the log blocks of a hybrid scheme, or the journal of a
+    /// buffer.
     pub log: u32,
     /// Holding mapping pages.
     pub map: u32,
@@ -119,7 +121,8 @@ impl MountReport {
         self.steps.iter().map(|(_, ns)| ns).sum()
     }
 
-    /// What went on since the last step ended was this one; it is `now`, counted from the beginning.
+    /// What went on since the last step ended was this one; it is `now`, counted from the
+    /// beginning.
     pub(crate) fn end_step(&mut self, name: &'static str, now: u64) {
         self.steps.push((name, now - self.total_ns()));
     }
@@ -150,7 +153,8 @@ pub struct SchemeStats {
     pub map_cache_hits: u64,
     /// Mapping lookups that read flash.
     pub map_cache_misses: u64,
-    /// Places in RAM that mapping lookups looked at: cached mapping pages and entries in them (DOPFTL).
+    /// Places in RAM that mapping lookups looked at: cached mapping pages and entries in them
+    /// (DOPFTL).
     pub map_lookup_steps: u64,
     /// Completed checkpoints.
     pub checkpoints: u64,

@@ -1,15 +1,17 @@
-//! Trims of schemes without mapping pages and without a page map to put into checkpoints: what they leave on flash, and how that
-//! stays little.
+//! Trims of schemes without mapping pages and without a page map to put into checkpoints: what they
+//! leave on flash, and how that stays little.
 //!
-//! A trim is a TRIM page with its range before it is acknowledged. When there are too many, each trim also writes one *bitmap*: of a
-//! chunk of the logical pages those that hold nothing, as of a version. Pages that lie wholly in chunks with a newer bitmap say
-//! nothing any more. So there are never more than two bitmaps per chunk and [`Trims::limit`] records, and a block of them dies as
+//! A trim is a TRIM page with its range before it is acknowledged. When there are too many, each
+//! trim also writes one *bitmap*: of a chunk of the logical pages those that hold nothing, as of a
+//! version. Pages that lie wholly in chunks with a newer bitmap say nothing any more. So there are
+//! never more than two bitmaps per chunk and [`Trims::limit`] records, and a block of them dies as
 //! a whole sooner or later.
 //!
-//! What always holds: every TRIM page on flash is true for ever ("nothing older than this version"), so finding too many of them does no
-//! harm; and a page is given up only when a newer one, or newer data, stands for all it said. Giving up means that its block
-//! is released, and [`crate::space`] erases that only when whatever came before the release is safe. If power fails anywhere, a
-//! mount finds the newest of each and, until then, the older ones.
+//! What always holds: every TRIM page on flash is true for ever ("nothing older than this
+//! version"), so finding too many of them does no harm; and a page is given up only when a newer
+//! one, or newer data, stands for all it said. Giving up means that its block is released, and
+//! [`crate::space`] erases that only when whatever came before the release is safe. If power fails
+//! anywhere, a mount finds the newest of each and, until then, the older ones.
 
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimBitmap, TrimRange};
@@ -35,7 +37,11 @@ pub(crate) enum TrimPage {
 
 impl TrimPage {
     pub(crate) fn decode(page: &[u8]) -> Option<TrimPage> {
-        let record = || trim::decode(page).and_then(|ranges| ranges.first().copied()).map(TrimPage::Record);
+        let record = || {
+            trim::decode(page)
+                .and_then(|ranges| ranges.first().copied())
+                .map(TrimPage::Record)
+        };
         record().or_else(|| TrimBitmap::decode(page).map(TrimPage::Bitmap))
     }
 
@@ -89,12 +95,16 @@ impl Trims {
         logical_pages.div_ceil(TrimBitmap::capacity(geometry.page_bytes))
     }
 
-    /// Records that may pile up before bitmaps take their place: then those cost at most as much as the records did.
+    /// Records that may pile up before bitmaps take their place: then those cost at most as much as
+    /// the records did.
     fn limit(geometry: &Geometry, logical_pages: u32) -> u32 {
-        geometry.pages_per_block.max(Self::chunks(geometry, logical_pages))
+        geometry
+            .pages_per_block
+            .max(Self::chunks(geometry, logical_pages))
     }
 
-    /// Blocks that live TRIM pages take at most, however they lie: old ones while new ones are being written.
+    /// Blocks that live TRIM pages take at most, however they lie: old ones while new ones are
+    /// being written.
     pub(crate) fn blocks_needed(geometry: &Geometry, logical_pages: u32) -> u32 {
         let most = 3 * Self::chunks(geometry, logical_pages) + Self::limit(geometry, logical_pages);
         most.div_ceil(geometry.pages_per_block) + 1
@@ -153,13 +163,25 @@ impl Trims {
     }
 
     /// Writes the bitmap of the next chunk, as of version `ver`, and gives up what it stands for.
-    pub(crate) fn write_bitmap<S: Store>(&mut self, space: &mut Space<S>, ver: u64) -> Result<(), FtlError> {
+    pub(crate) fn write_bitmap<S: Store>(
+        &mut self,
+        space: &mut Space<S>,
+        ver: u64,
+    ) -> Result<(), FtlError> {
         let capacity = TrimBitmap::capacity(space.geometry().page_bytes);
         let lpn = self.next_chunk as u32 * capacity;
         let count = capacity.min(self.logical_pages - lpn);
         let mut bits = vec![0; count.div_ceil(8) as usize];
-        (0..count).filter(|i| !self.is_mapped(lpn + i)).for_each(|i| bits[i as usize / 8] |= 1 << (i % 8));
-        TrimBitmap { lpn, count, ver, bits }.encode(&mut self.page);
+        (0..count)
+            .filter(|i| !self.is_mapped(lpn + i))
+            .for_each(|i| bits[i as usize / 8] |= 1 << (i % 8));
+        TrimBitmap {
+            lpn,
+            count,
+            ver,
+            bits,
+        }
+        .encode(&mut self.page);
         self.program(space, Extent { lpn, count, ver })?;
         self.bitmaps[self.next_chunk] = ver;
         self.next_chunk = (self.next_chunk + 1) % self.bitmaps.len();
@@ -168,7 +190,12 @@ impl Trims {
     }
 
     fn program<S: Store>(&mut self, space: &mut Space<S>, extent: Extent) -> Result<(), FtlError> {
-        let tag = PageTag { role: Role::Trim, flags: Flags::NONE, lpn: extent.lpn, ver: extent.ver };
+        let tag = PageTag {
+            role: Role::Trim,
+            flags: Flags::NONE,
+            lpn: extent.lpn,
+            ver: extent.ver,
+        };
         let (ppn, _) = space.append(self.stream, &[tag], &self.page, Cause::Trim)?;
         self.live.insert(ppn, extent);
         Ok(())
@@ -179,8 +206,9 @@ impl Trims {
         let bitmaps = &self.bitmaps;
         self.live.retain(|ppn, extent| {
             let chunks = extent.lpn / capacity..=(extent.lpn + extent.count.max(1) - 1) / capacity;
-            let superseded =
-                bitmaps[*chunks.start() as usize..=*chunks.end() as usize].iter().all(|ver| *ver > extent.ver);
+            let superseded = bitmaps[*chunks.start() as usize..=*chunks.end() as usize]
+                .iter()
+                .all(|ver| *ver > extent.ver);
             if superseded {
                 space.table.clear_live(*ppn);
             }
@@ -197,8 +225,16 @@ impl Trims {
     /// A mount found this page, and no newer copy of it. It is live from now on.
     pub(crate) fn adopt(&mut self, ppn: Ppn, content: &TrimPage) {
         let extent = match content {
-            TrimPage::Record(TrimRange { lpn, count, ver }) => Extent { lpn: *lpn, count: *count, ver: *ver },
-            TrimPage::Bitmap(bitmap) => Extent { lpn: bitmap.lpn, count: bitmap.count, ver: bitmap.ver },
+            TrimPage::Record(TrimRange { lpn, count, ver }) => Extent {
+                lpn: *lpn,
+                count: *count,
+                ver: *ver,
+            },
+            TrimPage::Bitmap(bitmap) => Extent {
+                lpn: bitmap.lpn,
+                count: bitmap.count,
+                ver: bitmap.ver,
+            },
         };
         self.live.insert(ppn, extent);
         if let TrimPage::Bitmap(bitmap) = content {
@@ -211,7 +247,10 @@ impl Trims {
 
     /// Whether a TRIM page of this extent can be of this device.
     pub(crate) fn is_sane(&self, content: &TrimPage) -> bool {
-        let within = |lpn: u32, count: u32| lpn.checked_add(count).is_some_and(|end| end <= self.logical_pages);
+        let within = |lpn: u32, count: u32| {
+            lpn.checked_add(count)
+                .is_some_and(|end| end <= self.logical_pages)
+        };
         match content {
             TrimPage::Record(range) => within(range.lpn, range.count),
             TrimPage::Bitmap(bitmap) => within(bitmap.lpn, bitmap.count),
@@ -220,6 +259,7 @@ impl Trims {
 
     /// Bytes really allocated.
     pub(crate) fn bytes(&self) -> u64 {
-        (8 * (self.mapped.len() + self.bitmaps.len()) + self.page.len()) as u64 + self.live.len() as u64 * 40
+        (8 * (self.mapped.len() + self.bitmaps.len()) + self.page.len()) as u64
+            + self.live.len() as u64 * 40
     }
 }

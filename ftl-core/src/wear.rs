@@ -7,9 +7,10 @@ use crate::format::Role;
 use crate::space::Space;
 use nand_model::{Pbn, Store};
 
-/// Moves cold data into worn blocks: when the gap between the most and the least erased block exceeds `max(floor, 5 % of the mean)`, the
-/// floor being at most a quarter of the rated cycles, the least erased block in use is to be relocated into the most worn free one.
-/// Half the cost of a swap. A block that is filled so slowly that the others age meanwhile is one, too.
+/// Moves cold data into worn blocks: when the gap between the most and the least erased block
+/// exceeds `max(floor, 5 % of the mean)`, the floor being at most a quarter of the rated cycles,
+/// the least erased block in use is to be relocated into the most worn free one. Half the cost of a
+/// swap. A block that is filled so slowly that the others age meanwhile is one, too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ColdToWorn {
     /// Smallest gap that triggers.
@@ -17,10 +18,15 @@ pub(crate) struct ColdToWorn {
 }
 
 /// The parameters, for the tables of schemes.
-pub(crate) const POLICY_PARAM: ParamDoc = ParamDoc { key: "wear.policy", help: "none, or cold_to_worn (default)" };
+pub(crate) const POLICY_PARAM: ParamDoc = ParamDoc {
+    key: "wear.policy",
+    help: "none, or cold_to_worn (default)",
+};
 /// See above.
-pub(crate) const GAP_PARAM: ParamDoc =
-    ParamDoc { key: "wear.gap", help: "smallest erase-count gap that moves cold data (default 6)" };
+pub(crate) const GAP_PARAM: ParamDoc = ParamDoc {
+    key: "wear.gap",
+    help: "smallest erase-count gap that moves cold data (default 6)",
+};
 
 impl ColdToWorn {
     /// The policy that the parameters ask for, if any.
@@ -40,7 +46,11 @@ impl ColdToWorn {
         };
         let (mut blocks, mut sum, mut max) = (0, 0, 0);
         let mut coldest = (u32::MAX, u64::MAX, Pbn::new(u32::MAX));
-        for (block, (count, state)) in space.geometry().all_blocks().zip(chip.erase_counts().zip(table.states())) {
+        for (block, (count, state)) in space
+            .geometry()
+            .all_blocks()
+            .zip(chip.erase_counts().zip(table.states()))
+        {
             if state == State::Bad {
                 continue;
             }

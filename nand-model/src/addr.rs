@@ -1,7 +1,8 @@
 //! Physical addresses: what the chip counts in.
 //!
-//! A [`Ppn`] is `block * 2^k + page` with `2^k` the smallest power of two that holds a block's pages, so that splitting it
-//! costs a shift and a mask for every geometry. Only [`Geometry`](crate::Geometry) makes and splits them.
+//! A [`Ppn`] is `block * 2^k + page` with `2^k` the smallest power of two that holds a block's
+//! pages, so that splitting it costs a shift and a mask for every geometry. Only
+//! [`Geometry`](crate::Geometry) makes and splits them.
 
 use std::fmt;
 
@@ -14,7 +15,8 @@ pub struct Ppn(u32);
 pub struct Pbn(u32);
 
 impl Ppn {
-    /// The page with this raw number; [`Geometry::contains`](crate::Geometry::contains) tells whether a chip has it.
+    /// The page with this raw number; [`Geometry::contains`](crate::Geometry::contains) tells
+    /// whether a chip has it.
     #[inline]
     pub const fn new(raw: u32) -> Self {
         Ppn(raw)
@@ -24,7 +26,8 @@ impl Ppn {
     pub const fn raw(self) -> u32 {
         self.0
     }
-    /// The raw number as an index into a table of [`Geometry::page_slots`](crate::Geometry::page_slots) entries.
+    /// The raw number as an index into a table of
+    /// [`Geometry::page_slots`](crate::Geometry::page_slots) entries.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize

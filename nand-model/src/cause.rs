@@ -1,4 +1,5 @@
-//! Why a flash operation happens. Every operation carries one, so write amplification splits itself.
+//! Why a flash operation happens. Every operation carries one, so write amplification splits
+//! itself.
 
 use crate::fault::Fault;
 
@@ -131,13 +132,15 @@ impl Counters {
 
     /// Sum over all causes.
     pub fn total(&self) -> OpCounts {
-        self.by_cause.iter().fold(OpCounts::default(), |sum, c| OpCounts {
-            reads: sum.reads + c.reads,
-            partial_reads: sum.partial_reads + c.partial_reads,
-            programs: sum.programs + c.programs,
-            oob_programs: sum.oob_programs + c.oob_programs,
-            erases: sum.erases + c.erases,
-        })
+        self.by_cause
+            .iter()
+            .fold(OpCounts::default(), |sum, c| OpCounts {
+                reads: sum.reads + c.reads,
+                partial_reads: sum.partial_reads + c.partial_reads,
+                programs: sum.programs + c.programs,
+                oob_programs: sum.oob_programs + c.oob_programs,
+                erases: sum.erases + c.erases,
+            })
     }
 }
 

@@ -1,13 +1,16 @@
 //! How bits go wrong and how many a part corrects.
 //!
-//! A raw bit error rate follows from wear, age and reads ([`Decay::rber`]); each codeword has its own fixed quantile, drawn from seed,
-//! page and life, and as many wrong bits as a Poisson variable of the present rate has there. So errors only ever become more, a page
-//! read twice under the same conditions gives the same result, and over many pages the counts are distributed as the rate says.
-//! Nothing is flipped in the bytes: corrected data is right, and what cannot be corrected is not returned.
+//! A raw bit error rate follows from wear, age and reads ([`Decay::rber`]); each codeword has its
+//! own fixed quantile, drawn from seed, page and life, and as many wrong bits as a Poisson variable
+//! of the present rate has there. So errors only ever become more, a page read twice under the same
+//! conditions gives the same result, and over many pages the counts are distributed as the rate
+//! says. Nothing is flipped in the bytes: corrected data is right, and what cannot be corrected is
+//! not returned.
 
 use crate::rng::SplitMix;
 
-/// Whose bits go wrong how fast: `e + a PE^k + b PE^m days^n + g PE^p reads^q`, reads counted per block since its erase.
+/// Whose bits go wrong how fast: `e + a PE^k + b PE^m days^n + g PE^p reads^q`, reads counted per
+/// block since its erase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decay {
     /// SLC. Ours: 1e-9 when new, a few 1e-5 at 100,000 cycles after three months.
@@ -30,11 +33,39 @@ struct Law {
     q: f64,
 }
 
-const SLC: Law = Law { e: 1e-9, a: 5e-14, k: 1.6, b: 5e-14, m: 1.2, n: 1.0, g: 1e-15, p: 0.8, q: 1.0 };
-const MLC_3XNM: Law =
-    Law { e: 5.06e-8, a: 1.05e-14, k: 2.16, b: 9.31e-14, m: 1.80, n: 0.80, g: 4.17e-15, p: 1.07, q: 1.45 };
-const MLC_2YNM: Law =
-    Law { e: 8.34e-5, a: 3.30e-11, k: 1.71, b: 5.56e-19, m: 2.49, n: 3.33, g: 6.26e-13, p: 1.76, q: 0.47 };
+const SLC: Law = Law {
+    e: 1e-9,
+    a: 5e-14,
+    k: 1.6,
+    b: 5e-14,
+    m: 1.2,
+    n: 1.0,
+    g: 1e-15,
+    p: 0.8,
+    q: 1.0,
+};
+const MLC_3XNM: Law = Law {
+    e: 5.06e-8,
+    a: 1.05e-14,
+    k: 2.16,
+    b: 9.31e-14,
+    m: 1.80,
+    n: 0.80,
+    g: 4.17e-15,
+    p: 1.07,
+    q: 1.45,
+};
+const MLC_2YNM: Law = Law {
+    e: 8.34e-5,
+    a: 3.30e-11,
+    k: 1.71,
+    b: 5.56e-19,
+    m: 2.49,
+    n: 3.33,
+    g: 6.26e-13,
+    p: 1.76,
+    q: 0.47,
+};
 
 /// The fits end here: beyond, the laws give absurd rates (8.6e-2 after a year).
 const DAYS_MAX: f64 = 90.0;
@@ -42,21 +73,38 @@ const READS_MAX: f64 = 1e5;
 const RBER_MAX: f64 = 5e-3;
 
 impl Decay {
-    /// The raw bit error rate of a block after `erases`, `days` after its first program, with `reads` since its erase. Age is taken as
-    /// 90 days at most, reads as 100,000, and the result is never above 5e-3.
+    /// The raw bit error rate of a block after `erases`, `days` after its first program, with
+    /// `reads` since its erase. Age is taken as 90 days at most, reads as 100,000, and the result
+    /// is never above 5e-3.
     pub fn rber(self, erases: u32, days: f64, reads: u32) -> f64 {
-        let Law { e, a, k, b, m, n, g, p, q } = match self {
+        let Law {
+            e,
+            a,
+            k,
+            b,
+            m,
+            n,
+            g,
+            p,
+            q,
+        } = match self {
             Decay::Slc => SLC,
             Decay::Mlc3xnm => MLC_3XNM,
             Decay::Mlc2ynm => MLC_2YNM,
         };
-        let (pe, days, reads) = (erases as f64, days.clamp(0.0, DAYS_MAX), (reads as f64).min(READS_MAX));
-        let rate = e + a * pe.powf(k) + b * pe.powf(m) * days.powf(n) + g * pe.powf(p) * reads.powf(q);
+        let (pe, days, reads) = (
+            erases as f64,
+            days.clamp(0.0, DAYS_MAX),
+            (reads as f64).min(READS_MAX),
+        );
+        let rate =
+            e + a * pe.powf(k) + b * pe.powf(m) * days.powf(n) + g * pe.powf(p) * reads.powf(q);
         rate.min(RBER_MAX)
     }
 }
 
-/// Error correction of a part: what it can mend, and how often it tries again with shifted read voltages.
+/// Error correction of a part: what it can mend, and how often it tries again with shifted read
+/// voltages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ecc {
     /// Data bytes per codeword; the OOB is a codeword of its own.
@@ -84,19 +132,24 @@ pub(crate) struct Correction {
 }
 
 impl Ecc {
-    /// Wrong bits of a codeword from which on its data should be written anew: three quarters of what can be corrected.
+    /// Wrong bits of a codeword from which on its data should be written anew: three quarters of
+    /// what can be corrected.
     pub const fn refresh_bits(&self) -> u32 {
         self.bits * 3 / 4
     }
 
-    /// Reads the codewords of a page at a raw bit error rate; `data` and `oob` are the bytes of the parts that are wanted, 0 for none.
-    /// `seed` stands for the page in its present life.
+    /// Reads the codewords of a page at a raw bit error rate; `data` and `oob` are the bytes of the
+    /// parts that are wanted, 0 for none. `seed` stands for the page in its present life.
     pub(crate) fn correct(&self, mut rber: f64, seed: u64, data: u32, oob: u32) -> Correction {
         let mut correction = self.sense(rber, seed, data, oob);
         while (correction.data_lost || correction.oob_lost) && correction.retries < self.retries {
             rber *= RETRY_LEAVES;
             let retries = correction.retries + 1;
-            correction = Correction { retries, near_limit: true, ..self.sense(rber, seed, data, oob) };
+            correction = Correction {
+                retries,
+                near_limit: true,
+                ..self.sense(rber, seed, data, oob)
+            };
         }
         correction
     }
@@ -110,12 +163,19 @@ impl Ecc {
         }
         let data_lost = left > self.bits;
         let bits = if data_lost { 0 } else { left };
-        Correction { bits, retries, near_limit: wrong >= self.refresh_bits(), data_lost, oob_lost: false }
+        Correction {
+            bits,
+            retries,
+            near_limit: wrong >= self.refresh_bits(),
+            data_lost,
+            oob_lost: false,
+        }
     }
 
     fn sense(&self, rber: f64, seed: u64, data: u32, oob: u32) -> Correction {
         let mut quantiles = SplitMix::new(seed);
-        let mut wrong_bits = |bytes: u32| wrong_bits(quantiles.unit(), rber * 8.0 * bytes as f64, self.bits);
+        let mut wrong_bits =
+            |bytes: u32| wrong_bits(quantiles.unit(), rber * 8.0 * bytes as f64, self.bits);
         let mut correction = Correction::default();
         let mut note = |wrong: u32| {
             correction.near_limit |= wrong >= self.refresh_bits();
@@ -129,12 +189,16 @@ impl Ecc {
         for at in (0..data).step_by(self.codeword_bytes as usize) {
             data_lost |= note(wrong_bits(self.codeword_bytes.min(data - at)));
         }
-        Correction { data_lost, oob_lost, ..correction }
+        Correction {
+            data_lost,
+            oob_lost,
+            ..correction
+        }
     }
 }
 
-/// How many of a codeword's bits are wrong: the `quantile` of a Poisson variable. Beyond `limit`, where it makes no difference any more,
-/// the answer is one more than that.
+/// How many of a codeword's bits are wrong: the `quantile` of a Poisson variable. Beyond `limit`,
+/// where it makes no difference any more, the answer is one more than that.
 fn wrong_bits(quantile: f64, mean: f64, limit: u32) -> u32 {
     let mut chance = (-mean).exp();
     let (mut wrong, mut sum) = (0, chance);
@@ -150,11 +214,20 @@ fn wrong_bits(quantile: f64, mean: f64, limit: u32) -> u32 {
 mod tests {
     use super::*;
 
-    const MLC: Ecc = Ecc { codeword_bytes: 1024, bits: 24, retries: 3 };
+    const MLC: Ecc = Ecc {
+        codeword_bytes: 1024,
+        bits: 24,
+        retries: 3,
+    };
 
     #[test]
     fn rates_are_those_of_the_published_law() {
-        let about = |seen: f64, wanted: f64| assert!((seen / wanted - 1.0).abs() < 0.06, "{seen:e}, not {wanted:e}");
+        let about = |seen: f64, wanted: f64| {
+            assert!(
+                (seen / wanted - 1.0).abs() < 0.06,
+                "{seen:e}, not {wanted:e}"
+            )
+        };
         let mlc = |erases, days, reads| Decay::Mlc2ynm.rber(erases, days, reads);
         about(mlc(0, 0.0, 0), 8.34e-5);
         about(mlc(3_000, 0.0, 0), 1.12e-4);
@@ -170,7 +243,10 @@ mod tests {
             let rate = |erases, days, reads| decay.rber(erases, days, reads);
             assert!(rate(1_000, 9.0, 9) > rate(500, 9.0, 9), "{decay:?} wear");
             assert!(rate(1_000, 30.0, 9) > rate(1_000, 9.0, 9), "{decay:?} age");
-            assert!(rate(1_000, 9.0, 5_000) > rate(1_000, 9.0, 9), "{decay:?} reads");
+            assert!(
+                rate(1_000, 9.0, 5_000) > rate(1_000, 9.0, 9),
+                "{decay:?} reads"
+            );
             assert!(rate(u32::MAX, 1e9, u32::MAX) <= RBER_MAX);
             assert_eq!(
                 rate(1_000, 90.0, 100_000),
@@ -190,7 +266,11 @@ mod tests {
             let (mut sum, mut squares, mut lost, mut near) = (0.0, 0.0, 0u64, 0u64);
             for page in 0..PAGES {
                 let seen = one(page);
-                let bits = if seen.data_lost { MLC.bits as f64 + 1.0 } else { seen.bits as f64 };
+                let bits = if seen.data_lost {
+                    MLC.bits as f64 + 1.0
+                } else {
+                    seen.bits as f64
+                };
                 (sum, squares) = (sum + bits, squares + bits * bits);
                 lost += seen.data_lost as u64;
                 near += seen.near_limit as u64;
@@ -198,8 +278,14 @@ mod tests {
             let (mean, wanted) = (sum / PAGES as f64, 8192.0 * rber);
             let variance = squares / PAGES as f64 - mean * mean;
             if wanted < 10.0 {
-                assert!((mean / wanted - 1.0).abs() < 0.01, "{rber:e}: mean {mean}, not {wanted}");
-                assert!((variance / wanted - 1.0).abs() < 0.03, "{rber:e}: variance {variance}, not {wanted}");
+                assert!(
+                    (mean / wanted - 1.0).abs() < 0.01,
+                    "{rber:e}: mean {mean}, not {wanted}"
+                );
+                assert!(
+                    (variance / wanted - 1.0).abs() < 0.03,
+                    "{rber:e}: variance {variance}, not {wanted}"
+                );
             }
             for (counted, above) in [(lost, MLC.bits), (near, MLC.refresh_bits() - 1)] {
                 let expected = PAGES as f64 * binomial_tail(8192, rber, above);
@@ -233,9 +319,15 @@ mod tests {
                 let rber = 1e-4 * step as f64;
                 let now = MLC.correct(rber, seed, 4096, 218);
                 assert_eq!(now, MLC.correct(rber, seed, 4096, 218));
-                assert!(now.retries >= before.retries && now.data_lost >= before.data_lost, "page {page} step {step}");
+                assert!(
+                    now.retries >= before.retries && now.data_lost >= before.data_lost,
+                    "page {page} step {step}"
+                );
                 assert!(now.near_limit >= before.near_limit);
-                assert!(now.retries == 0 || now.near_limit, "a retry says that the data should be written anew");
+                assert!(
+                    now.retries == 0 || now.near_limit,
+                    "a retry says that the data should be written anew"
+                );
                 before = now;
             }
         }
@@ -245,17 +337,31 @@ mod tests {
     fn retries_bring_back_what_the_first_try_cannot_correct() {
         let count = |retries| {
             let ecc = Ecc { retries, ..MLC };
-            (0..20_000).filter(|page| ecc.correct(3e-3, SplitMix::new(*page).next_u64(), 4096, 0).data_lost).count()
+            (0..20_000)
+                .filter(|page| {
+                    ecc.correct(3e-3, SplitMix::new(*page).next_u64(), 4096, 0)
+                        .data_lost
+                })
+                .count()
         };
         let lost: Vec<usize> = (0..4).map(count).collect();
-        assert!(lost[0] > 10_000 && lost.is_sorted_by(|a, b| a > b) && lost[3] < 200, "{lost:?}");
+        assert!(
+            lost[0] > 10_000 && lost.is_sorted_by(|a, b| a > b) && lost[3] < 200,
+            "{lost:?}"
+        );
     }
 
     #[test]
     fn a_given_number_of_wrong_bits_is_corrected_as_far_as_retries_help() {
         let seen = [1, 18, 24, 25, 61, 62].map(|wrong| MLC.correct_bits(wrong));
-        assert_eq!(seen.map(|seen| seen.data_lost), [false, false, false, false, false, true]);
-        assert_eq!(seen.map(|seen| seen.near_limit), [false, true, true, true, true, true]);
+        assert_eq!(
+            seen.map(|seen| seen.data_lost),
+            [false, false, false, false, false, true]
+        );
+        assert_eq!(
+            seen.map(|seen| seen.near_limit),
+            [false, true, true, true, true, true]
+        );
         assert_eq!(seen.map(|seen| seen.retries), [0, 0, 0, 1, 3, 3]);
         assert_eq!(seen.map(|seen| seen.bits), [1, 18, 24, 18, 24, 0]);
     }

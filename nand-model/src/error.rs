@@ -1,4 +1,5 @@
-//! What silicon, or the host below the emulator, really does. Breaking a rule of the chip is not in here: that panics.
+//! What silicon, or the host below the emulator, really does. Breaking a rule of the chip is not in
+//! here: that panics.
 
 use crate::addr::{Pbn, Ppn};
 
@@ -14,8 +15,8 @@ pub enum Part {
 /// Outcome of a verb that did not succeed, and what the caller has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NandError {
-    /// The page is used up and its content is undefined. The block is bad from now on: program the data elsewhere, move the
-    /// block's other pages away, never erase it.
+    /// The page is used up and its content is undefined. The block is bad from now on: program the
+    /// data elsewhere, move the block's other pages away, never erase it.
     #[error("program of page {0} failed; its block is bad")]
     ProgramFailed(Ppn),
     /// The block is bad from now on: never use it again.
@@ -32,7 +33,8 @@ pub enum NandError {
     /// Power is off: nothing happens any more until the chip is opened again.
     #[error("power lost")]
     PowerLost,
-    /// The host file system is full. Nothing happened to the flash: the same verb may be tried again later.
+    /// The host file system is full. Nothing happened to the flash: the same verb may be tried
+    /// again later.
     #[error("no space left on the host for the image")]
     HostFull,
     /// The host could not read or write the image (errno). Nothing is known about the page.

@@ -1,4 +1,5 @@
-//! Counts and sizes, and the only place that turns a [`Ppn`] into a block and a page offset or back.
+//! Counts and sizes, and the only place that turns a [`Ppn`] into a block and a page offset or
+//! back.
 
 use crate::addr::{Pbn, Ppn};
 
@@ -21,16 +22,22 @@ pub struct Geometry {
     pub oob_bytes: u32,
 }
 
-/// Largest counts an image may declare; keeps every product inside `u64` and every page number inside `u32`.
+/// Largest counts an image may declare; keeps every product inside `u64` and every page number
+/// inside `u32`.
 const MAX_PAGES_PER_BLOCK: u32 = 4096;
 const MAX_PAGE_BYTES: u32 = 64 << 10;
 const MAX_OOB_BYTES: u32 = 8 << 10;
 
 impl Geometry {
-    /// Says what is wrong with the shape, if anything is. Everything else in this type assumes a valid one.
+    /// Says what is wrong with the shape, if anything is. Everything else in this type assumes a
+    /// valid one.
     pub fn validate(&self) -> Result<(), String> {
-        let positive =
-            [("channels", self.channels), ("ways", self.ways), ("planes", self.planes), ("blocks", self.blocks)];
+        let positive = [
+            ("channels", self.channels),
+            ("ways", self.ways),
+            ("planes", self.planes),
+            ("blocks", self.blocks),
+        ];
         for (name, value) in positive {
             if value == 0 {
                 return Err(format!("geometry: {name} is 0"));
@@ -40,20 +47,31 @@ impl Geometry {
             return Err("geometry: more than 1024 channels, 1024 ways or 64 planes".into());
         }
         if !(2..=MAX_PAGES_PER_BLOCK).contains(&self.pages_per_block) {
-            return Err(format!("geometry: {} pages per block, need 2 to {MAX_PAGES_PER_BLOCK}", self.pages_per_block));
+            return Err(format!(
+                "geometry: {} pages per block, need 2 to {MAX_PAGES_PER_BLOCK}",
+                self.pages_per_block
+            ));
         }
-        if !(512..=MAX_PAGE_BYTES).contains(&self.page_bytes) || !self.page_bytes.is_multiple_of(512) {
+        if !(512..=MAX_PAGE_BYTES).contains(&self.page_bytes)
+            || !self.page_bytes.is_multiple_of(512)
+        {
             return Err(format!(
                 "geometry: {} page bytes, need a multiple of 512 up to {MAX_PAGE_BYTES}",
                 self.page_bytes
             ));
         }
         if !(16..=MAX_OOB_BYTES).contains(&self.oob_bytes) {
-            return Err(format!("geometry: {} OOB bytes, need 16 to {MAX_OOB_BYTES}", self.oob_bytes));
+            return Err(format!(
+                "geometry: {} OOB bytes, need 16 to {MAX_OOB_BYTES}",
+                self.oob_bytes
+            ));
         }
         // One raw page number is kept back: tables use all ones for "no page".
         if (self.blocks as u64) << self.page_shift() >= u32::MAX as u64 {
-            return Err(format!("geometry: {} blocks do not fit 32-bit page numbers", self.blocks));
+            return Err(format!(
+                "geometry: {} blocks do not fit 32-bit page numbers",
+                self.blocks
+            ));
         }
         Ok(())
     }
@@ -61,7 +79,8 @@ impl Geometry {
     /// Bits of a [`Ppn`] that number the page inside its block.
     #[inline]
     pub const fn page_shift(&self) -> u32 {
-        // Without checks for what validation has excluded: every split of a page number comes by here.
+        // Without checks for what validation has excluded: every split of a page number comes by
+        // here.
         u32::BITS.wrapping_sub((self.pages_per_block.wrapping_sub(1) | 1).leading_zeros())
     }
 
@@ -96,7 +115,9 @@ impl Geometry {
     /// What takes page numbers apart.
     #[inline]
     pub const fn split(&self) -> PageSplit {
-        PageSplit { shift: self.page_shift() }
+        PageSplit {
+            shift: self.page_shift(),
+        }
     }
 
     /// The page at `offset` of `block`.
@@ -123,7 +144,11 @@ impl Geometry {
     pub const fn die_of(&self, block: Pbn) -> u32 {
         // Mostly a power of two; a division takes longer than the rest of a program's accounts.
         let (dies, mask) = (self.dies(), self.dies().wrapping_sub(1));
-        if dies & mask == 0 { block.raw() & mask } else { block.raw() % dies }
+        if dies & mask == 0 {
+            block.raw() & mask
+        } else {
+            block.raw() % dies
+        }
     }
 
     /// Every block, ascending.
@@ -132,7 +157,8 @@ impl Geometry {
     }
 }
 
-/// How page numbers come apart: [`Geometry::split`], worked out once for those who ask at every page.
+/// How page numbers come apart: [`Geometry::split`], worked out once for those who ask at every
+/// page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageSplit {
     shift: u32,
@@ -163,7 +189,15 @@ mod tests {
     use super::*;
 
     fn shape(pages_per_block: u32) -> Geometry {
-        Geometry { channels: 1, ways: 2, planes: 1, blocks: 7, pages_per_block, page_bytes: 2048, oob_bytes: 64 }
+        Geometry {
+            channels: 1,
+            ways: 2,
+            planes: 1,
+            blocks: 7,
+            pages_per_block,
+            page_bytes: 2048,
+            oob_bytes: 64,
+        }
     }
 
     #[test]
@@ -184,8 +218,30 @@ mod tests {
 
     #[test]
     fn shapes_that_cannot_be_addressed_are_refused() {
-        assert!(Geometry { blocks: 1 << 26, ..shape(64) }.validate().unwrap_err().contains("32-bit"));
-        assert!(Geometry { page_bytes: 1000, ..shape(64) }.validate().is_err());
-        assert!(Geometry { channels: 0, ..shape(64) }.validate().is_err());
+        assert!(
+            Geometry {
+                blocks: 1 << 26,
+                ..shape(64)
+            }
+            .validate()
+            .unwrap_err()
+            .contains("32-bit")
+        );
+        assert!(
+            Geometry {
+                page_bytes: 1000,
+                ..shape(64)
+            }
+            .validate()
+            .is_err()
+        );
+        assert!(
+            Geometry {
+                channels: 0,
+                ..shape(64)
+            }
+            .validate()
+            .is_err()
+        );
     }
 }

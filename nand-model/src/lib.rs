@@ -1,8 +1,8 @@
 //! A NAND flash emulator: what real flash promises, forbids and does when power fails.
 //!
-//! [`Chip`] is the contract: read, program, erase and copyback over a [`Geometry`], with the law of the part always enforced.
-//! A [`Store`] keeps the bytes: [`store::MemStore`], [`store::OobOnlyStore`], or [`FileStore`], an image file. Nothing here knows what a
-//! mapping is.
+//! [`Chip`] is the contract: read, program, erase and copyback over a [`Geometry`], with the law of
+//! the part always enforced. A [`Store`] keeps the bytes: [`store::MemStore`],
+//! [`store::OobOnlyStore`], or [`FileStore`], an image file. Nothing here knows what a mapping is.
 //!
 //! ```
 //! use nand_model::{Cause, Chip, Profile, store::MemStore};
@@ -35,13 +35,18 @@ pub use cause::{Cause, Counters, OpCounts};
 pub use chip::{Chip, CutHits, RunError};
 pub use decay::{Decay, Ecc};
 pub use error::{NandError, Part};
-pub use fault::{Bomb, Chances, Cut, DieFailure, EraseCut, Fault, FaultPlan, PartnerCut, ProgramCut, WrongBits};
+pub use fault::{
+    Bomb, Chances, Cut, DieFailure, EraseCut, Fault, FaultPlan, PartnerCut, ProgramCut, WrongBits,
+};
 pub use geometry::{Geometry, PageSplit};
-pub use image::{FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, NAME_BYTES_MAX, PARAMS_BYTES_MAX};
+pub use image::{
+    FORMAT_VERSION, ImageError, ImageInfo, ImageSpec, NAME_BYTES_MAX, PARAMS_BYTES_MAX,
+};
 pub use pairing::{PairTable, Pairing};
 pub use profile::{Capacity, PROFILES, PageOrder, Profile, Timing};
 pub use rng::SplitMix;
 pub use store::{
-    Access, Bad, BlockFacts, Cells, FileStore, Health, OpenReport, Store, SyncError, SyncHandle, SyncStats, peek,
+    Access, Bad, BlockFacts, Cells, FileStore, Health, OpenReport, Store, SyncError, SyncHandle,
+    SyncStats, peek,
 };
 pub use timing::Nanos;

@@ -1,8 +1,9 @@
 //! Which pages share a word line.
 //!
-//! On MLC the two bits of a cell belong to two pages, programmed at different times: LSB first, MSB later. A power cut during
-//! the MSB program may destroy the LSB page although it was complete. Every table here is a bijection between the LSB pages and
-//! the MSB pages of a block, for any even number of pages (tested), which the kernel's own tables are not at the block's end.
+//! On MLC the two bits of a cell belong to two pages, programmed at different times: LSB first, MSB
+//! later. A power cut during the MSB program may destroy the LSB page although it was complete.
+//! Every table here is a bijection between the LSB pages and the MSB pages of a block, for any even
+//! number of pages (tested), which the kernel's own tables are not at the block's end.
 
 use crate::rng::SplitMix;
 
@@ -13,14 +14,16 @@ pub enum Pairing {
     None,
     /// `(2k, 2k+1)`.
     Adjacent,
-    /// Samsung K9GBG08U0A class, Toshiba TC58TEG5DCLTA00, Hynix 1x/2x nm: `(0,2) (1,4) (3,6) (5,8) … (P-2-1, P-2), (P-3, P-1)`.
+    /// Samsung K9GBG08U0A class, Toshiba TC58TEG5DCLTA00, Hynix 1x/2x nm: `(0,2) (1,4) (3,6) (5,8)
+    /// … (P-2-1, P-2), (P-3, P-1)`.
     Dist3,
     /// [`Pairing::Dist3`] on pairs of pages (two planes of one die).
     Dist6,
-    /// `(0,4) (1,5) (2,8) (3,9) (6,12) (7,13) …`: four pages per step, as on some Samsung and Micron parts.
+    /// `(0,4) (1,5) (2,8) (3,9) (6,12) (7,13) …`: four pages per step, as on some Samsung and
+    /// Micron parts.
     Shared4,
-    /// Hynix H27UCG8T2 class: [`Pairing::Dist6`], but the two LSB and the two MSB pages of a step stand and fall together: a cut
-    /// in either MSB program may destroy all that the group holds.
+    /// Hynix H27UCG8T2 class: [`Pairing::Dist6`], but the two LSB and the two MSB pages of a step
+    /// stand and fall together: a cut in either MSB program may destroy all that the group holds.
     Group4,
     /// Each LSB page with a random later MSB page, for tests and for devices that a file describes.
     Random {
@@ -52,7 +55,8 @@ impl Pairing {
 /// The pairing of one block, looked up by page offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairTable {
-    /// Pages of the word line of each page, ascending: LSB pages first, as many MSB pages behind them. Alone: no pairing.
+    /// Pages of the word line of each page, ascending: LSB pages first, as many MSB pages behind
+    /// them. Alone: no pairing.
     word_lines: Vec<Vec<u16>>,
     /// Index into `word_lines`, by page.
     line_of: Vec<u16>,
@@ -77,14 +81,27 @@ impl PairTable {
                 last[*page as usize] = line[line.len() - 1];
             }
         }
-        let span = (0..).zip(&last).map(|(page, last)| (*last as u32).saturating_sub(page)).max().unwrap_or(0);
-        PairTable { word_lines, line_of, last, span }
+        let span = (0..)
+            .zip(&last)
+            .map(|(page, last)| (*last as u32).saturating_sub(page))
+            .max()
+            .unwrap_or(0);
+        PairTable {
+            word_lines,
+            line_of,
+            last,
+            span,
+        }
     }
 
-    /// The first page without a partner gets a random free page within the span, until all have one. There is always one: no earlier
-    /// page reaches the end of a later one's span, and at the block's end as many are free as must be.
+    /// The first page without a partner gets a random free page within the span, until all have
+    /// one. There is always one: no earlier page reaches the end of a later one's span, and at the
+    /// block's end as many are free as must be.
     fn random_pairs(seed: u16, span: u8, pages: u32) -> Vec<Vec<u16>> {
-        assert!((1..=Pairing::SPAN_MAX).contains(&span), "a pairing of span {span}");
+        assert!(
+            (1..=Pairing::SPAN_MAX).contains(&span),
+            "a pairing of span {span}"
+        );
         let mut rng = SplitMix::new(seed as u64);
         let mut free = vec![true; pages as usize];
         let mut lines = Vec::new();
@@ -93,7 +110,9 @@ impl PairTable {
                 continue;
             }
             let last = (pages - 1).min(lsb + span as u32);
-            let choice: Vec<u32> = (lsb + 1..=last).filter(|page| free[*page as usize]).collect();
+            let choice: Vec<u32> = (lsb + 1..=last)
+                .filter(|page| free[*page as usize])
+                .collect();
             let mut line = vec![lsb as u16];
             if !choice.is_empty() {
                 let msb = choice[rng.below(choice.len() as u64) as usize];
@@ -114,7 +133,11 @@ impl PairTable {
             if rule == Pairing::Group4 {
                 lines.push(spread(lsb).chain(spread(msb)).collect());
             } else {
-                lines.extend(spread(lsb).zip(spread(msb)).map(|(lsb, msb)| vec![lsb, msb]));
+                lines.extend(
+                    spread(lsb)
+                        .zip(spread(msb))
+                        .map(|(lsb, msb)| vec![lsb, msb]),
+                );
             }
         }
         let paired: u32 = lines.iter().map(|line| line.len() as u32).sum();
@@ -122,7 +145,8 @@ impl PairTable {
         lines
     }
 
-    /// `(LSB, MSB)` groups: adjacent, or a group's MSB three steps after its LSB with the ends of the block closed up.
+    /// `(LSB, MSB)` groups: adjacent, or a group's MSB three steps after its LSB with the ends of
+    /// the block closed up.
     fn group_pairs(rule: Pairing, groups: u32) -> Vec<(u32, u32)> {
         let even = groups & !1;
         if rule == Pairing::Adjacent || even < 4 {
@@ -145,21 +169,30 @@ impl PairTable {
         line.len() > 1 && line[line.len() / 2..].contains(&(offset as u16))
     }
 
-    /// The earlier pages that an interrupted program of `offset` may destroy: none unless it is an MSB page.
+    /// The earlier pages that an interrupted program of `offset` may destroy: none unless it is an
+    /// MSB page.
     #[inline]
     pub fn victims(&self, offset: u32) -> impl Iterator<Item = u32> + '_ {
-        let line = if self.is_msb(offset) { self.line(offset) } else { &[] };
-        line.iter().map(|page| *page as u32).take_while(move |page| *page < offset)
+        let line = if self.is_msb(offset) {
+            self.line(offset)
+        } else {
+            &[]
+        };
+        line.iter()
+            .map(|page| *page as u32)
+            .take_while(move |page| *page < offset)
     }
 
-    /// The last page whose program may still destroy `offset`: it is safe once that one is programmed.
+    /// The last page whose program may still destroy `offset`: it is safe once that one is
+    /// programmed.
     #[inline]
     pub fn last_threat(&self, offset: u32) -> Option<u32> {
         let last = self.last[offset as usize] as u32;
         (last > offset).then_some(last)
     }
 
-    /// The largest distance between a page and its last threat: how far back from the frontier an unsafe page can lie.
+    /// The largest distance between a page and its last threat: how far back from the frontier an
+    /// unsafe page can lie.
     #[inline]
     pub fn span(&self) -> u32 {
         self.span
@@ -170,7 +203,13 @@ impl PairTable {
 mod tests {
     use super::*;
 
-    const RULES: [Pairing; 5] = [Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4, Pairing::Group4];
+    const RULES: [Pairing; 5] = [
+        Pairing::Adjacent,
+        Pairing::Dist3,
+        Pairing::Dist6,
+        Pairing::Shared4,
+        Pairing::Group4,
+    ];
 
     #[test]
     fn every_table_is_a_bijection_of_lsb_onto_later_msb_pages() {
@@ -179,11 +218,20 @@ mod tests {
                 let table = PairTable::new(rule, pages);
                 let mut seen: Vec<u16> = table.word_lines.concat();
                 seen.sort_unstable();
-                assert!(seen.iter().map(|page| *page as u32).eq(0..pages), "{rule:?} {pages}: each page once");
+                assert!(
+                    seen.iter().map(|page| *page as u32).eq(0..pages),
+                    "{rule:?} {pages}: each page once"
+                );
                 for line in &table.word_lines {
-                    assert!(line.is_sorted_by(|a, b| a < b) && line.len() % 2 == 0, "{rule:?} {pages}: {line:?}");
+                    assert!(
+                        line.is_sorted_by(|a, b| a < b) && line.len() % 2 == 0,
+                        "{rule:?} {pages}: {line:?}"
+                    );
                 }
-                assert_eq!((0..pages).filter(|page| table.is_msb(*page)).count() as u32, pages / 2);
+                assert_eq!(
+                    (0..pages).filter(|page| table.is_msb(*page)).count() as u32,
+                    pages / 2
+                );
             }
         }
     }
@@ -191,15 +239,33 @@ mod tests {
     #[test]
     fn random_tables_are_bijections_of_every_span() {
         let mut tables = std::collections::HashSet::new();
-        for (seed, span) in (0..300).flat_map(|seed| (1..=Pairing::SPAN_MAX).map(move |span| (seed, span))) {
+        for (seed, span) in
+            (0..300).flat_map(|seed| (1..=Pairing::SPAN_MAX).map(move |span| (seed, span)))
+        {
             for pages in [2, 4, 6, 8, 16, 30, 64, 128] {
                 let table = PairTable::new(Pairing::Random { seed, span }, pages);
-                assert!(table.word_lines.iter().all(|line| line.len() == 2 && line[0] < line[1]), "{seed} {span}");
+                assert!(
+                    table
+                        .word_lines
+                        .iter()
+                        .all(|line| line.len() == 2 && line[0] < line[1]),
+                    "{seed} {span}"
+                );
                 let mut seen: Vec<u16> = table.word_lines.concat();
                 seen.sort_unstable();
-                assert!(seen.iter().map(|page| *page as u32).eq(0..pages), "{seed} {span} {pages}: each page once");
-                assert!(table.span() <= span as u32, "{seed} {span} {pages}: {}", table.span());
-                assert_eq!((0..pages).filter(|page| table.is_msb(*page)).count() as u32, pages / 2);
+                assert!(
+                    seen.iter().map(|page| *page as u32).eq(0..pages),
+                    "{seed} {span} {pages}: each page once"
+                );
+                assert!(
+                    table.span() <= span as u32,
+                    "{seed} {span} {pages}: {}",
+                    table.span()
+                );
+                assert_eq!(
+                    (0..pages).filter(|page| table.is_msb(*page)).count() as u32,
+                    pages / 2
+                );
                 if (pages, span) == (64, 7) {
                     tables.insert(table.word_lines.concat());
                 }
@@ -207,18 +273,34 @@ mod tests {
         }
         assert!(tables.len() > 295, "{} tables of 300 seeds", tables.len());
         let odd = PairTable::new(Pairing::Random { seed: 1, span: 7 }, 9);
-        assert_eq!(odd.word_lines.iter().filter(|line| line.len() == 1).count(), 1, "one page stands alone");
+        assert_eq!(
+            odd.word_lines.iter().filter(|line| line.len() == 1).count(),
+            1,
+            "one page stands alone"
+        );
     }
 
-    /// What the translation layer relies on: a page is destroyed by no program later than its last threat, and by that one.
+    /// What the translation layer relies on: a page is destroyed by no program later than its last
+    /// threat, and by that one.
     #[test]
     fn victims_and_threats_are_two_sides_of_one_table() {
         for rule in RULES {
             let table = PairTable::new(rule, 64);
             for page in 0..64 {
-                let threats: Vec<u32> = (0..64).filter(|other| table.victims(*other).any(|v| v == page)).collect();
-                assert_eq!(table.last_threat(page), threats.last().copied(), "{rule:?} {page}");
-                assert!(threats.iter().all(|threat| *threat > page && table.is_msb(*threat)), "{rule:?} {page}");
+                let threats: Vec<u32> = (0..64)
+                    .filter(|other| table.victims(*other).any(|v| v == page))
+                    .collect();
+                assert_eq!(
+                    table.last_threat(page),
+                    threats.last().copied(),
+                    "{rule:?} {page}"
+                );
+                assert!(
+                    threats
+                        .iter()
+                        .all(|threat| *threat > page && table.is_msb(*threat)),
+                    "{rule:?} {page}"
+                );
             }
         }
     }
@@ -227,7 +309,13 @@ mod tests {
     fn tables_start_and_end_as_in_the_data_sheets() {
         let dist3 = PairTable::new(Pairing::Dist3, 128);
         for (lsb, msb) in [(0, 2), (1, 4), (3, 6), (5, 8), (123, 126), (125, 127)] {
-            assert_eq!((dist3.last_threat(lsb), dist3.victims(msb).collect::<Vec<_>>()), (Some(msb), vec![lsb]));
+            assert_eq!(
+                (
+                    dist3.last_threat(lsb),
+                    dist3.victims(msb).collect::<Vec<_>>()
+                ),
+                (Some(msb), vec![lsb])
+            );
         }
         let shared4 = PairTable::new(Pairing::Shared4, 128);
         for (lsb, msb) in [(0, 4), (1, 5), (2, 8), (3, 9), (6, 12), (7, 13)] {
@@ -236,14 +324,19 @@ mod tests {
         let group4 = PairTable::new(Pairing::Group4, 128);
         assert_eq!(group4.victims(4).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(group4.victims(5).collect::<Vec<_>>(), [0, 1, 4]);
-        assert_eq!([0, 1, 4, 5].map(|page| group4.last_threat(page)), [Some(5), Some(5), Some(5), None]);
+        assert_eq!(
+            [0, 1, 4, 5].map(|page| group4.last_threat(page)),
+            [Some(5), Some(5), Some(5), None]
+        );
         assert_eq!((dist3.span(), shared4.span(), group4.span()), (3, 6, 7));
     }
 
     #[test]
     fn without_pairing_no_page_is_at_risk() {
         let slc = PairTable::new(Pairing::None, 64);
-        assert!((0..64).all(|o| slc.victims(o).next().is_none() && slc.last_threat(o).is_none() && !slc.is_msb(o)));
+        assert!((0..64).all(|o| slc.victims(o).next().is_none()
+            && slc.last_threat(o).is_none()
+            && !slc.is_msb(o)));
         assert_eq!(slc.span(), 0);
     }
 }

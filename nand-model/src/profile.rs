@@ -1,4 +1,5 @@
-//! Devices to choose from: the papers' own, and chips by data sheet. docs/NAND.md repeats the figures with their sources.
+//! Devices to choose from: the papers' own, and chips by data sheet. docs/NAND.md repeats the
+//! figures with their sources.
 
 use crate::decay::{Decay, Ecc};
 use crate::geometry::Geometry;
@@ -76,8 +77,23 @@ pub struct Profile {
 
 const US: u64 = 1_000;
 
-const fn shape(channels: u32, ways: u32, blocks: u32, pages_per_block: u32, page: u32, oob: u32) -> Geometry {
-    Geometry { channels, ways, planes: 1, blocks, pages_per_block, page_bytes: page, oob_bytes: oob }
+const fn shape(
+    channels: u32,
+    ways: u32,
+    blocks: u32,
+    pages_per_block: u32,
+    page: u32,
+    oob: u32,
+) -> Geometry {
+    Geometry {
+        channels,
+        ways,
+        planes: 1,
+        blocks,
+        pages_per_block,
+        page_bytes: page,
+        oob_bytes: oob,
+    }
 }
 
 const fn times_us(read: u64, partial: u64, program: u64, msb: u64, erase: u64, bus: u64) -> Timing {
@@ -92,12 +108,25 @@ const fn times_us(read: u64, partial: u64, program: u64, msb: u64, erase: u64, b
     }
 }
 
-/// Four bits per 512 bytes: what SLC controllers of the time did. No retries: SLC has no read voltages to shift.
-const ECC_SLC: Ecc = Ecc { codeword_bytes: 512, bits: 4, retries: 0 };
+/// Four bits per 512 bytes: what SLC controllers of the time did. No retries: SLC has no read
+/// voltages to shift.
+const ECC_SLC: Ecc = Ecc {
+    codeword_bytes: 512,
+    bits: 4,
+    retries: 0,
+};
 /// Eight bits per 512 bytes, as the sheets of early MLC ask for.
-const ECC_EARLY_MLC: Ecc = Ecc { codeword_bytes: 512, bits: 8, retries: 0 };
+const ECC_EARLY_MLC: Ecc = Ecc {
+    codeword_bytes: 512,
+    bits: 8,
+    retries: 0,
+};
 /// 24 bits per KiB: what the error rates of `Decay::Mlc2ynm` need. Three retries are ours.
-const ECC_MLC: Ecc = Ecc { codeword_bytes: 1024, bits: 24, retries: 3 };
+const ECC_MLC: Ecc = Ecc {
+    codeword_bytes: 1024,
+    bits: 24,
+    retries: 3,
+};
 
 /// Every profile, the default first.
 pub const PROFILES: &[Profile] = &[
@@ -270,17 +299,21 @@ impl Profile {
         self
     }
 
-    /// The chance that the next erase of a block fails for its `erases` so far. A Weibull hazard: at the rated cycles the share of
-    /// blocks that the sheet allows to go bad after the factory has failed, at twice as many cycles up to sixteen times that.
+    /// The chance that the next erase of a block fails for its `erases` so far. A Weibull hazard:
+    /// at the rated cycles the share of blocks that the sheet allows to go bad after the factory
+    /// has failed, at twice as many cycles up to sixteen times that.
     pub fn erase_hazard(&self, erases: u32) -> f64 {
         const SHAPE: f64 = 4.0;
-        let share = self.max_bad_permille.saturating_sub(self.factory_bad_permille) as f64 / 1000.0;
+        let share = self
+            .max_bad_permille
+            .saturating_sub(self.factory_bad_permille) as f64
+            / 1000.0;
         let rated = self.endurance.max(1) as f64;
         share * SHAPE / rated * (erases as f64 / rated).powf(SHAPE - 1.0)
     }
 
-    /// The chance that a program of a block fails for its `erases` so far: over all pages of the block a tenth of
-    /// [`Profile::erase_hazard`]. Ours; no rates were published.
+    /// The chance that a program of a block fails for its `erases` so far: over all pages of the
+    /// block a tenth of [`Profile::erase_hazard`]. Ours; no rates were published.
     pub fn program_hazard(&self, erases: u32) -> f64 {
         self.erase_hazard(erases) / 10.0 / self.geometry.pages_per_block as f64
     }
@@ -304,7 +337,12 @@ mod tests {
             };
             profile.with_blocks(blocks).geometry.validate().unwrap();
             assert_eq!(Profile::find(profile.name), Some(profile));
-            assert_eq!(profile.is_mlc(), profile.nop == 1, "{}: MLC pages are programmed once", profile.name);
+            assert_eq!(
+                profile.is_mlc(),
+                profile.nop == 1,
+                "{}: MLC pages are programmed once",
+                profile.name
+            );
         }
         assert!(Profile::find("nosuch").is_none());
     }
@@ -312,11 +350,16 @@ mod tests {
     /// Lives of many blocks, erased until one fails.
     #[test]
     fn as_many_blocks_fail_by_the_rated_cycles_as_the_sheet_allows() {
-        let slc = Profile { endurance: 1_000, ..*Profile::find("slc-2k").unwrap() };
+        let slc = Profile {
+            endurance: 1_000,
+            ..*Profile::find("slc-2k").unwrap()
+        };
         let (mut rng, mut by_rated, mut by_twice) = (crate::SplitMix::new(1), 0, 0);
         const BLOCKS: u32 = 20_000;
         for _ in 0..BLOCKS {
-            let life = (0..3_000).find(|erases| rng.unit() < slc.erase_hazard(*erases)).unwrap_or(3_000);
+            let life = (0..3_000)
+                .find(|erases| rng.unit() < slc.erase_hazard(*erases))
+                .unwrap_or(3_000);
             by_rated += (life < 1_000) as u32;
             by_twice += (life < 2_000) as u32;
         }
@@ -331,6 +374,9 @@ mod tests {
     #[test]
     fn paper_devices_have_the_papers_capacity() {
         let gib = |name| Profile::find(name).unwrap().geometry.data_bytes() >> 30;
-        assert_eq!([gib("mnftl"), gib("lazyftl"), gib("rose"), gib("mlam")], [8, 1, 80, 32]);
+        assert_eq!(
+            [gib("mnftl"), gib("lazyftl"), gib("rose"), gib("mlam")],
+            [8, 1, 80, 32]
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! The only randomness of the emulator.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): small, seedable, good enough to choose faults and workloads.
+/// SplitMix64 (Steele, Lea, Flood 2014): small, seedable, good enough to choose faults and
+/// workloads.
 #[derive(Clone, Debug)]
 pub struct SplitMix(u64);
 
@@ -20,7 +21,8 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound` (> 0), by multiply-shift; the bias is below 2⁻³² for the bounds used here.
+    /// A number below `bound` (> 0), by multiply-shift; the bias is below 2⁻³² for the bounds used
+    /// here.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((self.next_u64() as u128 * bound as u128) >> 64) as u64

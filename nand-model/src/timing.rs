@@ -1,5 +1,5 @@
-//! Emulated time: dies and buses are resources with a busy-until; an operation takes the instant it may start and returns the
-//! instant it is done.
+//! Emulated time: dies and buses are resources with a busy-until; an operation takes the instant it
+//! may start and returns the instant it is done.
 
 use crate::geometry::Geometry;
 use crate::pairing::PairTable;
@@ -25,13 +25,28 @@ struct Die {
 
 impl Clocks {
     pub(crate) fn new(geometry: &Geometry, timing: Timing) -> Self {
-        let dies = (0..geometry.dies()).map(|die| Die { busy: 0, bus: die / geometry.ways }).collect();
-        Clocks { timing, dies, buses: vec![0; geometry.channels as usize] }
+        let dies = (0..geometry.dies())
+            .map(|die| Die {
+                busy: 0,
+                bus: die / geometry.ways,
+            })
+            .collect();
+        Clocks {
+            timing,
+            dies,
+            buses: vec![0; geometry.channels as usize],
+        }
     }
 
     /// When the last die and the last bus are free.
     pub(crate) fn busy_until(&self) -> Nanos {
-        self.dies.iter().map(|die| &die.busy).chain(&self.buses).copied().max().unwrap_or(0)
+        self.dies
+            .iter()
+            .map(|die| &die.busy)
+            .chain(&self.buses)
+            .copied()
+            .max()
+            .unwrap_or(0)
     }
 
     /// Sets the price of a bus transfer, returns the old one: a copyback pays none.
@@ -66,10 +81,17 @@ impl Clocks {
         done
     }
 
-    /// `count` pages, one after the other: the page crosses the bus, then the cells. `cells_ns` is the cell time of them all,
-    /// `last_ns` that of the last.
+    /// `count` pages, one after the other: the page crosses the bus, then the cells. `cells_ns` is
+    /// the cell time of them all, `last_ns` that of the last.
     #[inline(always)]
-    pub(crate) fn program_run(&mut self, at: Nanos, die: u32, cells_ns: Nanos, last_ns: Nanos, count: u32) -> Nanos {
+    pub(crate) fn program_run(
+        &mut self,
+        at: Nanos,
+        die: u32,
+        cells_ns: Nanos,
+        last_ns: Nanos,
+        count: u32,
+    ) -> Nanos {
         let bus_ns = self.timing.bus_ns;
         if bus_ns == 0 {
             return self.work(at, die, cells_ns);
@@ -78,7 +100,11 @@ impl Clocks {
         let bus = &mut self.buses[die.bus as usize];
         let loaded = at.max(*bus) + bus_ns;
         die.busy = loaded.max(die.busy) + cells_ns + bus_ns * (count as u64 - 1);
-        *bus = if count > 1 { die.busy - last_ns } else { loaded };
+        *bus = if count > 1 {
+            die.busy - last_ns
+        } else {
+            loaded
+        };
         die.busy
     }
 
@@ -102,7 +128,13 @@ pub(crate) struct ProgramTimes {
 
 impl ProgramTimes {
     pub(crate) fn new(pairs: &PairTable, timing: &Timing, pages_per_block: u32) -> Self {
-        let of = |offset| if pairs.is_msb(offset) { timing.program_msb_ns } else { timing.program_ns };
+        let of = |offset| {
+            if pairs.is_msb(offset) {
+                timing.program_msb_ns
+            } else {
+                timing.program_ns
+            }
+        };
         let mut before = vec![0];
         before.extend((0..pages_per_block).scan(0, |sum, offset| {
             *sum += of(offset);
@@ -123,13 +155,15 @@ mod tests {
     use super::*;
     use crate::profile::Profile;
 
-    /// The times of runs are those of their pages, one by one, whatever the die and the bus were doing before.
+    /// The times of runs are those of their pages, one by one, whatever the die and the bus were
+    /// doing before.
     #[test]
     fn a_run_takes_as_long_as_its_pages() {
         for name in ["mlam", "mlc-4k"] {
             let profile = Profile::find(name).unwrap().with_blocks(64);
             let geometry = profile.geometry;
-            let times = ProgramTimes::new(&PairTable::new(profile.pairing, 128), &profile.timing, 128);
+            let times =
+                ProgramTimes::new(&PairTable::new(profile.pairing, 128), &profile.timing, 128);
             let mut runs = Clocks::new(&geometry, profile.timing);
             let mut pages = runs.clone();
             let (mut at, mut rng) = (0, crate::rng::SplitMix::new(3));

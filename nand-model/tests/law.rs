@@ -1,10 +1,11 @@
-//! The law of the chip, from outside: what panics because no caller may do it, what comes back as an error because silicon does it,
-//! what a cut leaves, and what time it takes. Over memory and over an image file alike.
+//! The law of the chip, from outside: what panics because no caller may do it, what comes back as
+//! an error because silicon does it, what a cut leaves, and what time it takes. Over memory and
+//! over an image file alike.
 
 use nand_model::store::MemStore;
 use nand_model::{
-    Bad, Bomb, Cause, Chip, Cut, CutHits, EraseCut, Fault, FaultPlan, FileStore, ImageSpec, NandError, Nanos, Pairing,
-    Part, PartnerCut, Pbn, Ppn, Profile, ProgramCut, Store,
+    Bad, Bomb, Cause, Chip, Cut, CutHits, EraseCut, Fault, FaultPlan, FileStore, ImageSpec,
+    NandError, Nanos, Pairing, Part, PartnerCut, Pbn, Ppn, Profile, ProgramCut, Store,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -33,10 +34,17 @@ fn read<S: Store>(chip: &mut Chip<S>, block: u32, page: u32) -> Result<(u8, u8),
 
 /// Asserts that the caller's mistake panics with these words.
 fn breaks<S: Store, T>(chip: &mut Chip<S>, words: &str, act: impl FnOnce(&mut Chip<S>) -> T) {
-    let panic = catch_unwind(AssertUnwindSafe(|| act(chip))).err().expect(words);
+    let panic = catch_unwind(AssertUnwindSafe(|| act(chip)))
+        .err()
+        .expect(words);
     let fixed = panic.downcast_ref::<&str>().map(|text| text.to_string());
-    let text = fixed.or(panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    assert!(text.contains("law: ") && text.contains(words), "{text:?} instead of {words:?}");
+    let text = fixed
+        .or(panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    assert!(
+        text.contains("law: ") && text.contains(words),
+        "{text:?} instead of {words:?}"
+    );
 }
 
 #[test]
@@ -60,7 +68,11 @@ fn slc_pages_come_in_any_order_but_once() {
         program(&mut chip, 1, page).unwrap();
         breaks(&mut chip, "not erased", |chip| program(chip, 1, page));
     }
-    assert_eq!(read(&mut chip, 1, 3), Ok((0xFF, 0xFF)), "left out, so still erased");
+    assert_eq!(
+        read(&mut chip, 1, 3),
+        Ok((0xFF, 0xFF)),
+        "left out, so still erased"
+    );
 }
 
 #[test]
@@ -68,7 +80,9 @@ fn oob_alone_is_programmed_as_often_as_nop_allows() {
     let mut slc = chip("slc-2k");
     let ppn = slc.geometry().page(Pbn::new(0), 4);
     assert!(!slc.takes_oob_program(ppn));
-    breaks(&mut slc, "OOB program of the erased page", |chip| chip.program_oob(0, ppn, &[0], Cause::Host));
+    breaks(&mut slc, "OOB program of the erased page", |chip| {
+        chip.program_oob(0, ppn, &[0], Cause::Host)
+    });
     program(&mut slc, 0, 4).unwrap();
     for bits in [0xFE, 0xFD, 0xFB] {
         assert!(slc.takes_oob_program(ppn));
@@ -76,12 +90,16 @@ fn oob_alone_is_programmed_as_often_as_nop_allows() {
     }
     assert_eq!(read(&mut slc, 0, 4), Ok((4 ^ 0x5A, 4 & 0xF8)));
     assert!(!slc.takes_oob_program(ppn));
-    breaks(&mut slc, "programmed 4 times, NOP is 4", |chip| chip.program_oob(0, ppn, &[0], Cause::Host));
+    breaks(&mut slc, "programmed 4 times, NOP is 4", |chip| {
+        chip.program_oob(0, ppn, &[0], Cause::Host)
+    });
     let mut mlc = chip("torture");
     program(&mut mlc, 0, 0).unwrap();
     let ppn = mlc.geometry().page(Pbn::new(0), 0);
     assert!(!mlc.takes_oob_program(ppn));
-    breaks(&mut mlc, "NOP is 1", |chip| chip.program_oob(0, ppn, &[0], Cause::Host));
+    breaks(&mut mlc, "NOP is 1", |chip| {
+        chip.program_oob(0, ppn, &[0], Cause::Host)
+    });
 }
 
 #[test]
@@ -97,11 +115,22 @@ fn runs_stay_in_their_block_and_addresses_on_the_chip() {
     });
     breaks(&mut chip, "a run leaves its block", |chip| {
         let health = &mut [Default::default(); 2];
-        chip.read_run(0, last, &mut vec![0; 2 * page], &mut [], health, Cause::Host)
+        chip.read_run(
+            0,
+            last,
+            &mut vec![0; 2 * page],
+            &mut [],
+            health,
+            Cause::Host,
+        )
     });
     let beyond = Ppn::new(chip.geometry().page_slots() as u32);
-    breaks(&mut chip, "no page", |chip| chip.read(0, beyond, &mut [], &mut [0], Cause::Host));
-    breaks(&mut chip, "no block", |chip| chip.erase(0, Pbn::new(8), Cause::Host));
+    breaks(&mut chip, "no page", |chip| {
+        chip.read(0, beyond, &mut [], &mut [0], Cause::Host)
+    });
+    breaks(&mut chip, "no block", |chip| {
+        chip.erase(0, Pbn::new(8), Cause::Host)
+    });
 }
 
 #[test]
@@ -115,9 +144,12 @@ fn copyback_stays_in_its_plane_and_takes_new_oob() {
         oob.fill(9);
         true
     };
-    chip.copyback(0, from, near, &mut [0; 16], renew, Cause::Gc).unwrap();
+    chip.copyback(0, from, near, &mut [0; 16], renew, Cause::Gc)
+        .unwrap();
     assert_eq!(read(&mut chip, 2, 0), Ok((0x5A, 9)));
-    breaks(&mut chip, "copyback leaves its plane", |chip| chip.copyback(0, from, far, &mut [], |_| true, Cause::Gc));
+    breaks(&mut chip, "copyback leaves its plane", |chip| {
+        chip.copyback(0, from, far, &mut [], |_| true, Cause::Gc)
+    });
 }
 
 #[test]
@@ -125,10 +157,19 @@ fn erased_pages_read_as_ones_and_erases_count() {
     let mut chip = chip("mlc-4k");
     assert_eq!(read(&mut chip, 3, 9), Ok((0xFF, 0xFF)));
     program(&mut chip, 3, 0).unwrap();
-    assert_eq!((read(&mut chip, 3, 0), chip.frontier(Pbn::new(3))), (Ok((3 ^ 0x5A, 0)), 1));
+    assert_eq!(
+        (read(&mut chip, 3, 0), chip.frontier(Pbn::new(3))),
+        (Ok((3 ^ 0x5A, 0)), 1)
+    );
     chip.erase(0, Pbn::new(3), Cause::Gc).unwrap();
-    assert_eq!((read(&mut chip, 3, 0), chip.frontier(Pbn::new(3))), (Ok((0xFF, 0xFF)), 0));
-    assert_eq!((chip.erase_count(Pbn::new(3)), chip.erase_count(Pbn::new(2))), (1, 0));
+    assert_eq!(
+        (read(&mut chip, 3, 0), chip.frontier(Pbn::new(3))),
+        (Ok((0xFF, 0xFF)), 0)
+    );
+    assert_eq!(
+        (chip.erase_count(Pbn::new(3)), chip.erase_count(Pbn::new(2))),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -136,23 +177,56 @@ fn bad_blocks_refuse_and_keep_what_they_held() {
     let mut chip = chip("torture");
     program(&mut chip, 0, 0).unwrap();
     chip.set_faults(FaultPlan {
-        bombs: vec![Bomb::next(Pbn::new(0), Fault::ProgramFail), Bomb::next(Pbn::new(1), Fault::EraseFail)],
+        bombs: vec![
+            Bomb::next(Pbn::new(0), Fault::ProgramFail),
+            Bomb::next(Pbn::new(1), Fault::EraseFail),
+        ],
         ..Default::default()
     });
     let failed = chip.geometry().page(Pbn::new(0), 1);
-    assert_eq!(program(&mut chip, 0, 1), Err(NandError::ProgramFailed(failed)));
-    assert_eq!((chip.bad(Pbn::new(0)), read(&mut chip, 0, 0)), (Some(Bad::Grown), Ok((0x5A, 0))));
-    assert!(matches!(read(&mut chip, 0, 1), Err(NandError::Uncorrectable { part: Part::Data, .. })));
-    assert!(matches!(program(&mut chip, 0, 2), Err(NandError::ProgramFailed(_))));
-    assert_eq!(chip.erase(0, Pbn::new(0), Cause::Gc), Err(NandError::EraseFailed(Pbn::new(0))));
-    assert_eq!(chip.erase(0, Pbn::new(1), Cause::Gc), Err(NandError::EraseFailed(Pbn::new(1))));
+    assert_eq!(
+        program(&mut chip, 0, 1),
+        Err(NandError::ProgramFailed(failed))
+    );
+    assert_eq!(
+        (chip.bad(Pbn::new(0)), read(&mut chip, 0, 0)),
+        (Some(Bad::Grown), Ok((0x5A, 0)))
+    );
+    assert!(matches!(
+        read(&mut chip, 0, 1),
+        Err(NandError::Uncorrectable {
+            part: Part::Data,
+            ..
+        })
+    ));
+    assert!(matches!(
+        program(&mut chip, 0, 2),
+        Err(NandError::ProgramFailed(_))
+    ));
+    assert_eq!(
+        chip.erase(0, Pbn::new(0), Cause::Gc),
+        Err(NandError::EraseFailed(Pbn::new(0)))
+    );
+    assert_eq!(
+        chip.erase(0, Pbn::new(1), Cause::Gc),
+        Err(NandError::EraseFailed(Pbn::new(1)))
+    );
     assert_eq!(chip.bad(Pbn::new(1)), Some(Bad::Grown));
-    assert_eq!((chip.counters().program_fails, chip.counters().erase_fails), (1, 1));
+    assert_eq!(
+        (chip.counters().program_fails, chip.counters().erase_fails),
+        (1, 1)
+    );
     let mut worn = profile("torture").with_blocks(200);
     worn.factory_bad_permille = 30;
     let mut chip = Chip::open(worn, MemStore::new(worn.geometry)).unwrap();
     chip.mark_factory_bad(1).unwrap();
-    assert_eq!(chip.geometry().all_blocks().filter(|&block| chip.bad(block) == Some(Bad::Factory)).count(), 6);
+    assert_eq!(
+        chip.geometry()
+            .all_blocks()
+            .filter(|&block| chip.bad(block) == Some(Bad::Factory))
+            .count(),
+        6
+    );
 }
 
 #[test]
@@ -165,9 +239,14 @@ fn a_failed_page_of_a_run_ends_it_and_says_how_far_it_came() {
         erase: EraseCut::NotStarted,
         seed: 0,
     };
-    chip.set_faults(FaultPlan { cut: Some(cut), ..Default::default() });
+    chip.set_faults(FaultPlan {
+        cut: Some(cut),
+        ..Default::default()
+    });
     let first = chip.geometry().page(Pbn::new(0), 0);
-    let run = chip.program_run(0, first, 4, &[1; 4096], &[2; 64], Cause::Host).unwrap_err();
+    let run = chip
+        .program_run(0, first, 4, &[1; 4096], &[2; 64], Cause::Host)
+        .unwrap_err();
     assert_eq!((run.done, run.error), (2, NandError::PowerLost));
     assert_eq!(chip.frontier(Pbn::new(0)), 2);
     for verb in [
@@ -181,12 +260,22 @@ fn a_failed_page_of_a_run_ends_it_and_says_how_far_it_came() {
     assert_eq!(read(&mut chip, 0, 1), Ok((1, 2)));
 }
 
-/// Cuts the program of page 2, the MSB partner of page 0, and returns the chip after power came back.
+/// Cuts the program of page 2, the MSB partner of page 0, and returns the chip after power came
+/// back.
 fn cut_program<S: Store>(mut chip: Chip<S>, outcome: ProgramCut, partner: PartnerCut) -> Chip<S> {
     program(&mut chip, 0, 0).unwrap();
     program(&mut chip, 0, 1).unwrap();
-    let cut = Cut { at_op: 0, program: outcome, partner, erase: EraseCut::Complete, seed: 11 };
-    chip.set_faults(FaultPlan { cut: Some(cut), ..Default::default() });
+    let cut = Cut {
+        at_op: 0,
+        program: outcome,
+        partner,
+        erase: EraseCut::Complete,
+        seed: 11,
+    };
+    chip.set_faults(FaultPlan {
+        cut: Some(cut),
+        ..Default::default()
+    });
     assert_eq!(program(&mut chip, 0, 2), Err(NandError::PowerLost));
     assert!(!chip.powered());
     chip.power_on();
@@ -207,9 +296,17 @@ fn program_outcomes<S: Store>(make: impl Fn() -> Chip<S>) {
         (ProgramCut::Complete, good),
     ];
     for (outcome, wanted) in menu {
-        for partner in [PartnerCut::Intact, PartnerCut::Destroyed, PartnerCut::Unstable(1)] {
+        for partner in [
+            PartnerCut::Intact,
+            PartnerCut::Destroyed,
+            PartnerCut::Unstable(1),
+        ] {
             let mut chip = cut_program(make(), outcome, partner);
-            assert_eq!(chip.frontier(Pbn::new(0)), 2 + (outcome != ProgramCut::NotStarted) as u32, "{outcome:?}");
+            assert_eq!(
+                chip.frontier(Pbn::new(0)),
+                2 + (outcome != ProgramCut::NotStarted) as u32,
+                "{outcome:?}"
+            );
             let seen = match outcome {
                 ProgramCut::DataTorn | ProgramCut::OobTorn => {
                     let (mut data, mut oob) = (vec![0; 1024], [0; 16]);
@@ -227,19 +324,30 @@ fn program_outcomes<S: Store>(make: impl Fn() -> Chip<S>) {
             let lost_at_once = begun && partner == PartnerCut::Destroyed;
             let lost_later = lost_at_once || begun && partner == PartnerCut::Unstable(1);
             for lost in [lost_at_once, lost_later] {
-                assert_eq!(read(&mut chip, 0, 0).is_err(), lost, "{outcome:?} {partner:?}");
+                assert_eq!(
+                    read(&mut chip, 0, 0).is_err(),
+                    lost,
+                    "{outcome:?} {partner:?}"
+                );
             }
-            assert!(read(&mut chip, 0, 1).is_ok(), "page 1 shares no word line with page 2");
+            assert!(
+                read(&mut chip, 0, 1).is_ok(),
+                "page 1 shares no word line with page 2"
+            );
         }
     }
     let mut chip = cut_program(make(), ProgramCut::Unstable(2), PartnerCut::Intact);
     assert_eq!([read(&mut chip, 0, 2), read(&mut chip, 0, 2)], [good, good]);
-    assert_eq!([read(&mut chip, 0, 2), read(&mut chip, 0, 2)], [lost(Part::Data), lost(Part::Data)]);
+    assert_eq!(
+        [read(&mut chip, 0, 2), read(&mut chip, 0, 2)],
+        [lost(Part::Data), lost(Part::Data)]
+    );
 }
 
 fn read_err<S: Store>(chip: &mut Chip<S>, ppn: Ppn) -> Result<(u8, u8), NandError> {
     let (mut data, mut oob) = (vec![0; 1024], [0; 16]);
-    chip.read(0, ppn, &mut data, &mut oob, Cause::Host).map(|_| (data[0], oob[0]))
+    chip.read(0, ppn, &mut data, &mut oob, Cause::Host)
+        .map(|_| (data[0], oob[0]))
 }
 
 fn erase_outcomes<S: Store>(make: impl Fn() -> Chip<S>) {
@@ -248,13 +356,27 @@ fn erase_outcomes<S: Store>(make: impl Fn() -> Chip<S>) {
         for page in 0..10 {
             program(&mut chip, 5, page).unwrap();
         }
-        let cut = Cut { at_op: 0, program: ProgramCut::Complete, partner: PartnerCut::Intact, erase: outcome, seed: 3 };
-        chip.set_faults(FaultPlan { cut: Some(cut), ..Default::default() });
-        assert_eq!(chip.erase(0, Pbn::new(5), Cause::Gc), Err(NandError::PowerLost));
+        let cut = Cut {
+            at_op: 0,
+            program: ProgramCut::Complete,
+            partner: PartnerCut::Intact,
+            erase: outcome,
+            seed: 3,
+        };
+        chip.set_faults(FaultPlan {
+            cut: Some(cut),
+            ..Default::default()
+        });
+        assert_eq!(
+            chip.erase(0, Pbn::new(5), Cause::Gc),
+            Err(NandError::PowerLost)
+        );
         chip.power_on();
         let begun = outcome != EraseCut::NotStarted;
         assert_eq!(chip.erase_count(Pbn::new(5)), begun as u32, "{outcome:?}");
-        let readable = (0..10).filter(|&page| read(&mut chip, 5, page).is_ok_and(|seen| seen != (0xFF, 0xFF))).count();
+        let readable = (0..10)
+            .filter(|&page| read(&mut chip, 5, page).is_ok_and(|seen| seen != (0xFF, 0xFF)))
+            .count();
         let blank = chip.frontier(Pbn::new(5)) == 0;
         match outcome {
             EraseCut::NotStarted => assert_eq!((readable, blank), (10, false)),
@@ -274,7 +396,10 @@ fn erase_outcomes<S: Store>(make: impl Fn() -> Chip<S>) {
         }
         chip.erase(0, Pbn::new(5), Cause::Gc).unwrap();
         program(&mut chip, 5, 0).unwrap();
-        assert!(read(&mut chip, 5, 0).is_ok(), "{outcome:?}: a whole erase heals the block");
+        assert!(
+            read(&mut chip, 5, 0).is_ok(),
+            "{outcome:?}: a whole erase heals the block"
+        );
     }
 }
 
@@ -287,29 +412,53 @@ fn a_cut_leaves_what_its_outcome_says() {
     let in_file = || {
         count.set(count.get() + 1);
         let profile = profile("torture");
-        let spec = ImageSpec { profile, size: 4096, scheme: "none".into(), params: String::new() };
-        Chip::open(profile, FileStore::create(folder.path().join(count.get().to_string()), &spec).unwrap()).unwrap()
+        let spec = ImageSpec {
+            profile,
+            size: 4096,
+            scheme: "none".into(),
+            params: String::new(),
+        };
+        Chip::open(
+            profile,
+            FileStore::create(folder.path().join(count.get().to_string()), &spec).unwrap(),
+        )
+        .unwrap()
     };
     program_outcomes(in_file);
     erase_outcomes(in_file);
 }
 
-/// On parts whose pages stand and fall in groups of four, the cut in the second MSB program takes three pages with it.
+/// On parts whose pages stand and fall in groups of four, the cut in the second MSB program takes
+/// three pages with it.
 #[test]
 fn a_cut_takes_the_whole_word_line_group_with_it() {
     let mut grouped = profile("torture");
     grouped.pairing = Pairing::Group4;
-    for (partner, lost) in [(PartnerCut::Intact, false), (PartnerCut::Destroyed, true), (PartnerCut::Unstable(0), true)]
-    {
+    for (partner, lost) in [
+        (PartnerCut::Intact, false),
+        (PartnerCut::Destroyed, true),
+        (PartnerCut::Unstable(0), true),
+    ] {
         let mut chip = Chip::open(grouped, MemStore::new(grouped.geometry)).unwrap();
         for page in 0..5 {
             program(&mut chip, 0, page).unwrap();
         }
-        let cut = Cut { at_op: 0, program: ProgramCut::Complete, partner, erase: EraseCut::Complete, seed: 1 };
-        chip.set_faults(FaultPlan { cut: Some(cut), ..Default::default() });
+        let cut = Cut {
+            at_op: 0,
+            program: ProgramCut::Complete,
+            partner,
+            erase: EraseCut::Complete,
+            seed: 1,
+        };
+        chip.set_faults(FaultPlan {
+            cut: Some(cut),
+            ..Default::default()
+        });
         assert_eq!(program(&mut chip, 0, 5), Err(NandError::PowerLost));
         chip.power_on();
-        let seen: Vec<bool> = (0..6).map(|page| read(&mut chip, 0, page).is_err()).collect();
+        let seen: Vec<bool> = (0..6)
+            .map(|page| read(&mut chip, 0, page).is_err())
+            .collect();
         assert_eq!(seen, [lost, lost, false, false, lost, false], "{partner:?}");
     }
 }
@@ -321,18 +470,30 @@ fn an_msb_page_takes_longer_and_a_die_does_one_thing_at_a_time() {
     let mut expected = 0;
     for page in 0..8 {
         // Dist3: pages 2, 4, 6 are MSB pages of 0, 1, 3.
-        expected += if [2, 4, 6].contains(&page) { times.program_msb_ns } else { times.program_ns };
+        expected += if [2, 4, 6].contains(&page) {
+            times.program_msb_ns
+        } else {
+            times.program_ns
+        };
         assert_eq!(program(&mut chip, 0, page), Ok(expected), "page {page}");
     }
     assert_eq!(chip.counters().program_busy_ns, expected);
     let erased = chip.erase(0, Pbn::new(1), Cause::Gc).unwrap();
     assert_eq!(erased, expected + times.erase_ns, "behind the programs");
     let ppn = chip.geometry().page(Pbn::new(0), 0);
-    assert_eq!(chip.read(erased + 5, ppn, &mut [], &mut [0], Cause::Host), Ok(erased + 5 + times.read_ns));
+    assert_eq!(
+        chip.read(erased + 5, ppn, &mut [], &mut [0], Cause::Host),
+        Ok(erased + 5 + times.read_ns)
+    );
     let later = erased + 1_000_000;
-    assert_eq!(chip.read_oob(later, ppn, &mut [0], Cause::Host), Ok(later + times.partial_read_ns));
+    assert_eq!(
+        chip.read_oob(later, ppn, &mut [0], Cause::Host),
+        Ok(later + times.partial_read_ns)
+    );
     let again = chip.geometry().page(Pbn::new(0), 8);
-    let run = chip.program_run(10 * later, again, 2, &[0; 8192], &[], Cause::Host).unwrap();
+    let run = chip
+        .program_run(10 * later, again, 2, &[0; 8192], &[], Cause::Host)
+        .unwrap();
     assert_eq!(
         run,
         10 * later + times.program_msb_ns + times.program_ns,
@@ -346,15 +507,25 @@ fn dies_work_side_by_side_and_share_their_bus() {
     (wide.geometry.channels, wide.geometry.ways) = (2, 2);
     let times = wide.timing;
     let mut chip = Chip::open(wide, MemStore::new(wide.geometry)).unwrap();
-    let done: Vec<Nanos> = (0..4).map(|block| program(&mut chip, block, 0).unwrap()).collect();
+    let done: Vec<Nanos> = (0..4)
+        .map(|block| program(&mut chip, block, 0).unwrap())
+        .collect();
     let one = times.bus_ns + times.program_ns;
-    // Dies 0 and 1 are behind bus 0, dies 2 and 3 behind bus 1: the second of each waits for one transfer, not for the cells.
+    // Dies 0 and 1 are behind bus 0, dies 2 and 3 behind bus 1: the second of each waits for one
+    // transfer, not for the cells.
     assert_eq!(done, [one, one + times.bus_ns, one, one + times.bus_ns]);
     let ppn = chip.geometry().page(Pbn::new(0), 0);
     let at = 10 * one;
-    assert_eq!(chip.read(at, ppn, &mut [], &mut [0], Cause::Host), Ok(at + times.read_ns + times.bus_ns));
+    assert_eq!(
+        chip.read(at, ppn, &mut [], &mut [0], Cause::Host),
+        Ok(at + times.read_ns + times.bus_ns)
+    );
     let at = 20 * one;
-    assert_eq!(chip.read_oob(at, ppn, &mut [0], Cause::Host), Ok(at + times.partial_read_ns), "no transfer");
+    assert_eq!(
+        chip.read_oob(at, ppn, &mut [0], Cause::Host),
+        Ok(at + times.partial_read_ns),
+        "no transfer"
+    );
     let at = 30 * one;
     let to = chip.geometry().page(Pbn::new(4), 0);
     assert_eq!(
@@ -375,13 +546,28 @@ fn operations_are_counted_under_their_cause() {
     chip.read_oob(0, ppn, &mut [0], Cause::Recovery).unwrap();
     chip.erase(0, Pbn::new(0), Cause::Wear).unwrap();
     let of = |cause| *chip.counters().of(cause);
-    assert_eq!((of(Cause::Gc).programs, of(Cause::Merge).oob_programs, of(Cause::Host).reads), (1, 1, 1));
-    assert_eq!((of(Cause::Recovery).partial_reads, of(Cause::Wear).erases, of(Cause::Host).programs), (1, 1, 0));
+    assert_eq!(
+        (
+            of(Cause::Gc).programs,
+            of(Cause::Merge).oob_programs,
+            of(Cause::Host).reads
+        ),
+        (1, 1, 1)
+    );
+    assert_eq!(
+        (
+            of(Cause::Recovery).partial_reads,
+            of(Cause::Wear).erases,
+            of(Cause::Host).programs
+        ),
+        (1, 1, 0)
+    );
     assert_eq!(chip.ops(), 2);
 }
 
-/// A chip of three dies with a cut at the fourth operation that also hits what is in flight: a program of an MSB page on die 0, an erase
-/// on die 1, and the struck program on die 2, each issued at its instant.
+/// A chip of three dies with a cut at the fourth operation that also hits what is in flight: a
+/// program of an MSB page on die 0, an erase on die 1, and the struck program on die 2, each issued
+/// at its instant.
 fn cut_three_dies<S: Store>(mut chip: Chip<S>, issued: [Nanos; 3], seed: u64) -> Chip<S> {
     for page in 0..2 {
         program(&mut chip, 0, page).unwrap();
@@ -391,13 +577,30 @@ fn cut_three_dies<S: Store>(mut chip: Chip<S>, issued: [Nanos; 3], seed: u64) ->
     }
     let begin = chip.busy_until();
     let (program, partner, erase) = (ProgramCut::Prefix, PartnerCut::Intact, EraseCut::Complete);
-    let cut = Some(Cut { at_op: 2, program, partner, erase, seed });
-    chip.set_faults(FaultPlan { cut, in_flight: true, ..FaultPlan::default() });
+    let cut = Some(Cut {
+        at_op: 2,
+        program,
+        partner,
+        erase,
+        seed,
+    });
+    chip.set_faults(FaultPlan {
+        cut,
+        in_flight: true,
+        ..FaultPlan::default()
+    });
     let [first, second, third] = issued.map(|at| begin + at);
-    let (struck, msb) = (chip.geometry().page(Pbn::new(2), 0), chip.geometry().page(Pbn::new(0), 2));
-    chip.program(first, msb, &[2 ^ 0x5A; 1024], &[2; 16], Cause::Host).unwrap();
+    let (struck, msb) = (
+        chip.geometry().page(Pbn::new(2), 0),
+        chip.geometry().page(Pbn::new(0), 2),
+    );
+    chip.program(first, msb, &[2 ^ 0x5A; 1024], &[2; 16], Cause::Host)
+        .unwrap();
     chip.erase(second, Pbn::new(1), Cause::Gc).unwrap();
-    assert_eq!(chip.program(third, struck, &[7; 1024], &[7; 16], Cause::Host), Err(NandError::PowerLost));
+    assert_eq!(
+        chip.program(third, struck, &[7; 1024], &[7; 16], Cause::Host),
+        Err(NandError::PowerLost)
+    );
     chip.power_on();
     chip
 }
@@ -420,14 +623,26 @@ fn a_cut_hits_what_is_in_flight_on_every_die() {
             seed,
         );
         let own = Some((ProgramCut::Prefix, PartnerCut::Intact));
-        assert_eq!(chip.cut_hits(), CutHits { program: own, erase: None, programs: 1, erases: 1 });
+        assert_eq!(
+            chip.cut_hits(),
+            CutHits {
+                program: own,
+                erase: None,
+                programs: 1,
+                erases: 1
+            }
+        );
         assert!(read(&mut chip, 2, 0).is_err(), "the struck page is torn");
-        let seen: Vec<bool> = (0..3).map(|page| read(&mut chip, 0, page).is_ok()).collect();
+        let seen: Vec<bool> = (0..3)
+            .map(|page| read(&mut chip, 0, page).is_ok())
+            .collect();
         assert!(seen[1], "page 1 shares no word line with page 2");
         pages[seen[2] as usize] += 1;
         partners[seen[0] as usize] += 1;
         assert_eq!(chip.erase_count(Pbn::new(1)), 1);
-        let readable = (0..chip.frontier(Pbn::new(1))).filter(|&page| read(&mut chip, 1, page).is_ok()).count();
+        let readable = (0..chip.frontier(Pbn::new(1)))
+            .filter(|&page| read(&mut chip, 1, page).is_ok())
+            .count();
         blocks[(readable > 0) as usize] += 1;
         if chip.frontier(Pbn::new(1)) == 0 {
             program(&mut chip, 1, 0).unwrap();
@@ -435,18 +650,36 @@ fn a_cut_hits_what_is_in_flight_on_every_die() {
         }
         if seed < 12 {
             // The same in a file, also after the process died.
-            let spec = ImageSpec { profile: three_dies(), size: 4096, scheme: "none".into(), params: String::new() };
+            let spec = ImageSpec {
+                profile: three_dies(),
+                size: 4096,
+                scheme: "none".into(),
+                params: String::new(),
+            };
             let path = folder.path().join(seed.to_string());
             let file = Chip::open(three_dies(), FileStore::create(&path, &spec).unwrap()).unwrap();
-            drop(cut_three_dies(file, [0, times.program_ns, times.program_msb_ns - 1], seed));
+            drop(cut_three_dies(
+                file,
+                [0, times.program_ns, times.program_msb_ns - 1],
+                seed,
+            ));
             let (store, _) = FileStore::open(&path, nand_model::Access::ReadWrite).unwrap();
             let mut file = Chip::open(three_dies(), store).unwrap();
             assert!(read(&mut file, 2, 0).is_err());
-            let again: Vec<bool> = (0..3).map(|page| read(&mut file, 0, page).is_ok()).collect();
+            let again: Vec<bool> = (0..3)
+                .map(|page| read(&mut file, 0, page).is_ok())
+                .collect();
             assert_eq!(again, seen, "seed {seed}");
         }
     }
-    assert!(pages.iter().chain(&partners).chain(&blocks).all(|&count| count >= 8), "{pages:?} {partners:?} {blocks:?}");
+    assert!(
+        pages
+            .iter()
+            .chain(&partners)
+            .chain(&blocks)
+            .all(|&count| count >= 8),
+        "{pages:?} {partners:?} {blocks:?}"
+    );
 }
 
 #[test]
@@ -454,8 +687,12 @@ fn a_cut_spares_what_has_ended() {
     let times = three_dies().timing;
     let make = || Chip::open(three_dies(), MemStore::new(three_dies().geometry)).unwrap();
     let (msb, erase) = (times.program_msb_ns, times.erase_ns);
-    let hits =
-        |own, programs, erases| CutHits { program: Some((own, PartnerCut::Intact)), erase: None, programs, erases };
+    let hits = |own, programs, erases| CutHits {
+        program: Some((own, PartnerCut::Intact)),
+        erase: None,
+        programs,
+        erases,
+    };
     let (torn, complete) = (ProgramCut::Prefix, ProgramCut::Complete);
     for seed in 0..40 {
         for (issued, wanted) in [
@@ -469,35 +706,70 @@ fn a_cut_spares_what_has_ended() {
             let mut chip = cut_three_dies(make(), issued, seed);
             assert_eq!(chip.cut_hits(), wanted, "{issued:?}");
             let struck_ended = issued[2] + times.program_ns <= issued[0].max(issued[1]);
-            assert_eq!(read(&mut chip, 2, 0), if struck_ended { Ok((7, 7)) } else { read(&mut chip, 2, 0) });
+            assert_eq!(
+                read(&mut chip, 2, 0),
+                if struck_ended {
+                    Ok((7, 7))
+                } else {
+                    read(&mut chip, 2, 0)
+                }
+            );
             if issued[0] + msb <= issued[1].max(issued[2]) {
-                assert_eq!([0, 1, 2].map(|page| read(&mut chip, 0, page).is_ok()), [true; 3], "{issued:?}");
+                assert_eq!(
+                    [0, 1, 2].map(|page| read(&mut chip, 0, page).is_ok()),
+                    [true; 3],
+                    "{issued:?}"
+                );
             }
             if wanted.erases == 0 {
                 program(&mut chip, 1, 0).unwrap();
-                assert!(read(&mut chip, 1, 0).is_ok(), "{issued:?}: the erase was complete");
+                assert!(
+                    read(&mut chip, 1, 0).is_ok(),
+                    "{issued:?}: the erase was complete"
+                );
             }
         }
     }
     // Without the option only the struck operation is hit.
     let mut chip = make();
     let cut = Some(Cut::menu(1, 5)[1]);
-    chip.set_faults(FaultPlan { cut, ..FaultPlan::default() });
+    chip.set_faults(FaultPlan {
+        cut,
+        ..FaultPlan::default()
+    });
     program(&mut chip, 0, 0).unwrap();
     assert_eq!(program(&mut chip, 1, 0), Err(NandError::PowerLost));
     chip.power_on();
-    assert_eq!((chip.cut_hits(), read(&mut chip, 0, 0)), (hits(torn, 0, 0), Ok((0x5A, 0))));
+    assert_eq!(
+        (chip.cut_hits(), read(&mut chip, 0, 0)),
+        (hits(torn, 0, 0), Ok((0x5A, 0)))
+    );
 }
 
-/// A flickering page reads well or not at random, and the same row of reads repeats from its number.
+/// A flickering page reads well or not at random, and the same row of reads repeats from its
+/// number.
 #[test]
 fn a_flickering_page_reads_differently_each_time() {
     let row = |number| {
-        let mut chip = cut_program(chip("torture"), ProgramCut::Flickering(number), PartnerCut::Flickering(!number));
-        let pages = [0, 2].map(|page| (0..64).map(|_| read(&mut chip, 0, page).is_ok()).collect::<Vec<_>>());
+        let mut chip = cut_program(
+            chip("torture"),
+            ProgramCut::Flickering(number),
+            PartnerCut::Flickering(!number),
+        );
+        let pages = [0, 2].map(|page| {
+            (0..64)
+                .map(|_| read(&mut chip, 0, page).is_ok())
+                .collect::<Vec<_>>()
+        });
         for well in &pages {
-            assert!((16..48).contains(&well.iter().filter(|well| **well).count()), "{number}: {well:?}");
-            assert!(well.windows(2).any(|pair| pair == [false, true]), "it comes back");
+            assert!(
+                (16..48).contains(&well.iter().filter(|well| **well).count()),
+                "{number}: {well:?}"
+            );
+            assert!(
+                well.windows(2).any(|pair| pair == [false, true]),
+                "it comes back"
+            );
         }
         pages
     };

@@ -1,8 +1,8 @@
 //! Counts of what happened in generated runs, by class and by pair of classes.
 //!
-//! A generator that never produces a situation proves nothing about it. So runs note each class of situation when it
-//! *happens*, not when it is planned; a class that stays at zero fails a run of full length.
-//! Both swarms use it, and both keep ledgers with [`Classes::add_to_ledger`].
+//! A generator that never produces a situation proves nothing about it. So runs note each class of
+//! situation when it *happens*, not when it is planned; a class that stays at zero fails a run of
+//! full length. Both swarms use it, and both keep ledgers with [`Classes::add_to_ledger`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -14,7 +14,8 @@ pub struct Classes {
     pub runs: u64,
     /// Events of each class.
     events: BTreeMap<&'static str, u64>,
-    /// Runs in which both classes happened; a pair of a class with itself counts the runs of that class.
+    /// Runs in which both classes happened; a pair of a class with itself counts the runs of that
+    /// class.
     pairs: BTreeMap<(&'static str, &'static str), u64>,
     /// Classes of the run in progress.
     now: BTreeSet<&'static str>,
@@ -53,8 +54,14 @@ impl Classes {
     /// Adds what other runs counted.
     pub fn merge(&mut self, other: &Classes) {
         self.runs += other.runs;
-        other.events.iter().for_each(|(class, times)| *self.events.entry(class).or_default() += times);
-        other.pairs.iter().for_each(|(pair, runs)| *self.pairs.entry(*pair).or_default() += runs);
+        other
+            .events
+            .iter()
+            .for_each(|(class, times)| *self.events.entry(class).or_default() += times);
+        other
+            .pairs
+            .iter()
+            .for_each(|(pair, runs)| *self.pairs.entry(*pair).or_default() += runs);
     }
 
     /// Events of a class.
@@ -64,12 +71,18 @@ impl Classes {
 
     /// Runs in which both classes happened.
     pub fn runs_with(&self, one: &'static str, other: &'static str) -> u64 {
-        self.pairs.get(&(one.min(other), one.max(other))).copied().unwrap_or(0)
+        self.pairs
+            .get(&(one.min(other), one.max(other)))
+            .copied()
+            .unwrap_or(0)
     }
 
     /// Classes of `all` that never happened.
     pub fn missing(&self, all: &[&'static str]) -> Vec<&'static str> {
-        all.iter().copied().filter(|class| self.events(class) == 0).collect()
+        all.iter()
+            .copied()
+            .filter(|class| self.events(class) == 0)
+            .collect()
     }
 
     /// Pairs of `all` that never happened in one run, but for those that `cannot_meet` excuses.
@@ -78,7 +91,10 @@ impl Classes {
         all: &[&'static str],
         cannot_meet: impl Fn(&str, &str) -> bool,
     ) -> Vec<(&'static str, &'static str)> {
-        let pairs = all.iter().enumerate().flat_map(|(i, one)| all[i + 1..].iter().map(move |other| (*one, *other)));
+        let pairs = all
+            .iter()
+            .enumerate()
+            .flat_map(|(i, one)| all[i + 1..].iter().map(move |other| (*one, *other)));
         pairs
             .filter(|(one, other)| self.runs_with(one, other) == 0)
             .filter(|(one, other)| !cannot_meet(one, other) && !cannot_meet(other, one))
@@ -90,7 +106,8 @@ impl Classes {
         let mut text = String::new();
         for (class, events) in &self.events {
             let runs = self.runs_with(class, class);
-            writeln!(text, "{class:<28} {events:>10} times in {runs:>8} runs").expect("a string takes all");
+            writeln!(text, "{class:<28} {events:>10} times in {runs:>8} runs")
+                .expect("a string takes all");
         }
         text
     }
@@ -123,15 +140,26 @@ impl Classes {
         written.unwrap_or_else(|error| panic!("{aside}: {error}"));
     }
 
-    /// Adds these runs to those that a file counts, and a line for their seed. Returns the counts of all of them.
+    /// Adds these runs to those that a file counts, and a line for their seed. Returns the counts
+    /// of all of them.
     ///
     /// # Panics
     /// The file has other classes than `all`, or cannot be written.
-    pub fn add_to_ledger(&self, path: &str, seed: u64, failures: usize, all: &[&'static str]) -> Classes {
+    pub fn add_to_ledger(
+        &self,
+        path: &str,
+        seed: u64,
+        failures: usize,
+        all: &[&'static str],
+    ) -> Classes {
         let (seeds, mut sum) = read_ledger(path, all);
         sum.merge(self);
         let mut text: String = seeds.iter().map(|line| format!("{line}\n")).collect();
-        text += &format!("seed\t{seed}\t{} runs\t{failures} failures\n{}", self.runs, sum.write());
+        text += &format!(
+            "seed\t{seed}\t{} runs\t{failures} failures\n{}",
+            self.runs,
+            sum.write()
+        );
         let aside = format!("{path}.new");
         std::fs::write(&aside, text).unwrap_or_else(|error| panic!("{aside}: {error}"));
         std::fs::rename(&aside, path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -149,16 +177,23 @@ impl Classes {
                 all.iter()
                     .copied()
                     .find(|known| *known == name)
-                    .ok_or(format!("{line:?}: there is no class {name:?}; was it renamed?"))
+                    .ok_or(format!(
+                        "{line:?}: there is no class {name:?}; was it renamed?"
+                    ))
             };
-            let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{line:?}: {error}"));
+            let number = |text: &str| {
+                text.parse::<u64>()
+                    .map_err(|error| format!("{line:?}: {error}"))
+            };
             match line.split('\t').collect::<Vec<_>>()[..] {
                 ["runs", runs] => classes.runs = number(runs)?,
                 ["class", name, events] => {
                     classes.events.insert(class(name)?, number(events)?);
                 }
                 ["pair", one, other, runs] => {
-                    classes.pairs.insert((class(one)?, class(other)?), number(runs)?);
+                    classes
+                        .pairs
+                        .insert((class(one)?, class(other)?), number(runs)?);
                 }
                 _ => return Err(format!("{line:?} is no count")),
             }
@@ -173,7 +208,8 @@ fn read_ledger(path: &str, all: &[&'static str]) -> (Vec<String>, Classes) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         read => read.unwrap_or_else(|error| panic!("{path}: {error}")),
     };
-    let (seeds, counts): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with("seed\t"));
+    let (seeds, counts): (Vec<&str>, Vec<&str>) =
+        text.lines().partition(|line| line.starts_with("seed\t"));
     let counts = Classes::read(&counts.join("\n"), all);
     let counts = counts.unwrap_or_else(|why| panic!("{path} is no ledger of this suite: {why}"));
     (seeds.into_iter().map(str::to_owned).collect(), counts)
@@ -192,10 +228,19 @@ mod tests {
         classes.end_run();
         classes.note("a");
         classes.end_run();
-        assert_eq!((classes.runs, classes.events("a"), classes.events("b")), (2, 2, 3));
-        assert_eq!((classes.runs_with("b", "a"), classes.runs_with("a", "a")), (1, 2));
+        assert_eq!(
+            (classes.runs, classes.events("a"), classes.events("b")),
+            (2, 2, 3)
+        );
+        assert_eq!(
+            (classes.runs_with("b", "a"), classes.runs_with("a", "a")),
+            (1, 2)
+        );
         assert_eq!(classes.missing(&all), ["c"]);
-        assert_eq!(classes.missing_pairs(&all, |one, _| one == "b"), [("a", "c")]);
+        assert_eq!(
+            classes.missing_pairs(&all, |one, _| one == "b"),
+            [("a", "c")]
+        );
         let mut again = Classes::read(&classes.write(), &all).unwrap();
         assert_eq!(again, classes);
         again.merge(&classes);
@@ -205,7 +250,10 @@ mod tests {
         classes.add_to_ledger(&ledger, 7, 0, &all);
         assert_eq!(classes.add_to_ledger(&ledger, 8, 1, &all), again);
         let text = std::fs::read_to_string(&ledger).unwrap();
-        assert!(text.starts_with("seed\t7\t2 runs\t0 failures\nseed\t8\t2 runs\t1 failures\nruns\t4\n"), "{text}");
+        assert!(
+            text.starts_with("seed\t7\t2 runs\t0 failures\nseed\t8\t2 runs\t1 failures\nruns\t4\n"),
+            "{text}"
+        );
         assert!(Classes::read("class\tz\t1", &all).is_err() && Classes::read("x", &all).is_err());
     }
 }

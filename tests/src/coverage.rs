@@ -1,4 +1,5 @@
-//! What a recorded workload contains. A cut at every operation proves little if no collection, checkpoint or trim was among them.
+//! What a recorded workload contains. A cut at every operation proves little if no collection,
+//! checkpoint or trim was among them.
 
 use crate::host::is_barrier;
 use crate::workload::HostOp;
@@ -38,13 +39,17 @@ pub struct Coverage {
 impl Coverage {
     /// A request and the changes it made.
     pub fn note(&mut self, geometry: &Geometry, op: &HostOp, changes: &[Change]) {
-        changes.iter().for_each(|change| self.note_change(geometry, change));
+        changes
+            .iter()
+            .for_each(|change| self.note_change(geometry, change));
         self.trims += matches!(op, HostOp::Trim { .. }) as u64;
         self.write_zeroes += matches!(op, HostOp::WriteZeroes { .. }) as u64;
         self.flushes += matches!(op, HostOp::Flush) as u64;
         self.fuas += (is_barrier(op) && *op != HostOp::Flush) as u64;
         if is_barrier(op) {
-            self.places.values_mut().for_each(|(_, flushed)| *flushed = true);
+            self.places
+                .values_mut()
+                .for_each(|(_, flushed)| *flushed = true);
         }
     }
 
@@ -58,7 +63,10 @@ impl Coverage {
             }
             Change::Erase { block, .. } => {
                 self.operations += 1;
-                self.flushed_then_erased += self.overwritten.remove(block).map_or(0, |pages| pages.len() as u64);
+                self.flushed_then_erased += self
+                    .overwritten
+                    .remove(block)
+                    .map_or(0, |pages| pages.len() as u64);
             }
             Change::Facts { facts, .. } => self.bad_blocks += facts.bad.is_some() as u64,
             _ => {}
@@ -69,7 +77,8 @@ impl Coverage {
         let lpn = oob.tag.lpn;
         let old = self.places.get(&lpn).copied();
         if oob.tag.flags.has(Flags::COPY) {
-            self.places.insert(lpn, (block, old.is_some_and(|(_, flushed)| flushed)));
+            self.places
+                .insert(lpn, (block, old.is_some_and(|(_, flushed)| flushed)));
             return;
         }
         if let Some((old, true)) = old {
@@ -85,18 +94,27 @@ impl Coverage {
         self.checkpoints = stats.checkpoints;
     }
 
-    /// What is still missing; conversions count for schemes that have `converts`, checkpoints for those that write them as they go.
+    /// What is still missing; conversions count for schemes that have `converts`, checkpoints for
+    /// those that write them as they go.
     pub fn missing(&self, converts: bool, checkpoints: bool) -> Option<String> {
         let wanted = [
             ("programs and erases", self.operations, 400),
             ("collections", self.collections, 5),
             ("conversions", self.converts, if converts { 5 } else { 0 }),
-            ("checkpoints", self.checkpoints, if checkpoints { 2 } else { 0 }),
+            (
+                "checkpoints",
+                self.checkpoints,
+                if checkpoints { 2 } else { 0 },
+            ),
             ("trims", self.trims, 5),
             ("write-zeroes", self.write_zeroes, 5),
             ("FUA requests", self.fuas, 10),
             ("flushes", self.flushes, 20),
-            ("flushed pages overwritten and then erased", self.flushed_then_erased, 5),
+            (
+                "flushed pages overwritten and then erased",
+                self.flushed_then_erased,
+                5,
+            ),
         ];
         let short = wanted.iter().find(|(_, have, want)| have < want);
         short.map(|(name, have, want)| format!("{have} {name}, need {want}"))

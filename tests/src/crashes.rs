@@ -1,5 +1,5 @@
-//! Crashes of the host below an image: what one may keep of the unsynced writes, and what whatever it kept must stand; writes and
-//! syncs that the host refuses.
+//! Crashes of the host below an image: what one may keep of the unsynced writes, and what whatever
+//! it kept must stand; writes and syncs that the host refuses.
 
 use crate::host::{Host, Trouble, is_barrier};
 use crate::model::Model;
@@ -32,23 +32,39 @@ pub fn rig_of(scheme: &'static Scheme, cells: Cells) -> Rig {
 
 fn spec(rig: &Rig) -> ImageSpec {
     let size = rig.config.logical_pages as u64 * rig.profile.geometry.page_bytes as u64;
-    ImageSpec { profile: rig.profile, size, scheme: rig.scheme.name.into(), params: String::new() }
+    ImageSpec {
+        profile: rig.profile,
+        size,
+        scheme: rig.scheme.name.into(),
+        params: String::new(),
+    }
 }
 
 /// A new device on a new disk. As with the daemon, nothing is served before the first sync.
 pub fn device(rig: &Rig) -> (SimDisk, Host<'_, FileStore>) {
     let (disk, store) = SimDisk::create(&spec(rig), SPARE_SLOTS).expect("a new image");
     let sync = store.sync_handle();
-    let ftl = rig.scheme.start(rig.open(store), &rig.config, Start::Format).expect("a new device starts");
-    sync.sync_through(sync.last_seq()).expect("the disk is well");
-    (disk, Host::over(rig, ftl, Model::new(rig.config.logical_pages, rig.seed)).syncing(sync))
+    let ftl = rig
+        .scheme
+        .start(rig.open(store), &rig.config, Start::Format)
+        .expect("a new device starts");
+    sync.sync_through(sync.last_seq())
+        .expect("the disk is well");
+    (
+        disk,
+        Host::over(rig, ftl, Model::new(rig.config.logical_pages, rig.seed)).syncing(sync),
+    )
 }
 
 /// Opens what is on the disk and mounts it; nothing is synced yet.
 fn mount<'a>(rig: &'a Rig, disk: &SimDisk, model: Model) -> Result<Host<'a, FileStore>, String> {
-    let (store, _) = disk.open(Access::ReadWrite).map_err(|error| format!("open: {error}"))?;
+    let (store, _) = disk
+        .open(Access::ReadWrite)
+        .map_err(|error| format!("open: {error}"))?;
     let sync = store.sync_handle();
-    let ftl = rig.mount(rig.open(store)).map_err(|error| format!("mount: {error}"))?;
+    let ftl = rig
+        .mount(rig.open(store))
+        .map_err(|error| format!("mount: {error}"))?;
     Ok(Host::over(rig, ftl, model).syncing(sync))
 }
 
@@ -56,14 +72,15 @@ fn mount<'a>(rig: &'a Rig, disk: &SimDisk, model: Model) -> Result<Host<'a, File
 fn serve<'a>(rig: &'a Rig, disk: &SimDisk, model: Model) -> Result<Host<'a, FileStore>, String> {
     let mut host = mount(rig, disk, model)?;
     let sync = host.sync_handle().expect("an image");
-    sync.sync_through(sync.last_seq()).map_err(|error| format!("sync after the mount: {error}"))?;
+    sync.sync_through(sync.last_seq())
+        .map_err(|error| format!("sync after the mount: {error}"))?;
     host.check()?;
     host.settle_all()?;
     Ok(host)
 }
 
-/// What a disk must stand after a crash. `further` says how much more it has to stand: a crash inside the mount, and one
-/// after more writes.
+/// What a disk must stand after a crash. `further` says how much more it has to stand: a crash
+/// inside the mount, and one after more writes.
 fn survive(rig: &Rig, disk: &SimDisk, model: &Model, further: Option<u64>) -> Result<(), String> {
     if let Some(seed) = further {
         let inside = disk.crashed(Crash::Nothing);
@@ -78,22 +95,39 @@ fn survive(rig: &Rig, disk: &SimDisk, model: &Model, further: Option<u64>) -> Re
         host.run(&op).map_err(String::from)?;
     }
     let again = disk.crashed(Crash::Sectors(!seed));
-    serve(rig, &again, host.model.clone()).map(drop).map_err(|why| format!("after a second crash: {why}"))
+    serve(rig, &again, host.model.clone())
+        .map(drop)
+        .map_err(|why| format!("after a second crash: {why}"))
 }
 
-/// Crashes now in every way; every eighth state has to stand more. Where few writes are unsynced, every subset of them is kept in
-/// turn.
-fn crash_now(rig: &Rig, here: &str, disk: &SimDisk, model: &Model, rng: &mut SplitMix, verdicts: &mut Verdicts) {
-    let subsets = if disk.unsynced() <= 5 { 1 << disk.unsynced() } else { 0 };
-    let kinds = Crash::kinds(rng.next_u64()).into_iter().chain((0..subsets).map(Crash::Mask));
+/// Crashes now in every way; every eighth state has to stand more. Where few writes are unsynced,
+/// every subset of them is kept in turn.
+fn crash_now(
+    rig: &Rig,
+    here: &str,
+    disk: &SimDisk,
+    model: &Model,
+    rng: &mut SplitMix,
+    verdicts: &mut Verdicts,
+) {
+    let subsets = if disk.unsynced() <= 5 {
+        1 << disk.unsynced()
+    } else {
+        0
+    };
+    let kinds = Crash::kinds(rng.next_u64())
+        .into_iter()
+        .chain((0..subsets).map(Crash::Mask));
     for (number, how) in kinds.enumerate() {
         let further = (rng.one_in(8)).then(|| rng.next_u64());
         let here = format!("{here}/{number}");
         if !verdicts.draws(&here) {
             continue;
         }
-        verdicts
-            .case(&here, || survive(rig, &disk.crashed(how), model, further).map_err(|why| format!("{how:?}: {why}")));
+        verdicts.case(&here, || {
+            survive(rig, &disk.crashed(how), model, further)
+                .map_err(|why| format!("{how:?}: {why}"))
+        });
     }
 }
 
@@ -106,11 +140,13 @@ pub fn crash_all_along(rig: &Rig, kind: Kind, moments: u32, verdicts: &mut Verdi
         if verdicts.are_enough() {
             return;
         }
-        host.run(&op).unwrap_or_else(|trouble| panic!("{op:?}: {}", String::from(trouble)));
+        host.run(&op)
+            .unwrap_or_else(|trouble| panic!("{op:?}: {}", String::from(trouble)));
         // The host's disk also writes back on its own.
         if rng.one_in(40) {
             let sync = host.sync_handle().expect("an image");
-            sync.sync_through(sync.last_seq()).expect("the disk is well");
+            sync.sync_through(sync.last_seq())
+                .expect("the disk is well");
         }
         if disk.unsynced() > 0 && rng.one_in(3) {
             let here = format!("{}/{}/{step}", rig.path(), kind.name());
@@ -123,8 +159,8 @@ pub fn crash_all_along(rig: &Rig, kind: Kind, moments: u32, verdicts: &mut Verdi
     }
 }
 
-/// A write of the host's file fails, the `index`-th of so many requests, with this errno and after so many bytes: it costs its request
-/// and no more. `reached` tells whether there was such a write.
+/// A write of the host's file fails, the `index`-th of so many requests, with this errno and after
+/// so many bytes: it costs its request and no more. `reached` tells whether there was such a write.
 pub fn refuse_write(
     rig: &Rig,
     requests: usize,
@@ -172,8 +208,15 @@ pub fn fail_sync(rig: &Rig, round: u64) -> Result<(), String> {
         host.run(&op)?;
     }
     disk.fail_syncs(1);
-    let trouble = ops.by_ref().take(500).find_map(|op| host.run(&op).err()).ok_or("no sync failed in 500 requests")?;
-    if !matches!(trouble, Trouble::Unsynced(_) | Trouble::Refused(FtlError::Host(EIO))) {
+    let trouble = ops
+        .by_ref()
+        .take(500)
+        .find_map(|op| host.run(&op).err())
+        .ok_or("no sync failed in 500 requests")?;
+    if !matches!(
+        trouble,
+        Trouble::Unsynced(_) | Trouble::Refused(FtlError::Host(EIO))
+    ) {
         return Err(trouble.into());
     }
     let begun = host.step();
@@ -186,27 +229,44 @@ pub fn fail_sync(rig: &Rig, round: u64) -> Result<(), String> {
     let model = host.model.clone();
     drop(host);
     for how in Crash::kinds(round) {
-        survive(rig, &disk.crashed(how), &model, Some(round)).map_err(|why| format!("{how:?}: {why}"))?;
+        survive(rig, &disk.crashed(how), &model, Some(round))
+            .map_err(|why| format!("{how:?}: {why}"))?;
     }
-    survive(rig, &disk, &model, None).map_err(|why| format!("after the death of the process: {why}"))
+    survive(rig, &disk, &model, None)
+        .map_err(|why| format!("after the death of the process: {why}"))
 }
 
 /// Writes of which a crash after a cut keeps every subset; all unsynced writes before them survive.
 const SUBSET_WRITES: usize = 6;
 
-/// The flash loses power in the middle of a workload, then the host crashes before the image is synced. The host's disk keeps
-/// every subset of the last unsynced writes in turn.
-pub fn crash_after_cut(rig: &Rig, kind: Kind, requests: usize, cut: Cut, here: &str, verdicts: &mut Verdicts) {
+/// The flash loses power in the middle of a workload, then the host crashes before the image is
+/// synced. The host's disk keeps every subset of the last unsynced writes in turn.
+pub fn crash_after_cut(
+    rig: &Rig,
+    kind: Kind,
+    requests: usize,
+    cut: Cut,
+    here: &str,
+    verdicts: &mut Verdicts,
+) {
     let (disk, mut host) = device(rig);
     let mut ops = Workload::new(kind, PAGES, rig.seed);
     for op in ops.by_ref().take(requests) {
-        host.run(&op).unwrap_or_else(|trouble| panic!("{op:?}: {}", String::from(trouble)));
+        host.run(&op)
+            .unwrap_or_else(|trouble| panic!("{op:?}: {}", String::from(trouble)));
     }
-    host.set_faults(FaultPlan { cut: Some(cut), ..FaultPlan::default() });
+    host.set_faults(FaultPlan {
+        cut: Some(cut),
+        ..FaultPlan::default()
+    });
     while host.ftl.chip().powered() {
         let op = ops.next().expect("workloads are endless");
         if let Err(trouble) = host.run(&op) {
-            assert!(!host.ftl.chip().powered(), "{op:?}: {}", String::from(trouble));
+            assert!(
+                !host.ftl.chip().powered(),
+                "{op:?}: {}",
+                String::from(trouble)
+            );
         }
     }
     let model = host.model.clone();
@@ -215,7 +275,9 @@ pub fn crash_after_cut(rig: &Rig, kind: Kind, requests: usize, cut: Cut, here: &
     for kept in 0..1 << writes {
         let crashed = disk.crashed(Crash::Mask(!0 << writes | kept));
         verdicts.case(&format!("{here}/{kept}"), || {
-            serve(rig, &crashed, model.clone()).map(drop).map_err(|why| format!("{cut:?}, writes {kept:b} kept: {why}"))
+            serve(rig, &crashed, model.clone())
+                .map(drop)
+                .map_err(|why| format!("{cut:?}, writes {kept:b} kept: {why}"))
         });
     }
 }

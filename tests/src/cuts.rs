@@ -1,8 +1,9 @@
 //! Power cuts at every flash operation of a run, without running what came before again.
 //!
-//! A cut takes all RAM, so only the flash counts. A run is recorded once: its requests and the journal of its store. Going
-//! through the journal rebuilds, step by step, the flash as it was before each operation; there a clone of it is cut and must
-//! survive. A mount is recorded and cut in the same way, so cuts nest.
+//! A cut takes all RAM, so only the flash counts. A run is recorded once: its requests and the
+//! journal of its store. Going through the journal rebuilds, step by step, the flash as it was
+//! before each operation; there a clone of it is cut and must survive. A mount is recorded and cut
+//! in the same way, so cuts nest.
 
 use crate::coverage::Coverage;
 use crate::host::{Host, is_barrier, values};
@@ -35,14 +36,22 @@ pub fn record(rig: &Rig, kind: Kind) -> Recording {
 /// The same with so many programs and erases, or more.
 pub fn record_operations(rig: &Rig, kind: Kind, operations: u64) -> Recording {
     let mut host = Host::format(rig);
-    host.set_faults(FaultPlan { bombs: rig.bombs.clone(), ..FaultPlan::default() });
+    host.set_faults(FaultPlan {
+        bombs: rig.bombs.clone(),
+        ..FaultPlan::default()
+    });
     let workload = Workload::new(kind, rig.config.logical_pages, rig.seed).take(MAX_STEPS);
-    Recording::of(host, workload, |coverage| coverage.operations >= operations && missing(rig, coverage).is_none())
+    Recording::of(host, workload, |coverage| {
+        coverage.operations >= operations && missing(rig, coverage).is_none()
+    })
 }
 
 /// What the scheme's run should contain and does not.
 pub fn missing(rig: &Rig, coverage: &Coverage) -> Option<String> {
-    coverage.missing(coverage.converts > 0, has_param(rig.scheme, "ckpt.interval"))
+    coverage.missing(
+        coverage.converts > 0,
+        has_param(rig.scheme, "ckpt.interval"),
+    )
 }
 
 /// The instant before a program or erase.
@@ -64,7 +73,11 @@ pub fn is_operation(change: &Change) -> bool {
 
 impl Recording {
     /// Runs requests until there are no more, or enough; each must succeed.
-    pub fn of(mut host: Host, requests: impl Iterator<Item = HostOp>, enough: impl Fn(&Coverage) -> bool) -> Recording {
+    pub fn of(
+        mut host: Host,
+        requests: impl Iterator<Item = HostOp>,
+        enough: impl Fn(&Coverage) -> bool,
+    ) -> Recording {
         let start = host.ftl.chip().store().clone();
         let (model, first_step) = (host.model.clone(), host.step());
         host.ftl.chip_mut().store_mut().record();
@@ -73,7 +86,8 @@ impl Recording {
         let mut steps: Vec<(HostOp, usize)> = Vec::new();
         for op in requests {
             let before = steps.last().map_or(0, |(_, end)| *end);
-            host.run(&op).unwrap_or_else(|trouble| panic!("{op:?}: {}", String::from(trouble)));
+            host.run(&op)
+                .unwrap_or_else(|trouble| panic!("{op:?}: {}", String::from(trouble)));
             let changes = host.ftl.chip().store().recorded();
             coverage.note(&geometry, &op, &changes[before..]);
             coverage.note_stats(&host.ftl.stats());
@@ -82,28 +96,42 @@ impl Recording {
                 break;
             }
         }
-        host.compare_all().unwrap_or_else(|trouble| panic!("uncut run: {}", String::from(trouble)));
-        host.check().unwrap_or_else(|why| panic!("uncut run: {why}"));
+        host.compare_all()
+            .unwrap_or_else(|trouble| panic!("uncut run: {}", String::from(trouble)));
+        host.check()
+            .unwrap_or_else(|why| panic!("uncut run: {why}"));
         let mut changes = host.cut_power().0.into_store().take_record();
         // Reading may have programmed, too.
         changes.truncate(steps.last().map_or(0, |(_, end)| *end));
-        Recording { start, model, first_step, changes, steps, coverage }
+        Recording {
+            start,
+            model,
+            first_step,
+            changes,
+            steps,
+            coverage,
+        }
     }
 
     /// Programs and erases.
     pub fn operations(&self) -> usize {
-        self.changes.iter().filter(|change| is_operation(change)).count()
+        self.changes
+            .iter()
+            .filter(|change| is_operation(change))
+            .count()
     }
 
-    /// The same run on a flash that lost every OOB mark programmed later: they are hints and may be missing (a host crash may
-    /// drop them). `None` where the scheme makes none.
+    /// The same run on a flash that lost every OOB mark programmed later: they are hints and may be
+    /// missing (a host crash may drop them). `None` where the scheme makes none.
     pub fn without_marks(mut self) -> Option<Recording> {
         let is_mark = |change: &Change| matches!(change, Change::AndOob { .. });
         let mut kept_before = vec![0];
         for change in &self.changes {
             kept_before.push(kept_before.last().expect("not empty") + !is_mark(change) as usize);
         }
-        self.steps.iter_mut().for_each(|(_, end)| *end = kept_before[*end]);
+        self.steps
+            .iter_mut()
+            .for_each(|(_, end)| *end = kept_before[*end]);
         let all = self.changes.len();
         self.changes.retain(|change| !is_mark(change));
         (self.changes.len() < all).then_some(self)
@@ -126,7 +154,12 @@ impl Recording {
             let ((op, _), number) = steps.peek().expect("changes belong to requests");
             submit(&mut model, op, *number, &mut submitted);
             if is_operation(change) {
-                each(&Moment { index, next: change, store: &store, model: &model });
+                each(&Moment {
+                    index,
+                    next: change,
+                    store: &store,
+                    model: &model,
+                });
                 index += 1;
             }
             store.replay(change).expect("memory does not fail");
@@ -169,27 +202,41 @@ pub fn outcomes(rig: &Rig, next: &Change, seed: u64) -> Vec<Cut> {
 /// Cuts power in the next operation. Returns the flash as it is when power is back.
 pub fn strike(rig: &Rig, store: &MemStore, next: &Change, cut: Cut) -> MemStore {
     let mut chip = rig.open(store.clone());
-    chip.set_faults(FaultPlan { cut: Some(Cut { at_op: 0, ..cut }), ..FaultPlan::default() });
+    chip.set_faults(FaultPlan {
+        cut: Some(Cut { at_op: 0, ..cut }),
+        ..FaultPlan::default()
+    });
     let outcome = match next {
         Change::Program { ppn, data, oob } => chip.program(0, *ppn, data, oob, Cause::Host),
         Change::Erase { block, .. } => chip.erase(0, *block, Cause::Host),
         other => panic!("{other:?} cannot be cut"),
     };
-    assert_eq!(outcome, Err(NandError::PowerLost), "the cut strikes at its operation");
+    assert_eq!(
+        outcome,
+        Err(NandError::PowerLost),
+        "the cut strikes at its operation"
+    );
     chip.power_on();
     chip.into_store()
 }
 
-/// Programs and erases of a mount of this flash, to be cut in turn. Empty if it programs and erases nothing.
+/// Programs and erases of a mount of this flash, to be cut in turn. Empty if it programs and erases
+/// nothing.
 pub fn record_mount(rig: &Rig, store: &MemStore) -> Result<Vec<Change>, String> {
     let mut store = store.clone();
     store.record();
-    let ftl = rig.mount(rig.open(store)).map_err(|error| format!("mount: {error}"))?;
+    let ftl = rig
+        .mount(rig.open(store))
+        .map_err(|error| format!("mount: {error}"))?;
     Ok(ftl.into_chip().into_store().take_record())
 }
 
 /// Visits the instant before every program and erase of a recorded mount: number, flash, operation.
-pub fn visit_mount(store: &MemStore, changes: &[Change], mut each: impl FnMut(usize, &MemStore, &Change)) {
+pub fn visit_mount(
+    store: &MemStore,
+    changes: &[Change],
+    mut each: impl FnMut(usize, &MemStore, &Change),
+) {
     let mut store = store.clone();
     let mut index = 0;
     for change in changes {
@@ -211,22 +258,32 @@ pub struct Survival {
 /// Versions of requests after a cut begin here.
 const AFTER_CUT: u64 = 1 << 30;
 
-/// What every flash must stand after a cut: mount, hold what the model says, take 32 writes with flushes, lose power again, mount
-/// again, hold it again.
+/// What every flash must stand after a cut: mount, hold what the model says, take 32 writes with
+/// flushes, lose power again, mount again, hold it again.
 pub fn survive(rig: &Rig, store: MemStore, model: Model, salt: u64) -> Result<Survival, String> {
     let chip = rig.open(store);
-    let worn: Vec<u32> = rig.profile.geometry.all_blocks().map(|block| chip.erase_count(block)).collect();
-    let ftl = rig.mount(chip).map_err(|error| format!("first mount: {error}"))?;
+    let worn: Vec<u32> = rig
+        .profile
+        .geometry
+        .all_blocks()
+        .map(|block| chip.erase_count(block))
+        .collect();
+    let ftl = rig
+        .mount(chip)
+        .map_err(|error| format!("first mount: {error}"))?;
     let mut host = Host::over(rig, ftl, model);
     host.check().map_err(|why| format!("first mount: {why}"))?;
-    host.settle_all().map_err(|why| format!("first mount: {why}"))?;
+    host.settle_all()
+        .map_err(|why| format!("first mount: {why}"))?;
     let free_blocks = host.ftl.stats().blocks.free;
     host.set_step(AFTER_CUT);
     write_on(&mut host, salt).map_err(|why| format!("writing on: {why}"))?;
-    host.compare_all().map_err(|trouble| format!("writing on: {}", String::from(trouble)))?;
+    host.compare_all()
+        .map_err(|trouble| format!("writing on: {}", String::from(trouble)))?;
     let mut host = host.remount().map_err(|why| format!("second {why}"))?;
     host.check().map_err(|why| format!("second mount: {why}"))?;
-    host.settle_all().map_err(|why| format!("second mount: {why}"))?;
+    host.settle_all()
+        .map_err(|why| format!("second mount: {why}"))?;
     let chip = host.ftl.chip();
     let younger = |(block, worn): &(Pbn, &u32)| chip.erase_count(*block) < **worn;
     match rig.profile.geometry.all_blocks().zip(&worn).find(younger) {
@@ -240,8 +297,15 @@ fn write_on(host: &mut Host, salt: u64) -> Result<(), String> {
     for i in 0..32 {
         let lpn = ((i * 37 + salt * 11) % pages) as u32;
         let op = match i {
-            13 => HostOp::Trim { lpn, count: 3.min(host.model.pages() - lpn) },
-            _ => HostOp::Write { lpn, count: 1, fua: i % 11 == 3 },
+            13 => HostOp::Trim {
+                lpn,
+                count: 3.min(host.model.pages() - lpn),
+            },
+            _ => HostOp::Write {
+                lpn,
+                count: 1,
+                fua: i % 11 == 3,
+            },
         };
         host.run(&op)?;
         if i % 5 == 0 {

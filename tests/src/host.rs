@@ -52,29 +52,48 @@ impl From<Trouble> for String {
 pub fn values(op: &HostOp, step: u64) -> impl Iterator<Item = (u32, u64)> + use<> {
     let (lpn, count, zeros) = match *op {
         HostOp::Write { lpn, count, .. } => (lpn, count, false),
-        HostOp::WriteZeroData { lpn, count } | HostOp::WriteZeroes { lpn, count, .. } | HostOp::Trim { lpn, count } => {
-            (lpn, count, true)
-        }
+        HostOp::WriteZeroData { lpn, count }
+        | HostOp::WriteZeroes { lpn, count, .. }
+        | HostOp::Trim { lpn, count } => (lpn, count, true),
         HostOp::Flush | HostOp::Read { .. } | HostOp::Idle(_) => (0, 0, true),
     };
-    (0..count).map(move |i| (lpn + i, if zeros { ZEROS } else { (step + 1) << 16 | i as u64 }))
+    (0..count).map(move |i| {
+        (
+            lpn + i,
+            if zeros {
+                ZEROS
+            } else {
+                (step + 1) << 16 | i as u64
+            },
+        )
+    })
 }
 
 /// Whether everything acknowledged so far is durable when the request returned.
 pub fn is_barrier(op: &HostOp) -> bool {
-    matches!(op, HostOp::Flush | HostOp::Write { fua: true, .. } | HostOp::WriteZeroes { fua: true, .. })
+    matches!(
+        op,
+        HostOp::Flush | HostOp::Write { fua: true, .. } | HostOp::WriteZeroes { fua: true, .. }
+    )
 }
 
 impl<'a> Host<'a> {
     /// A host of a new device.
     pub fn format(rig: &'a Rig) -> Host<'a> {
-        Host::over(rig, rig.format(), Model::new(rig.config.logical_pages, rig.seed))
+        Host::over(
+            rig,
+            rig.format(),
+            Model::new(rig.config.logical_pages, rig.seed),
+        )
     }
 
     /// A host of a new device on a chip with every bad block that its data sheet allows.
     pub fn format_at_end_of_life(rig: &'a Rig) -> Host<'a> {
         let chip = rig.blank_at_end_of_life();
-        let ftl = rig.scheme.start(chip, &rig.config, Start::Format).expect("a new device starts");
+        let ftl = rig
+            .scheme
+            .start(chip, &rig.config, Start::Format)
+            .expect("a new device starts");
         Host::over(rig, ftl, Model::new(rig.config.logical_pages, rig.seed))
     }
 
@@ -90,14 +109,23 @@ impl<'a> Host<'a> {
         let (rig, step) = (self.rig, self.step);
         let (chip, model) = self.cut_power();
         let ftl = rig.mount(chip).map_err(|error| format!("mount: {error}"))?;
-        Ok(Host { step, ..Host::over(rig, ftl, model) })
+        Ok(Host {
+            step,
+            ..Host::over(rig, ftl, model)
+        })
     }
 }
 
 impl<'a, S: Store> Host<'a, S> {
     /// A host of a running scheme.
     pub fn over(rig: &'a Rig, ftl: Box<dyn Ftl<S>>, model: Model) -> Host<'a, S> {
-        Host { rig, ftl, model, step: 0, sync: None }
+        Host {
+            rig,
+            ftl,
+            model,
+            step: 0,
+            sync: None,
+        }
     }
 
     /// Makes a FLUSH wait until the image is on the host's disk.
@@ -151,7 +179,8 @@ impl<'a, S: Store> Host<'a, S> {
         if is_barrier(op) {
             self.ftl.flush(0)?;
             if let Some(sync) = &self.sync {
-                sync.sync_through(sync.last_seq()).map_err(|error| Trouble::Unsynced(error.to_string()))?;
+                sync.sync_through(sync.last_seq())
+                    .map_err(|error| Trouble::Unsynced(error.to_string()))?;
             }
         }
         Ok(())
@@ -178,7 +207,10 @@ impl<'a, S: Store> Host<'a, S> {
     /// Compares pages with their newest values.
     pub fn compare(&mut self, lpn: u32, count: u32) -> Result<(), Trouble> {
         let seen = self.read(lpn, count)?;
-        (lpn..).zip(seen).try_for_each(|(lpn, seen)| self.model.judge(lpn, seen)).map_err(Trouble::Wrong)
+        (lpn..)
+            .zip(seen)
+            .try_for_each(|(lpn, seen)| self.model.judge(lpn, seen))
+            .map_err(Trouble::Wrong)
     }
 
     /// Compares every page with its newest value.
@@ -188,8 +220,12 @@ impl<'a, S: Store> Host<'a, S> {
 
     /// Compares pages with what they may hold after a recovery; what is seen stays.
     pub fn settle(&mut self, lpn: u32, count: u32) -> Result<(), String> {
-        let seen = self.read(lpn, count).map_err(|error| format!("read after recovery: {error}"))?;
-        (lpn..).zip(seen).try_for_each(|(lpn, seen)| self.model.settle(lpn, seen))
+        let seen = self
+            .read(lpn, count)
+            .map_err(|error| format!("read after recovery: {error}"))?;
+        (lpn..)
+            .zip(seen)
+            .try_for_each(|(lpn, seen)| self.model.settle(lpn, seen))
     }
 
     /// The same with every page.
@@ -199,7 +235,10 @@ impl<'a, S: Store> Host<'a, S> {
 
     /// The scheme's own consistency check, and that the blocks add up.
     pub fn check(&mut self) -> Result<(), String> {
-        let wrong = self.ftl.check().map_err(|error| format!("check failed: {error}"))?;
+        let wrong = self
+            .ftl
+            .check()
+            .map_err(|error| format!("check failed: {error}"))?;
         if !wrong.is_empty() {
             return Err(format!("check: {}", wrong.join("; ")));
         }
@@ -216,5 +255,9 @@ impl<'a, S: Store> Host<'a, S> {
 pub fn blocks_add_up(stats: &SchemeStats, blocks: u32) -> Result<(), String> {
     let b = &stats.blocks;
     let sum = b.free + b.open + b.data + b.log + b.map + b.checkpoint + b.released + b.bad;
-    if sum == blocks { Ok(()) } else { Err(format!("{sum} blocks of {blocks} are accounted for: {b:?}")) }
+    if sum == blocks {
+        Ok(())
+    } else {
+        Err(format!("{sum} blocks of {blocks} are accounted for: {b:?}"))
+    }
 }

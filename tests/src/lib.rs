@@ -1,9 +1,11 @@
-//! The harness: everything the suites in `tests/` share. docs/TESTING.md tells how they fit together and how to repeat a failure.
+//! The harness: everything the suites in `tests/` share. docs/TESTING.md tells how they fit
+//! together and how to repeat a failure.
 //!
-//! [`payload`] makes pages that name themselves, [`model`] is the one oracle, [`workload`] generates what a host does, [`rig`]
-//! puts a scheme on a small chip, [`host`] drives it beside the oracle, [`cuts`] pulls the plug at every flash operation. [`sweep`] and
-//! [`crashes`] are what the suites of power cuts and host crashes are built of. [`fuzz`] is what hostile bytes meet.
-//! Nothing here names a scheme: suites iterate over the table.
+//! [`payload`] makes pages that name themselves, [`model`] is the one oracle, [`workload`]
+//! generates what a host does, [`rig`] puts a scheme on a small chip, [`host`] drives it beside the
+//! oracle, [`cuts`] pulls the plug at every flash operation. [`sweep`] and [`crashes`] are what the
+//! suites of power cuts and host crashes are built of. [`fuzz`] is what hostile bytes meet. Nothing
+//! here names a scheme: suites iterate over the table.
 #![forbid(unsafe_code)]
 
 pub mod classes;
@@ -25,10 +27,13 @@ pub mod workload;
 
 /// A seed from the clock.
 pub fn fresh_seed() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64)
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(1, |now| now.as_nanos() as u64)
 }
 
-/// Prints a line that is seen when a test passes, too: the test runner keeps back what goes through `println!`.
+/// Prints a line that is seen when a test passes, too: the test runner keeps back what goes through
+/// `println!`.
 pub fn announce(line: &str) {
     use std::io::Write;
     // Nobody reads it where standard error is closed.

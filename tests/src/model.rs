@@ -1,9 +1,10 @@
 //! The oracle: what each page may read as.
 //!
-//! Per page, `floor` is the newest value known to be durable: a FLUSH that began after its acknowledgement has completed. All
-//! values submitted since are candidates too. After a recovery a page reads as its floor or a candidate, whole; what was read
-//! is then the only value, through any number of later cuts, until the page is written again. Trims and write-zeroes are
-//! values like any other: zeros.
+//! Per page, `floor` is the newest value known to be durable: a FLUSH that began after its
+//! acknowledgement has completed. All values submitted since are candidates too. After a recovery a
+//! page reads as its floor or a candidate, whole; what was read is then the only value, through any
+//! number of later cuts, until the page is written again. Trims and write-zeroes are values like
+//! any other: zeros.
 
 use crate::payload::Seen;
 use std::collections::BTreeMap;
@@ -23,7 +24,11 @@ pub struct Model {
 impl Model {
     /// An empty device; `seed` is what its payloads name.
     pub fn new(pages: u32, seed: u64) -> Self {
-        Model { seed, floor: vec![ZEROS; pages as usize], since: BTreeMap::new() }
+        Model {
+            seed,
+            floor: vec![ZEROS; pages as usize],
+            since: BTreeMap::new(),
+        }
     }
 
     /// Seed that payloads name.
@@ -55,18 +60,28 @@ impl Model {
 
     /// The newest value: what a read gives as long as nothing failed.
     pub fn newest(&self, lpn: u32) -> u64 {
-        self.since.get(&lpn).and_then(|values| values.last()).copied().unwrap_or(self.floor[lpn as usize])
+        self.since
+            .get(&lpn)
+            .and_then(|values| values.last())
+            .copied()
+            .unwrap_or(self.floor[lpn as usize])
     }
 
     /// Whether a page may read as `value` after a recovery.
     pub fn allows(&self, lpn: u32, value: u64) -> bool {
-        self.floor[lpn as usize] == value || self.since.get(&lpn).is_some_and(|values| values.contains(&value))
+        self.floor[lpn as usize] == value
+            || self
+                .since
+                .get(&lpn)
+                .is_some_and(|values| values.contains(&value))
     }
 
     /// What a page may read as after a recovery.
     pub fn candidates(&self, lpn: u32) -> Vec<u64> {
         let since = self.since.get(&lpn).into_iter().flatten().copied();
-        std::iter::once(self.floor[lpn as usize]).chain(since).collect()
+        std::iter::once(self.floor[lpn as usize])
+            .chain(since)
+            .collect()
     }
 
     /// From now on a page has this value alone.
@@ -79,7 +94,13 @@ impl Model {
     pub fn judge(&self, lpn: u32, seen: Seen) -> Result<(), String> {
         let value = self.value(lpn, seen)?;
         let newest = self.newest(lpn);
-        if value == newest { Ok(()) } else { Err(format!("page {lpn} reads as version {value}, newest is {newest}")) }
+        if value == newest {
+            Ok(())
+        } else {
+            Err(format!(
+                "page {lpn} reads as version {value}, newest is {newest}"
+            ))
+        }
     }
 
     /// Judges what was read after a recovery. What was seen is the page's only value from now on.
@@ -88,8 +109,14 @@ impl Model {
         if !self.allows(lpn, value) {
             let since = self.since.get(&lpn).map_or(&[][..], Vec::as_slice);
             let floor = self.floor[lpn as usize];
-            let fate = if value < floor { "stale" } else { "never submitted here" };
-            return Err(format!("page {lpn} reads as version {value}, {fate}: durable {floor}, later {since:?}"));
+            let fate = if value < floor {
+                "stale"
+            } else {
+                "never submitted here"
+            };
+            return Err(format!(
+                "page {lpn} reads as version {value}, {fate}: durable {floor}, later {since:?}"
+            ));
         }
         self.since.remove(&lpn);
         self.floor[lpn as usize] = value;
@@ -100,7 +127,11 @@ impl Model {
     pub fn value(&self, lpn: u32, seen: Seen) -> Result<u64, String> {
         match seen {
             Seen::Zeros => Ok(ZEROS),
-            Seen::Page { lpn: named, version, seed } if named == lpn && seed == self.seed => Ok(version),
+            Seen::Page {
+                lpn: named,
+                version,
+                seed,
+            } if named == lpn && seed == self.seed => Ok(version),
             other => Err(format!("page {lpn} reads as {other}")),
         }
     }
@@ -111,7 +142,11 @@ mod tests {
     use super::*;
 
     fn mine(lpn: u32, version: u64) -> Seen {
-        Seen::Page { lpn, version, seed: 1 }
+        Seen::Page {
+            lpn,
+            version,
+            seed: 1,
+        }
     }
 
     #[test]
@@ -133,7 +168,10 @@ mod tests {
         model.submit(0, 5);
         model.submit(0, 6);
         model.settle(0, mine(0, 5)).unwrap();
-        assert!(model.settle(0, mine(0, 6)).is_err(), "a later cut may not bring back what was not there");
+        assert!(
+            model.settle(0, mine(0, 6)).is_err(),
+            "a later cut may not bring back what was not there"
+        );
         assert!(model.settle(0, Seen::Zeros).is_err());
         model.settle(0, mine(0, 5)).unwrap();
     }
@@ -143,7 +181,16 @@ mod tests {
         let mut model = Model::new(4, 1);
         model.submit(0, 5);
         model.submit(1, 6);
-        for seen in [mine(1, 6), Seen::Foreign, Seen::Mixture(None, None), Seen::Page { lpn: 0, version: 5, seed: 2 }] {
+        for seen in [
+            mine(1, 6),
+            Seen::Foreign,
+            Seen::Mixture(None, None),
+            Seen::Page {
+                lpn: 0,
+                version: 5,
+                seed: 2,
+            },
+        ] {
             assert!(model.settle(0, seen).is_err(), "{seen}");
         }
         assert!(model.judge(0, mine(0, 5)).is_ok() && model.judge(0, Seen::Zeros).is_err());

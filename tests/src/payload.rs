@@ -1,5 +1,5 @@
-//! Page contents that name their own address, version and seed, so that a wrong page tells what it is: another address's,
-//! an older version, a mixture of two writes, or no page of ours at all.
+//! Page contents that name their own address, version and seed, so that a wrong page tells what it
+//! is: another address's, an older version, a mixture of two writes, or no page of ours at all.
 
 use nand_model::SplitMix;
 use std::fmt;
@@ -21,7 +21,8 @@ pub enum Seen {
         /// The seed it names.
         seed: u64,
     },
-    /// Records of different pages, or a record of ours beside something else; what the first and the first odd one name.
+    /// Records of different pages, or a record of ours beside something else; what the first and
+    /// the first odd one name.
     Mixture(Option<(u32, u64)>, Option<(u32, u64)>),
     /// Not one record of ours.
     Foreign,
@@ -31,7 +32,9 @@ impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Seen::Zeros => write!(f, "zeros"),
-            Seen::Page { lpn, version, seed } => write!(f, "page {lpn} version {version} of seed {seed}"),
+            Seen::Page { lpn, version, seed } => {
+                write!(f, "page {lpn} version {version} of seed {seed}")
+            }
             Seen::Mixture(one, other) => write!(f, "a mixture of {one:?} and {other:?}"),
             Seen::Foreign => write!(f, "nothing ever written"),
         }
@@ -53,7 +56,10 @@ pub fn fill(page: &mut [u8], lpn: u32, version: u64, seed: u64) {
 /// Tells what a page is.
 pub fn identify(page: &[u8]) -> Seen {
     // A piece at a time, so that the compiler compares many bytes at once.
-    if page.chunks(64).all(|piece| piece.iter().fold(0, |all, byte| all | byte) == 0) {
+    if page
+        .chunks(64)
+        .all(|piece| piece.iter().fold(0, |all, byte| all | byte) == 0)
+    {
         return Seen::Zeros;
     }
     if let Some((lpn, version, seed)) = decode(&page[..RECORD], 0)
@@ -61,11 +67,18 @@ pub fn identify(page: &[u8]) -> Seen {
     {
         return Seen::Page { lpn, version, seed };
     }
-    let records: Vec<_> = (0..).zip(page.chunks_exact(RECORD)).map(|(index, r)| decode(r, index)).collect();
+    let records: Vec<_> = (0..)
+        .zip(page.chunks_exact(RECORD))
+        .map(|(index, r)| decode(r, index))
+        .collect();
     let name = |record: Option<(u32, u64, u64)>| record.map(|(lpn, version, _)| (lpn, version));
     match records.iter().find(|record| **record != records[0]) {
         Some(odd) => Seen::Mixture(name(records[0]), name(*odd)),
-        None => records[0].map_or(Seen::Foreign, |(lpn, version, seed)| Seen::Page { lpn, version, seed }),
+        None => records[0].map_or(Seen::Foreign, |(lpn, version, seed)| Seen::Page {
+            lpn,
+            version,
+            seed,
+        }),
     }
 }
 
@@ -73,8 +86,16 @@ pub fn identify(page: &[u8]) -> Seen {
 fn is_whole(page: &[u8], lpn: u32, version: u64, seed: u64) -> bool {
     let check = check_of(lpn, version, seed);
     (0..).zip(page.chunks_exact(RECORD)).all(|(index, record)| {
-        let words = [lpn as u64 | (index as u64) << 32, version, seed, digest(check, index)];
-        record.chunks_exact(8).zip(words).all(|(bytes, word)| bytes == word.to_le_bytes())
+        let words = [
+            lpn as u64 | (index as u64) << 32,
+            version,
+            seed,
+            digest(check, index),
+        ];
+        record
+            .chunks_exact(8)
+            .zip(words)
+            .all(|(bytes, word)| bytes == word.to_le_bytes())
     })
 }
 
@@ -89,10 +110,12 @@ fn encode(lpn: u32, index: u32, version: u64, seed: u64) -> [u8; RECORD] {
 }
 
 fn decode(record: &[u8], index: u32) -> Option<(u32, u64, u64)> {
-    let u64_at = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().expect("eight bytes"));
+    let u64_at =
+        |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().expect("eight bytes"));
     let (lpn, found) = (u64_at(0) as u32, (u64_at(0) >> 32) as u32);
     let (version, seed) = (u64_at(8), u64_at(16));
-    (found == index && u64_at(24) == digest(check_of(lpn, version, seed), index)).then_some((lpn, version, seed))
+    (found == index && u64_at(24) == digest(check_of(lpn, version, seed), index))
+        .then_some((lpn, version, seed))
 }
 
 /// What all records of a page have in common.
@@ -116,7 +139,14 @@ mod tests {
 
     #[test]
     fn pages_name_themselves() {
-        assert_eq!(identify(&page(7, 9, 11)), Seen::Page { lpn: 7, version: 9, seed: 11 });
+        assert_eq!(
+            identify(&page(7, 9, 11)),
+            Seen::Page {
+                lpn: 7,
+                version: 9,
+                seed: 11
+            }
+        );
         assert_eq!(identify(&page(7, 0, 11)), Seen::Zeros);
         assert_eq!(identify(&[0xFF; 1024]), Seen::Foreign);
     }

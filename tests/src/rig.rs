@@ -1,8 +1,9 @@
 //! A scheme on a small chip, from one seed; and the command line that repeats a case.
 //!
-//! A case has a path (`scheme/cells/workload/...`). `FTLD_CASE=path` runs only the cases below that path; `FTLD_SEED` sets the
-//! seed all suites start from; `FTLD_LONG=1` asks for acceptance length. In the short form the sweeps of schemes other than the default
-//! are samples ([`Verdicts::draws`]).
+//! A case has a path (`scheme/cells/workload/...`). `FTLD_CASE=path` runs only the cases below that
+//! path; `FTLD_SEED` sets the seed all suites start from; `FTLD_LONG=1` asks for acceptance length.
+//! In the short form the sweeps of schemes other than the default are samples
+//! ([`Verdicts::draws`]).
 
 use ftl_core::schemes::{SCHEMES, Scheme, SchemeStore};
 use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
@@ -35,12 +36,19 @@ impl Cells {
     /// A chip of these cells with small pages and blocks, without a number of blocks yet.
     pub fn profile(self) -> Profile {
         let torture = *Profile::find("torture").expect("a built-in profile");
-        let small = Geometry { page_bytes: 512, ..torture.geometry };
+        let small = Geometry {
+            page_bytes: 512,
+            ..torture.geometry
+        };
         let rules = match self {
             Cells::Mlc => torture,
             Cells::Slc => *Profile::find("slc-2k").expect("a built-in profile"),
         };
-        Profile { geometry: small, endurance: torture.endurance, ..rules }
+        Profile {
+            geometry: small,
+            endurance: torture.endurance,
+            ..rules
+        }
     }
 }
 
@@ -78,11 +86,28 @@ impl Rig {
     }
 
     /// The same on a chip as it is sold.
-    pub fn on_profile(scheme: &'static Scheme, cells: Cells, profile: Profile, pages: u32, wanted: Params) -> Rig {
+    pub fn on_profile(
+        scheme: &'static Scheme,
+        cells: Cells,
+        profile: Profile,
+        pages: u32,
+        wanted: Params,
+    ) -> Rig {
         let mut params = Params::default();
-        wanted.iter().filter(|(key, _)| has_param(scheme, key)).for_each(|(key, value)| params.set(key, value));
-        Rig::laid_out(scheme, cells, profile, pages, OVER_PROVISIONING, params, seed())
-            .unwrap_or_else(|error| panic!("{} has no layout for {pages} pages: {error}", scheme.name))
+        wanted
+            .iter()
+            .filter(|(key, _)| has_param(scheme, key))
+            .for_each(|(key, value)| params.set(key, value));
+        Rig::laid_out(
+            scheme,
+            cells,
+            profile,
+            pages,
+            OVER_PROVISIONING,
+            params,
+            seed(),
+        )
+        .unwrap_or_else(|error| panic!("{} has no layout for {pages} pages: {error}", scheme.name))
     }
 
     /// A device on any chip, with any parameters and over-provisioning, from a seed of its own.
@@ -99,10 +124,23 @@ impl Rig {
         seed: u64,
     ) -> Result<Rig, String> {
         let bytes = pages as u64 * profile.geometry.page_bytes as u64;
-        let layout = scheme.layout(&profile, bytes, over_provisioning, &params).map_err(|error| error.to_string())?;
-        let config = FtlConfig { logical_pages: layout.logical_pages, params };
+        let layout = scheme
+            .layout(&profile, bytes, over_provisioning, &params)
+            .map_err(|error| error.to_string())?;
+        let config = FtlConfig {
+            logical_pages: layout.logical_pages,
+            params,
+        };
         let (bombs, variant) = (Vec::new(), String::new());
-        Ok(Rig { scheme, cells, profile: layout.profile, config, seed, bombs, variant })
+        Ok(Rig {
+            scheme,
+            cells,
+            profile: layout.profile,
+            config,
+            seed,
+            bombs,
+            variant,
+        })
     }
 
     /// The same with one more parameter, where the scheme has it.
@@ -121,11 +159,18 @@ impl Rig {
     /// Bad blocks that the data sheet allows: those that the layout added.
     pub fn spare_blocks(&self) -> u64 {
         let blocks = self.profile.geometry.blocks as u64;
-        let allowed = |used: u64| (used * self.profile.max_bad_permille as u64).div_ceil(1000).max(4);
-        (0..blocks).find(|used| used + allowed(*used) >= blocks).map_or(0, |used| blocks - used)
+        let allowed = |used: u64| {
+            (used * self.profile.max_bad_permille as u64)
+                .div_ceil(1000)
+                .max(4)
+        };
+        (0..blocks)
+            .find(|used| used + allowed(*used) >= blocks)
+            .map_or(0, |used| blocks - used)
     }
 
-    /// An erased chip that has as many bad blocks as its data sheet allows: the least room the scheme was promised.
+    /// An erased chip that has as many bad blocks as its data sheet allows: the least room the
+    /// scheme was promised.
     pub fn blank_at_end_of_life(&self) -> Chip<MemStore> {
         let spare = self.spare_blocks();
         let mut chip = self.open(MemStore::new(self.profile.geometry));
@@ -134,8 +179,13 @@ impl Rig {
             let good = |block: &Pbn| chip.bad(*block).is_none();
             let blocks: Vec<_> = self.profile.geometry.all_blocks().filter(good).collect();
             let block = blocks[rng.below(blocks.len() as u64) as usize];
-            let facts = BlockFacts { bad: Some(Bad::Factory), ..BlockFacts::default() };
-            chip.store_mut().set_facts(block, facts).expect("memory does not fail");
+            let facts = BlockFacts {
+                bad: Some(Bad::Factory),
+                ..BlockFacts::default()
+            };
+            chip.store_mut()
+                .set_facts(block, facts)
+                .expect("memory does not fail");
             chip = self.open(chip.into_store());
         }
         chip
@@ -148,7 +198,9 @@ impl Rig {
 
     /// The scheme on a new device.
     pub fn format(&self) -> Box<dyn Ftl<MemStore>> {
-        self.scheme.start(self.blank(), &self.config, Start::Format).expect("a new device starts")
+        self.scheme
+            .start(self.blank(), &self.config, Start::Format)
+            .expect("a new device starts")
     }
 
     /// The scheme on what an earlier run left.
@@ -176,23 +228,33 @@ pub fn has_param(scheme: &Scheme, key: &str) -> bool {
 
 /// Every scheme on every kind of cells.
 pub fn matrix() -> impl Iterator<Item = (&'static Scheme, Cells)> {
-    SCHEMES.iter().flat_map(|scheme| Cells::ALL.map(|cells| (scheme, cells)))
+    SCHEMES
+        .iter()
+        .flat_map(|scheme| Cells::ALL.map(|cells| (scheme, cells)))
 }
 
 /// Does this with every item, on all processors. Results are in the order of the items.
 pub fn in_parallel<T: Sync, R: Send>(items: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let (next, workers) = (AtomicUsize::new(0), std::thread::available_parallelism().map_or(1, usize::from));
+    let (next, workers) = (
+        AtomicUsize::new(0),
+        std::thread::available_parallelism().map_or(1, usize::from),
+    );
     let work = || {
         let mut done = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(index) else { return done };
+            let Some(item) = items.get(index) else {
+                return done;
+            };
             done.push((index, each(item)));
         }
     };
     let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
     });
     results.sort_by_key(|(index, _)| *index);
     results.into_iter().map(|(_, result)| result).collect()
@@ -208,7 +270,8 @@ pub fn long() -> bool {
     std::env::var("FTLD_LONG").is_ok_and(|value| value == "1")
 }
 
-static CASE: std::sync::LazyLock<Option<String>> = std::sync::LazyLock::new(|| std::env::var("FTLD_CASE").ok());
+static CASE: std::sync::LazyLock<Option<String>> =
+    std::sync::LazyLock::new(|| std::env::var("FTLD_CASE").ok());
 
 /// Whether every case runs, at acceptance length: then there are as many as were promised.
 pub fn is_acceptance() -> bool {
@@ -217,7 +280,9 @@ pub fn is_acceptance() -> bool {
 
 /// Whether `FTLD_CASE` asks for this case, for all, or for one below it.
 pub fn wanted(path: &str) -> bool {
-    let Some(case) = CASE.as_deref() else { return true };
+    let Some(case) = CASE.as_deref() else {
+        return true;
+    };
     let below = |path: &str, case: &str| path == case || path.starts_with(&format!("{case}/"));
     below(path, case) || below(case, path)
 }
@@ -225,8 +290,9 @@ pub fn wanted(path: &str) -> bool {
 /// In the short form all schemes but the default share the work of so many whole sweeps.
 const SHARED_SWEEPS: u64 = 3;
 
-/// Whether the sample contains this place, whose path begins with a scheme: all of the default scheme's; of the others' so large a share
-/// that a sweep takes about as long however many schemes there are. The seed decides which. Acceptance and `FTLD_CASE` leave nothing out.
+/// Whether the sample contains this place, whose path begins with a scheme: all of the default
+/// scheme's; of the others' so large a share that a sweep takes about as long however many schemes
+/// there are. The seed decides which. Acceptance and `FTLD_CASE` leave nothing out.
 fn is_drawn(place: &str) -> bool {
     let others = SCHEMES.len() as u64 - 1;
     let whole = long() || CASE.is_some() || others <= SHARED_SWEEPS;
@@ -271,12 +337,18 @@ impl Verdicts {
 
     /// The same, without sampling.
     pub fn of_everything(suite: &'static str) -> Self {
-        Verdicts { everything: true, ..Verdicts::new(suite) }
+        Verdicts {
+            everything: true,
+            ..Verdicts::new(suite)
+        }
     }
 
     /// The same, but one failure is enough: no case runs after it.
     pub fn until_first_failure(suite: &'static str) -> Self {
-        Verdicts { enough: 1, ..Verdicts::new(suite) }
+        Verdicts {
+            enough: 1,
+            ..Verdicts::new(suite)
+        }
     }
 
     /// Whether no more cases will run.
@@ -284,7 +356,8 @@ impl Verdicts {
         self.failures >= self.enough
     }
 
-    /// Whether a sweep looks at this place: one at which there are cases, or one that costs something to get to. Counts it.
+    /// Whether a sweep looks at this place: one at which there are cases, or one that costs
+    /// something to get to. Counts it.
     pub fn draws(&mut self, place: &str) -> bool {
         if self.are_enough() || !wanted(place) {
             return false;
@@ -295,7 +368,8 @@ impl Verdicts {
         drawn
     }
 
-    /// What of the sweep ran, for a suite's report: "all 200 places", "a sample of 41 of 200 places".
+    /// What of the sweep ran, for a suite's report: "all 200 places", "a sample of 41 of 200
+    /// places".
     pub fn sample(&self) -> String {
         match self.drawn {
             all if all == self.places => format!("all {all} places"),
@@ -317,7 +391,8 @@ impl Verdicts {
         if let Err(why) = outcome {
             self.failures += 1;
             if self.first.len() < 8 {
-                let (seed, suite, long) = (seed(), self.suite, if long() { "FTLD_LONG=1 " } else { "" });
+                let (seed, suite, long) =
+                    (seed(), self.suite, if long() { "FTLD_LONG=1 " } else { "" });
                 self.first.push(format!(
                     "{path}: {why}\n    {long}FTLD_SEED={seed} FTLD_CASE={path} cargo test -p ftld-tests --test {suite}"
                 ));
@@ -333,6 +408,11 @@ impl Verdicts {
     /// Panics if any case failed, with the command line that repeats it.
     pub fn assert_none_failed(&self) {
         let list = self.first.join("\n");
-        assert!(self.failures == 0, "{} of {} cases failed:\n{list}", self.failures, self.cases);
+        assert!(
+            self.failures == 0,
+            "{} of {} cases failed:\n{list}",
+            self.failures,
+            self.cases
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! Sweeps of power cuts: over whole workloads, inside mounts, in short rows of requests, one after another, with checkpoints
-//! destroyed. The suites choose rigs and how many; each sweep hands its cases to [`Verdicts`].
+//! Sweeps of power cuts: over whole workloads, inside mounts, in short rows of requests, one after
+//! another, with checkpoints destroyed. The suites choose rigs and how many; each sweep hands its
+//! cases to [`Verdicts`].
 
 use crate::cuts::{self, Moment, Recording};
 use crate::host::Host;
@@ -38,17 +39,26 @@ pub enum Outcomes {
 impl Outcomes {
     /// All in the long form, else three.
     pub fn by_form() -> Self {
-        if rig::long() { Outcomes::All } else { Outcomes::Three }
+        if rig::long() {
+            Outcomes::All
+        } else {
+            Outcomes::Three
+        }
     }
 
     /// The outcomes of this operation, each with its number in the menu.
     pub fn of(self, rig: &Rig, next: &Change, index: usize) -> Vec<(usize, Cut)> {
-        let menu: Vec<_> = cuts::outcomes(rig, next, index as u64 ^ rig.seed << 32).into_iter().enumerate().collect();
+        let menu: Vec<_> = cuts::outcomes(rig, next, index as u64 ^ rig.seed << 32)
+            .into_iter()
+            .enumerate()
+            .collect();
         if self == Outcomes::All {
             return menu;
         }
         let spread = menu.len().div_ceil(3).max(1);
-        (0..3).map(|i| menu[(index + i * spread) % menu.len()]).collect()
+        (0..3)
+            .map(|i| menu[(index + i * spread) % menu.len()])
+            .collect()
     }
 }
 
@@ -86,7 +96,10 @@ fn cut_here(rig: &Rig, name: &str, moment: &Moment, outcomes: Outcomes, verdicts
 fn describe(rig: &Rig, next: &Change, cut: &Cut) -> String {
     match next {
         Change::Program { ppn, oob, .. } => {
-            let (block, offset) = (rig.profile.geometry.block_of(*ppn), rig.profile.geometry.offset_of(*ppn));
+            let (block, offset) = (
+                rig.profile.geometry.block_of(*ppn),
+                rig.profile.geometry.offset_of(*ppn),
+            );
             let role = Oob::decode(oob).map(|oob| oob.tag);
             format!(
                 "program of block {block} page {offset} ({role:?}) cut as {:?}, partner {:?}",
@@ -103,13 +116,18 @@ pub fn with_failing_blocks(rig: Rig, salt: u64) -> Rig {
     rig.variant(&format!("failing{salt}"), |rig| {
         let mut rng = SplitMix::new(rig.seed + salt);
         let mut any = || Pbn::new(rng.below(rig.profile.geometry.blocks as u64) as u32);
-        let faults = [Fault::ProgramFail, Fault::ProgramFail, Fault::EraseFail, Fault::EraseFail];
+        let faults = [
+            Fault::ProgramFail,
+            Fault::ProgramFail,
+            Fault::EraseFail,
+            Fault::EraseFail,
+        ];
         rig.bombs = faults.map(|fault| Bomb::next(any(), fault)).to_vec();
     })
 }
 
-/// A second cut inside the mount that follows the first one: at every operation but the first of the mounts after every `every`-th
-/// operation of the run.
+/// A second cut inside the mount that follows the first one: at every operation but the first of
+/// the mounts after every `every`-th operation of the run.
 pub fn cut_mounts(
     rig: &Rig,
     name: &str,
@@ -125,7 +143,13 @@ pub fn cut_mounts(
     });
 }
 
-fn cut_mounts_after(rig: &Rig, name: &str, moment: &Moment, outcomes: Outcomes, verdicts: &mut Verdicts) {
+fn cut_mounts_after(
+    rig: &Rig,
+    name: &str,
+    moment: &Moment,
+    outcomes: Outcomes,
+    verdicts: &mut Verdicts,
+) {
     for (first, cut) in outcomes.of(rig, moment.next, moment.index) {
         let here = format!("{}/{name}/{}/{first}/mount", rig.path(), moment.index);
         if !verdicts.draws(&here) {
@@ -151,8 +175,9 @@ fn cut_mounts_after(rig: &Rig, name: &str, moment: &Moment, outcomes: Outcomes, 
     }
 }
 
-/// A third cut inside the mount that follows a second one inside a mount: `per_mount` times each after every `every`-th operation of
-/// the run, at random. Both mounts had programmed or erased something.
+/// A third cut inside the mount that follows a second one inside a mount: `per_mount` times each
+/// after every `every`-th operation of the run, at random. Both mounts had programmed or erased
+/// something.
 pub fn cut_mounts_of_mounts(
     rig: &Rig,
     name: &str,
@@ -168,11 +193,20 @@ pub fn cut_mounts_of_mounts(
         }
         let mut rng = SplitMix::new(rig.seed ^ moment.index as u64);
         let menu = cuts::outcomes(rig, moment.next, rng.next_u64());
-        let first = cuts::strike(rig, moment.store, moment.next, menu[rng.below(menu.len() as u64) as usize]);
+        let first = cuts::strike(
+            rig,
+            moment.store,
+            moment.next,
+            menu[rng.below(menu.len() as u64) as usize],
+        );
         let mut cut_twice = |number: u64| -> Result<Option<MemStore>, String> {
             let mut rng = SplitMix::new(rng.next_u64() ^ number);
-            let Some((second, 1..)) = cut_mount(rig, &first, &mut rng)? else { return Ok(None) };
-            let Some((third, 1..)) = cut_mount(rig, &second, &mut rng)? else { return Ok(None) };
+            let Some((second, 1..)) = cut_mount(rig, &first, &mut rng)? else {
+                return Ok(None);
+            };
+            let Some((third, 1..)) = cut_mount(rig, &second, &mut rng)? else {
+                return Ok(None);
+            };
             Ok(Some(third))
         };
         for number in 0..per_mount {
@@ -189,12 +223,32 @@ pub fn cut_mounts_of_mounts(
 
 /// Requests on two pages of a full device: small scopes find most mistakes.
 const ALPHABET: [HostOp; 7] = [
-    HostOp::Write { lpn: 0, count: 1, fua: false },
-    HostOp::Write { lpn: 1, count: 1, fua: false },
-    HostOp::Write { lpn: 0, count: 2, fua: false },
-    HostOp::Write { lpn: 1, count: 1, fua: true },
+    HostOp::Write {
+        lpn: 0,
+        count: 1,
+        fua: false,
+    },
+    HostOp::Write {
+        lpn: 1,
+        count: 1,
+        fua: false,
+    },
+    HostOp::Write {
+        lpn: 0,
+        count: 2,
+        fua: false,
+    },
+    HostOp::Write {
+        lpn: 1,
+        count: 1,
+        fua: true,
+    },
     HostOp::Trim { lpn: 0, count: 2 },
-    HostOp::WriteZeroes { lpn: 0, count: 1, fua: true },
+    HostOp::WriteZeroes {
+        lpn: 0,
+        count: 1,
+        fua: true,
+    },
     HostOp::Flush,
 ];
 
@@ -207,7 +261,11 @@ pub fn cut_short_rows(rig: &Rig, length: u32, every: usize, verdicts: &mut Verdi
             continue;
         }
         let row = (0..length).map(|i| ALPHABET[number / ALPHABET.len().pow(i) % ALPHABET.len()]);
-        let mut host = Host::over(rig, rig.mount(rig.open(store.clone())).expect("it mounts"), model.clone());
+        let mut host = Host::over(
+            rig,
+            rig.mount(rig.open(store.clone())).expect("it mounts"),
+            model.clone(),
+        );
         host.settle_all().expect("nothing is lost before the row");
         host.set_step(1 << 20);
         Recording::of(host, row, |_| false).visit(|moment| {
@@ -230,21 +288,29 @@ pub struct FewestFree {
     pub left: u32,
 }
 
-/// Cut after cut on a device whose every page is mapped and that has all the bad blocks its data sheet allows, with no clean stop
-/// between: it always mounts and always takes writes.
+/// Cut after cut on a device whose every page is mapped and that has all the bad blocks its data
+/// sheet allows, with no clean stop between: it always mounts and always takes writes.
 pub fn cut_in_a_row(rig: &Rig, cuts: u32, verdicts: &mut Verdicts) -> FewestFree {
-    let mut fewest = FewestFree { found: u32::MAX, left: u32::MAX };
+    let mut fewest = FewestFree {
+        found: u32::MAX,
+        left: u32::MAX,
+    };
     let pages = rig.config.logical_pages;
     verdicts.case(&format!("{}/in_a_row", rig.path()), || {
         let mut host = Host::format_at_end_of_life(rig);
         for lpn in 0..pages {
-            host.run(&HostOp::Write { lpn, count: 1, fua: false })?;
+            host.run(&HostOp::Write {
+                lpn,
+                count: 1,
+                fua: false,
+            })?;
         }
         host.run(&HostOp::Flush)?;
         let mut rng = SplitMix::new(rig.seed);
         let mut workload = Workload::new(Kind::FullDisk, pages, rig.seed);
         for number in 0..cuts {
-            host = one_of_many(rig, host, &mut workload, &mut rng).map_err(|why| format!("cut {number}: {why}"))?;
+            host = one_of_many(rig, host, &mut workload, &mut rng)
+                .map_err(|why| format!("cut {number}: {why}"))?;
             let stats = host.ftl.stats();
             fewest.left = fewest.left.min(stats.blocks.free);
             fewest.found = fewest.found.min(stats.mount.free_blocks);
@@ -261,11 +327,15 @@ fn one_of_many<'a>(
     workload: &mut Workload,
     rng: &mut SplitMix,
 ) -> Result<Host<'a>, String> {
-    // A mount needs a few programs itself; many cuts come so soon that nothing but mounts happened since the last.
+    // A mount needs a few programs itself; many cuts come so soon that nothing but mounts happened
+    // since the last.
     let distance = [3, 12, 60, 400][rng.below(4) as usize];
     let menu = Cut::menu(rng.below(distance), rng.next_u64());
     let cut = menu[rng.below(menu.len() as u64) as usize];
-    host.set_faults(FaultPlan { cut: Some(cut), ..FaultPlan::default() });
+    host.set_faults(FaultPlan {
+        cut: Some(cut),
+        ..FaultPlan::default()
+    });
     loop {
         let op = workload.next().expect("workloads are endless");
         match host.run(&op) {
@@ -282,7 +352,9 @@ fn one_of_many<'a>(
     {
         store = struck;
     }
-    let ftl = rig.mount(rig.open(store)).map_err(|error| format!("mount: {error}"))?;
+    let ftl = rig
+        .mount(rig.open(store))
+        .map_err(|error| format!("mount: {error}"))?;
     let mut host = Host::over(rig, ftl, model);
     host.set_step(step);
     host.check()?;
@@ -290,11 +362,18 @@ fn one_of_many<'a>(
     Ok(host)
 }
 
-/// Cuts a mount of this flash at one of its operations, in any way. Returns what is left and how many operations the mount had
-/// done, or nothing if it does none.
-fn cut_mount(rig: &Rig, store: &MemStore, rng: &mut SplitMix) -> Result<Option<(MemStore, usize)>, String> {
+/// Cuts a mount of this flash at one of its operations, in any way. Returns what is left and how
+/// many operations the mount had done, or nothing if it does none.
+fn cut_mount(
+    rig: &Rig,
+    store: &MemStore,
+    rng: &mut SplitMix,
+) -> Result<Option<(MemStore, usize)>, String> {
     let changes = cuts::record_mount(rig, store)?;
-    let operations = changes.iter().filter(|change| cuts::is_operation(change)).count();
+    let operations = changes
+        .iter()
+        .filter(|change| cuts::is_operation(change))
+        .count();
     if operations == 0 {
         return Ok(None);
     }
@@ -303,7 +382,12 @@ fn cut_mount(rig: &Rig, store: &MemStore, rng: &mut SplitMix) -> Result<Option<(
     cuts::visit_mount(store, &changes, |index, store, next| {
         if index == target {
             let menu = cuts::outcomes(rig, next, rng.next_u64());
-            struck = Some(cuts::strike(rig, store, next, menu[rng.below(menu.len() as u64) as usize]));
+            struck = Some(cuts::strike(
+                rig,
+                store,
+                next,
+                menu[rng.below(menu.len() as u64) as usize],
+            ));
         }
     });
     Ok(struck.map(|store| (store, target)))
@@ -325,9 +409,9 @@ pub struct RandomCuts {
 /// Between two looks at every page of the device.
 const CUTS_PER_AUDIT: u64 = 500;
 
-/// Cut after cut with any outcome on one device, each some random requests after the last, or inside the mount. A page is compared
-/// before it is overwritten, after each cut whatever was not flushed and some others, and now and then everything: so nothing
-/// that is lost can go unseen.
+/// Cut after cut with any outcome on one device, each some random requests after the last, or
+/// inside the mount. A page is compared before it is overwritten, after each cut whatever was not
+/// flushed and some others, and now and then everything: so nothing that is lost can go unseen.
 pub fn cut_at_random(rig: &Rig, kind: Kind, cuts: u64) -> Result<RandomCuts, String> {
     let mut seen = RandomCuts::default();
     let mut rng = SplitMix::new(rig.seed ^ 0xC075);
@@ -339,9 +423,11 @@ pub fn cut_at_random(rig: &Rig, kind: Kind, cuts: u64) -> Result<RandomCuts, Str
         host.set_faults(plan_cut(&mut rng, distance));
         run_until_cut(&mut host, &mut workload, &mut seen).map_err(|why| format!("{at}: {why}"))?;
         seen.cuts += 1;
-        host = remount_at_random(rig, host, &mut rng, &mut seen).map_err(|why| format!("{at}: {why}"))?;
+        host = remount_at_random(rig, host, &mut rng, &mut seen)
+            .map_err(|why| format!("{at}: {why}"))?;
         let audit = seen.cuts % CUTS_PER_AUDIT < 2;
-        compare_after_cut(&mut host, audit, &mut rng, &mut seen).map_err(|why| format!("{at}: {why}"))?;
+        compare_after_cut(&mut host, audit, &mut rng, &mut seen)
+            .map_err(|why| format!("{at}: {why}"))?;
     }
     host.check()?;
     host.settle_all()?;
@@ -352,11 +438,21 @@ pub fn cut_at_random(rig: &Rig, kind: Kind, cuts: u64) -> Result<RandomCuts, Str
 fn plan_cut(rng: &mut SplitMix, distance: u64) -> FaultPlan {
     let menu = Cut::menu(rng.below(distance), rng.next_u64());
     let cut = menu[rng.below(menu.len() as u64) as usize];
-    let cut = Cut { erase: EraseCut::ALL[rng.below(EraseCut::ALL.len() as u64) as usize], ..cut };
-    FaultPlan { cut: Some(cut), ..FaultPlan::default() }
+    let cut = Cut {
+        erase: EraseCut::ALL[rng.below(EraseCut::ALL.len() as u64) as usize],
+        ..cut
+    };
+    FaultPlan {
+        cut: Some(cut),
+        ..FaultPlan::default()
+    }
 }
 
-fn run_until_cut(host: &mut Host, workload: &mut Workload, seen: &mut RandomCuts) -> Result<(), String> {
+fn run_until_cut(
+    host: &mut Host,
+    workload: &mut Workload,
+    seen: &mut RandomCuts,
+) -> Result<(), String> {
     loop {
         let op = workload.next().expect("workloads are endless");
         if let Some((lpn, count)) = op.replaces() {
@@ -393,14 +489,21 @@ fn remount_at_random<'a>(
         seen.in_mounts += (done > 0) as u64;
         store = struck;
     }
-    let ftl = rig.mount(rig.open(store)).map_err(|error| format!("mount: {error}"))?;
+    let ftl = rig
+        .mount(rig.open(store))
+        .map_err(|error| format!("mount: {error}"))?;
     let mut host = Host::over(rig, ftl, model);
     host.set_step(step);
     Ok(host)
 }
 
 /// Compares after a mount; everything if this is an audit.
-fn compare_after_cut(host: &mut Host, audit: bool, rng: &mut SplitMix, seen: &mut RandomCuts) -> Result<(), String> {
+fn compare_after_cut(
+    host: &mut Host,
+    audit: bool,
+    rng: &mut SplitMix,
+    seen: &mut RandomCuts,
+) -> Result<(), String> {
     let pages = host.model.pages();
     if audit {
         host.check()?;
@@ -413,9 +516,15 @@ fn compare_after_cut(host: &mut Host, audit: bool, rng: &mut SplitMix, seen: &mu
     some.into_iter().try_for_each(|lpn| host.settle(lpn, 1))
 }
 
-/// Each checkpoint block in turn cannot be read any more, and each of its pages alone: what it said is still true.
+/// Each checkpoint block in turn cannot be read any more, and each of its pages alone: what it said
+/// is still true.
 pub fn lose_checkpoints(rig: &Rig, kind: Kind, clean: bool, verdicts: &mut Verdicts) {
-    let here = format!("{}/{}/checkpoint_{}", rig.path(), kind.name(), if clean { "clean" } else { "cut" });
+    let here = format!(
+        "{}/{}/checkpoint_{}",
+        rig.path(),
+        kind.name(),
+        if clean { "clean" } else { "cut" }
+    );
     if verdicts.are_enough() || !rig::wanted(&here) {
         return;
     }
@@ -439,7 +548,8 @@ pub fn lose_checkpoints(rig: &Rig, kind: Kind, clean: bool, verdicts: &mut Verdi
 fn aged(rig: &Rig, kind: Kind, clean: bool) -> (MemStore, Model) {
     let mut host = Host::format(rig);
     for op in Workload::new(kind, PAGES, rig.seed).take(600) {
-        host.run(&op).unwrap_or_else(|trouble| panic!("{op:?}: {}", String::from(trouble)));
+        host.run(&op)
+            .unwrap_or_else(|trouble| panic!("{op:?}: {}", String::from(trouble)));
     }
     if clean {
         host.ftl.shutdown(0).expect("a clean stop");
@@ -457,13 +567,18 @@ fn checkpoint_blocks(rig: &Rig, store: &MemStore) -> Vec<Pbn> {
         let head = chip.read_oob(0, geometry.page(*block, 0), &mut oob, Cause::Recovery);
         head.is_ok() && Oob::decode(&oob).is_some_and(|oob| oob.tag.role == Role::Checkpoint)
     };
-    geometry.all_blocks().filter(|block| is_checkpoint(block)).collect()
+    geometry
+        .all_blocks()
+        .filter(|block| is_checkpoint(block))
+        .collect()
 }
 
 fn unreadable(rig: &Rig, mut store: MemStore, block: Pbn, pages: Range<u32>) -> MemStore {
     let first = rig.profile.geometry.page(block, 0);
     for page in pages {
-        store.set_health(Ppn::new(first.raw() + page), Health::Lost).expect("memory does not fail");
+        store
+            .set_health(Ppn::new(first.raw() + page), Health::Lost)
+            .expect("memory does not fail");
     }
     store
 }

@@ -1,5 +1,5 @@
-//! Carries out a generated run. A panic is a failure of the run. A run that does not end is a finding,
-//! too; it ends the process, since a thread cannot be stopped.
+//! Carries out a generated run. A panic is a failure of the run. A run that does not end is a
+//! finding, too; it ends the process, since a thread cannot be stopped.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,11 @@ pub fn watched<R>(
     let (running, ended) = channel::<()>();
     std::thread::spawn(move || {
         if ended.recv_timeout(LONGEST_RUN) == Err(RecvTimeoutError::Timeout) {
-            _ = writeln!(std::io::stderr(), "a run has not ended after {LONGEST_RUN:?}:\n{}", describe());
+            _ = writeln!(
+                std::io::stderr(),
+                "a run has not ended after {LONGEST_RUN:?}:\n{}",
+                describe()
+            );
             std::process::exit(1);
         }
     });

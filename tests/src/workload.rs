@@ -1,4 +1,5 @@
-//! What a host does: endless seeded rows of requests. A workload is known by its kind, its seed and the device's size.
+//! What a host does: endless seeded rows of requests. A workload is known by its kind, its seed and
+//! the device's size.
 
 use nand_model::SplitMix;
 use std::collections::VecDeque;
@@ -79,7 +80,8 @@ pub enum Kind {
     HotCold,
     /// The same, and what is hot moves on.
     MovingHot,
-    /// Appends to a small ring, each durable at once, and now and then a page elsewhere: a database and its log.
+    /// Appends to a small ring, each durable at once, and now and then a page elsewhere: a database
+    /// and its log.
     Log,
     /// A FLUSH after every other request.
     FlushHeavy,
@@ -140,22 +142,37 @@ pub struct Workload {
     queued: VecDeque<HostOp>,
 }
 
-/// Pages from one write of [`Kind::Strided`] to the next; shares no factor with the sizes of devices here.
+/// Pages from one write of [`Kind::Strided`] to the next; shares no factor with the sizes of
+/// devices here.
 const STRIDE: u32 = 37;
 
 /// Longest extent written at once, in pages.
 pub const MAX_EXTENT: u32 = 24;
 
 impl Workload {
-    /// A workload over a device of `pages` pages. It begins by filling the device, or four fifths of it when the kind has
-    /// unmapped pages.
+    /// A workload over a device of `pages` pages. It begins by filling the device, or four fifths
+    /// of it when the kind has unmapped pages.
     pub fn new(kind: Kind, pages: u32, seed: u64) -> Self {
-        let filled = if kind == Kind::FullDisk { pages } else { pages / 5 * 4 };
-        let mut workload = Workload { kind, pages, rng: SplitMix::new(seed), cursor: 0, queued: VecDeque::new() };
+        let filled = if kind == Kind::FullDisk {
+            pages
+        } else {
+            pages / 5 * 4
+        };
+        let mut workload = Workload {
+            kind,
+            pages,
+            rng: SplitMix::new(seed),
+            cursor: 0,
+            queued: VecDeque::new(),
+        };
         let mut lpn = 0;
         while lpn < filled {
             let count = workload.length(8).min(filled - lpn);
-            workload.queued.push_back(HostOp::Write { lpn, count, fua: false });
+            workload.queued.push_back(HostOp::Write {
+                lpn,
+                count,
+                fua: false,
+            });
             lpn += count;
             if workload.rng.one_in(10) {
                 workload.queued.push_back(HostOp::Flush);
@@ -166,7 +183,13 @@ impl Workload {
 
     /// The same on a device that was filled before.
     pub fn continued(kind: Kind, pages: u32, seed: u64) -> Self {
-        Workload { kind, pages, rng: SplitMix::new(seed), cursor: 0, queued: VecDeque::new() }
+        Workload {
+            kind,
+            pages,
+            rng: SplitMix::new(seed),
+            cursor: 0,
+            queued: VecDeque::new(),
+        }
     }
 
     fn length(&mut self, longest: u64) -> u32 {
@@ -186,13 +209,21 @@ impl Workload {
     fn target(&mut self) -> (u32, u32) {
         match self.kind {
             Kind::Sequential => {
-                let lpn = if self.cursor >= self.pages { 0 } else { self.cursor };
+                let lpn = if self.cursor >= self.pages {
+                    0
+                } else {
+                    self.cursor
+                };
                 let count = self.length(8).min(self.pages - lpn);
                 self.cursor = lpn + count;
                 (lpn, count)
             }
             Kind::Backwards => {
-                let end = if self.cursor == 0 { self.pages } else { self.cursor };
+                let end = if self.cursor == 0 {
+                    self.pages
+                } else {
+                    self.cursor
+                };
                 let count = self.length(8).min(end);
                 self.cursor = end - count;
                 (self.cursor, count)
@@ -201,13 +232,20 @@ impl Workload {
                 self.cursor = (self.cursor + STRIDE) % self.pages;
                 (self.cursor, 1)
             }
-            Kind::Uniform | Kind::FullDisk | Kind::TrimHeavy | Kind::FlushHeavy => (self.any_page(), 1),
-            Kind::HotCold | Kind::MovingHot | Kind::Log if self.rng.one_in(10) => (self.any_page(), 1),
+            Kind::Uniform | Kind::FullDisk | Kind::TrimHeavy | Kind::FlushHeavy => {
+                (self.any_page(), 1)
+            }
+            Kind::HotCold | Kind::MovingHot | Kind::Log if self.rng.one_in(10) => {
+                (self.any_page(), 1)
+            }
             Kind::HotCold => (self.rng.below((self.pages / 10) as u64) as u32, 1),
             Kind::MovingHot => {
                 self.cursor += 1;
                 let hot = self.pages / 10;
-                ((self.cursor / 8 + self.rng.below(hot as u64) as u32) % self.pages, 1)
+                (
+                    (self.cursor / 8 + self.rng.below(hot as u64) as u32) % self.pages,
+                    1,
+                )
             }
             Kind::Log => {
                 self.cursor = (self.cursor + 1) % (self.pages / 8);
@@ -221,7 +259,12 @@ impl Workload {
     /// Writes a file page by page, and gives up another that may be there.
     fn rewrite_file(&mut self) -> HostOp {
         let (lpn, count) = self.target();
-        self.queued.extend((lpn..lpn + count).map(|lpn| HostOp::Write { lpn, count: 1, fua: false }));
+        self.queued
+            .extend((lpn..lpn + count).map(|lpn| HostOp::Write {
+                lpn,
+                count: 1,
+                fua: false,
+            }));
         if self.rng.one_in(2) {
             self.queued.push_back(HostOp::Flush);
         }
@@ -241,11 +284,23 @@ impl Workload {
             if self.rng.one_in(2) {
                 self.queued.push_back(HostOp::Flush);
             }
-            self.queued.push_back(HostOp::Write { lpn, count, fua: false });
+            self.queued.push_back(HostOp::Write {
+                lpn,
+                count,
+                fua: false,
+            });
         }
         match self.rng.below(4) {
-            0 => HostOp::WriteZeroes { lpn, count, fua: true },
-            1 => HostOp::WriteZeroes { lpn, count, fua: false },
+            0 => HostOp::WriteZeroes {
+                lpn,
+                count,
+                fua: true,
+            },
+            1 => HostOp::WriteZeroes {
+                lpn,
+                count,
+                fua: false,
+            },
             _ => HostOp::Trim { lpn, count },
         }
     }
@@ -271,7 +326,11 @@ impl Iterator for Workload {
             0..5 => HostOp::Flush,
             5..8 => {
                 let (lpn, count) = self.target();
-                HostOp::Write { lpn, count, fua: true }
+                HostOp::Write {
+                    lpn,
+                    count,
+                    fua: true,
+                }
             }
             8..11 => self.give_up(),
             11 => {
@@ -285,7 +344,11 @@ impl Iterator for Workload {
             15 => HostOp::Idle(8),
             _ => {
                 let (lpn, count) = self.target();
-                HostOp::Write { lpn, count, fua: self.kind == Kind::Log && lpn == self.cursor }
+                HostOp::Write {
+                    lpn,
+                    count,
+                    fua: self.kind == Kind::Log && lpn == self.cursor,
+                }
             }
         })
     }
@@ -299,8 +362,14 @@ mod tests {
     fn every_kind_stays_inside_the_device_and_repeats_from_its_seed() {
         for kind in Kind::ALL {
             let ops: Vec<_> = Workload::new(kind, 250, 3).take(5_000).collect();
-            assert_eq!(ops, Workload::new(kind, 250, 3).take(5_000).collect::<Vec<_>>());
-            assert_ne!(ops, Workload::new(kind, 250, 4).take(5_000).collect::<Vec<_>>());
+            assert_eq!(
+                ops,
+                Workload::new(kind, 250, 3).take(5_000).collect::<Vec<_>>()
+            );
+            assert_ne!(
+                ops,
+                Workload::new(kind, 250, 4).take(5_000).collect::<Vec<_>>()
+            );
             for op in ops {
                 if let HostOp::Write { lpn, count, .. }
                 | HostOp::WriteZeroData { lpn, count }

@@ -1,4 +1,5 @@
-//! A scheme that nobody registers compiles silently, and one that nobody documents is hardly found: look for orphans.
+//! A scheme that nobody registers compiles silently, and one that nobody documents is hardly found:
+//! look for orphans.
 
 use ftl_core::schemes::SCHEMES;
 use ftl_core::{Params, Start};
@@ -12,33 +13,63 @@ fn repository() -> PathBuf {
 
 fn folders() -> BTreeSet<String> {
     let schemes = repository().join("ftl-core/src/schemes");
-    let entries = std::fs::read_dir(&schemes).unwrap_or_else(|error| panic!("{}: {error}", schemes.display()));
-    let folders = entries.map(|entry| entry.unwrap()).filter(|entry| entry.file_type().unwrap().is_dir());
-    folders.map(|entry| entry.file_name().into_string().unwrap()).collect()
+    let entries = std::fs::read_dir(&schemes)
+        .unwrap_or_else(|error| panic!("{}: {error}", schemes.display()));
+    let folders = entries
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.file_type().unwrap().is_dir());
+    folders
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect()
 }
 
 /// First cells of the rows of a document's first table.
 fn documented(document: &str) -> Vec<String> {
     let path = repository().join(document);
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let rows = text.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
-    rows.skip(2).map(|row| row.split('`').nth(1).expect("a row begins with a name in backticks").to_string()).collect()
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let rows = text
+        .lines()
+        .skip_while(|line| !line.starts_with('|'))
+        .take_while(|line| line.starts_with('|'));
+    rows.skip(2)
+        .map(|row| {
+            row.split('`')
+                .nth(1)
+                .expect("a row begins with a name in backticks")
+                .to_string()
+        })
+        .collect()
 }
 
 #[test]
 fn every_folder_is_a_registered_scheme_and_every_scheme_has_a_folder() {
-    let registered: BTreeSet<String> = SCHEMES.iter().map(|scheme| scheme.name.to_string()).collect();
+    let registered: BTreeSet<String> = SCHEMES
+        .iter()
+        .map(|scheme| scheme.name.to_string())
+        .collect();
     assert_eq!(registered.len(), SCHEMES.len(), "two schemes share a name");
     assert_eq!(folders(), registered);
 }
 
 #[test]
 fn every_scheme_has_its_row_in_the_documentation() {
-    let registered: BTreeSet<String> = SCHEMES.iter().map(|scheme| scheme.name.to_string()).collect();
+    let registered: BTreeSet<String> = SCHEMES
+        .iter()
+        .map(|scheme| scheme.name.to_string())
+        .collect();
     for document in ["docs/SCHEMES.md", "README.md"] {
         let documented = documented(document);
-        assert_eq!(documented.iter().cloned().collect::<BTreeSet<_>>(), registered, "{document}");
-        assert_eq!(documented.len(), registered.len(), "{document} has a row twice");
+        assert_eq!(
+            documented.iter().cloned().collect::<BTreeSet<_>>(),
+            registered,
+            "{document}"
+        );
+        assert_eq!(
+            documented.len(),
+            registered.len(),
+            "{document} has a row twice"
+        );
     }
 }
 
@@ -46,18 +77,35 @@ fn every_scheme_has_its_row_in_the_documentation() {
 fn descriptors_say_something_and_parameters_are_told_apart() {
     for scheme in SCHEMES {
         for text in [scheme.title, scheme.paper, scheme.mapping, scheme.ram] {
-            assert!(!text.trim().is_empty(), "{}: an empty description", scheme.name);
+            assert!(
+                !text.trim().is_empty(),
+                "{}: an empty description",
+                scheme.name
+            );
         }
         let keys: BTreeSet<_> = scheme.all_params().map(|param| param.key).collect();
-        assert_eq!(keys.len(), scheme.all_params().count(), "{}: a parameter twice", scheme.name);
-        assert!(scheme.all_params().all(|param| !param.help.is_empty()), "{}: a parameter without help", scheme.name);
+        assert_eq!(
+            keys.len(),
+            scheme.all_params().count(),
+            "{}: a parameter twice",
+            scheme.name
+        );
+        assert!(
+            scheme.all_params().all(|param| !param.help.is_empty()),
+            "{}: a parameter without help",
+            scheme.name
+        );
     }
 }
 
 /// Where an error bounds a value: the words, and the least and the most that they name.
 fn bounds(text: &str) -> Option<(&str, u64, Option<u64>)> {
-    let at = ["at least ", "within ", "between "].iter().find_map(|words| text.find(words))?;
-    let mut numbers = text[at..].split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok());
+    let at = ["at least ", "within ", "between "]
+        .iter()
+        .find_map(|words| text.find(words))?;
+    let mut numbers = text[at..]
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|part| part.parse().ok());
     Some((&text[at..], numbers.next()?, numbers.next()))
 }
 
@@ -69,18 +117,38 @@ fn the_bounds_that_an_error_names_are_those_that_hold() {
         let refusal = |key: &str, value: u64| {
             let mut params = Params::default();
             params.set(key, &value.to_string());
-            match Rig::laid_out(scheme, cells, cells.profile(), 512, rig::OVER_PROVISIONING, params, rig::seed()) {
-                Ok(rig) => scheme.start(rig.blank(), &rig.config, Start::Format).err().map(|error| error.to_string()),
+            match Rig::laid_out(
+                scheme,
+                cells,
+                cells.profile(),
+                512,
+                rig::OVER_PROVISIONING,
+                params,
+                rig::seed(),
+            ) {
+                Ok(rig) => scheme
+                    .start(rig.blank(), &rig.config, Start::Format)
+                    .err()
+                    .map(|error| error.to_string()),
                 Err(why) => Some(why),
             }
         };
         for param in scheme.all_params() {
             for wrong in [0, 1000] {
-                let Some(text) = refusal(param.key, wrong) else { continue };
-                let Some((words, least, most)) = bounds(&text) else { continue };
+                let Some(text) = refusal(param.key, wrong) else {
+                    continue;
+                };
+                let Some((words, least, most)) = bounds(&text) else {
+                    continue;
+                };
                 let mut expect = |value: u64, refused: bool| {
                     let said = refusal(param.key, value).unwrap_or_default();
-                    assert_eq!(said.ends_with(words), refused, "{}: {value} beside {text:?}: {said:?}", scheme.name);
+                    assert_eq!(
+                        said.ends_with(words),
+                        refused,
+                        "{}: {value} beside {text:?}: {said:?}",
+                        scheme.name
+                    );
                     found += 1;
                 };
                 expect(least, false);
@@ -105,7 +173,10 @@ fn every_regression_is_a_module_of_its_suite() {
     for entry in std::fs::read_dir(&folder).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let module = name.strip_suffix(".rs").expect("only Rust files lie there");
-        assert!(module == "main" || main.contains(&format!("mod {module};")), "{name} is not in main.rs");
+        assert!(
+            module == "main" || main.contains(&format!("mod {module};")),
+            "{name} is not in main.rs"
+        );
     }
 }
 
@@ -117,9 +188,14 @@ fn functions_that_the_model_names_exist() {
     for entry in std::fs::read_dir(&sources).unwrap() {
         let file = entry.unwrap().path();
         let text = std::fs::read_to_string(&file).unwrap();
-        let comments = text.lines().map(|line| line.trim().strip_prefix("///").unwrap_or("\n"));
+        let comments = text
+            .lines()
+            .map(|line| line.trim().strip_prefix("///").unwrap_or("\n"));
         let comments = comments.collect::<String>();
-        for names in comments.lines().filter_map(|comment| comment.split_once("Code:")) {
+        for names in comments
+            .lines()
+            .filter_map(|comment| comment.split_once("Code:"))
+        {
             let (mut path, mut code) = (None, String::new());
             for name in names.1.split('`').skip(1).step_by(2) {
                 if name.contains('/') {
@@ -127,8 +203,13 @@ fn functions_that_the_model_names_exist() {
                     path = Some(name);
                 } else {
                     let (path, file) = (path.expect("a path comes first"), file.display());
-                    let is_there = ["(", "<"].iter().any(|after| code.contains(&format!("fn {name}{after}")));
-                    assert!(is_there, "{file} names `{name}` of {path}, which has no such function");
+                    let is_there = ["(", "<"]
+                        .iter()
+                        .any(|after| code.contains(&format!("fn {name}{after}")));
+                    assert!(
+                        is_there,
+                        "{file} names `{name}` of {path}, which has no such function"
+                    );
                     found += 1;
                 }
             }

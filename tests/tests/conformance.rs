@@ -1,5 +1,6 @@
-//! Every scheme against the oracle with nothing but bad blocks going wrong: thousands of requests, checks, clean and unclean
-//! remounts, a full device overwritten, factory-bad blocks, failing programs and erases, and the end of life.
+//! Every scheme against the oracle with nothing but bad blocks going wrong: thousands of requests,
+//! checks, clean and unclean remounts, a full device overwritten, factory-bad blocks, failing
+//! programs and erases, and the end of life.
 
 use ftl_core::{FtlError, Lpn};
 use ftld_tests::host::{self, Host, Trouble};
@@ -30,7 +31,10 @@ fn what_was_written_is_read_through_collections_and_mounts() {
         for kind in Kind::ALL {
             verdicts.case(&format!("{}/{}", rig.path(), kind.name()), || {
                 let mut host = Host::format(rig);
-                for (number, op) in Workload::new(kind, PAGES, rig.seed).take(requests()).enumerate() {
+                for (number, op) in Workload::new(kind, PAGES, rig.seed)
+                    .take(requests())
+                    .enumerate()
+                {
                     host.run(&op)?;
                     if number % 500 == 499 {
                         host = restart(host, number / 500)?;
@@ -45,13 +49,16 @@ fn what_was_written_is_read_through_collections_and_mounts() {
     });
 }
 
-/// Checks everything, then stops: now and then cleanly, now and then by a power cut between two operations, else not at all.
+/// Checks everything, then stops: now and then cleanly, now and then by a power cut between two
+/// operations, else not at all.
 fn restart<'a>(mut host: Host<'a>, number: usize) -> Result<Host<'a>, String> {
     host.check()?;
     host.compare_all()?;
     match number % 3 {
         0 => {
-            host.ftl.shutdown(0).map_err(|error| format!("shutdown: {error}"))?;
+            host.ftl
+                .shutdown(0)
+                .map_err(|error| format!("shutdown: {error}"))?;
             host.model.flushed();
             let before = programs_and_erases(&host);
             host = host.remount()?;
@@ -85,18 +92,34 @@ fn a_device_whose_every_page_is_mapped_can_be_overwritten() {
             let mut host = Host::format_at_end_of_life(rig);
             let mut rng = SplitMix::new(rig.seed);
             for lpn in 0..PAGES {
-                host.run(&HostOp::Write { lpn, count: 1, fua: false })?;
+                host.run(&HostOp::Write {
+                    lpn,
+                    count: 1,
+                    fua: false,
+                })?;
             }
             for _ in 0..3 * PAGES {
-                host.run(&HostOp::Write { lpn: rng.below(PAGES as u64) as u32, count: 1, fua: false })?;
+                host.run(&HostOp::Write {
+                    lpn: rng.below(PAGES as u64) as u32,
+                    count: 1,
+                    fua: false,
+                })?;
             }
             for lpn in (0..PAGES).step_by(16) {
-                host.run(&HostOp::Write { lpn, count: 16, fua: lpn % 64 == 0 })?;
+                host.run(&HostOp::Write {
+                    lpn,
+                    count: 16,
+                    fua: lpn % 64 == 0,
+                })?;
             }
             host.check()?;
             host.compare_all()?;
             let mapped = host.ftl.stats().mapped_pages;
-            if mapped != PAGES as u64 { Err(format!("{mapped} pages of {PAGES} are mapped")) } else { Ok(()) }
+            if mapped != PAGES as u64 {
+                Err(format!("{mapped} pages of {PAGES} are mapped"))
+            } else {
+                Ok(())
+            }
         });
     });
 }
@@ -106,12 +129,23 @@ fn mapped_pages_are_told_from_trimmed_ones() {
     for_every_scheme(|rig, verdicts| {
         verdicts.case(&format!("{}/mapped", rig.path()), || {
             let mut host = Host::format(rig);
-            host.run(&HostOp::Write { lpn: 10, count: 20, fua: false })?;
+            host.run(&HostOp::Write {
+                lpn: 10,
+                count: 20,
+                fua: false,
+            })?;
             host.run(&HostOp::Trim { lpn: 15, count: 5 })?;
-            host.run(&HostOp::WriteZeroes { lpn: 20, count: 2, fua: false })?;
+            host.run(&HostOp::WriteZeroes {
+                lpn: 20,
+                count: 2,
+                fua: false,
+            })?;
             for again in 0..2 {
                 for lpn in 0..PAGES {
-                    let mapped = host.ftl.is_mapped(Lpn::new(lpn)).map_err(|error| error.to_string())?;
+                    let mapped = host
+                        .ftl
+                        .is_mapped(Lpn::new(lpn))
+                        .map_err(|error| error.to_string())?;
                     if mapped != ((10..15).contains(&lpn) || (22..30).contains(&lpn)) {
                         return Err(format!("page {lpn}: is_mapped is {mapped}, mount {again}"));
                     }
@@ -131,8 +165,12 @@ fn trims_without_checkpoints_do_not_fill_the_device() {
         let rig = rig.clone().set("ckpt.interval", "0");
         verdicts.case(&format!("{}/trims_without_checkpoints", rig.path()), || {
             let mut host = Host::format(&rig);
-            for (number, op) in Workload::new(Kind::TrimHeavy, PAGES, rig.seed).take(4 * requests()).enumerate() {
-                host.run(&op).map_err(|trouble| format!("request {number}: {}", String::from(trouble)))?;
+            for (number, op) in Workload::new(Kind::TrimHeavy, PAGES, rig.seed)
+                .take(4 * requests())
+                .enumerate()
+            {
+                host.run(&op)
+                    .map_err(|trouble| format!("request {number}: {}", String::from(trouble)))?;
             }
             host.check()?;
             host = host.remount()?;
@@ -146,7 +184,10 @@ fn trims_without_checkpoints_do_not_fill_the_device() {
 fn factory_bad_blocks_are_never_touched() {
     for_every_scheme(|rig, verdicts| {
         for salt in 0..4 {
-            let rig = Rig { seed: rig.seed + salt, ..rig.clone() };
+            let rig = Rig {
+                seed: rig.seed + salt,
+                ..rig.clone()
+            };
             verdicts.case(&format!("{}/factory_bad/{salt}", rig.path()), || {
                 let mut host = Host::format_at_end_of_life(&rig);
                 for op in Workload::new(Kind::Mixed, PAGES, rig.seed).take(requests() / 4) {
@@ -161,35 +202,49 @@ fn factory_bad_blocks_are_never_touched() {
     });
 }
 
-/// Programs and erases that fail, each in a block chosen by the seed, as many as the data sheet allows.
+/// Programs and erases that fail, each in a block chosen by the seed, as many as the data sheet
+/// allows.
 #[test]
 fn failing_blocks_lose_nothing() {
     for_every_scheme(|rig, verdicts| {
         let fails = Cell::new((0, 0));
         for salt in 0..6 {
             for kind in [Kind::FullDisk, Kind::HotCold, Kind::TrimHeavy] {
-                verdicts.case(&format!("{}/failing/{}/{salt}", rig.path(), kind.name()), || {
-                    let seed = rig.seed + 100 * salt;
-                    let mut host = Host::format(rig);
-                    host.set_faults(failing_blocks(rig, seed));
-                    for (number, op) in Workload::new(kind, PAGES, seed).take(requests() / 2).enumerate() {
-                        host.run(&op)?;
-                        if number % 250 == 249 {
-                            host.check()?;
-                            host.compare_all()?;
+                verdicts.case(
+                    &format!("{}/failing/{}/{salt}", rig.path(), kind.name()),
+                    || {
+                        let seed = rig.seed + 100 * salt;
+                        let mut host = Host::format(rig);
+                        host.set_faults(failing_blocks(rig, seed));
+                        for (number, op) in Workload::new(kind, PAGES, seed)
+                            .take(requests() / 2)
+                            .enumerate()
+                        {
+                            host.run(&op)?;
+                            if number % 250 == 249 {
+                                host.check()?;
+                                host.compare_all()?;
+                            }
                         }
-                    }
-                    let counters = host.ftl.chip().counters();
-                    fails.set((fails.get().0 + counters.program_fails, fails.get().1 + counters.erase_fails));
-                    host = host.remount()?;
-                    host.settle_all()?;
-                    host.check()
-                });
+                        let counters = host.ftl.chip().counters();
+                        fails.set((
+                            fails.get().0 + counters.program_fails,
+                            fails.get().1 + counters.erase_fails,
+                        ));
+                        host = host.remount()?;
+                        host.settle_all()?;
+                        host.check()
+                    },
+                );
             }
         }
         let (programs, erases) = fails.get();
         let few = programs < verdicts.cases || erases < verdicts.cases;
-        assert!(!few || verdicts.cases < 18, "{}: only {programs} programs and {erases} erases failed", rig.path());
+        assert!(
+            !few || verdicts.cases < 18,
+            "{}: only {programs} programs and {erases} erases failed",
+            rig.path()
+        );
     });
 }
 
@@ -205,13 +260,24 @@ fn failing_blocks(rig: &Rig, seed: u64) -> FaultPlan {
         }
     }
     let erases = blocks.split_off(spare / 2);
-    let programs = blocks.into_iter().map(|block| Bomb::next(block, Fault::ProgramFail));
-    let bombs = programs.chain(erases.into_iter().map(|block| Bomb::next(block, Fault::EraseFail))).collect();
-    FaultPlan { bombs, ..FaultPlan::default() }
+    let programs = blocks
+        .into_iter()
+        .map(|block| Bomb::next(block, Fault::ProgramFail));
+    let bombs = programs
+        .chain(
+            erases
+                .into_iter()
+                .map(|block| Bomb::next(block, Fault::EraseFail)),
+        )
+        .collect();
+    FaultPlan {
+        bombs,
+        ..FaultPlan::default()
+    }
 }
 
-/// The host's file system is full now and then, in the middle of anything: requests fail, nothing is lost, no block retires, and
-/// the same request succeeds when there is room again.
+/// The host's file system is full now and then, in the middle of anything: requests fail, nothing
+/// is lost, no block retires, and the same request succeeds when there is room again.
 #[test]
 fn a_full_host_file_system_is_no_fault_of_the_flash() {
     for_every_scheme(|rig, verdicts| {
@@ -220,18 +286,32 @@ fn a_full_host_file_system_is_no_fault_of_the_flash() {
                 let mut host = Host::format(rig);
                 let mut rng = SplitMix::new(rig.seed);
                 let mut refused = 0;
-                for (number, op) in Workload::new(kind, PAGES, rig.seed).take(requests()).enumerate() {
+                for (number, op) in Workload::new(kind, PAGES, rig.seed)
+                    .take(requests())
+                    .enumerate()
+                {
                     if rng.one_in(4) {
-                        host.ftl.chip_mut().store_mut().set_room(Some(rng.below(40)));
+                        host.ftl
+                            .chip_mut()
+                            .store_mut()
+                            .set_room(Some(rng.below(40)));
                     }
                     let mut tries = 0;
                     while let Err(trouble) = host.run(&op) {
                         if !matches!(trouble, Trouble::Refused(FtlError::HostFull)) || tries == 3 {
-                            return Err(format!("request {number}, {op:?}: {}", String::from(trouble)));
+                            return Err(format!(
+                                "request {number}, {op:?}: {}",
+                                String::from(trouble)
+                            ));
                         }
                         (refused, tries) = (refused + 1, tries + 1);
-                        host.check().map_err(|why| format!("request {number}, {op:?}, host full: {why}"))?;
-                        host.ftl.chip_mut().store_mut().set_room(if tries == 1 { Some(3) } else { None });
+                        host.check()
+                            .map_err(|why| format!("request {number}, {op:?}, host full: {why}"))?;
+                        host.ftl.chip_mut().store_mut().set_room(if tries == 1 {
+                            Some(3)
+                        } else {
+                            None
+                        });
                     }
                     if number % 250 == 249 {
                         host.check()?;
@@ -243,13 +323,18 @@ fn a_full_host_file_system_is_no_fault_of_the_flash() {
                 host.settle_all()?;
                 host.check()?;
                 let bad = host.ftl.stats().blocks.bad;
-                if refused < 50 || bad > 0 { Err(format!("{refused} refusals, {bad} bad blocks")) } else { Ok(()) }
+                if refused < 50 || bad > 0 {
+                    Err(format!("{refused} refusals, {bad} bad blocks"))
+                } else {
+                    Ok(())
+                }
             });
         }
     });
 }
 
-/// Blocks fail until the device gives up writing: what was acknowledged can be read, flushes go on, and it mounts.
+/// Blocks fail until the device gives up writing: what was acknowledged can be read, flushes go on,
+/// and it mounts.
 #[test]
 fn a_worn_out_device_turns_read_only_and_loses_nothing() {
     for_every_scheme(|rig, verdicts| {
@@ -257,8 +342,16 @@ fn a_worn_out_device_turns_read_only_and_loses_nothing() {
             verdicts.case(&format!("{}/worn_out/{salt}", rig.path()), || {
                 let seed = rig.seed + salt;
                 let mut host = Host::format(rig);
-                let chances = [(Fault::EraseFail, 60_000_000), (Fault::ProgramFail, 3_000_000)].into();
-                let plan = FaultPlan { chances, seed, ..FaultPlan::default() };
+                let chances = [
+                    (Fault::EraseFail, 60_000_000),
+                    (Fault::ProgramFail, 3_000_000),
+                ]
+                .into();
+                let plan = FaultPlan {
+                    chances,
+                    seed,
+                    ..FaultPlan::default()
+                };
                 host.set_faults(plan);
                 refuse_at_last(&mut host, seed)?;
                 host.settle_all()?;
@@ -266,13 +359,17 @@ fn a_worn_out_device_turns_read_only_and_loses_nothing() {
                 host = host.remount()?;
                 host.settle_all()?;
                 host.check()?;
-                host.ftl.flush(0).map(drop).map_err(|error| format!("flush after the mount: {error}"))
+                host.ftl
+                    .flush(0)
+                    .map(drop)
+                    .map_err(|error| format!("flush after the mount: {error}"))
             });
         }
     });
 }
 
-/// Runs requests until one is refused, then flushes; the model tells what is durable, and that the refused one may be there in part.
+/// Runs requests until one is refused, then flushes; the model tells what is durable, and that the
+/// refused one may be there in part.
 fn refuse_at_last(host: &mut Host, seed: u64) -> Result<(), String> {
     for op in Workload::new(Kind::FullDisk, PAGES, seed) {
         let (mut model, step) = (host.model.clone(), host.step());
@@ -281,7 +378,9 @@ fn refuse_at_last(host: &mut Host, seed: u64) -> Result<(), String> {
             Err(Trouble::Refused(FtlError::ReadOnly(_))) => {}
             Err(other) => return Err(format!("expected read-only, not {other:?}")),
         }
-        host.ftl.flush(0).map_err(|error| format!("flush of a read-only device: {error}"))?;
+        host.ftl
+            .flush(0)
+            .map_err(|error| format!("flush of a read-only device: {error}"))?;
         model.flushed();
         host::values(&op, step).for_each(|(lpn, value)| model.submit(lpn, value));
         host.model = model;

@@ -1,10 +1,12 @@
-//! Generated runs of volume, NBD sessions and image in one process: see [`ftld_tests::daemon_swarm`].
+//! Generated runs of volume, NBD sessions and image in one process: see
+//! [`ftld_tests::daemon_swarm`].
 //!
-//! The short form draws 60 runs from a fresh seed, which it prints. `FTLD_SWARM_SECONDS` sets how long it draws runs,
-//! `FTLD_SWARM_RUNS` how many it draws at most, `FTLD_SEED` the first seed, `FTLD_SWARM_WORKERS` the number of threads.
-//! `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already.
-//! `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan in its text form; both shrink what fails.
-//! `FTLD_SWARM_SHRINK=0` leaves a failure as it was drawn.
+//! The short form draws 60 runs from a fresh seed, which it prints. `FTLD_SWARM_SECONDS` sets how
+//! long it draws runs, `FTLD_SWARM_RUNS` how many it draws at most, `FTLD_SEED` the first seed,
+//! `FTLD_SWARM_WORKERS` the number of threads. `FTLD_SWARM_LEDGER=FILE` adds what happened to what
+//! the file counts already. `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a
+//! plan in its text form; both shrink what fails. `FTLD_SWARM_SHRINK=0` leaves a failure as it was
+//! drawn.
 
 use ftl_core::schemes::SCHEMES;
 use ftld_tests::classes::Classes;
@@ -28,13 +30,19 @@ const FULL_PAIRS: u64 = 50_000;
 const SHRINKING: Duration = Duration::from_secs(20);
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+    std::env::var(name).ok().map(|text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is no number"))
+    })
 }
 
 /// CPU time of this process in seconds.
 fn cpu_seconds() -> f64 {
     let usage = getrusage(UsageWho::RUSAGE_SELF).expect("the kernel counts");
-    [usage.user_time(), usage.system_time()].map(|time| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6).iter().sum()
+    [usage.user_time(), usage.system_time()]
+        .map(|time| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6)
+        .iter()
+        .sum()
 }
 
 fn all_classes() -> Vec<&'static str> {
@@ -57,7 +65,10 @@ fn no_reply_lies_and_no_crash_loses_what_was_promised() {
     }
     if let Ok(path) = std::env::var("FTLD_SWARM_PLAN") {
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        return repeat(&path, &plan::parse(&text).unwrap_or_else(|why| panic!("{path}: {why}")));
+        return repeat(
+            &path,
+            &plan::parse(&text).unwrap_or_else(|why| panic!("{path}: {why}")),
+        );
     }
     let first = number("FTLD_SEED").unwrap_or_else(fresh_seed);
     let (most, seconds) = match (number("FTLD_SWARM_RUNS"), number("FTLD_SWARM_SECONDS")) {
@@ -69,10 +80,16 @@ fn no_reply_lies_and_no_crash_loses_what_was_promised() {
         Classes::check_ledger(path, first, &all_classes());
     }
     announce(&format!("daemon_swarm: FTLD_SEED={first}"));
-    let (began, next, total) = (Instant::now(), AtomicU64::new(0), Mutex::new(Total::default()));
+    let (began, next, total) = (
+        Instant::now(),
+        AtomicU64::new(0),
+        Mutex::new(Total::default()),
+    );
     let work = || {
         let (runtime, mut classes, mut report) = (runtime(), Classes::default(), Report::default());
-        while total.lock().unwrap().failure.is_none() && began.elapsed() < Duration::from_secs(seconds) {
+        while total.lock().unwrap().failure.is_none()
+            && began.elapsed() < Duration::from_secs(seconds)
+        {
             let number = next.fetch_add(1, Relaxed);
             if number >= most {
                 break;
@@ -92,13 +109,22 @@ fn no_reply_lies_and_no_crash_loses_what_was_promised() {
     std::thread::scope(|scope| {
         (0..workers).for_each(|_| drop(scope.spawn(work)));
     });
-    let Total { mut classes, report, failure } = total.into_inner().unwrap();
+    let Total {
+        mut classes,
+        report,
+        failure,
+    } = total.into_inner().unwrap();
     let runs = classes.runs;
     if let Some(path) = ledger {
-        classes = classes.add_to_ledger(&path, first, usize::from(failure.is_some()), &all_classes());
+        classes =
+            classes.add_to_ledger(&path, first, usize::from(failure.is_some()), &all_classes());
     }
     println!("{}", classes.report());
-    let Report { crashes, kills, replies } = report;
+    let Report {
+        crashes,
+        kills,
+        replies,
+    } = report;
     let speed = (crashes + kills) as f64 / cpu_seconds();
     announce(&format!(
         "daemon_swarm: {runs} runs, {crashes} crashes, {kills} kills, {replies} replies, {} failures; \
@@ -107,20 +133,29 @@ fn no_reply_lies_and_no_crash_loses_what_was_promised() {
         classes.runs
     ));
     if let Some((seed, why)) = failure {
-        tell(&format!("run {seed}: {why}\n    FTLD_SWARM_RUN={seed}"), &plan::draw(seed));
+        tell(
+            &format!("run {seed}: {why}\n    FTLD_SWARM_RUN={seed}"),
+            &plan::draw(seed),
+        );
     }
     if classes.runs >= FULL {
         let missing = classes.missing(&all_classes());
-        assert!(missing.is_empty(), "these situations never happened: {missing:?}");
+        assert!(
+            missing.is_empty(),
+            "these situations never happened: {missing:?}"
+        );
     }
     if classes.runs >= FULL_PAIRS {
-        let pairs = classes.missing_pairs(Class::NAMES, |one, other| cannot_meet(one, other).is_some());
+        let pairs =
+            classes.missing_pairs(Class::NAMES, |one, other| cannot_meet(one, other).is_some());
         assert!(pairs.is_empty(), "these situations never met: {pairs:?}");
     }
 }
 
 fn fails(plan: &Plan) -> Option<String> {
-    run(plan, &runtime(), &mut Classes::default()).err().filter(|why| !why.contains("plan: "))
+    run(plan, &runtime(), &mut Classes::default())
+        .err()
+        .filter(|why| !why.contains("plan: "))
 }
 
 /// Runs a plan, and shrinks it if it fails.
@@ -137,7 +172,8 @@ fn tell(why: &str, plan: &Plan) {
     assert!(number("FTLD_SWARM_SHRINK") != Some(0), "{why}");
     let small = shrink(plan, SHRINKING, |plan| fails(plan).is_some());
     let small_why = (0..20).find_map(|_| fails(&small));
-    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("daemon-swarm-{}.plan", plan.seed));
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("daemon-swarm-{}.plan", plan.seed));
     std::fs::write(&path, small.to_string()).expect("the plan is kept");
     panic!(
         "{why}\n{} of {} actions are left: {}\n{small}\
@@ -154,17 +190,20 @@ fn tell(why: &str, plan: &Plan) {
 #[test]
 fn kept_plans_stay_good() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("daemon_swarm");
-    let mut plans: Vec<_> =
-        std::fs::read_dir(&folder).expect("the folder is there").map(|e| e.unwrap().path()).collect();
+    let mut plans: Vec<_> = std::fs::read_dir(&folder)
+        .expect("the folder is there")
+        .map(|e| e.unwrap().path())
+        .collect();
     plans.retain(|path| path.extension().is_some_and(|ext| ext == "plan"));
     plans.sort();
     assert!(!plans.is_empty(), "no plan in {}", folder.display());
     let runtime = runtime();
     for path in plans {
-        let plan =
-            plan::parse(&std::fs::read_to_string(&path).unwrap()).unwrap_or_else(|why| panic!("{path:?}: {why}"));
+        let plan = plan::parse(&std::fs::read_to_string(&path).unwrap())
+            .unwrap_or_else(|why| panic!("{path:?}: {why}"));
         for _ in 0..3 {
-            run(&plan, &runtime, &mut Classes::default()).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+            run(&plan, &runtime, &mut Classes::default())
+                .unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         }
     }
 }

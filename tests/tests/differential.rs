@@ -1,5 +1,6 @@
-//! All schemes, the same requests, the same bytes; the figures that must not depend on the scheme; and those that do, which
-//! `decisions.tsv` keeps: a change of what a scheme decides is seen there, and nowhere else.
+//! All schemes, the same requests, the same bytes; the figures that must not depend on the scheme;
+//! and those that do, which `decisions.tsv` keeps: a change of what a scheme decides is seen there,
+//! and nowhere else.
 
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{Ftl, Lpn, Params, Start};
@@ -29,37 +30,76 @@ fn run(rig: &Rig, kind: Kind) -> Outcome {
     let mut host = Host::format(rig);
     let requests = if rig::long() { 30_000 } else { 3_000 };
     for op in Workload::new(kind, PAGES, rig.seed).take(requests) {
-        host.run(&op).unwrap_or_else(|trouble| panic!("{}: {op:?}: {}", rig.path(), String::from(trouble)));
+        host.run(&op)
+            .unwrap_or_else(|trouble| panic!("{}: {op:?}: {}", rig.path(), String::from(trouble)));
     }
     let mut bytes = vec![0; PAGES as usize * rig.profile.geometry.page_bytes as usize];
-    let done = host.ftl.read(0, Lpn::new(0), &mut bytes).unwrap_or_else(|error| panic!("{}: {error}", rig.path()));
+    let done = host
+        .ftl
+        .read(0, Lpn::new(0), &mut bytes)
+        .unwrap_or_else(|error| panic!("{}: {error}", rig.path()));
     assert_eq!(host.ftl.logical_pages(), PAGES, "{}", rig.path());
     let stats = host.ftl.stats();
-    let counts = [stats.host_pages_written, stats.host_pages_trimmed, stats.mapped_pages];
-    let mut decisions = format!("{}/{}\t{}\tus={}", rig.path(), kind.name(), of_scheme(&*host.ftl), done / 1000);
+    let counts = [
+        stats.host_pages_written,
+        stats.host_pages_trimmed,
+        stats.mapped_pages,
+    ];
+    let mut decisions = format!(
+        "{}/{}\t{}\tus={}",
+        rig.path(),
+        kind.name(),
+        of_scheme(&*host.ftl),
+        done / 1000
+    );
     for end in ["cut", "stop"] {
         if end == "stop" {
-            host.ftl.shutdown(0).unwrap_or_else(|error| panic!("{}: {error}", rig.path()));
+            host.ftl
+                .shutdown(0)
+                .unwrap_or_else(|error| panic!("{}: {error}", rig.path()));
         }
         let before = flash(&host);
-        host = host.remount().unwrap_or_else(|why| panic!("{}: {why}", rig.path()));
+        host = host
+            .remount()
+            .unwrap_or_else(|why| panic!("{}: {why}", rig.path()));
         let mount = host.ftl.stats().mount;
-        let told = [mount.pages_scanned, mount.pages_discarded, mount.total_ns() / 1000];
-        write!(decisions, "\t{end}={}", join(since(before, &host).into_iter().chain(told))).expect("a string grows");
+        let told = [
+            mount.pages_scanned,
+            mount.pages_discarded,
+            mount.total_ns() / 1000,
+        ];
+        write!(
+            decisions,
+            "\t{end}={}",
+            join(since(before, &host).into_iter().chain(told))
+        )
+        .expect("a string grows");
     }
     // What a mount knows less than it might costs later.
     let before = flash(&host);
     for op in Workload::continued(kind, PAGES, rig.seed).take(300) {
-        host.run(&op).unwrap_or_else(|trouble| panic!("{}: {op:?}: {}", rig.path(), String::from(trouble)));
+        host.run(&op)
+            .unwrap_or_else(|trouble| panic!("{}: {op:?}: {}", rig.path(), String::from(trouble)));
     }
     write!(decisions, "\tlater={}", join(since(before, &host))).expect("a string grows");
-    Outcome { bytes, host: counts, decisions }
+    Outcome {
+        bytes,
+        host: counts,
+        decisions,
+    }
 }
 
 /// Two buses of two dies each.
 fn on_four_dies(scheme: &'static Scheme) -> Rig {
     let one = Cells::Mlc.profile();
-    let profile = Profile { geometry: Geometry { channels: 2, ways: 2, ..one.geometry }, ..one };
+    let profile = Profile {
+        geometry: Geometry {
+            channels: 2,
+            ways: 2,
+            ..one.geometry
+        },
+        ..one
+    };
     Rig::on_profile(scheme, Cells::Mlc, profile, PAGES, Params::default()).variant("dies", |_| ())
 }
 
@@ -72,16 +112,33 @@ fn with_own_parameters(scheme: &'static Scheme) -> Vec<Rig> {
         let mut params = Params::default();
         params.set(key, value);
         let profile = Cells::Mlc.profile();
-        let rig = Rig::laid_out(scheme, Cells::Mlc, profile, PAGES, OVER_PROVISIONING, params, rig::seed()).ok()?;
+        let rig = Rig::laid_out(
+            scheme,
+            Cells::Mlc,
+            profile,
+            PAGES,
+            OVER_PROVISIONING,
+            params,
+            rig::seed(),
+        )
+        .ok()?;
         // On SLC alone, or on chips with several planes.
-        rig.scheme.start(rig.blank(), &rig.config, Start::Format).ok()?;
+        rig.scheme
+            .start(rig.blank(), &rig.config, Start::Format)
+            .ok()?;
         Some(rig.variant(&format!("{key}={value}"), |_| ()))
     });
     rigs.collect()
 }
 
 fn of(counts: &OpCounts) -> [u64; 5] {
-    [counts.reads, counts.partial_reads, counts.programs, counts.oob_programs, counts.erases]
+    [
+        counts.reads,
+        counts.partial_reads,
+        counts.programs,
+        counts.oob_programs,
+        counts.erases,
+    ]
 }
 
 /// Flash operations so far.
@@ -95,28 +152,53 @@ fn since(before: [u64; 5], host: &Host) -> [u64; 5] {
 }
 
 fn join(numbers: impl IntoIterator<Item = u64>) -> String {
-    numbers.into_iter().map(|number| number.to_string()).collect::<Vec<_>>().join("/")
+    numbers
+        .into_iter()
+        .map(|number| number.to_string())
+        .collect::<Vec<_>>()
+        .join("/")
 }
 
 /// Flash operations by cause, the scheme's own counts, and RAM as its paper has it and as it is.
 fn of_scheme(ftl: &dyn Ftl<MemStore>) -> String {
     let counters = ftl.chip().counters();
-    let caused = Cause::ALL.iter().map(|cause| (cause, of(counters.of(*cause))));
+    let caused = Cause::ALL
+        .iter()
+        .map(|cause| (cause, of(counters.of(*cause))));
     let mut parts: Vec<_> = caused
         .filter(|(_, ops)| *ops != [0; 5])
         .map(|(cause, ops)| format!("{}={}", cause.name(), join(ops)))
         .collect();
     let s = ftl.stats();
-    parts.push(format!("gc_runs={}", join([s.gc_runs, s.gc_pages_moved, s.wear_moves])));
+    parts.push(format!(
+        "gc_runs={}",
+        join([s.gc_runs, s.gc_pages_moved, s.wear_moves])
+    ));
     if s.converts + s.map_cache_hits + s.map_cache_misses > 0 {
-        let map = [s.converts, s.convert_map_pages, s.map_cache_hits, s.map_cache_misses, s.map_lookup_steps];
+        let map = [
+            s.converts,
+            s.convert_map_pages,
+            s.map_cache_hits,
+            s.map_cache_misses,
+            s.map_lookup_steps,
+        ];
         parts.push(format!("map={}", join(map)));
     }
     let blocks = [s.blocks.free, s.blocks.log, ftl.chip().geometry().blocks].map(u64::from);
-    parts.push(format!("live={}/{}", join([s.checkpoints, s.valid_pages]), join(blocks)));
+    parts.push(format!(
+        "live={}/{}",
+        join([s.checkpoints, s.valid_pages]),
+        join(blocks)
+    ));
     let ram = ftl.ram_report();
-    parts.push(format!("ram={}", join(ram.iter().map(|entry| entry.paper_bytes))));
-    parts.push(format!("real={}", join(ram.iter().map(|entry| entry.real_bytes))));
+    parts.push(format!(
+        "ram={}",
+        join(ram.iter().map(|entry| entry.paper_bytes))
+    ));
+    parts.push(format!(
+        "real={}",
+        join(ram.iter().map(|entry| entry.real_bytes))
+    ));
     parts.join("\t")
 }
 
@@ -131,7 +213,9 @@ fn every_scheme_on_every_chip_holds_the_same_bytes_after_the_same_requests() {
         "# us: emulated time. cut, stop: the mount after one, operations as by cause/pages scanned/pages discarded/us. later: of 300 more requests.".to_string(),
     ];
     for kind in Kind::ALL {
-        let mut matrix: Vec<_> = rig::matrix().map(|(scheme, cells)| Rig::new(scheme, cells, PAGES)).collect();
+        let mut matrix: Vec<_> = rig::matrix()
+            .map(|(scheme, cells)| Rig::new(scheme, cells, PAGES))
+            .collect();
         match kind {
             Kind::Mixed => matrix.extend(SCHEMES.iter().map(on_four_dies)),
             Kind::HotCold => matrix.extend(SCHEMES.iter().flat_map(with_own_parameters)),
@@ -141,8 +225,14 @@ fn every_scheme_on_every_chip_holds_the_same_bytes_after_the_same_requests() {
         let (first, expected) = (&matrix[0], &outcomes[0]);
         for (rig, outcome) in matrix.iter().zip(&outcomes) {
             let (path, first, kind) = (rig.path(), first.path(), kind.name());
-            assert_eq!(outcome.host, expected.host, "{kind}: {path} and {first} count the host's pages differently");
-            assert!(outcome.bytes == expected.bytes, "{kind}: {path} and {first} hold different bytes");
+            assert_eq!(
+                outcome.host, expected.host,
+                "{kind}: {path} and {first} count the host's pages differently"
+            );
+            assert!(
+                outcome.bytes == expected.bytes,
+                "{kind}: {path} and {first} hold different bytes"
+            );
         }
         decisions.extend(outcomes.into_iter().map(|outcome| outcome.decisions));
     }
@@ -164,8 +254,16 @@ fn judge(lines: &[String]) {
     let text = std::fs::read_to_string(&path).expect("the tree holds decisions.tsv");
     let kept: BTreeSet<_> = text.lines().collect();
     let now: BTreeSet<_> = lines.iter().map(String::as_str).collect();
-    let (gone, new): (Vec<_>, Vec<_>) = (kept.difference(&now).collect(), now.difference(&kept).collect());
-    let shown: String = gone.iter().zip(&new).take(8).map(|(gone, new)| format!("- {gone}\n+ {new}\n")).collect();
+    let (gone, new): (Vec<_>, Vec<_>) = (
+        kept.difference(&now).collect(),
+        now.difference(&kept).collect(),
+    );
+    let shown: String = gone
+        .iter()
+        .zip(&new)
+        .take(8)
+        .map(|(gone, new)| format!("- {gone}\n+ {new}\n"))
+        .collect();
     assert!(
         gone.is_empty() && new.is_empty(),
         "{} lines of decisions.tsv are no longer so, and {} are new; if that is meant, its first line says how to write it:\n{shown}",
@@ -174,7 +272,8 @@ fn judge(lines: &[String]) {
     );
 }
 
-/// The same seed gives the same flash, operation for operation: a failure's command line is worth something.
+/// The same seed gives the same flash, operation for operation: a failure's command line is worth
+/// something.
 #[test]
 fn a_run_repeats_from_its_seed() {
     for scheme in SCHEMES {
@@ -183,11 +282,16 @@ fn a_run_repeats_from_its_seed() {
             let mut host = Host::format(&rig);
             host.ftl.chip_mut().store_mut().record();
             for op in Workload::new(Kind::Mixed, PAGES, rig.seed).take(600) {
-                host.run(&op).unwrap_or_else(|trouble| panic!("{}: {}", rig.path(), String::from(trouble)));
+                host.run(&op)
+                    .unwrap_or_else(|trouble| panic!("{}: {}", rig.path(), String::from(trouble)));
             }
             host.cut_power().0.into_store().take_record()
         };
         let (one, other) = (once(), once());
-        assert!(one.len() > 500 && one == other, "{}: two runs of one seed differ", rig.path());
+        assert!(
+            one.len() > 500 && one == other,
+            "{}: two runs of one seed differ",
+            rig.path()
+        );
     }
 }

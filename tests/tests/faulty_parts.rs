@@ -1,4 +1,5 @@
-//! Parts that lie, and dies that stop working, under every scheme: a request may fail, the device may give up, but what is read is right.
+//! Parts that lie, and dies that stop working, under every scheme: a request may fail, the device
+//! may give up, but what is read is right.
 
 use ftl_core::{FtlError, Params};
 use ftld_tests::host::{Host, Trouble, values};
@@ -18,14 +19,17 @@ struct Tally {
     gave_up: Option<String>,
 }
 
-/// Runs requests among faults until there were enough, or the device gives up; reads everything at the end.
+/// Runs requests among faults until there were enough, or the device gives up; reads everything at
+/// the end.
 fn endure(host: &mut Host, kind: Kind, seed: u64, requests: usize) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let mut unsure = Unsure::default();
     for op in Workload::new(kind, host.model.pages(), seed).take(requests) {
         tally.requests += 1;
         settle(host, &mut unsure)?;
-        let before: Vec<(u32, Vec<u64>)> = values(&op, 0).map(|(lpn, _)| (lpn, host.model.candidates(lpn))).collect();
+        let before: Vec<(u32, Vec<u64>)> = values(&op, 0)
+            .map(|(lpn, _)| (lpn, host.model.candidates(lpn)))
+            .collect();
         match host.run(&op) {
             Ok(()) => before.iter().for_each(|(lpn, _)| drop(unsure.remove(lpn))),
             Err(Trouble::Refused(FtlError::MediaLost(_))) => {
@@ -51,10 +55,12 @@ fn endure(host: &mut Host, kind: Kind, seed: u64, requests: usize) -> Result<Tal
     Ok(tally)
 }
 
-/// Pages of requests that failed, and what each may hold, until something can be read there or is written anew.
+/// Pages of requests that failed, and what each may hold, until something can be read there or is
+/// written anew.
 type Unsure = BTreeMap<u32, Vec<u64>>;
 
-/// A part of a request that failed may have been done; `before` is what its pages could hold until then.
+/// A part of a request that failed may have been done; `before` is what its pages could hold until
+/// then.
 fn doubt(host: &Host, unsure: &mut Unsure, before: Vec<(u32, Vec<u64>)>) {
     for (lpn, values) in before {
         let known = unsure.entry(lpn).or_default();
@@ -70,7 +76,9 @@ fn settle(host: &mut Host, unsure: &mut Unsure) -> Result<(), String> {
             Ok(seen) => {
                 let value = host.model.value(lpn, seen[0])?;
                 if !values.contains(&value) {
-                    return Err(format!("page {lpn} of a failed request reads as version {value}, not of {values:?}"));
+                    return Err(format!(
+                        "page {lpn} of a failed request reads as version {value}, not of {values:?}"
+                    ));
                 }
                 host.model.assume(lpn, value);
             }
@@ -86,7 +94,8 @@ fn starts_or_says_why(rig: &Rig, host: Host) -> Result<&'static str, String> {
         Ok(mut ftl) => {
             let page = rig.profile.geometry.page_bytes as usize;
             let mut bytes = vec![0; page];
-            (0..rig.config.logical_pages).for_each(|lpn| drop(ftl.read(0, ftl_core::Lpn::new(lpn), &mut bytes)));
+            (0..rig.config.logical_pages)
+                .for_each(|lpn| drop(ftl.read(0, ftl_core::Lpn::new(lpn), &mut bytes)));
             Ok("mounted")
         }
         Err(FtlError::Corrupt(_) | FtlError::ReadOnly(_)) => Ok("refused"),
@@ -97,7 +106,9 @@ fn starts_or_says_why(rig: &Rig, host: Host) -> Result<&'static str, String> {
 #[test]
 fn parts_that_lie_never_make_a_wrong_read() {
     let silent = Fault::ALL.into_iter().filter(|fault| fault.is_silent());
-    for (fault, (scheme, cells)) in silent.flat_map(|fault| rig::matrix().map(move |on| (fault, on))) {
+    for (fault, (scheme, cells)) in
+        silent.flat_map(|fault| rig::matrix().map(move |on| (fault, on)))
+    {
         let mut params = Params::default();
         params.set("ckpt.interval", "400");
         let rig = Rig::with_params(scheme, cells, PAGES, params).variant(fault.name(), |_| {});
@@ -108,11 +119,32 @@ fn parts_that_lie_never_make_a_wrong_read() {
                 let seed = rig.seed + round;
                 let mut host = Host::format(&rig);
                 for lpn in 0..PAGES {
-                    host.run(&HostOp::Write { lpn, count: 1, fua: false })?;
+                    host.run(&HostOp::Write {
+                        lpn,
+                        count: 1,
+                        fua: false,
+                    })?;
                 }
-                let chances = [(fault, if fault == Fault::LostErase { 5_000_000 } else { 500_000 })].into();
-                host.set_faults(FaultPlan { chances, seed, ..FaultPlan::default() });
-                let tally = endure(&mut host, Kind::ALL[round as usize % Kind::ALL.len()], seed, 1_500)?;
+                let chances = [(
+                    fault,
+                    if fault == Fault::LostErase {
+                        5_000_000
+                    } else {
+                        500_000
+                    },
+                )]
+                .into();
+                host.set_faults(FaultPlan {
+                    chances,
+                    seed,
+                    ..FaultPlan::default()
+                });
+                let tally = endure(
+                    &mut host,
+                    Kind::ALL[round as usize % Kind::ALL.len()],
+                    seed,
+                    1_500,
+                )?;
                 struck += host.ftl.chip().counters().injected(fault);
                 failed += tally.failed;
                 lost += tally.lost;
@@ -125,7 +157,11 @@ fn parts_that_lie_never_make_a_wrong_read() {
             "{}: struck {struck} times; {failed} requests failed, {lost} pages lost at the end, {gave_up} devices gave up, {refused} would not mount",
             rig.path()
         );
-        assert!(struck > 0 || verdicts.cases < 40, "{}: nothing struck", rig.path());
+        assert!(
+            struck > 0 || verdicts.cases < 40,
+            "{}: nothing struck",
+            rig.path()
+        );
         verdicts.assert_none_failed();
     }
 }
@@ -134,8 +170,15 @@ fn parts_that_lie_never_make_a_wrong_read() {
 fn a_die_that_stops_working_takes_no_more_than_its_own_data() {
     for (scheme, cells) in rig::matrix() {
         let profile = cells.profile();
-        let profile = Profile { geometry: Geometry { ways: 4, ..profile.geometry }, ..profile };
-        let rig = Rig::on_profile(scheme, cells, profile, PAGES, Params::default()).variant("die", |_| {});
+        let profile = Profile {
+            geometry: Geometry {
+                ways: 4,
+                ..profile.geometry
+            },
+            ..profile
+        };
+        let rig = Rig::on_profile(scheme, cells, profile, PAGES, Params::default())
+            .variant("die", |_| {});
         let mut verdicts = Verdicts::new("faulty_parts");
         let (mut lost, mut gave_up, mut refused) = (0, 0, 0);
         let rounds = if rig::long() { 400 } else { 20 };
@@ -144,10 +187,21 @@ fn a_die_that_stops_working_takes_no_more_than_its_own_data() {
                 let seed = rig.seed + round;
                 let mut host = Host::format(&rig);
                 for lpn in 0..PAGES {
-                    host.run(&HostOp::Write { lpn, count: 1, fua: false })?;
+                    host.run(&HostOp::Write {
+                        lpn,
+                        count: 1,
+                        fua: false,
+                    })?;
                 }
-                let die = DieFailure { die: round as u32 % 4, at_op: 37 * round };
-                host.set_faults(FaultPlan { die: Some(die), seed, ..FaultPlan::default() });
+                let die = DieFailure {
+                    die: round as u32 % 4,
+                    at_op: 37 * round,
+                };
+                host.set_faults(FaultPlan {
+                    die: Some(die),
+                    seed,
+                    ..FaultPlan::default()
+                });
                 let tally = endure(&mut host, Kind::HotCold, seed, 1_500)?;
                 lost += tally.lost;
                 gave_up += tally.gave_up.is_some() as u32;
@@ -160,7 +214,11 @@ fn a_die_that_stops_working_takes_no_more_than_its_own_data() {
             rig.path(),
             rounds * PAGES as u64
         );
-        assert!(lost > 0 || verdicts.cases < rounds, "{}: no die took anything with it", rig.path());
+        assert!(
+            lost > 0 || verdicts.cases < rounds,
+            "{}: no die took anything with it",
+            rig.path()
+        );
         verdicts.assert_none_failed();
     }
 }

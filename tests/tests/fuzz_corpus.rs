@@ -1,7 +1,8 @@
-//! The fuzzers' committed inputs and mutations of them, without a fuzzer: `tests/fuzz/run.sh` finds new ones.
+//! The fuzzers' committed inputs and mutations of them, without a fuzzer: `tests/fuzz/run.sh` finds
+//! new ones.
 //!
-//! `tests/fuzz/corpus/TARGET/` is what libFuzzer kept; inputs that once broke something are there under a name that tells the story,
-//! `regression-...`.
+//! `tests/fuzz/corpus/TARGET/` is what libFuzzer kept; inputs that once broke something are there
+//! under a name that tells the story, `regression-...`.
 
 use ftld_tests::fuzz::{TARGETS, Target};
 use ftld_tests::rig::{long, seed};
@@ -15,18 +16,29 @@ fn mutations() -> u64 {
 }
 
 fn inputs(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target.name);
-    let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/corpus")
+        .join(target.name);
+    let entries =
+        std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    paths.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+    paths
+        .into_iter()
+        .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+        .collect()
 }
 
 #[test]
 fn every_kept_input_is_withstood() {
     for target in TARGETS {
         let inputs = inputs(target);
-        assert!(inputs.len() >= 10, "{}: {} inputs", target.name, inputs.len());
+        assert!(
+            inputs.len() >= 10,
+            "{}: {} inputs",
+            target.name,
+            inputs.len()
+        );
         let bytes: usize = inputs.iter().map(|(_, bytes)| bytes.len()).sum();
         println!("{}: {} inputs, {bytes} bytes", target.name, inputs.len());
         for (path, bytes) in &inputs {
@@ -41,7 +53,14 @@ fn every_target_has_a_binary_and_a_corpus_and_no_more() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
     let names = |folder: &str| {
         let entries = std::fs::read_dir(fuzz.join(folder)).unwrap();
-        let stem = |entry: std::fs::DirEntry| entry.path().file_stem().unwrap().to_string_lossy().into_owned();
+        let stem = |entry: std::fs::DirEntry| {
+            entry
+                .path()
+                .file_stem()
+                .unwrap()
+                .to_string_lossy()
+                .into_owned()
+        };
         let mut names: Vec<_> = entries.map(|entry| stem(entry.unwrap())).collect();
         names.sort();
         names
@@ -60,9 +79,17 @@ fn mutations_of_kept_inputs_are_withstood() {
         for round in 0..mutations() {
             let bytes = mutated(&inputs, &mut rng);
             if catch_unwind(AssertUnwindSafe(|| (target.body)(&bytes))).is_err() {
-                let path = std::env::temp_dir().join(format!("ftld-fuzz-{}-{}-{round}", target.name, seed()));
+                let path = std::env::temp_dir().join(format!(
+                    "ftld-fuzz-{}-{}-{round}",
+                    target.name,
+                    seed()
+                ));
                 std::fs::write(&path, &bytes).unwrap();
-                panic!("{}: see the panic above; the input is in {}", target.name, path.display());
+                panic!(
+                    "{}: see the panic above; the input is in {}",
+                    target.name,
+                    path.display()
+                );
             }
         }
     }

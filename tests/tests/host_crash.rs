@@ -1,6 +1,6 @@
-//! Crashes of the host below an image: between two syncs the host's disk keeps any subset of what was written, torn at sectors.
-//! Whatever it keeps, the image opens, the scheme mounts, and the oracle finds everything flushed. The same with writes and syncs
-//! that the host refuses.
+//! Crashes of the host below an image: between two syncs the host's disk keeps any subset of what
+//! was written, torn at sectors. Whatever it keeps, the image opens, the scheme mounts, and the
+//! oracle finds everything flushed. The same with writes and syncs that the host refuses.
 
 use ftld_tests::crashes::{self, EIO, ENOSPC, rig_of};
 use ftld_tests::rig::{self, Verdicts};
@@ -41,9 +41,16 @@ fn a_crash_while_an_image_is_made_is_no_riddle() {
         drop(host);
         for length in (0..whole.len()).step_by(2048) {
             let short = SimDisk::holding(whole[..length].to_vec());
-            let error = short.open(Access::ReadWrite).map(drop).expect_err("an image that ends early is no image");
-            let told =
-                matches!(error, ImageError::TooShort { .. } | ImageError::NotAnImage(_) | ImageError::HeaderDamaged(_));
+            let error = short
+                .open(Access::ReadWrite)
+                .map(drop)
+                .expect_err("an image that ends early is no image");
+            let told = matches!(
+                error,
+                ImageError::TooShort { .. }
+                    | ImageError::NotAnImage(_)
+                    | ImageError::HeaderDamaged(_)
+            );
             assert!(told, "{length}: {error}");
         }
         // No sync succeeds, so everything since the first byte may be missing.
@@ -62,7 +69,8 @@ fn a_crash_while_an_image_is_made_is_no_riddle() {
     }
 }
 
-/// The n-th write of the host's file fails, for every n: nothing acknowledged is lost, and the next request goes well.
+/// The n-th write of the host's file fails, for every n: nothing acknowledged is lost, and the next
+/// request goes well.
 #[test]
 fn every_write_that_the_host_refuses_costs_its_request_and_no_more() {
     let (requests, every) = if rig::long() { (160, 1) } else { (60, 7) };
@@ -77,7 +85,9 @@ fn every_write_that_the_host_refuses_costs_its_request_and_no_more() {
                     continue;
                 }
                 let mut reached = true;
-                verdicts.case(&here, || crashes::refuse_write(&rig, requests, index, (errno, arrives), &mut reached));
+                verdicts.case(&here, || {
+                    crashes::refuse_write(&rig, requests, index, (errno, arrives), &mut reached)
+                });
                 if !reached {
                     break;
                 }
@@ -94,8 +104,8 @@ fn every_write_that_the_host_refuses_costs_its_request_and_no_more() {
     }
 }
 
-/// A sync that fails once loses what it was to write for good, although the next one succeeds. Nothing is acknowledged after
-/// it, and what was flushed before is there.
+/// A sync that fails once loses what it was to write for good, although the next one succeeds.
+/// Nothing is acknowledged after it, and what was flushed before is there.
 #[test]
 fn a_sync_that_fails_once_ends_the_device_and_loses_nothing_flushed_before() {
     let rounds = if rig::long() { 200 } else { 12 };
@@ -103,9 +113,16 @@ fn a_sync_that_fails_once_ends_the_device_and_loses_nothing_flushed_before() {
         let rig = rig_of(scheme, cells);
         let mut verdicts = Verdicts::new("host_crash");
         for round in 0..rounds {
-            verdicts.case(&format!("{}/bad_sync/{round}", rig.path()), || crashes::fail_sync(&rig, round));
+            verdicts.case(&format!("{}/bad_sync/{round}", rig.path()), || {
+                crashes::fail_sync(&rig, round)
+            });
         }
-        println!("{}: {} failed syncs, {} failed", rig.path(), verdicts.cases, verdicts.failures);
+        println!(
+            "{}: {} failed syncs, {} failed",
+            rig.path(),
+            verdicts.cases,
+            verdicts.failures
+        );
         verdicts.assert_none_failed();
     }
 }

@@ -1,5 +1,6 @@
-//! The sweeps of `power_cut` and `host_crash`, shortened, in the order that finds mistakes soonest. The first failure ends the
-//! run. The right code passes; `tests/canaries/run.py` and `tests/mutants.py` run the suite on code with a mistake.
+//! The sweeps of `power_cut` and `host_crash`, shortened, in the order that finds mistakes soonest.
+//! The first failure ends the run. The right code passes; `tests/canaries/run.py` and
+//! `tests/mutants.py` run the suite on code with a mistake.
 
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftld_tests::crashes::{self, EIO, ENOSPC};
@@ -13,9 +14,12 @@ type Sweep = fn(&'static Scheme, Cells, &mut Verdicts);
 
 /// Sweeps in the order of their runs.
 const SWEEPS: [(&str, Sweep); 10] = [
-    ("cuts in short rows of requests", |scheme, cells, verdicts| {
-        sweep::cut_short_rows(&sweep::rig_of(scheme, cells), 3, 17, verdicts);
-    }),
+    (
+        "cuts in short rows of requests",
+        |scheme, cells, verdicts| {
+            sweep::cut_short_rows(&sweep::rig_of(scheme, cells), 3, 17, verdicts);
+        },
+    ),
     ("cuts among failing blocks", |scheme, cells, verdicts| {
         for salt in 0..6 {
             let rig = sweep::with_failing_blocks(sweep::rig_of(scheme, cells), salt);
@@ -25,7 +29,11 @@ const SWEEPS: [(&str, Sweep); 10] = [
     }),
     ("syncs that fail", |scheme, cells, verdicts| {
         let rig = crashes::rig_of(scheme, cells);
-        (0..2).for_each(|n| verdicts.case(&format!("{}/bad_sync/{n}", rig.path()), || crashes::fail_sync(&rig, n)));
+        (0..2).for_each(|n| {
+            verdicts.case(&format!("{}/bad_sync/{n}", rig.path()), || {
+                crashes::fail_sync(&rig, n)
+            })
+        });
     }),
     ("cuts of workloads", |scheme, cells, verdicts| {
         for kind in [Kind::TrimHeavy, Kind::HotCold, Kind::Log, Kind::FullDisk] {
@@ -42,47 +50,80 @@ const SWEEPS: [(&str, Sweep); 10] = [
     }),
     ("cuts inside mounts", |scheme, cells, verdicts| {
         let rig = sweep::rig_of(scheme, cells);
-        sweep::cut_mounts(&rig, "full_disk", &cuts::record(&rig, Kind::FullDisk), 47, Outcomes::Three, verdicts);
+        sweep::cut_mounts(
+            &rig,
+            "full_disk",
+            &cuts::record(&rig, Kind::FullDisk),
+            47,
+            Outcomes::Three,
+            verdicts,
+        );
     }),
     ("lost checkpoints", |scheme, cells, verdicts| {
         let rig = sweep::rig_of(scheme, cells);
-        Kind::ALL.iter().for_each(|kind| sweep::lose_checkpoints(&rig, *kind, false, verdicts));
+        Kind::ALL
+            .iter()
+            .for_each(|kind| sweep::lose_checkpoints(&rig, *kind, false, verdicts));
     }),
     ("cuts in a row", |scheme, cells, verdicts| {
         sweep::cut_in_a_row(&sweep::rig_of(scheme, cells), 60, verdicts);
     }),
     ("random cuts", |scheme, cells, verdicts| {
         let rig = sweep::rig_of(scheme, cells).set("ckpt.interval", "40");
-        let run = || sweep::cut_at_random(&rig, Kind::TrimHeavy, 4_000 / SCHEMES.len() as u64).map(drop);
+        let run =
+            || sweep::cut_at_random(&rig, Kind::TrimHeavy, 4_000 / SCHEMES.len() as u64).map(drop);
         verdicts.case(&format!("{}/random", rig.path()), run);
     }),
     ("crashes of the host", |scheme, cells, verdicts| {
         let rig = crashes::rig_of(scheme, cells);
-        [Kind::FullDisk, Kind::TrimHeavy].iter().for_each(|kind| crashes::crash_all_along(&rig, *kind, 12, verdicts));
+        [Kind::FullDisk, Kind::TrimHeavy]
+            .iter()
+            .for_each(|kind| crashes::crash_all_along(&rig, *kind, 12, verdicts));
     }),
     ("writes that the host refuses", |scheme, cells, verdicts| {
         let rig = crashes::rig_of(scheme, cells);
-        for (index, how) in (0..40).step_by(4).zip([(ENOSPC, 700), (EIO, 100)].into_iter().cycle()) {
+        for (index, how) in (0..40)
+            .step_by(4)
+            .zip([(ENOSPC, 700), (EIO, 100)].into_iter().cycle())
+        {
             let here = format!("{}/refused/{index}", rig.path());
-            verdicts.case(&here, || crashes::refuse_write(&rig, 40, index, how, &mut true));
+            verdicts.case(&here, || {
+                crashes::refuse_write(&rig, 40, index, how, &mut true)
+            });
         }
     }),
 ];
 
-/// All sweeps of a scheme run before those of the next, the default scheme's first. Mistakes in shared code are found as soon
-/// as with one scheme. A panic outside a case ends the run as well. `FTLD_SCHEME` keeps to one scheme.
+/// All sweeps of a scheme run before those of the next, the default scheme's first. Mistakes in
+/// shared code are found as soon as with one scheme. A panic outside a case ends the run as well.
+/// `FTLD_SCHEME` keeps to one scheme.
 #[test]
 fn shortened_sweeps_find_nothing() {
     let (began, mut verdicts) = (Instant::now(), Verdicts::until_first_failure("hunt"));
-    let only = std::env::var("FTLD_SCHEME").ok().map(|name| Scheme::find(&name).expect("FTLD_SCHEME names a scheme"));
-    for scheme in SCHEMES.iter().filter(|scheme| only.is_none_or(|only| only.name == scheme.name)) {
+    let only = std::env::var("FTLD_SCHEME")
+        .ok()
+        .map(|name| Scheme::find(&name).expect("FTLD_SCHEME names a scheme"));
+    for scheme in SCHEMES
+        .iter()
+        .filter(|scheme| only.is_none_or(|only| only.name == scheme.name))
+    {
         for (name, sweep) in SWEEPS {
             for cells in Cells::ALL {
                 sweep(scheme, cells, &mut verdicts);
                 let failed = verdicts.first().is_some();
-                assert!(!failed, "{name}, case {}: {}", verdicts.cases, verdicts.first().unwrap_or_default());
+                assert!(
+                    !failed,
+                    "{name}, case {}: {}",
+                    verdicts.cases,
+                    verdicts.first().unwrap_or_default()
+                );
             }
         }
     }
-    println!("{} cases, {}, {:.1} s", verdicts.cases, verdicts.sample(), began.elapsed().as_secs_f64());
+    println!(
+        "{} cases, {}, {:.1} s",
+        verdicts.cases,
+        verdicts.sample(),
+        began.elapsed().as_secs_f64()
+    );
 }

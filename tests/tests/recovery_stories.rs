@@ -1,4 +1,5 @@
-//! Named disasters, a few lines each. What they have in common is in `ftld_tests`; what happened is the name of the test.
+//! Named disasters, a few lines each. What they have in common is in `ftld_tests`; what happened is
+//! the name of the test.
 
 use ftl_core::format::{Oob, Role};
 use ftl_core::schemes::Scheme;
@@ -17,7 +18,10 @@ fn stories(cells: &[Cells], name: &str, story: impl Fn(&Rig) -> Result<(), Strin
             verdicts.case(&format!("{}/{name}", rig.path()), || story(&rig));
         }
     }
-    assert!(verdicts.cases > 0 || std::env::var_os("FTLD_CASE").is_some(), "no scheme was tried");
+    assert!(
+        verdicts.cases > 0 || std::env::var_os("FTLD_CASE").is_some(),
+        "no scheme was tried"
+    );
     verdicts.assert_none_failed();
 }
 
@@ -26,11 +30,24 @@ fn rig_of(scheme: &'static Scheme, cells: Cells) -> Rig {
 }
 
 fn write(lpn: u32) -> HostOp {
-    HostOp::Write { lpn, count: 1, fua: false }
+    HostOp::Write {
+        lpn,
+        count: 1,
+        fua: false,
+    }
 }
 
 fn at(at_op: u64, program: ProgramCut, partner: PartnerCut, erase: EraseCut) -> FaultPlan {
-    FaultPlan { cut: Some(Cut { at_op, program, partner, erase, seed: at_op }), ..FaultPlan::default() }
+    FaultPlan {
+        cut: Some(Cut {
+            at_op,
+            program,
+            partner,
+            erase,
+            seed: at_op,
+        }),
+        ..FaultPlan::default()
+    }
 }
 
 /// Runs one request after the other until the cut strikes.
@@ -68,14 +85,20 @@ fn a_flushed_page_shares_its_word_line_with_the_page_the_cut_hits() {
             let mut host = filled(rig)?;
             host.run(&write(3))?;
             host.run(&HostOp::Flush)?;
-            host.set_faults(at(later, ProgramCut::RandomBits, PartnerCut::Destroyed, EraseCut::Complete));
+            host.set_faults(at(
+                later,
+                ProgramCut::RandomBits,
+                PartnerCut::Destroyed,
+                EraseCut::Complete,
+            ));
             let mut lpn = 10;
             until_dark(&mut host, || {
                 lpn += 1;
                 write(lpn)
             })?;
             host = host.remount()?;
-            host.settle_all().map_err(|why| format!("cut {later} programs later: {why}"))?;
+            host.settle_all()
+                .map_err(|why| format!("cut {later} programs later: {why}"))?;
         }
         Ok(())
     });
@@ -88,10 +111,18 @@ fn every_flush_is_followed_by_a_cut() {
         for round in 0..60 {
             host.run(&write(round % PAGES))?;
             host.run(&HostOp::Flush)?;
-            host.set_faults(at(0, ProgramCut::DataTorn, PartnerCut::Destroyed, EraseCut::Mixed));
+            host.set_faults(at(
+                0,
+                ProgramCut::DataTorn,
+                PartnerCut::Destroyed,
+                EraseCut::Mixed,
+            ));
             until_dark(&mut host, || write(round % PAGES + 1))?;
-            host = host.remount().map_err(|why| format!("round {round}: {why}"))?;
-            host.settle_all().map_err(|why| format!("round {round}: {why}"))?;
+            host = host
+                .remount()
+                .map_err(|why| format!("round {round}: {why}"))?;
+            host.settle_all()
+                .map_err(|why| format!("round {round}: {why}"))?;
         }
         host.check()
     });
@@ -108,7 +139,12 @@ fn an_erase_that_only_looks_complete_spoils_nothing_written_later() {
             while host.ftl.chip().counters().total().erases == before {
                 host.run(&workload.next().expect("endless"))?;
             }
-            host.set_faults(at(20, ProgramCut::Unstable(2), PartnerCut::Intact, EraseCut::LooksBlank));
+            host.set_faults(at(
+                20,
+                ProgramCut::Unstable(2),
+                PartnerCut::Intact,
+                EraseCut::LooksBlank,
+            ));
             until_dark(&mut host, || workload.next().expect("endless"))?;
             host = host.remount()?;
             host.settle_all()?;
@@ -128,7 +164,8 @@ fn what_was_trimmed_and_flushed_stays_zeros_through_collections_and_cuts() {
                 host.run(&write((round * 7 + i * 3) % 40))?;
             }
             host = host.remount()?;
-            host.settle_all().map_err(|why| format!("round {round}: {why}"))?;
+            host.settle_all()
+                .map_err(|why| format!("round {round}: {why}"))?;
         }
         host.check()
     });
@@ -138,7 +175,10 @@ fn what_was_trimmed_and_flushed_stays_zeros_through_collections_and_cuts() {
 fn a_device_trimmed_from_end_to_end_comes_back_empty() {
     stories(&Cells::ALL, "trim_all", |rig| {
         let mut host = filled(rig)?;
-        host.run(&HostOp::Trim { lpn: 0, count: PAGES })?;
+        host.run(&HostOp::Trim {
+            lpn: 0,
+            count: PAGES,
+        })?;
         host.run(&HostOp::Flush)?;
         for _ in 0..3 {
             host = host.remount()?;
@@ -159,7 +199,12 @@ fn the_first_page_of_every_open_block_is_lost() {
         // A block's role and age come from its first readable page.
         let mut host = filled(rig)?;
         for offset in 0..rig.profile.geometry.pages_per_block {
-            host.set_faults(at(0, ProgramCut::OobTorn, PartnerCut::Destroyed, EraseCut::NotStarted));
+            host.set_faults(at(
+                0,
+                ProgramCut::OobTorn,
+                PartnerCut::Destroyed,
+                EraseCut::NotStarted,
+            ));
             until_dark(&mut host, || write(offset))?;
             host = host.remount()?;
             host.settle_all()?;
@@ -175,7 +220,11 @@ fn two_stops_one_clean_one_not() {
         let mut host = filled(rig)?;
         host.ftl.shutdown(0).map_err(|error| error.to_string())?;
         host = host.remount()?;
-        host.run(&HostOp::Write { lpn: 7, count: 1, fua: true })?;
+        host.run(&HostOp::Write {
+            lpn: 7,
+            count: 1,
+            fua: true,
+        })?;
         host = host.remount()?;
         if host.ftl.stats().mount.clean {
             return Err("a mount after a cut calls itself clean".into());
@@ -196,7 +245,8 @@ fn a_stop_is_announced_and_then_put_off() {
                 host.run(&op)?;
             }
             host = host.remount()?;
-            host.settle_all().map_err(|why| format!("round {round}: {why}"))?;
+            host.settle_all()
+                .map_err(|why| format!("round {round}: {why}"))?;
         }
         host.check()
     });
@@ -206,7 +256,12 @@ fn a_stop_is_announced_and_then_put_off() {
 fn a_mount_without_writes_in_between_finds_the_same_again_and_again() {
     stories(&Cells::ALL, "idempotent", |rig| {
         let mut host = filled(rig)?;
-        host.set_faults(at(90, ProgramCut::Unstable(2), PartnerCut::Intact, EraseCut::Mixed));
+        host.set_faults(at(
+            90,
+            ProgramCut::Unstable(2),
+            PartnerCut::Intact,
+            EraseCut::Mixed,
+        ));
         let mut workload = Workload::new(Kind::Mixed, PAGES, rig.seed).skip(60);
         until_dark(&mut host, || workload.next().expect("endless"))?;
         for _ in 0..20 {
@@ -233,16 +288,25 @@ fn data_that_rots_is_an_error_and_never_another_pages_data() {
             let ppn = geometry.page(block, 5);
             let mut oob = [0; 26];
             let read = chip.read_oob(0, ppn, &mut oob, Cause::Host);
-            let data = Oob::decode(&oob)
-                .filter(|oob| read.is_ok() && matches!(oob.tag.role, Role::Data | Role::Update | Role::Log));
+            let data = Oob::decode(&oob).filter(|oob| {
+                read.is_ok() && matches!(oob.tag.role, Role::Data | Role::Update | Role::Log)
+            });
             if let Some(oob) = data {
-                chip.store_mut().set_health(ppn, Health::DataLost).expect("memory does not fail");
+                chip.store_mut()
+                    .set_health(ppn, Health::DataLost)
+                    .expect("memory does not fail");
                 rotten.push(oob.tag.lpn);
             }
         }
-        let mut host = Host::over(rig, rig.mount(chip).map_err(|error| error.to_string())?, model);
+        let mut host = Host::over(
+            rig,
+            rig.mount(chip).map_err(|error| error.to_string())?,
+            model,
+        );
         host.set_step(1 << 20);
-        let errors = (0..PAGES).filter(|lpn| host.compare(*lpn, 1).is_err()).collect::<Vec<_>>();
+        let errors = (0..PAGES)
+            .filter(|lpn| host.compare(*lpn, 1).is_err())
+            .collect::<Vec<_>>();
         let wrong = (0..PAGES).find_map(|lpn| match host.compare(lpn, 1) {
             Err(ftld_tests::host::Trouble::Wrong(what)) => Some(what),
             _ => None,
@@ -251,7 +315,9 @@ fn data_that_rots_is_an_error_and_never_another_pages_data() {
             return Err(what);
         }
         if errors.is_empty() || errors.iter().any(|lpn| !rotten.contains(lpn)) {
-            return Err(format!("pages {rotten:?} rotted, {errors:?} cannot be read"));
+            return Err(format!(
+                "pages {rotten:?} rotted, {errors:?} cannot be read"
+            ));
         }
         // Moving them must not turn the error into old or zero data; writing them again heals.
         for round in 0..3 * PAGES {

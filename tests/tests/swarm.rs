@@ -1,10 +1,11 @@
 //! Generated runs in which faults meet each other, under every scheme: see [`ftld_tests::swarm`].
 //!
-//! The short form draws 400 runs from a fresh seed, which it prints. `FTLD_SWARM_SECONDS` sets how long it draws runs,
-//! `FTLD_SWARM_RUNS` how many it draws at most, `FTLD_SEED` the first seed. `FTLD_SCHEME` keeps to one scheme,
-//! so many `FTLD_SWARM_FAILURES` (1) end it, `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already.
-//! `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan in its text form. `FTLD_SWARM_SHRINK=0` leaves a
-//! failure as it was drawn.
+//! The short form draws 400 runs from a fresh seed, which it prints. `FTLD_SWARM_SECONDS` sets how
+//! long it draws runs, `FTLD_SWARM_RUNS` how many it draws at most, `FTLD_SEED` the first seed.
+//! `FTLD_SCHEME` keeps to one scheme, so many `FTLD_SWARM_FAILURES` (1) end it,
+//! `FTLD_SWARM_LEDGER=FILE` adds what happened to what the file counts already.
+//! `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan in its text form.
+//! `FTLD_SWARM_SHRINK=0` leaves a failure as it was drawn.
 
 use ftl_core::schemes::SCHEMES;
 use ftld_tests::classes::Classes;
@@ -18,7 +19,10 @@ use std::time::{Duration, Instant};
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text:?} is no number")))
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text:?} is no number")),
+    )
 }
 
 /// Counts and failures of all workers.
@@ -29,18 +33,29 @@ struct Tally {
 
 /// What is to be said of a run that failed, with the command that repeats it; shrinks its plan.
 fn fail(name: &str, command: &str, plan: &Plan, why: String) -> String {
-    let failure = format!("{name}: {why}\n    {command} cargo test -p ftld-tests --test swarm -- --nocapture");
+    let failure = format!(
+        "{name}: {why}\n    {command} cargo test -p ftld-tests --test swarm -- --nocapture"
+    );
     if number("FTLD_SWARM_SHRINK") == Some(0) {
         return failure;
     }
     let (small, small_why) = shrink::shrink(plan, why);
-    format!("{failure}\nshrunk to {} steps: {small_why}\n{small}", small.steps.len())
+    format!(
+        "{failure}\nshrunk to {} steps: {small_why}\n{small}",
+        small.steps.len()
+    )
 }
 
 /// The same of the run of a seed.
 fn fail_of(seed: u64, plan: &Plan, why: String) -> String {
-    let scheme = std::env::var("FTLD_SCHEME").map_or(String::new(), |name| format!("FTLD_SCHEME={name} "));
-    fail(&format!("run {seed}"), &format!("{scheme}FTLD_SWARM_RUN={seed}"), plan, why)
+    let scheme =
+        std::env::var("FTLD_SCHEME").map_or(String::new(), |name| format!("FTLD_SCHEME={name} "));
+    fail(
+        &format!("run {seed}"),
+        &format!("{scheme}FTLD_SWARM_RUN={seed}"),
+        plan,
+        why,
+    )
 }
 
 #[test]
@@ -57,7 +72,10 @@ fn whatever_happens_together_loses_nothing_flushed() {
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         let plan: Plan = text.parse().unwrap_or_else(|why| panic!("{path}: {why}"));
         if let Err(why) = shrink::outcome(&plan, &mut Classes::default()) {
-            panic!("{}", fail(&path, &format!("FTLD_SWARM_PLAN={path}"), &plan, why));
+            panic!(
+                "{}",
+                fail(&path, &format!("FTLD_SWARM_PLAN={path}"), &plan, why)
+            );
         }
         return;
     }
@@ -73,7 +91,10 @@ fn whatever_happens_together_loses_nothing_flushed() {
     announce(&format!("swarm: FTLD_SEED={first}"));
     let failures_left = AtomicU64::new(number("FTLD_SWARM_FAILURES").unwrap_or(1));
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let tally = Mutex::new(Tally { classes: Classes::default(), failures: Vec::new() });
+    let tally = Mutex::new(Tally {
+        classes: Classes::default(),
+        failures: Vec::new(),
+    });
     let began = Instant::now();
     let work = || {
         let mut classes = Classes::default();
@@ -91,16 +112,27 @@ fn whatever_happens_together_loses_nothing_flushed() {
                     stop.store(true, Ordering::Relaxed);
                 }
                 let failure = fail_of(seed, &plan, why);
-                tally.lock().expect("nobody panics with it").failures.push(failure);
+                tally
+                    .lock()
+                    .expect("nobody panics with it")
+                    .failures
+                    .push(failure);
             }
         }
-        tally.lock().expect("nobody panics with it").classes.merge(&classes);
+        tally
+            .lock()
+            .expect("nobody panics with it")
+            .classes
+            .merge(&classes);
     };
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         (0..workers).for_each(|_| drop(scope.spawn(work)));
     });
-    let Tally { mut classes, failures } = tally.into_inner().expect("nobody panicked with it");
+    let Tally {
+        mut classes,
+        failures,
+    } = tally.into_inner().expect("nobody panicked with it");
     let (runs, took) = (classes.runs, began.elapsed().as_secs_f64());
     failures.iter().for_each(|failure| println!("{failure}"));
     if let Some(path) = ledger {
@@ -108,13 +140,20 @@ fn whatever_happens_together_loses_nothing_flushed() {
     }
     println!("{}", classes.report());
     let speed = runs as f64 / took;
-    announce(&format!("swarm: {runs} runs, {speed:.1} a second on {workers} cores; {} in all", classes.runs));
+    announce(&format!(
+        "swarm: {runs} runs, {speed:.1} a second on {workers} cores; {} in all",
+        classes.runs
+    ));
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     if classes.runs >= FULL {
         let missing = classes.missing(&all_classes());
-        assert!(missing.is_empty(), "these situations never happened: {missing:?}");
-        let pairs =
-            classes.missing_pairs(&situations::faults(), |one, other| situations::cannot_meet(one, other).is_some());
+        assert!(
+            missing.is_empty(),
+            "these situations never happened: {missing:?}"
+        );
+        let pairs = classes.missing_pairs(&situations::faults(), |one, other| {
+            situations::cannot_meet(one, other).is_some()
+        });
         assert!(pairs.is_empty(), "these faults never met: {pairs:?}");
     }
 }
@@ -127,17 +166,26 @@ const FULL: u64 = 100_000;
 
 fn all_classes() -> Vec<&'static str> {
     let schemes = SCHEMES.iter().map(|scheme| scheme.name);
-    situations::faults().into_iter().chain(situations::OTHERS.iter().copied()).chain(schemes).collect()
+    situations::faults()
+        .into_iter()
+        .chain(situations::OTHERS.iter().copied())
+        .chain(schemes)
+        .collect()
 }
 
 /// Plans that failed once, shrunk; the first lines of each file tell its story.
 #[test]
 fn what_was_found_before_stays_mended() {
     let mut plans = 0;
-    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/swarm")).expect("the folder of kept plans") {
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/swarm"))
+        .expect("the folder of kept plans")
+    {
         let path = entry.expect("a readable folder").path();
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let plan: Plan = text.parse().unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let plan: Plan = text
+            .parse()
+            .unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         let outcome = shrink::outcome(&plan, &mut Classes::default());
         outcome.unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         plans += 1;

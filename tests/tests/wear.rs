@@ -1,5 +1,5 @@
-//! Flash that wears out, ages and is read until bits go wrong: data is written anew in time, wear is spread, and a device at its end
-//! stays readable.
+//! Flash that wears out, ages and is read until bits go wrong: data is written anew in time, wear
+//! is spread, and a device at its end stays readable.
 
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlError, Lpn, Params};
@@ -22,7 +22,12 @@ struct Load {
 
 impl Load {
     fn new(rig: &Rig) -> Self {
-        Load { pages: rig.config.logical_pages, rng: SplitMix::new(rig.seed), writes: 0, worn: Wear::default() }
+        Load {
+            pages: rig.config.logical_pages,
+            rng: SplitMix::new(rig.seed),
+            writes: 0,
+            worn: Wear::default(),
+        }
     }
 
     /// Everything once, then one page after the other for as long as asked.
@@ -32,7 +37,11 @@ impl Load {
                 first if first < self.pages as u64 => first as u32,
                 _ => self.choose(),
             };
-            host.run(&HostOp::Write { lpn, count: 1, fua: false })?;
+            host.run(&HostOp::Write {
+                lpn,
+                count: 1,
+                fua: false,
+            })?;
             self.writes += 1;
             if self.writes.is_multiple_of(FLUSH_EVERY) {
                 host.run(&HostOp::Flush)?;
@@ -45,7 +54,11 @@ impl Load {
     fn choose(&mut self) -> u32 {
         let warm = self.pages as u64 * 2 / 3;
         let hot = warm / 10;
-        let lpn = if self.rng.one_in(10) { hot + self.rng.below(warm - hot) } else { self.rng.below(hot) };
+        let lpn = if self.rng.one_in(10) {
+            hot + self.rng.below(warm - hot)
+        } else {
+            self.rng.below(hot)
+        };
         lpn as u32
     }
 }
@@ -58,27 +71,49 @@ struct Wear {
 }
 
 fn wear<S: Store>(chip: &Chip<S>) -> Wear {
-    let good = chip.geometry().all_blocks().filter(|block| chip.bad(*block).is_none());
+    let good = chip
+        .geometry()
+        .all_blocks()
+        .filter(|block| chip.bad(*block).is_none());
     let counts: Vec<u32> = good.map(|block| chip.erase_count(block)).collect();
-    let (min, max) = (counts.iter().min().expect("blocks are left"), counts.iter().max().expect("as before"));
-    Wear { spread: max - min, mean: counts.iter().sum::<u32>() as f64 / counts.len() as f64 }
+    let (min, max) = (
+        counts.iter().min().expect("blocks are left"),
+        counts.iter().max().expect("as before"),
+    );
+    Wear {
+        spread: max - min,
+        mean: counts.iter().sum::<u32>() as f64 / counts.len() as f64,
+    }
 }
 
-/// The chips to wear out: a small one; in the long form also those that are sold, made to last a thousand cycles.
+/// The chips to wear out: a small one; in the long form also those that are sold, made to last a
+/// thousand cycles.
 fn rigs(scheme: &'static Scheme, cells: Cells) -> Vec<Rig> {
     let (small, endurance) = match cells {
         Cells::Mlc => (*Profile::find("torture").expect("a built-in profile"), 20),
         Cells::Slc => (cells.profile(), if rig::long() { 100 } else { 40 }),
     };
     let small = Profile { endurance, ..small };
-    let mut rigs = vec![Rig::on_profile(scheme, cells, small, 512, Params::default()).variant("small", |_| {})];
+    let mut rigs = vec![
+        Rig::on_profile(scheme, cells, small, 512, Params::default()).variant("small", |_| {}),
+    ];
     if rig::long() {
-        let name = if cells == Cells::Mlc { "mlc-4k" } else { "slc-2k" };
-        let sold = Profile { endurance: 1_000, ..*Profile::find(name).expect("a built-in profile") };
+        let name = if cells == Cells::Mlc {
+            "mlc-4k"
+        } else {
+            "slc-2k"
+        };
+        let sold = Profile {
+            endurance: 1_000,
+            ..*Profile::find(name).expect("a built-in profile")
+        };
         // As many logical pages as leave 256 blocks in all.
         let layout = |pages| Rig::on_profile(scheme, cells, sold, pages, Params::default());
         let step = sold.geometry.pages_per_block;
-        let pages = (1..).map(|n| n * step).take_while(|pages| layout(*pages).profile.geometry.blocks <= 256).last();
+        let pages = (1..)
+            .map(|n| n * step)
+            .take_while(|pages| layout(*pages).profile.geometry.blocks <= 256)
+            .last();
         rigs.push(layout(pages.expect("some device has 256 blocks")).variant(name, |_| {}));
     }
     rigs
@@ -86,11 +121,19 @@ fn rigs(scheme: &'static Scheme, cells: Cells) -> Vec<Rig> {
 
 /// Writes until the device takes no more.
 fn wear_out(rig: &Rig, host: &mut Host) -> Result<Load, String> {
-    host.set_faults(FaultPlan { wear_out: 1.0, seed: rig.seed, ..FaultPlan::default() });
+    host.set_faults(FaultPlan {
+        wear_out: 1.0,
+        seed: rig.seed,
+        ..FaultPlan::default()
+    });
     let mut load = Load::new(rig);
     match load.run(host, u64::MAX) {
         Err(Trouble::Refused(FtlError::ReadOnly(_))) => Ok(load),
-        Err(other) => Err(format!("after {} writes: {}", load.writes, String::from(other))),
+        Err(other) => Err(format!(
+            "after {} writes: {}",
+            load.writes,
+            String::from(other)
+        )),
         Ok(()) => unreachable!("the load has no end"),
     }
 }
@@ -100,8 +143,14 @@ fn is_read_only(host: &mut Host) -> Result<(), String> {
     host.settle_all()?;
     host.check()?;
     let page = vec![0x5A; host.ftl.chip().geometry().page_bytes as usize];
-    let refused = [host.ftl.write(0, Lpn::new(0), &page), host.ftl.trim(0, Lpn::new(1), 1)];
-    if let Some(other) = refused.iter().find(|outcome| !matches!(outcome, Err(FtlError::ReadOnly(_)))) {
+    let refused = [
+        host.ftl.write(0, Lpn::new(0), &page),
+        host.ftl.trim(0, Lpn::new(1), 1),
+    ];
+    if let Some(other) = refused
+        .iter()
+        .find(|outcome| !matches!(outcome, Err(FtlError::ReadOnly(_))))
+    {
         return Err(format!("a request to a device at its end: {other:?}"));
     }
     host.run(&HostOp::Flush)?;
@@ -155,15 +204,35 @@ const HASTE: f64 = 5.0;
 fn grow_old(rig: &Rig, patrols: bool) -> Result<u64, String> {
     let mut chip = rig.blank();
     for block in rig.profile.geometry.all_blocks() {
-        let facts = nand_model::BlockFacts { erase_count: rig.profile.endurance, ..Default::default() };
-        chip.store_mut().set_facts(block, facts).expect("memory does not fail");
+        let facts = nand_model::BlockFacts {
+            erase_count: rig.profile.endurance,
+            ..Default::default()
+        };
+        chip.store_mut()
+            .set_facts(block, facts)
+            .expect("memory does not fail");
     }
     let chip = rig.open(chip.into_store());
-    let ftl = rig.scheme.start(chip, &rig.config, ftl_core::Start::Format).map_err(|error| error.to_string())?;
-    let mut host = Host::over(rig, ftl, ftld_tests::model::Model::new(rig.config.logical_pages, rig.seed));
-    host.set_faults(FaultPlan { bit_errors: HASTE, seed: rig.seed, ..FaultPlan::default() });
+    let ftl = rig
+        .scheme
+        .start(chip, &rig.config, ftl_core::Start::Format)
+        .map_err(|error| error.to_string())?;
+    let mut host = Host::over(
+        rig,
+        ftl,
+        ftld_tests::model::Model::new(rig.config.logical_pages, rig.seed),
+    );
+    host.set_faults(FaultPlan {
+        bit_errors: HASTE,
+        seed: rig.seed,
+        ..FaultPlan::default()
+    });
     for lpn in 0..rig.config.logical_pages {
-        host.run(&HostOp::Write { lpn, count: 1, fua: false })?;
+        host.run(&HostOp::Write {
+            lpn,
+            count: 1,
+            fua: false,
+        })?;
     }
     host.run(&HostOp::Flush)?;
     for _ in 0..if rig::long() { 730 } else { 120 } {
@@ -171,27 +240,46 @@ fn grow_old(rig: &Rig, patrols: bool) -> Result<u64, String> {
         // What a host does that is not there to be served.
         while patrols && host.ftl.idle(0, 64).map_err(|error| error.to_string())? {}
     }
-    host.compare_all()
-        .map_err(|trouble| format!("{}, {} refreshes", String::from(trouble), host.ftl.stats().refreshes))?;
+    host.compare_all().map_err(|trouble| {
+        format!(
+            "{}, {} refreshes",
+            String::from(trouble),
+            host.ftl.stats().refreshes
+        )
+    })?;
     host.check()?;
     Ok(host.ftl.stats().refreshes)
 }
 
 #[test]
 fn data_is_written_anew_before_it_fades() {
-    for scheme in ftl_core::schemes::SCHEMES.iter().filter(|scheme| rig::has_param(scheme, "scrub.hours")) {
+    for scheme in ftl_core::schemes::SCHEMES
+        .iter()
+        .filter(|scheme| rig::has_param(scheme, "scrub.hours"))
+    {
         let sold = *Profile::find("mlc-4k").expect("a built-in profile");
-        let profile = Profile { geometry: Geometry { pages_per_block: 32, ..sold.geometry }, ..sold };
+        let profile = Profile {
+            geometry: Geometry {
+                pages_per_block: 32,
+                ..sold.geometry
+            },
+            ..sold
+        };
         let mut params = Params::default();
         params.set("scrub.hours", "24");
         let rig = Rig::on_profile(scheme, Cells::Mlc, profile, 512, params).variant("old", |_| {});
         let mut verdicts = Verdicts::new("wear");
         verdicts.case(&rig.path(), || {
             let refreshes = grow_old(&rig, true)?;
-            println!("{}: {refreshes} blocks written anew, nothing lost", rig.path());
+            println!(
+                "{}: {refreshes} blocks written anew, nothing lost",
+                rig.path()
+            );
             match grow_old(&rig, false) {
                 Err(why) if why.contains("lost") || why.contains("cannot be read") => Ok(()),
-                other => Err(format!("without patrols the same device should have lost data: {other:?}")),
+                other => Err(format!(
+                    "without patrols the same device should have lost data: {other:?}"
+                )),
             }
         });
         verdicts.assert_none_failed();

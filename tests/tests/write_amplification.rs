@@ -1,10 +1,11 @@
-//! Write amplification of the page-level ideal under uniform random writes: greedy collection, one stream, no checkpoints, no
-//! wear levelling, nothing paired, 128 pages per block, 4 free blocks kept. A known figure that every mistake in victim choice,
-//! valid counts or the number of blocks moves.
+//! Write amplification of the page-level ideal under uniform random writes: greedy collection, one
+//! stream, no checkpoints, no wear levelling, nothing paired, 128 pages per block, 4 free blocks
+//! kept. A known figure that every mistake in victim choice, valid counts or the number of blocks
+//! moves.
 //!
-//! The reference is a plain greedy simulation of 4,096 logical blocks: 7.57, 4.58 and 2.45 at 7, 12.5 and 28 %
-//! over-provisioning. The short form scales the device down at equal *effective* spare (the blocks that are kept free or open
-//! are no spare).
+//! The reference is a plain greedy simulation of 4,096 logical blocks: 7.57, 4.58 and 2.45 at 7,
+//! 12.5 and 28 % over-provisioning. The short form scales the device down at equal *effective*
+//! spare (the blocks that are kept free or open are no spare).
 
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlConfig, Lpn, Params, Start};
@@ -33,8 +34,17 @@ fn physical_blocks(logical: u32, over_provisioning: f64) -> u32 {
 
 fn profile(blocks: u32) -> Profile {
     let lazy = *Profile::find("lazyftl").expect("a built-in profile");
-    let geometry = Geometry { blocks, pages_per_block: PAGES_PER_BLOCK, page_bytes: 512, ..lazy.geometry };
-    Profile { geometry, pairing: Pairing::None, ..lazy }
+    let geometry = Geometry {
+        blocks,
+        pages_per_block: PAGES_PER_BLOCK,
+        page_bytes: 512,
+        ..lazy.geometry
+    };
+    Profile {
+        geometry,
+        pairing: Pairing::None,
+        ..lazy
+    }
 }
 
 fn amplification(scheme: &Scheme, form: &Form, over_provisioning: f64) -> f64 {
@@ -50,9 +60,15 @@ fn amplification(scheme: &Scheme, form: &Form, over_provisioning: f64) -> f64 {
     ] {
         params.set(key, value);
     }
-    let chip = Chip::open(profile, OobOnlyStore::new(profile.geometry)).expect("memory does not fail");
-    let config = FtlConfig { logical_pages, params };
-    let mut ftl = scheme.start(chip, &config, Start::Format).expect("a new device starts");
+    let chip =
+        Chip::open(profile, OobOnlyStore::new(profile.geometry)).expect("memory does not fail");
+    let config = FtlConfig {
+        logical_pages,
+        params,
+    };
+    let mut ftl = scheme
+        .start(chip, &config, Start::Format)
+        .expect("a new device starts");
     let page = [0; 512];
     for lpn in 0..logical_pages {
         ftl.write(0, Lpn::new(lpn), &page).expect("space enough");
@@ -80,8 +96,16 @@ fn amplification(scheme: &Scheme, form: &Form, over_provisioning: f64) -> f64 {
 #[test]
 fn greedy_collection_has_the_write_amplification_it_must_have() {
     let scheme = Scheme::find("pagemap").expect("the reference scheme");
-    let short = Form { logical_blocks: 512, warm_up: 8, measured: 6 };
-    let long = Form { logical_blocks: REFERENCE_BLOCKS, warm_up: 18, measured: 12 };
+    let short = Form {
+        logical_blocks: 512,
+        warm_up: 8,
+        measured: 6,
+    };
+    let long = Form {
+        logical_blocks: REFERENCE_BLOCKS,
+        warm_up: 18,
+        measured: 12,
+    };
     let form = if rig::long() { long } else { short };
     for (over_provisioning, expected) in [(0.07, 7.57), (0.125, 4.58), (0.28, 2.45)] {
         let measured = amplification(scheme, &form, over_provisioning);
@@ -92,6 +116,9 @@ fn greedy_collection_has_the_write_amplification_it_must_have() {
             over_provisioning * 100.0,
             difference * 100.0
         );
-        assert!(difference.abs() <= TOLERANCE, "write amplification {measured:.3} is not {expected} within 2 %");
+        assert!(
+            difference.abs() <= TOLERANCE,
+            "write amplification {measured:.3} is not {expected} within 2 %"
+        );
     }
 }

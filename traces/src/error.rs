@@ -50,6 +50,9 @@ pub enum TraceError {
 
 impl TraceError {
     pub(crate) fn content(file: &Path, what: impl Into<String>) -> Self {
-        TraceError::Content { file: file.into(), what: what.into() }
+        TraceError::Content {
+            file: file.into(),
+            what: what.into(),
+        }
     }
 }

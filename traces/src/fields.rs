@@ -16,24 +16,37 @@ pub(crate) fn words<const N: usize>(line: &str) -> Result<[&str; N], String> {
     exactly(line.split_ascii_whitespace())
 }
 
-fn exactly<'a, const N: usize>(parts: impl Iterator<Item = &'a str>) -> Result<[&'a str; N], String> {
+fn exactly<'a, const N: usize>(
+    parts: impl Iterator<Item = &'a str>,
+) -> Result<[&'a str; N], String> {
     let parts: Vec<_> = parts.collect();
     let found = parts.len();
-    parts.try_into().map_err(|_| format!("{found} column{}, not {N}", if found == 1 { "" } else { "s" }))
+    parts.try_into().map_err(|_| {
+        format!(
+            "{found} column{}, not {N}",
+            if found == 1 { "" } else { "s" }
+        )
+    })
 }
 
 /// A whole number, not negative.
 pub(crate) fn number(name: &str, text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| wrong_number(name, text, "a whole number"))
+    text.parse()
+        .map_err(|_| wrong_number(name, text, "a whole number"))
 }
 
 fn wrong_number(name: &str, text: &str, wanted: &str) -> String {
     let digits = text.trim_start_matches(['-', '+']);
-    let numeric = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let numeric = !digits.is_empty()
+        && digits
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.');
     match text {
         "" => format!("{name} is missing"),
         _ if numeric && text.starts_with('-') => format!("{name} {} is negative", shown(text)),
-        _ if digits.bytes().all(|byte| byte.is_ascii_digit()) => format!("{name} {} is too large", shown(text)),
+        _ if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{name} {} is too large", shown(text))
+        }
         _ => format!("{name} {:?} is not {wanted}", shown(text)),
     }
 }
@@ -50,7 +63,9 @@ pub(crate) fn shown(text: &str) -> String {
 
 /// A count of units of `unit_bytes`, in bytes.
 pub(crate) fn bytes(name: &str, text: &str, unit_bytes: u64) -> Result<u64, String> {
-    number(name, text)?.checked_mul(unit_bytes).ok_or_else(|| format!("{name} {} is too large", shown(text)))
+    number(name, text)?
+        .checked_mul(unit_bytes)
+        .ok_or_else(|| format!("{name} {} is too large", shown(text)))
 }
 
 /// A decimal number of units of `unit_ns`, in whole nanoseconds; what is below one is dropped.
@@ -79,7 +94,10 @@ pub(crate) fn letter(text: &str) -> Result<Op, String> {
         "r" | "read" => Ok(Op::Read),
         "w" | "write" => Ok(Op::Write),
         "t" | "d" | "trim" | "discard" => Ok(Op::Trim),
-        _ => Err(format!("operation {:?} is neither a read nor a write", shown(text))),
+        _ => Err(format!(
+            "operation {:?} is neither a read nor a write",
+            shown(text)
+        )),
     }
 }
 
@@ -88,7 +106,10 @@ pub(crate) fn digit(text: &str, read: &str, write: &str) -> Result<Op, String> {
     match text {
         _ if text == read => Ok(Op::Read),
         _ if text == write => Ok(Op::Write),
-        _ => Err(format!("operation {:?} is neither {read} (read) nor {write} (write)", shown(text))),
+        _ => Err(format!(
+            "operation {:?} is neither {read} (read) nor {write} (write)",
+            shown(text)
+        )),
     }
 }
 
@@ -107,8 +128,16 @@ pub(crate) fn record(
         return Err(format!("length of {length_bytes} bytes is more than 1 GiB"));
     }
     match offset_bytes.checked_add(length_bytes) {
-        Some(end) if end <= ADDRESS_MAX => Ok(Record { time_ns, op, device, offset_bytes, length_bytes }),
-        _ => Err(format!("{length_bytes} bytes at {offset_bytes} reach beyond 1 PiB")),
+        Some(end) if end <= ADDRESS_MAX => Ok(Record {
+            time_ns,
+            op,
+            device,
+            offset_bytes,
+            length_bytes,
+        }),
+        _ => Err(format!(
+            "{length_bytes} bytes at {offset_bytes} reach beyond 1 PiB"
+        )),
     }
 }
 
@@ -118,7 +147,10 @@ mod tests {
 
     #[test]
     fn times_are_exact_to_the_nanosecond() {
-        assert_eq!(seconds("t", "1455592983.507722001"), Ok(1_455_592_983_507_722_001));
+        assert_eq!(
+            seconds("t", "1455592983.507722001"),
+            Ok(1_455_592_983_507_722_001)
+        );
         assert_eq!(seconds("t", "0.0000000019"), Ok(1));
         assert_eq!(seconds("t", "7."), Ok(7_000_000_000));
         assert_eq!(time("t", "2.5", 1_000_000), Ok(2_500_000));
@@ -129,11 +161,23 @@ mod tests {
 
     #[test]
     fn numbers_say_what_is_wrong_with_them() {
-        assert_eq!(number("offset", "-4096").unwrap_err(), "offset -4096 is negative");
-        assert_eq!(number("offset", "99999999999999999999").unwrap_err(), "offset 99999999999999999999 is too large");
-        assert_eq!(number("offset", "0x10").unwrap_err(), "offset \"0x10\" is not a whole number");
+        assert_eq!(
+            number("offset", "-4096").unwrap_err(),
+            "offset -4096 is negative"
+        );
+        assert_eq!(
+            number("offset", "99999999999999999999").unwrap_err(),
+            "offset 99999999999999999999 is too large"
+        );
+        assert_eq!(
+            number("offset", "0x10").unwrap_err(),
+            "offset \"0x10\" is not a whole number"
+        );
         assert_eq!(number("offset", "").unwrap_err(), "offset is missing");
-        assert_eq!(bytes("sector", "36028797018963968", 512).unwrap_err(), "sector 36028797018963968 is too large");
+        assert_eq!(
+            bytes("sector", "36028797018963968", 512).unwrap_err(),
+            "sector 36028797018963968 is too large"
+        );
         assert!(number("offset", &"x".repeat(5000)).unwrap_err().len() < 120);
     }
 
@@ -145,7 +189,11 @@ mod tests {
             format!("512 bytes at {} reach beyond 1 PiB", ADDRESS_MAX - 511)
         );
         assert!(record(0, Op::Write, 0, u64::MAX, 1).is_err());
-        assert!(record(0, Op::Read, 0, 0, LENGTH_MAX + 1).unwrap_err().contains("more than 1 GiB"));
+        assert!(
+            record(0, Op::Read, 0, 0, LENGTH_MAX + 1)
+                .unwrap_err()
+                .contains("more than 1 GiB")
+        );
         assert!(record(0, Op::Trim, 0, 0, LENGTH_MAX + 1).is_ok());
         assert_eq!(record(0, Op::Trim, 0, 0, 0).unwrap_err(), "length is 0");
     }

@@ -39,21 +39,41 @@ impl Read for Counted {
 
 impl Lines {
     pub(crate) fn open(path: &Path) -> Result<Lines, TraceError> {
-        let failed = |source| TraceError::Io { file: path.into(), source };
+        let failed = |source| TraceError::Io {
+            file: path.into(),
+            source,
+        };
         let file = File::open(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
         let taken = Arc::new(AtomicU64::new(0));
-        let mut raw = BufReader::with_capacity(BUFFER, Counted { file, taken: taken.clone() });
+        let mut raw = BufReader::with_capacity(
+            BUFFER,
+            Counted {
+                file,
+                taken: taken.clone(),
+            },
+        );
         let head = raw.fill_buf().map_err(failed)?;
         let source: Box<dyn BufRead + Send> = match head {
-            [0x1F, 0x8B, ..] => Box::new(BufReader::with_capacity(BUFFER, flate2::bufread::MultiGzDecoder::new(raw))),
+            [0x1F, 0x8B, ..] => Box::new(BufReader::with_capacity(
+                BUFFER,
+                flate2::bufread::MultiGzDecoder::new(raw),
+            )),
             [0x28, 0xB5, 0x2F, 0xFD, ..] => {
                 let plain = zstd::stream::read::Decoder::with_buffer(raw).map_err(failed)?;
                 Box::new(BufReader::with_capacity(BUFFER, plain))
             }
             _ => Box::new(raw),
         };
-        Ok(Lines { file: path.into(), source, line: Vec::new(), number: 0, held: false, taken, size })
+        Ok(Lines {
+            file: path.into(),
+            source,
+            line: Vec::new(),
+            number: 0,
+            held: false,
+            taken,
+            size,
+        })
     }
 
     pub(crate) fn file(&self) -> &Path {
@@ -70,21 +90,28 @@ impl Lines {
         (self.taken.load(Relaxed) as f64 / self.size.max(1) as f64).min(1.0)
     }
 
-    /// The next line that holds something, without its end and blanks around it: neither empty nor a comment.
+    /// The next line that holds something, without its end and blanks around it: neither empty nor
+    /// a comment.
     pub(crate) fn next(&mut self) -> Result<Option<&str>, TraceError> {
         if !std::mem::take(&mut self.held) {
             loop {
                 if !self.fill()? {
                     return Ok(None);
                 }
-                if self.line.trim_ascii().first().is_some_and(|first| *first != b'#') {
+                if self
+                    .line
+                    .trim_ascii()
+                    .first()
+                    .is_some_and(|first| *first != b'#')
+                {
                     break;
                 }
             }
         }
         let text = std::str::from_utf8(self.line.trim_ascii()).ok();
         let printable = |text: &&str| !text.contains(|c: char| c.is_control() && c != '\t');
-        let binary = || TraceError::content(&self.file, format!("line {}: {NOT_TEXT}", self.number));
+        let binary =
+            || TraceError::content(&self.file, format!("line {}: {NOT_TEXT}", self.number));
         text.filter(printable).map(Some).ok_or_else(binary)
     }
 
@@ -92,13 +119,23 @@ impl Lines {
     pub(crate) fn peek(&mut self) -> Result<Option<&str>, TraceError> {
         let found = self.next()?.is_some();
         self.held = found;
-        Ok(found.then(|| std::str::from_utf8(self.line.trim_ascii()).expect("it was text a moment ago")))
+        Ok(found.then(|| {
+            std::str::from_utf8(self.line.trim_ascii()).expect("it was text a moment ago")
+        }))
     }
 
     fn fill(&mut self) -> Result<bool, TraceError> {
         self.line.clear();
-        let read = self.source.by_ref().take(LINE_MAX as u64).read_until(b'\n', &mut self.line);
-        let count = read.map_err(|source| TraceError::Broken { file: self.file.clone(), line: self.number, source })?;
+        let read = self
+            .source
+            .by_ref()
+            .take(LINE_MAX as u64)
+            .read_until(b'\n', &mut self.line);
+        let count = read.map_err(|source| TraceError::Broken {
+            file: self.file.clone(),
+            line: self.number,
+            source,
+        })?;
         self.number += u64::from(count > 0);
         if count == LINE_MAX {
             return Err(TraceError::content(

@@ -14,7 +14,8 @@ pub enum Op {
 /// One request of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it came, in nanoseconds since the first record; 0 for one that was logged before the first.
+    /// When it came, in nanoseconds since the first record; 0 for one that was logged before the
+    /// first.
     pub time_ns: u64,
     /// What was asked for.
     pub op: Op,
@@ -26,7 +27,8 @@ pub struct Record {
     pub length_bytes: u64,
 }
 
-/// No request reaches beyond this byte, 1 PiB: larger than any disk that was ever traced, so a larger address is a damaged line.
+/// No request reaches beyond this byte, 1 PiB: larger than any disk that was ever traced, so a
+/// larger address is a damaged line.
 pub const ADDRESS_MAX: u64 = 1 << 50;
 
 /// No read or write is longer than this, 1 GiB.

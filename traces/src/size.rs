@@ -2,11 +2,14 @@
 
 const UNITS: [(&str, u64); 4] = [("k", 10), ("m", 20), ("g", 30), ("t", 40)];
 
-/// Bytes of `4096`, `512K`, `1GiB` (powers of 1024) or `1GB` (powers of 1000); fractions such as `1.5GiB` where they are whole bytes.
+/// Bytes of `4096`, `512K`, `1GiB` (powers of 1024) or `1GB` (powers of 1000); fractions such as
+/// `1.5GiB` where they are whole bytes.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a size; write for example 512MiB, 1GiB or 1.5TiB");
     let text = text.trim();
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let unit = unit_bytes(unit.trim()).ok_or_else(wrong)?;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -38,7 +41,9 @@ fn unit_bytes(unit: &str) -> Option<u64> {
 /// Bytes in the largest binary unit that leaves at most three digits before the point.
 pub fn show_size(bytes: u64) -> String {
     let names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let step = (0..names.len() - 1).find(|&i| bytes >> (10 * (i + 1)) == 0).unwrap_or(names.len() - 1);
+    let step = (0..names.len() - 1)
+        .find(|&i| bytes >> (10 * (i + 1)) == 0)
+        .unwrap_or(names.len() - 1);
     let unit = 1u64 << (10 * step);
     if bytes.is_multiple_of(unit) {
         return format!("{} {}", bytes / unit, names[step]);
@@ -66,7 +71,19 @@ mod tests {
         for (text, bytes) in cases {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
-        for text in ["", "GiB", "1 XiB", "-1", "1.", ".5G", "0.3", "99999999999TiB", "1e9", "1GiBB", "1..2G"] {
+        for text in [
+            "",
+            "GiB",
+            "1 XiB",
+            "-1",
+            "1.",
+            ".5G",
+            "0.3",
+            "99999999999TiB",
+            "1e9",
+            "1GiBB",
+            "1..2G",
+        ] {
             assert!(parse_size(text).is_err(), "{text}");
         }
     }
@@ -75,6 +92,9 @@ mod tests {
     fn sizes_are_shown_exactly_where_they_are_round() {
         assert_eq!(show_size(1 << 30), "1 GiB");
         assert_eq!(show_size((1 << 30) + (1 << 29)), "1.50 GiB");
-        assert_eq!([show_size(0), show_size(1023), show_size(u64::MAX)], ["0 B", "1023 B", "16.00 EiB"]);
+        assert_eq!(
+            [show_size(0), show_size(1023), show_size(u64::MAX)],
+            ["0 B", "1023 B", "16.00 EiB"]
+        );
     }
 }

@@ -24,7 +24,13 @@ impl Trace {
         let empty = || TraceError::content(path, "nothing in it; expected a block trace");
         let first = lines.peek()?.ok_or_else(empty)?;
         let dialect = dialect.map_or_else(|| detect(path, first), Ok)?;
-        Ok(Trace { lines, dialect, parser: (dialect.parser)(), begin_ns: None, ended: false })
+        Ok(Trace {
+            lines,
+            dialect,
+            parser: (dialect.parser)(),
+            begin_ns: None,
+            ended: false,
+        })
     }
 
     /// The format it is in.
@@ -48,17 +54,34 @@ impl Trace {
                 Ok(None) => {}
                 Ok(Some(record)) => {
                     let begin_ns = *self.begin_ns.get_or_insert(record.time_ns);
-                    return Ok(Some(Record { time_ns: record.time_ns.saturating_sub(begin_ns), ..record }));
+                    return Ok(Some(Record {
+                        time_ns: record.time_ns.saturating_sub(begin_ns),
+                        ..record
+                    }));
                 }
                 Err(what) => {
-                    let Dialect { name: dialect, line: expected, .. } = *self.dialect;
+                    let Dialect {
+                        name: dialect,
+                        line: expected,
+                        ..
+                    } = *self.dialect;
                     let (file, line) = (self.lines.file().into(), self.lines.number());
-                    return Err(TraceError::Line { file, line, what, dialect, expected });
+                    return Err(TraceError::Line {
+                        file,
+                        line,
+                        what,
+                        dialect,
+                        expected,
+                    });
                 }
             }
         }
         if self.begin_ns.is_none() {
-            let none = format!("no request in {} lines; expected {}", self.lines.number(), self.dialect.line);
+            let none = format!(
+                "no request in {} lines; expected {}",
+                self.lines.number(),
+                self.dialect.line
+            );
             return Err(TraceError::content(self.lines.file(), none));
         }
         Ok(None)
@@ -79,15 +102,18 @@ impl Iterator for Trace {
 }
 
 fn detect(file: &Path, first: &str) -> Result<&'static Dialect, TraceError> {
-    DIALECTS.iter().find(|dialect| dialect.begins(first)).ok_or_else(|| {
-        let names: Vec<_> = DIALECTS.iter().map(|dialect| dialect.name).collect();
-        let what = format!(
-            "line {:?} is of no format known here: {}; --format says what is wrong",
-            shown(first),
-            names.join(", ")
-        );
-        TraceError::content(file, what)
-    })
+    DIALECTS
+        .iter()
+        .find(|dialect| dialect.begins(first))
+        .ok_or_else(|| {
+            let names: Vec<_> = DIALECTS.iter().map(|dialect| dialect.name).collect();
+            let what = format!(
+                "line {:?} is of no format known here: {}; --format says what is wrong",
+                shown(first),
+                names.join(", ")
+            );
+            TraceError::content(file, what)
+        })
 }
 
 #[cfg(test)]
@@ -104,17 +130,33 @@ mod tests {
 
     fn read(bytes: &[u8]) -> Result<Vec<Record>, String> {
         let file = file(bytes);
-        let text = |error: TraceError| error.to_string().replace(&file.path().display().to_string(), "FILE");
-        Trace::open(file.path(), None).map_err(text)?.collect::<Result<_, _>>().map_err(text)
+        let text = |error: TraceError| {
+            error
+                .to_string()
+                .replace(&file.path().display().to_string(), "FILE")
+        };
+        Trace::open(file.path(), None)
+            .map_err(text)?
+            .collect::<Result<_, _>>()
+            .map_err(text)
     }
 
     const PLAIN: &str = "time_us,op,offset_bytes,length_bytes\n5,W,4096,512\n\n# half way\n7,r,0,4096\n6,T,8192,8192\n";
 
     #[test]
     fn plain_gzip_and_zstd_read_alike() {
-        let at =
-            |time_ns, op, offset_bytes, length_bytes| Record { time_ns, op, device: 0, offset_bytes, length_bytes };
-        let expected = vec![at(0, Op::Write, 4096, 512), at(2000, Op::Read, 0, 4096), at(1000, Op::Trim, 8192, 8192)];
+        let at = |time_ns, op, offset_bytes, length_bytes| Record {
+            time_ns,
+            op,
+            device: 0,
+            offset_bytes,
+            length_bytes,
+        };
+        let expected = vec![
+            at(0, Op::Write, 4096, 512),
+            at(2000, Op::Read, 0, 4096),
+            at(1000, Op::Trim, 8192, 8192),
+        ];
         assert_eq!(read(PLAIN.as_bytes()).unwrap(), expected);
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gzip.write_all(PLAIN.as_bytes()).unwrap();
@@ -123,7 +165,9 @@ mod tests {
         // Two members behind each other are one file, as with the tools.
         let error = read(&[&gzip[..], &gzip[..]].concat()).unwrap_err();
         assert!(
-            error.starts_with("FILE: line 7: time \"time_us\" is not a decimal number; expected plain: "),
+            error.starts_with(
+                "FILE: line 7: time \"time_us\" is not a decimal number; expected plain: "
+            ),
             "{error}"
         );
         let zstd = zstd::encode_all(PLAIN.as_bytes(), 3).unwrap();
@@ -136,23 +180,40 @@ mod tests {
         for (bytes, part) in [
             (&b""[..], "FILE: nothing in it"),
             (b"\n \n# a comment\n", "FILE: nothing in it"),
-            (b"hello, world\n", "FILE: line \"hello, world\" is of no format known here: plain, msr"),
+            (
+                b"hello, world\n",
+                "FILE: line \"hello, world\" is of no format known here: plain, msr",
+            ),
             (b"\x7fELF\x02\x01\x01\0\0", "FILE: line 1: not text"),
             (&big, "not text"),
-            (b"time_us,op,offset_bytes,length_bytes\n", "FILE: no request in 1 lines"),
-            (b"time_us,op,offset_bytes,length_bytes\n1,W,0,512\n1,W,0,\xff\xff\n", "FILE: line 3: not text"),
+            (
+                b"time_us,op,offset_bytes,length_bytes\n",
+                "FILE: no request in 1 lines",
+            ),
+            (
+                b"time_us,op,offset_bytes,length_bytes\n1,W,0,512\n1,W,0,\xff\xff\n",
+                "FILE: line 3: not text",
+            ),
         ] {
             let error = read(bytes).unwrap_err();
-            assert!(error.contains(part) && error.lines().count() == 1, "{error}");
+            assert!(
+                error.contains(part) && error.lines().count() == 1,
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn compressed_data_that_was_cut_off_says_so() {
-        let long: String = (0..20_000).map(|i| format!("{i},W,{},4096\n", i * 37 % 1000 * 4096)).collect();
+        let long: String = (0..20_000)
+            .map(|i| format!("{i},W,{},4096\n", i * 37 % 1000 * 4096))
+            .collect();
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gzip.write_all(long.as_bytes()).unwrap();
-        for whole in [gzip.finish().unwrap(), zstd::encode_all(long.as_bytes(), 3).unwrap()] {
+        for whole in [
+            gzip.finish().unwrap(),
+            zstd::encode_all(long.as_bytes(), 3).unwrap(),
+        ] {
             let error = read(&whole[..whole.len() / 2]).unwrap_err();
             assert!(error.contains("the file is damaged or cut off"), "{error}");
             assert_eq!(read(&whole).unwrap().len(), 20_000);
@@ -165,13 +226,25 @@ mod tests {
         let mut trace = Trace::open(file.path(), None).unwrap();
         assert!(trace.next().unwrap().is_ok());
         assert_eq!(trace.line(), 1);
-        assert!(trace.next().unwrap().unwrap_err().to_string().contains("line 2: length is 0"));
+        assert!(
+            trace
+                .next()
+                .unwrap()
+                .unwrap_err()
+                .to_string()
+                .contains("line 2: length is 0")
+        );
         assert!(trace.next().is_none());
     }
 
     #[test]
     fn a_missing_file_is_named() {
-        let Err(error) = Trace::open(Path::new("/nonexistent/trace.csv"), None) else { panic!("opened") };
-        assert_eq!(error.to_string(), "/nonexistent/trace.csv: No such file or directory (os error 2)");
+        let Err(error) = Trace::open(Path::new("/nonexistent/trace.csv"), None) else {
+            panic!("opened")
+        };
+        assert_eq!(
+            error.to_string(),
+            "/nonexistent/trace.csv: No such file or directory (os error 2)"
+        );
     }
 }

@@ -10,7 +10,8 @@ use ftld_traces::{DIALECTS, Dialect};
 use nand_model::{Capacity, PROFILES, PageOrder, Profile};
 use serde_json::{Value, json};
 
-/// What no scheme can beat, in the order of a scheme's lines: a figure, not a scheme, so programs do not get it as one.
+/// What no scheme can beat, in the order of a scheme's lines: a figure, not a scheme, so programs
+/// do not get it as one.
 const OPTIMUM: &str = "\
 optimum: the bound in every result of replay and compare, no scheme: a read per page read, a program per page written, an erase per block of them
   paper    Ma, Feng, Li: LazyFTL, SIGMOD 2011, its theoretically optimal solution (fidelity A)
@@ -31,8 +32,16 @@ pub fn schemes(as_json: bool) -> Result<(), Failure> {
     for (i, scheme) in SCHEMES.iter().enumerate() {
         let default = if i == 0 { " (default)" } else { "" };
         text += &format!("{}{default}: {}\n", scheme.name, scheme.title);
-        text += &format!("  paper    {} (fidelity {})\n", scheme.paper, scheme.fidelity);
-        text += &format!("  mapping  {}\n  RAM      {}\n  MLC      {}\n", scheme.mapping, scheme.ram, mlc(scheme));
+        text += &format!(
+            "  paper    {} (fidelity {})\n",
+            scheme.paper, scheme.fidelity
+        );
+        text += &format!(
+            "  mapping  {}\n  RAM      {}\n  MLC      {}\n",
+            scheme.mapping,
+            scheme.ram,
+            mlc(scheme)
+        );
         for param in scheme.all_params() {
             text += &format!("  --set {}=…  {}\n", param.key, param.help);
         }
@@ -49,7 +58,10 @@ fn mlc(scheme: &Scheme) -> &'static str {
 }
 
 fn scheme_json((i, scheme): (usize, &Scheme)) -> Value {
-    let params: Vec<_> = scheme.all_params().map(|p| json!({"key": p.key, "help": p.help})).collect();
+    let params: Vec<_> = scheme
+        .all_params()
+        .map(|p| json!({"key": p.key, "help": p.help}))
+        .collect();
     json!({
         "name": scheme.name, "default": i == 0, "title": scheme.title, "about": scheme.about, "paper": scheme.paper,
         "mapping": scheme.mapping, "ram": scheme.ram, "fidelity": scheme.fidelity, "mlc": mlc(scheme), "params": params,
@@ -58,7 +70,11 @@ fn scheme_json((i, scheme): (usize, &Scheme)) -> Value {
 
 /// `ftld workloads`.
 pub fn workloads(as_json: bool) -> Result<(), Failure> {
-    let keys = |keys: &[Key]| keys.iter().map(|key| json!({"key": key.name, "help": key.help})).collect::<Vec<_>>();
+    let keys = |keys: &[Key]| {
+        keys.iter()
+            .map(|key| json!({"key": key.name, "help": key.help}))
+            .collect::<Vec<_>>()
+    };
     if as_json {
         let generator = |g: &Generator| json!({"name": g.name, "title": g.title, "keys": keys(g.keys), "stands_for": g.stands_for()});
         let format = |d: &Dialect| json!({"name": d.name, "title": d.title, "line": d.line});
@@ -72,15 +88,22 @@ pub fn workloads(as_json: bool) -> Result<(), Failure> {
     let mut text = String::from("Workloads: GENERATOR or GENERATOR:KEY=VALUE,...\n");
     for generator in GENERATORS {
         text += &format!("  {:<22} {}\n", generator.name, generator.title);
-        generator.keys.iter().for_each(|key| text += &format!("    {:<12} {}\n", key.name, key.help));
+        generator
+            .keys
+            .iter()
+            .for_each(|key| text += &format!("    {:<12} {}\n", key.name, key.help));
         if let Some(alias) = generator.stands_for() {
             text += &format!("    is {alias}\n");
         }
     }
     text += "\nKeys of every generator but stand-in-usr_2:\n";
-    COMMON.iter().for_each(|key| text += &format!("  {:<10} {}\n", key.name, key.help));
+    COMMON
+        .iter()
+        .for_each(|key| text += &format!("  {:<10} {}\n", key.name, key.help));
     text += "\nTrace formats, plain or compressed by gzip or zstd:\n";
-    DIALECTS.iter().for_each(|d| text += &format!("  {:<10} {}: {}\n", d.name, d.title, d.line));
+    DIALECTS
+        .iter()
+        .for_each(|d| text += &format!("  {:<10} {}: {}\n", d.name, d.title, d.line));
     print(&text)
 }
 
@@ -148,8 +171,12 @@ fn profile_json((i, profile): (usize, &Profile)) -> Value {
 
 /// `ftld presets`.
 pub fn presets(as_json: bool) -> Result<(), Failure> {
-    let table =
-        |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| (key.to_string(), json!(value))).collect::<Value>();
+    let table = |pairs: &[(&str, &str)]| {
+        pairs
+            .iter()
+            .map(|(key, value)| (key.to_string(), json!(value)))
+            .collect::<Value>()
+    };
     if as_json {
         let preset = |p: &Preset| {
             json!({
@@ -158,13 +185,24 @@ pub fn presets(as_json: bool) -> Result<(), Failure> {
                 "precondition": p.precondition, "average": p.average,
             })
         };
-        return print_json("presets", json!({"presets": PRESETS.iter().map(preset).collect::<Value>()}));
+        return print_json(
+            "presets",
+            json!({"presets": PRESETS.iter().map(preset).collect::<Value>()}),
+        );
     }
-    let list = |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| format!(" {key}={value}")).collect::<String>();
-    let mut text =
-        String::from("Each fills in what no option says; its parameters go to the schemes that have them.\n");
+    let list = |pairs: &[(&str, &str)]| {
+        pairs
+            .iter()
+            .map(|(key, value)| format!(" {key}={value}"))
+            .collect::<String>()
+    };
+    let mut text = String::from(
+        "Each fills in what no option says; its parameters go to the schemes that have them.\n",
+    );
     for preset in PRESETS {
-        let size = preset.size.map_or(String::new(), |size| format!(", size {size}"));
+        let size = preset
+            .size
+            .map_or(String::new(), |size| format!(", size {size}"));
         let average = serde_json::to_value(preset.average).expect("plain data");
         text += &format!("{}: {}\n", preset.name, preset.title);
         text += &format!(
@@ -178,8 +216,10 @@ pub fn presets(as_json: bool) -> Result<(), Failure> {
             average.as_str().unwrap_or_default(),
             match preset.unsafe_params {
                 [] => String::new(),
-                pairs =>
-                    format!("; set{} (gives up what was flushed or acknowledged, so never a live device)", list(pairs)),
+                pairs => format!(
+                    "; set{} (gives up what was flushed or acknowledged, so never a live device)",
+                    list(pairs)
+                ),
             }
         );
     }

@@ -10,7 +10,10 @@ use serde_json::json;
 /// `ftld create`.
 pub fn create(config: &Config, as_json: bool) -> Result<(), Failure> {
     let made = stack::create(config)?;
-    let (image, raw) = (config.image.display(), made.layout.profile.geometry.data_bytes());
+    let (image, raw) = (
+        config.image.display(),
+        made.layout.profile.geometry.data_bytes(),
+    );
     if as_json {
         let geometry = &made.layout.profile.geometry;
         return print_json(

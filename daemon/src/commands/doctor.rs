@@ -1,4 +1,5 @@
-//! `ftld doctor`: looks at everything a device needs of this machine, changes nothing, and says what to do about what is missing.
+//! `ftld doctor`: looks at everything a device needs of this machine, changes nothing, and says
+//! what to do about what is missing.
 
 use crate::config::Config;
 use crate::control::{self, Request};
@@ -18,7 +19,8 @@ use serde_json::{Value, json};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-/// What a daemon's memory comes to, generously; it is locked, so that a device never waits for itself.
+/// What a daemon's memory comes to, generously; it is locked, so that a device never waits for
+/// itself.
 const LOCKED_BYTES: u64 = 256 << 20;
 
 /// One thing that was looked at.
@@ -38,7 +40,11 @@ enum Verdict {
 
 impl Finding {
     fn new(what: &'static str, verdict: Verdict, text: impl Into<String>) -> Finding {
-        Finding { what, verdict, text: text.into() }
+        Finding {
+            what,
+            verdict,
+            text: text.into(),
+        }
     }
 
     fn of(what: &'static str, found: Result<String, Failure>) -> Finding {
@@ -71,27 +77,43 @@ pub fn doctor(args: &DeviceArgs, dirs: &Dirs, as_json: bool) -> Result<(), Failu
     let findings = findings(&config, dirs);
     if as_json {
         let of = |f: &Finding| json!({"what": f.what, "verdict": f.word().to_lowercase(), "text": f.text});
-        print_json("doctor", json!({"findings": findings.iter().map(of).collect::<Value>()}))?;
+        print_json(
+            "doctor",
+            json!({"findings": findings.iter().map(of).collect::<Value>()}),
+        )?;
     } else {
         let line = |f: &Finding| format!("{:<5} {:<14} {}\n", f.word(), f.what, f.text);
         print(&findings.iter().map(line).collect::<String>())?;
     }
-    let bad: Vec<_> = findings.iter().filter(|f| matches!(f.verdict, Verdict::Bad(_))).collect();
+    let bad: Vec<_> = findings
+        .iter()
+        .filter(|f| matches!(f.verdict, Verdict::Bad(_)))
+        .collect();
     match bad.first().map(|finding| &finding.verdict) {
         Some(&Verdict::Bad(exit)) => {
             let what: Vec<_> = bad.iter().map(|finding| finding.what).collect();
-            Err(Failure::new(exit, format!("not ready: {}", what.join(", "))))
+            Err(Failure::new(
+                exit,
+                format!("not ready: {}", what.join(", ")),
+            ))
         }
         _ => Ok(()),
     }
 }
 
 fn findings(config: &Config, dirs: &Dirs) -> Vec<Finding> {
-    let target = config.target.clone().unwrap_or_else(|| transport::default_target(&dirs.of(&config.name)));
+    let target = config
+        .target
+        .clone()
+        .unwrap_or_else(|| transport::default_target(&dirs.of(&config.name)));
     let by_kernel = !matches!(target, Target::Nbd(_));
     let mut findings = vec![kernel()];
-    for (what, tried) in [("ublk", Target::Ublk(0)), ("kernel's NBD", Target::NbdKernel(0))] {
-        let found = transport::probe(&tried, false).map(|()| format!("{tried} and the like can be served"));
+    for (what, tried) in [
+        ("ublk", Target::Ublk(0)),
+        ("kernel's NBD", Target::NbdKernel(0)),
+    ] {
+        let found =
+            transport::probe(&tried, false).map(|()| format!("{tried} and the like can be served"));
         let meant = std::mem::discriminant(&tried) == std::mem::discriminant(&target);
         let finding = Finding::of(what, found);
         findings.push(if meant { finding } else { finding.only_noted() });
@@ -100,19 +122,35 @@ fn findings(config: &Config, dirs: &Dirs) -> Vec<Finding> {
     if by_kernel {
         findings.extend([rights(&target), memory()]);
     }
-    findings
-        .push(Finding::of("state folder", writable("FTLD_STATE_DIR", config.image.parent().unwrap_or(&dirs.state))));
-    findings.push(Finding::of("run folder", writable("FTLD_RUNTIME_DIR", &dirs.runtime)));
+    findings.push(Finding::of(
+        "state folder",
+        writable(
+            "FTLD_STATE_DIR",
+            config.image.parent().unwrap_or(&dirs.state),
+        ),
+    ));
+    findings.push(Finding::of(
+        "run folder",
+        writable("FTLD_RUNTIME_DIR", &dirs.runtime),
+    ));
     findings.push(room(config));
     findings.push(Finding::of("image", image(config)));
     findings.push(Finding::of("instance", instance(config, dirs, &target)));
-    findings.extend(config.metrics.map(|addr| Finding::of("metrics", port(addr, dirs))));
+    findings.extend(
+        config
+            .metrics
+            .map(|addr| Finding::of("metrics", port(addr, dirs))),
+    );
     findings
 }
 
 fn kernel() -> Finding {
     match nix::sys::utsname::uname() {
-        Ok(name) => Finding::new("kernel", Verdict::Good, format!("Linux {}", name.release().to_string_lossy())),
+        Ok(name) => Finding::new(
+            "kernel",
+            Verdict::Good,
+            format!("Linux {}", name.release().to_string_lossy()),
+        ),
         Err(error) => Finding::new("kernel", Verdict::Note, error.to_string()),
     }
 }
@@ -121,8 +159,12 @@ fn rights(target: &Target) -> Finding {
     let found = match geteuid().is_root() {
         true => Ok("root".into()),
         false => {
-            let way_out = "run ftld as root, or serve NBD instead: `ftld 'nbd+unix:///?socket=ftld.sock'`";
-            Err(Failure::new(Exit::Permission, format!("{target} is for root: {way_out}")))
+            let way_out =
+                "run ftld as root, or serve NBD instead: `ftld 'nbd+unix:///?socket=ftld.sock'`";
+            Err(Failure::new(
+                Exit::Permission,
+                format!("{target} is for root: {way_out}"),
+            ))
         }
     };
     Finding::of("rights", found)
@@ -144,13 +186,19 @@ fn memory() -> Finding {
 /// The folder itself, or the nearest one above it that is there.
 fn existing(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/")).to_owned()
+    path.ancestors()
+        .find(|path| path.exists())
+        .unwrap_or(Path::new("/"))
+        .to_owned()
 }
 
 fn writable(variable: &str, folder: &Path) -> Result<String, Failure> {
     let there = existing(folder);
     access(&there, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|error| {
-        let message = format!("{}: {error}; choose another with {variable}", there.display());
+        let message = format!(
+            "{}: {error}; choose another with {variable}",
+            there.display()
+        );
         Failure::new(Exit::Permission, message)
     })?;
     Ok(folder.display().to_string())
@@ -160,12 +208,19 @@ fn room(config: &Config) -> Finding {
     let folder = existing(config.image.parent().unwrap_or(Path::new(".")));
     let free = match statvfs(&folder) {
         Ok(fs) => fs.blocks_available() * fs.fragment_size(),
-        Err(error) => return Finding::new("room", Verdict::Note, format!("{}: {error}", folder.display())),
+        Err(error) => {
+            return Finding::new(
+                "room",
+                Verdict::Note,
+                format!("{}: {error}", folder.display()),
+            );
+        }
     };
     let (size, has) = match peek(&config.image) {
         Ok(info) => {
-            let has =
-                std::fs::metadata(&config.image).map_or(0, |meta| std::os::unix::fs::MetadataExt::blocks(&meta) * 512);
+            let has = std::fs::metadata(&config.image).map_or(0, |meta| {
+                std::os::unix::fs::MetadataExt::blocks(&meta) * 512
+            });
             (info.profile.geometry.data_bytes(), has)
         }
         Err(_) => (config.wish.size.unwrap_or(SIZE_DEFAULT), 0),
@@ -175,7 +230,10 @@ fn room(config: &Config) -> Finding {
         true => Finding::new(
             "room",
             Verdict::Good,
-            format!("{free_text} free in {}, the image may take {more} more", folder.display()),
+            format!(
+                "{free_text} free in {}, the image may take {more} more",
+                folder.display()
+            ),
         ),
         false => {
             let text = format!(
@@ -195,8 +253,16 @@ fn image(config: &Config) -> Result<String, Failure> {
     }
     let info = peek(&config.image).map_err(|error| stack::image_failure(&error))?;
     stack::fits(config, &info)?;
-    let stop = if info.clean { "closed in order" } else { "not closed in order, or in use" };
-    Ok(format!("{path}: {} on {}, {stop}", show_size(info.size), info.profile.name))
+    let stop = if info.clean {
+        "closed in order"
+    } else {
+        "not closed in order, or in use"
+    };
+    Ok(format!(
+        "{path}: {} on {}, {stop}",
+        show_size(info.size),
+        info.profile.name
+    ))
 }
 
 fn instance(config: &Config, dirs: &Dirs, target: &Target) -> Result<String, Failure> {
@@ -219,14 +285,20 @@ fn port(addr: SocketAddr, dirs: &Dirs) -> Result<String, Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
             let url = format!("http://{addr}/metrics");
             let ours = dirs.names().into_iter().find(|name| {
-                control::ask(dirs, name, &Request::Status {}).is_ok_and(|status| status["metrics"] == url.as_str())
+                control::ask(dirs, name, &Request::Status {})
+                    .is_ok_and(|status| status["metrics"] == url.as_str())
             });
-            let who = ours.map_or("another program".into(), |name| format!("instance {name:?}"));
+            let who = ours.map_or("another program".into(), |name| {
+                format!("instance {name:?}")
+            });
             Err(Failure::new(
                 Exit::InUse,
                 format!("{addr} is taken by {who}; choose another with --metrics ADDR, or off"),
             ))
         }
-        Err(error) => Err(Failure::io(format!("{addr}: choose another with --metrics ADDR, or off"), &error)),
+        Err(error) => Err(Failure::io(
+            format!("{addr}: choose another with --metrics ADDR, or off"),
+            &error,
+        )),
     }
 }

@@ -1,4 +1,5 @@
-//! `ftld inspect` and `ftld check`: look at an image without changing a byte of it, also after a cut.
+//! `ftld inspect` and `ftld check`: look at an image without changing a byte of it, also after a
+//! cut.
 
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
@@ -28,7 +29,11 @@ pub struct Wanted {
 /// A path, or the image of an instance by name.
 fn path_of(dirs: &Dirs, image: &str) -> PathBuf {
     let path = PathBuf::from(image);
-    if image.contains('/') || path.exists() { path } else { dirs.image(image) }
+    if image.contains('/') || path.exists() {
+        path
+    } else {
+        dirs.image(image)
+    }
 }
 
 /// `ftld inspect`.
@@ -50,10 +55,15 @@ pub fn inspect(dirs: &Dirs, image: &str, wanted: &Wanted) -> Result<(), Failure>
             value["lpn"] = lpn_json(&mut *ftl, lpn)?;
         }
     }
-    if wanted.json { print_json("inspect", value) } else { print(&text(&value)) }
+    if wanted.json {
+        print_json("inspect", value)
+    } else {
+        print(&text(&value))
+    }
 }
 
-/// The scheme is mounted, in memory, so that a logical page can be looked up. An image in use says so.
+/// The scheme is mounted, in memory, so that a logical page can be looked up. An image in use says
+/// so.
 fn open_chip(path: &std::path::Path) -> Result<Box<dyn Ftl<FileStore>>, Failure> {
     stack::open_untouched(path).map(|(_, ftl)| ftl)
 }
@@ -62,29 +72,57 @@ fn open_chip(path: &std::path::Path) -> Result<Box<dyn Ftl<FileStore>>, Failure>
 pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
     let path = path_of(dirs, image);
     let (info, mut ftl) = stack::open_untouched(&path)?;
-    let failed = |error: ftl_core::FtlError| Failure::failed(format!("{}: checking: {error}", path.display()));
+    let failed = |error: ftl_core::FtlError| {
+        Failure::failed(format!("{}: checking: {error}", path.display()))
+    };
     let mut findings = ftl.check().map_err(failed)?;
     let report = ftl.stats().mount;
     let unreadable = unreadable(&mut *ftl);
     if !unreadable.is_empty() {
         let page = ftl.chip().geometry().page_bytes;
-        let shown: Vec<_> = unreadable.iter().take(RUNS_SHOWN).map(|run| run.text(page)).collect();
-        let more = if unreadable.len() > RUNS_SHOWN { ", and more" } else { "" };
+        let shown: Vec<_> = unreadable
+            .iter()
+            .take(RUNS_SHOWN)
+            .map(|run| run.text(page))
+            .collect();
+        let more = if unreadable.len() > RUNS_SHOWN {
+            ", and more"
+        } else {
+            ""
+        };
         let pages: u32 = unreadable.iter().map(|run| run.pages).sum();
-        findings.push(format!("{pages} page(s) cannot be read: {}{more}", shown.join(", ")));
+        findings.push(format!(
+            "{pages} page(s) cannot be read: {}{more}",
+            shown.join(", ")
+        ));
     }
     if as_json {
-        let runs: Value = unreadable.iter().map(|run| json!([run.first, run.pages])).collect();
+        let runs: Value = unreadable
+            .iter()
+            .map(|run| json!([run.first, run.pages]))
+            .collect();
         let report = json!({
             "image": path, "scheme": ftl.scheme(), "clean": info.clean, "pages_scanned": report.pages_scanned,
             "pages_discarded": report.pages_discarded, "findings": findings, "unreadable": runs,
         });
         print_json("check", report)?;
     } else if findings.is_empty() {
-        let stop = if info.clean { "closed in order" } else { "not closed in order, recovers" };
-        print(&format!("{}: good ({stop}; scheme {})\n", path.display(), ftl.scheme()))?;
+        let stop = if info.clean {
+            "closed in order"
+        } else {
+            "not closed in order, recovers"
+        };
+        print(&format!(
+            "{}: good ({stop}; scheme {})\n",
+            path.display(),
+            ftl.scheme()
+        ))?;
     } else {
-        print(&findings.iter().fold(String::new(), |text, finding| text + finding + "\n"))?;
+        print(
+            &findings
+                .iter()
+                .fold(String::new(), |text, finding| text + finding + "\n"),
+        )?;
     }
     match findings.len() {
         0 => Ok(()),
@@ -109,7 +147,10 @@ struct Run {
 
 impl Run {
     fn text(&self, page_bytes: u32) -> String {
-        let (at, bytes) = (self.first as u64 * page_bytes as u64, self.pages as u64 * page_bytes as u64);
+        let (at, bytes) = (
+            self.first as u64 * page_bytes as u64,
+            self.pages as u64 * page_bytes as u64,
+        );
         format!("{} at offset {at}", show_size(bytes))
     }
 }
@@ -124,7 +165,10 @@ fn unreadable(ftl: &mut dyn Ftl<FileStore>) -> Vec<Run> {
         }
         match runs.last_mut().filter(|run| run.first + run.pages == lpn) {
             Some(run) => run.pages += 1,
-            None => runs.push(Run { first: lpn, pages: 1 }),
+            None => runs.push(Run {
+                first: lpn,
+                pages: 1,
+            }),
         }
     }
     runs
@@ -158,11 +202,16 @@ fn blocks_json(chip: &Chip<FileStore>) -> Value {
 }
 
 fn parse_page(text: &str, geometry: &Geometry) -> Result<Ppn, Failure> {
-    let parts = text.split_once(':').and_then(|(block, page)| Some((block.parse().ok()?, page.parse().ok()?)));
-    let inside = |&(block, page): &(u32, u32)| block < geometry.blocks && page < geometry.pages_per_block;
+    let parts = text
+        .split_once(':')
+        .and_then(|(block, page)| Some((block.parse().ok()?, page.parse().ok()?)));
+    let inside =
+        |&(block, page): &(u32, u32)| block < geometry.blocks && page < geometry.pages_per_block;
     let (block, page) = parts.filter(inside).ok_or_else(|| {
         let (blocks, pages) = (geometry.blocks, geometry.pages_per_block);
-        Failure::usage(format!("--page {text:?} is not BLOCK:PAGE with {blocks} blocks of {pages} pages"))
+        Failure::usage(format!(
+            "--page {text:?} is not BLOCK:PAGE with {blocks} blocks of {pages} pages"
+        ))
     })?;
     Ok(geometry.page(Pbn::new(block), page))
 }
@@ -173,10 +222,15 @@ fn page_json(chip: &mut Chip<FileStore>, ppn: Ppn) -> Value {
     if !chip.is_programmed(ppn) {
         return json!({"place": place, "state": "erased"});
     }
-    let (mut data, mut oob) = (vec![0; geometry.page_bytes as usize], vec![0; geometry.oob_bytes as usize]);
+    let (mut data, mut oob) = (
+        vec![0; geometry.page_bytes as usize],
+        vec![0; geometry.oob_bytes as usize],
+    );
     let data_ok = chip.read(0, ppn, &mut data, &mut [], Cause::Host).is_ok();
     let oob_ok = chip.read(0, ppn, &mut [], &mut oob, Cause::Host).is_ok();
-    let tag = oob_ok.then(|| Oob::decode(&oob[..OOB_BYTES.min(oob.len())])).flatten();
+    let tag = oob_ok
+        .then(|| Oob::decode(&oob[..OOB_BYTES.min(oob.len())]))
+        .flatten();
     let lost: Vec<_> = [(Part::Data, data_ok), (Part::Oob, oob_ok)]
         .iter()
         .filter(|(_, ok)| !ok)
@@ -194,9 +248,13 @@ fn hex(bytes: &[u8]) -> String {
 
 fn lpn_json(ftl: &mut dyn Ftl<FileStore>, lpn: u32) -> Result<Value, Failure> {
     if lpn >= ftl.logical_pages() {
-        return Err(Failure::usage(format!("--lpn {lpn}: the device has {} logical pages", ftl.logical_pages())));
+        return Err(Failure::usage(format!(
+            "--lpn {lpn}: the device has {} logical pages",
+            ftl.logical_pages()
+        )));
     }
-    let failed = |error: ftl_core::FtlError| Failure::failed(format!("logical page {lpn}: {error}"));
+    let failed =
+        |error: ftl_core::FtlError| Failure::failed(format!("logical page {lpn}: {error}"));
     let mapped = ftl.is_mapped(Lpn::new(lpn)).map_err(failed)?;
     let mut page = vec![0; ftl.chip().geometry().page_bytes as usize];
     let read = ftl.read(0, Lpn::new(lpn), &mut page);
@@ -207,7 +265,8 @@ fn lpn_json(ftl: &mut dyn Ftl<FileStore>, lpn: u32) -> Result<Value, Failure> {
     }))
 }
 
-/// Every readable page that says it holds this logical page, wherever it lies, newest and outdated alike.
+/// Every readable page that says it holds this logical page, wherever it lies, newest and outdated
+/// alike.
 fn copies_of(chip: &mut Chip<FileStore>, lpn: u32) -> Vec<Value> {
     let geometry = *chip.geometry();
     let mut oob = vec![0; OOB_BYTES.min(geometry.oob_bytes as usize)];
@@ -230,7 +289,12 @@ fn text(value: &Value) -> String {
     let size = |key: &str| value[key].as_u64().map_or("-".into(), show_size);
     let word = |key: &str| value[key].as_str().unwrap_or("-").to_owned();
     let g = &value["geometry"];
-    let params: Vec<_> = value["params"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let params: Vec<_> = value["params"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     let mut text = format!(
         "{}: format {}, uuid {}\n  scheme    {}\n  params    {}\n  device    {} on {} of raw {} flash\n  \
          geometry  {} blocks of {} pages of {}+{} bytes\n  closed    {}\n",
@@ -246,7 +310,11 @@ fn text(value: &Value) -> String {
         g["pages_per_block"],
         g["page_bytes"],
         g["oob_bytes"],
-        if value["clean"] == true { "in order" } else { "not in order, or in use" },
+        if value["clean"] == true {
+            "in order"
+        } else {
+            "not in order, or in use"
+        },
     );
     for key in ["page", "lpn"] {
         if !value[key].is_null() {
@@ -254,7 +322,9 @@ fn text(value: &Value) -> String {
         }
     }
     for block in value["blocks"].as_array().into_iter().flatten() {
-        let bad = block["bad"].as_str().map_or(String::new(), |bad| format!("  bad ({bad})"));
+        let bad = block["bad"]
+            .as_str()
+            .map_or(String::new(), |bad| format!("  bad ({bad})"));
         let (number, erases) = (block["block"].to_string(), block["erases"].to_string());
         text += &format!(
             "block {number:>8}  erases {erases:>6}  programmed {:>4}{bad}\n",

@@ -18,7 +18,11 @@ const HEADING_EVERY: usize = 20;
 
 /// `ftld list`.
 pub fn list(dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
-    let instances: Vec<_> = dirs.names().into_iter().map(|name| instance_json(dirs, &name)).collect();
+    let instances: Vec<_> = dirs
+        .names()
+        .into_iter()
+        .map(|name| instance_json(dirs, &name))
+        .collect();
     if as_json {
         return print_json("list", json!({"instances": instances}));
     }
@@ -32,16 +36,31 @@ pub fn list(dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
     let mut text = line(["NAME", "STATE", "SCHEME", "SIZE", "WAF", "TARGET", "IMAGE"]);
     for instance in &instances {
         let field = |key: &str| instance[key].as_str().unwrap_or("-");
-        let size = instance["size_bytes"].as_u64().map_or("-".into(), show_size);
-        let ratio = instance["write_amplification"].as_f64().map_or("-".into(), |ratio| format!("{ratio:.2}"));
+        let size = instance["size_bytes"]
+            .as_u64()
+            .map_or("-".into(), show_size);
+        let ratio = instance["write_amplification"]
+            .as_f64()
+            .map_or("-".into(), |ratio| format!("{ratio:.2}"));
         let state = field("state");
-        text += &line([field("name"), state, field("scheme"), &size, &ratio, field("target"), field("image")]);
+        text += &line([
+            field("name"),
+            state,
+            field("scheme"),
+            &size,
+            &ratio,
+            field("target"),
+            field("image"),
+        ]);
     }
     print(&text)
 }
 
 fn instance_json(dirs: &Dirs, name: &str) -> Value {
-    match (control::ask(dirs, name, &Request::Status {}), dirs.holder(name)) {
+    match (
+        control::ask(dirs, name, &Request::Status {}),
+        dirs.holder(name),
+    ) {
         (Ok(status), _) => {
             let keys = [
                 "name",
@@ -56,11 +75,17 @@ fn instance_json(dirs: &Dirs, name: &str) -> Value {
                 "uptime_seconds",
                 "metrics",
             ];
-            Value::Object(keys.iter().map(|&key| (key.to_owned(), status[key].clone())).collect())
+            Value::Object(
+                keys.iter()
+                    .map(|&key| (key.to_owned(), status[key].clone()))
+                    .collect(),
+            )
         }
         (Err(_), Some(pid)) => json!({"name": name, "pid": pid, "state": "starting or busy"}),
         _ if dirs.is_of_another_user(name) => json!({"name": name, "state": "of another user"}),
-        (Err(_), None) if transport::left_by_the_dead(name).is_some() => json!({"name": name, "state": "quiesced"}),
+        (Err(_), None) if transport::left_by_the_dead(name).is_some() => {
+            json!({"name": name, "state": "quiesced"})
+        }
         (Err(_), None) => json!({"name": name, "state": "dead"}),
     }
 }
@@ -71,7 +96,11 @@ fn pick(dirs: &Dirs, name: Option<&str>) -> Result<String, Failure> {
         return Ok(name.to_owned());
     }
     let names = dirs.names();
-    let mut running: Vec<_> = names.iter().filter(|name| dirs.holder(name).is_some()).cloned().collect();
+    let mut running: Vec<_> = names
+        .iter()
+        .filter(|name| dirs.holder(name).is_some())
+        .cloned()
+        .collect();
     let other = names.iter().find(|name| dirs.is_of_another_user(name));
     match (running.len(), other) {
         (0, Some(other)) => Err(control::not_permitted(dirs, other)),
@@ -80,15 +109,23 @@ fn pick(dirs: &Dirs, name: Option<&str>) -> Result<String, Failure> {
             "no instance is running; `ftld TARGET` starts one, `ftld doctor` looks why not",
         )),
         (1, _) => Ok(running.remove(0)),
-        _ => Err(Failure::usage(format!("several instances are running, name one: {}", running.join(", ")))),
+        _ => Err(Failure::usage(format!(
+            "several instances are running, name one: {}",
+            running.join(", ")
+        ))),
     }
 }
 
-/// What a running instance says of itself. Exit 4 if it left a device that waits, 3 if there is nothing.
+/// What a running instance says of itself. Exit 4 if it left a device that waits, 3 if there is
+/// nothing.
 fn ask_status(dirs: &Dirs, name: &str) -> Result<Value, Failure> {
-    control::ask(dirs, name, &Request::Status {}).map_err(|failure| match transport::left_by_the_dead(name) {
-        Some(target) if failure.exit == Exit::NotRunning => transport::waits_for_a_daemon(name, &target),
-        _ => failure,
+    control::ask(dirs, name, &Request::Status {}).map_err(|failure| {
+        match transport::left_by_the_dead(name) {
+            Some(target) if failure.exit == Exit::NotRunning => {
+                transport::waits_for_a_daemon(name, &target)
+            }
+            _ => failure,
+        }
     })
 }
 
@@ -104,8 +141,17 @@ pub fn status(dirs: &Dirs, name: Option<&str>, as_json: bool) -> Result<(), Fail
         other => other.to_string(),
     };
     let size = |value: &Value| value.as_u64().map_or("-".into(), show_size);
-    let mut lines = vec![format!("{}: {} (pid {})", text(&status["name"]), text(&status["state"]), status["pid"])];
-    for (label, key) in [("target", "target"), ("image", "image"), ("metrics", "metrics")] {
+    let mut lines = vec![format!(
+        "{}: {} (pid {})",
+        text(&status["name"]),
+        text(&status["state"]),
+        status["pid"]
+    )];
+    for (label, key) in [
+        ("target", "target"),
+        ("image", "image"),
+        ("metrics", "metrics"),
+    ] {
         lines.push(format!("  {label:<10} {}", text(&status[key])));
     }
     let raw = size(&status["raw_bytes"]);
@@ -129,9 +175,15 @@ pub fn status(dirs: &Dirs, name: Option<&str>, as_json: bool) -> Result<(), Fail
     }
     let wear = &status["wear"];
     let mean = wear["mean"].as_f64().unwrap_or_default();
-    lines.push(format!("  {:<10} erases {} to {}, mean {mean:.1}", "wear", wear["min"], wear["max"]));
+    lines.push(format!(
+        "  {:<10} erases {} to {}, mean {mean:.1}",
+        "wear", wear["min"], wear["max"]
+    ));
     if let Some(left) = status["paused"]["seconds_left"].as_f64() {
-        lines.push(format!("  {:<10} {left:.0} s more; `ftld resume` goes on", "paused"));
+        lines.push(format!(
+            "  {:<10} {left:.0} s more; `ftld resume` goes on",
+            "paused"
+        ));
     }
     if let Some(failing) = status["writes_failing"].as_str() {
         lines.push(format!("  {:<10} {failing}", "trouble"));
@@ -154,22 +206,35 @@ pub fn pace(dirs: &Dirs, name: Option<&str>, turn: Turn, as_json: bool) -> Resul
     let mut text = format!("{name}: {}\n", answer["text"].as_str().unwrap_or("done"));
     for event in answer["events"].as_array().into_iter().flatten() {
         let kind = event["kind"].as_str().unwrap_or_default().replace('_', " ");
-        let block = event["block"].as_u64().map_or(String::new(), |block| format!(", block {block}"));
+        let block = event["block"]
+            .as_u64()
+            .map_or(String::new(), |block| format!(", block {block}"));
         let took = event["took_ns"].as_f64().unwrap_or_default() / 1e6;
-        text += &format!("  event {}: {kind}{block}, {} pages, {took:.3} ms\n", event["number"], event["pages"]);
+        text += &format!(
+            "  event {}: {kind}{block}, {} pages, {took:.3} ms\n",
+            event["number"], event["pages"]
+        );
     }
     print(&text)
 }
 
 /// `ftld inject`.
-pub fn inject(dirs: &Dirs, name: Option<&str>, injection: Injection, as_json: bool) -> Result<(), Failure> {
+pub fn inject(
+    dirs: &Dirs,
+    name: Option<&str>,
+    injection: Injection,
+    as_json: bool,
+) -> Result<(), Failure> {
     let name = pick(dirs, name)?;
     let mut answer = control::ask(dirs, &name, &Request::Inject { fault: injection })?;
     if as_json {
         answer["name"] = name.into();
         return print_json("inject", answer);
     }
-    print(&format!("{name}: {}\n", answer["text"].as_str().unwrap_or("done")))
+    print(&format!(
+        "{name}: {}\n",
+        answer["text"].as_str().unwrap_or("done")
+    ))
 }
 
 /// `ftld stop`.
@@ -181,7 +246,12 @@ pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure>
         }
         answer => answer?,
     };
-    let holders: Vec<_> = answer["waiting_for"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let holders: Vec<_> = answer["waiting_for"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     if !holders.is_empty() {
         return Err(Failure::new(
             Exit::InUse,
@@ -195,7 +265,9 @@ pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure>
     let until = Instant::now() + STOP_PATIENCE;
     while dirs.holder(&name).is_some() {
         if Instant::now() > until {
-            return Err(Failure::failed(format!("instance {name:?} is still stopping; its log says why")));
+            return Err(Failure::failed(format!(
+                "instance {name:?} is still stopping; its log says why"
+            )));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -205,7 +277,9 @@ pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure>
 /// `ftld status --watch`: a line for each interval, until interrupted or the instance ends.
 pub fn watch(dirs: &Dirs, name: Option<&str>, seconds: f64, as_json: bool) -> Result<(), Failure> {
     if !(0.1..=3600.0).contains(&seconds) {
-        return Err(Failure::usage(format!("--watch {seconds}: from 0.1 to 3600 seconds between two looks")));
+        return Err(Failure::usage(format!(
+            "--watch {seconds}: from 0.1 to 3600 seconds between two looks"
+        )));
     }
     let name = pick(dirs, name)?;
     let mut before = ask_status(dirs, &name)?;
@@ -215,7 +289,11 @@ pub fn watch(dirs: &Dirs, name: Option<&str>, seconds: f64, as_json: bool) -> Re
         if as_json {
             print(&format!("{}\n", with_schema("status", now.clone())))?;
         } else {
-            let heading = if line % HEADING_EVERY == 0 { HEADING } else { "" };
+            let heading = if line % HEADING_EVERY == 0 {
+                HEADING
+            } else {
+                ""
+            };
             print(&format!("{heading}{}\n", rates(&before, &now)))?;
         }
         before = now;
@@ -223,18 +301,24 @@ pub fn watch(dirs: &Dirs, name: Option<&str>, seconds: f64, as_json: bool) -> Re
     Ok(())
 }
 
-const HEADING: &str =
-    "state           read/s    write/s    ops/s  WAF now   life  free blk  moved/s  map hit  erases\n";
+const HEADING: &str = "state           read/s    write/s    ops/s  WAF now   life  free blk  moved/s  map hit  erases\n";
 
 /// What happened between two looks.
 fn rates(before: &Value, now: &Value) -> String {
-    let number = |value: &Value, path: &str| value.pointer(path).and_then(Value::as_f64).unwrap_or_default();
+    let number = |value: &Value, path: &str| {
+        value
+            .pointer(path)
+            .and_then(Value::as_f64)
+            .unwrap_or_default()
+    };
     let grown = |path: &str| (number(now, path) - number(before, path)).max(0.0);
     let seconds = grown("/uptime_seconds").max(1e-3);
     let per_second = |bytes: f64| show_size((bytes / seconds) as u64);
     let of_causes = |value: &Value, what: &str| {
         let causes = value["nand"].as_object().into_iter().flatten();
-        causes.filter_map(|(_, ops)| ops[what].as_f64()).sum::<f64>()
+        causes
+            .filter_map(|(_, ops)| ops[what].as_f64())
+            .sum::<f64>()
     };
     let ratio = |part: f64, whole: f64, digits: usize| match whole > 0.0 {
         true => format!("{:.digits$}", part / whole),
@@ -247,7 +331,10 @@ fn rates(before: &Value, now: &Value) -> String {
         .iter()
         .map(|op| grown(&format!("/host/{op}/completed")))
         .sum();
-    let (hits, misses) = (grown("/scheme_stats/map_cache_hits"), grown("/scheme_stats/map_cache_misses"));
+    let (hits, misses) = (
+        grown("/scheme_stats/map_cache_hits"),
+        grown("/scheme_stats/map_cache_misses"),
+    );
     format!(
         "{:<11} {:>10} {:>10} {:>8.0} {:>8} {:>6} {:>9} {:>8.0} {:>8} {:>3}-{}",
         now["state"].as_str().unwrap_or("-"),
@@ -255,7 +342,9 @@ fn rates(before: &Value, now: &Value) -> String {
         per_second(grown("/host/write/bytes")),
         ops / seconds,
         ratio(programmed, written, 2),
-        now["write_amplification"].as_f64().map_or("-".into(), |ratio| format!("{ratio:.2}")),
+        now["write_amplification"]
+            .as_f64()
+            .map_or("-".into(), |ratio| format!("{ratio:.2}")),
         now["blocks"]["free"],
         grown("/scheme_stats/gc_pages_moved") / seconds,
         ratio(hits, hits + misses, 3),
@@ -281,6 +370,12 @@ mod tests {
         };
         let line = rates(&look(10.0, 4096 * 100, 100), &look(12.0, 4096 * 300, 200));
         let words: Vec<_> = line.split_whitespace().collect();
-        assert_eq!(words, ["serving", "0", "B", "400", "KiB", "100", "1.50", "1.25", "17", "50", "0.750", "1-3"]);
+        assert_eq!(
+            words,
+            [
+                "serving", "0", "B", "400", "KiB", "100", "1.50", "1.25", "17", "50", "0.750",
+                "1-3"
+            ]
+        );
     }
 }

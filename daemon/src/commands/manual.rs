@@ -23,7 +23,10 @@ pub fn manual(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
     let mut program = Cli::command();
     program.build();
-    let mut pages = vec![("ftld.toml.5".into(), file_page()), ("ftld-schemes.7".into(), schemes_page())];
+    let mut pages = vec![
+        ("ftld.toml.5".into(), file_page()),
+        ("ftld-schemes.7".into(), schemes_page()),
+    ];
     command_pages(&program, &mut pages);
     for (name, text) in pages {
         let path = folder.join(name);
@@ -34,7 +37,10 @@ pub fn manual(folder: &Path) -> Result<(), Failure> {
 
 /// `ftld(8)`, `ftld-list(8)`, `ftld-inject-power-cut(8)` …
 fn command_pages(command: &Command, pages: &mut Vec<(String, String)>) {
-    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+    let name = command
+        .get_display_name()
+        .unwrap_or(command.get_name())
+        .to_owned();
     let mut page = Vec::new();
     let written = Man::new(command.clone()).section("8").render(&mut page);
     written.expect("memory takes everything");
@@ -43,7 +49,9 @@ fn command_pages(command: &Command, pages: &mut Vec<(String, String)>) {
         text += &of_the_program().to_roff();
     }
     pages.push((format!("{name}.8"), text));
-    let subcommands = command.get_subcommands().filter(|command| command.get_name() != "help");
+    let subcommands = command
+        .get_subcommands()
+        .filter(|command| command.get_name() != "help");
     subcommands.for_each(|subcommand| command_pages(subcommand, pages));
 }
 
@@ -64,12 +72,32 @@ fn of_the_program() -> Roff {
     page.text([roman(
         "FTLD_SET=\"gc.policy=greedy wear.gap=4\". The command line wins, then the environment, then the file.",
     )]);
-    entry(&mut page, "FTLD_LOG", "error, warn, info (the default), debug or trace");
-    entry(&mut page, "FTLD_CONFIG_DIR, FTLD_STATE_DIR, FTLD_RUNTIME_DIR", "instead of the folders below");
+    entry(
+        &mut page,
+        "FTLD_LOG",
+        "error, warn, info (the default), debug or trace",
+    );
+    entry(
+        &mut page,
+        "FTLD_CONFIG_DIR, FTLD_STATE_DIR, FTLD_RUNTIME_DIR",
+        "instead of the folders below",
+    );
     page.control("SH", ["FILES"]);
-    entry(&mut page, "/etc/ftld/NAME.toml", "options of an instance, see ftld.toml(5)");
-    entry(&mut page, "/var/lib/ftld/NAME.ftld", "its image, unless --image names another");
-    entry(&mut page, "/run/ftld/NAME/", "its process number and control socket, while it runs");
+    entry(
+        &mut page,
+        "/etc/ftld/NAME.toml",
+        "options of an instance, see ftld.toml(5)",
+    );
+    entry(
+        &mut page,
+        "/var/lib/ftld/NAME.ftld",
+        "its image, unless --image names another",
+    );
+    entry(
+        &mut page,
+        "/run/ftld/NAME/",
+        "its process number and control socket, while it runs",
+    );
     page.text([roman(
         "For other users than root: $XDG_CONFIG_HOME/ftld, $XDG_STATE_HOME/ftld and $XDG_RUNTIME_DIR/ftld.",
     )]);
@@ -93,7 +121,15 @@ fn entry(page: &mut Roff, name: &str, meaning: &str) {
 
 fn titled(name: &str, section: &str, line: &str) -> Roff {
     let mut page = Roff::new();
-    page.control("TH", [name, section, "", concat!("ftld ", env!("CARGO_PKG_VERSION"))]);
+    page.control(
+        "TH",
+        [
+            name,
+            section,
+            "",
+            concat!("ftld ", env!("CARGO_PKG_VERSION")),
+        ],
+    );
     page.control("SH", ["NAME"]);
     page.text([roman(format!("{name} - {line}"))]);
     page
@@ -137,7 +173,12 @@ fn file_page() -> String {
     }
     page.control("fi", []);
     page.control("SH", ["SEE ALSO"]);
-    page.text([bold("ftld"), roman("(8), "), bold("ftld-schemes"), roman("(7)")]);
+    page.text([
+        bold("ftld"),
+        roman("(8), "),
+        bold("ftld-schemes"),
+        roman("(7)"),
+    ]);
     page.to_roff()
 }
 
@@ -155,7 +196,11 @@ fn schemes_page() -> String {
     for scheme in SCHEMES {
         page.control("SH", [scheme.name]);
         page.text([roman(format!("{}. {}", scheme.title, scheme.about))]);
-        entry(&mut page, "paper", &format!("{} (fidelity {})", scheme.paper, scheme.fidelity));
+        entry(
+            &mut page,
+            "paper",
+            &format!("{} (fidelity {})", scheme.paper, scheme.fidelity),
+        );
         entry(&mut page, "mapping", scheme.mapping);
         entry(&mut page, "RAM", scheme.ram);
         for param in scheme.all_params() {
@@ -163,6 +208,11 @@ fn schemes_page() -> String {
         }
     }
     page.control("SH", ["SEE ALSO"]);
-    page.text([bold("ftld"), roman("(8), "), bold("ftld.toml"), roman("(5)")]);
+    page.text([
+        bold("ftld"),
+        roman("(8), "),
+        bold("ftld.toml"),
+        roman("(5)"),
+    ]);
     page.to_roff()
 }

@@ -21,20 +21,30 @@ struct Entry {
     by_default: bool,
 }
 
-/// Prints every option as a configuration file has it. Those that nobody gave are comments, so that the file can be used as it is.
+/// Prints every option as a configuration file has it. Those that nobody gave are comments, so that
+/// the file can be used as it is.
 pub fn print_config(args: &DeviceArgs, dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
     let layers = Layers::read(args, dirs)?;
     let entries = entries(&layers, dirs)?;
     if as_json {
-        let of = |entry: &Entry| json!({"key": entry.key, "value": entry.value, "origin": entry.origin});
-        return print_json("config", json!({"options": entries.iter().map(of).collect::<Vec<_>>()}));
+        let of =
+            |entry: &Entry| json!({"key": entry.key, "value": entry.value, "origin": entry.origin});
+        return print_json(
+            "config",
+            json!({"options": entries.iter().map(of).collect::<Vec<_>>()}),
+        );
     }
     print(&entries.iter().map(Entry::line).collect::<String>())
 }
 
 impl Entry {
     fn line(&self) -> String {
-        let Entry { key, value, origin, by_default } = self;
+        let Entry {
+            key,
+            value,
+            origin,
+            by_default,
+        } = self;
         let comment = if *by_default { "#" } else { "" };
         format!("{:<47} # {origin}\n", format!("{comment}{key} = {value}"))
     }
@@ -55,21 +65,42 @@ fn entries(layers: &Layers, dirs: &Dirs) -> Result<Vec<Entry>, Failure> {
     let entry = |key: String| match given.get(&key) {
         Some(value) => {
             let origin = layers.origin(&key).or_else(|| preset.clone())?;
-            Some(Entry { value: value.clone(), origin, by_default: false, key })
+            Some(Entry {
+                value: value.clone(),
+                origin,
+                by_default: false,
+                key,
+            })
         }
         None => {
-            let of_image = image.as_ref().and_then(|(info, label)| of_image(&key, info, label));
+            let of_image = image
+                .as_ref()
+                .and_then(|(info, label)| of_image(&key, info, label));
             let of_image = of_image.map(|value| (value, "the image"));
             let (value, origin) = of_image.or_else(|| default(&key, &config, dirs))?;
-            Some(Entry { value, origin: origin.into(), by_default: true, key })
+            Some(Entry {
+                value,
+                origin: origin.into(),
+                by_default: true,
+                key,
+            })
         }
     };
-    Ok(std::iter::once("target".to_owned()).chain(DeviceOptions::keys()).filter_map(entry).collect())
+    Ok(std::iter::once("target".to_owned())
+        .chain(DeviceOptions::keys())
+        .filter_map(entry)
+        .collect())
 }
 
 /// What an image knows about itself.
 fn of_image(key: &str, info: &ImageInfo, label: &Label) -> Option<Value> {
-    let set = || label.params.iter().map(|(key, value)| (key.to_owned(), Value::from(value))).collect::<toml::Table>();
+    let set = || {
+        label
+            .params
+            .iter()
+            .map(|(key, value)| (key.to_owned(), Value::from(value)))
+            .collect::<toml::Table>()
+    };
     Some(match key {
         "scheme" => label.scheme.name.into(),
         "profile" => info.profile.name.into(),
@@ -94,7 +125,12 @@ fn default(key: &str, config: &Config, dirs: &Dirs) -> Option<(Value, &'static s
         "op" => OP_DEFAULT.into(),
         "metrics" => METRICS_DEFAULT.to_string().into(),
         "latency" => config.latency.name().into(),
-        "tls" => if config.tls.is_some() { "require" } else { "off" }.into(),
+        "tls" => if config.tls.is_some() {
+            "require"
+        } else {
+            "off"
+        }
+        .into(),
         "read-only" => config.read_only.into(),
         "name" => config.name.clone().into(),
         _ => return None,

@@ -17,13 +17,21 @@ tr.bound td{color:#57606a;font-style:italic}svg{max-width:100%;height:auto;displ
 pub(super) fn page(rows: &[&Row], failed: &[&Failed]) -> Result<String, Failure> {
     let mut body = String::new();
     for workload in table::workloads(rows) {
-        let of: Vec<_> = rows.iter().filter(|row| row.job.workload == workload).copied().collect();
+        let of: Vec<_> = rows
+            .iter()
+            .filter(|row| row.job.workload == workload)
+            .copied()
+            .collect();
         body += &section(workload, &of, rows)?;
     }
     for Failed { job, error, .. } in failed {
         let scheme = job.scheme.as_deref().unwrap_or("default");
-        body +=
-            &format!("<p class=\"error\">{} on {}: {}</p>\n", escaped(scheme), escaped(&job.workload), escaped(error));
+        body += &format!(
+            "<p class=\"error\">{} on {}: {}</p>\n",
+            escaped(scheme),
+            escaped(&job.workload),
+            escaped(error)
+        );
     }
     let version = env!("CARGO_PKG_VERSION");
     Ok(format!(
@@ -36,34 +44,65 @@ pub(super) fn page(rows: &[&Row], failed: &[&Failed]) -> Result<String, Failure>
 
 fn section(workload: &str, of: &[&Row], all: &[&Row]) -> Result<String, Failure> {
     let labels: Vec<_> = of.iter().map(|row| table::label(row, all)).collect();
-    let mut text =
-        format!("<h2>{}</h2>\n<p class=\"note\">{}</p>\n{}", escaped(workload), escaped(&about(of)), figures(of, all));
+    let mut text = format!(
+        "<h2>{}</h2>\n<p class=\"note\">{}</p>\n{}",
+        escaped(workload),
+        escaped(&about(of)),
+        figures(of, all)
+    );
     text += &plot::bars(&Bars {
         title: "Write amplification by cause: flash programs per page the host wrote",
         labels: &labels,
         parts: &Cause::ALL.map(Cause::name),
-        value: &|bar, part| of[bar].write_amplification.by_cause.get(Cause::ALL[part].name()).copied().unwrap_or(0.0),
+        value: &|bar, part| {
+            of[bar]
+                .write_amplification
+                .by_cause
+                .get(Cause::ALL[part].name())
+                .copied()
+                .unwrap_or(0.0)
+        },
     })?;
     type Side = fn(&Row) -> &Option<Response>;
     let sides: [(&str, Side); 2] = [
-        ("Write response time: share of the responses that took longer", |row| &row.response_ns.write),
-        ("Read response time: share of the responses that took longer", |row| &row.response_ns.read),
+        (
+            "Write response time: share of the responses that took longer",
+            |row| &row.response_ns.write,
+        ),
+        (
+            "Read response time: share of the responses that took longer",
+            |row| &row.response_ns.read,
+        ),
     ];
     for (title, side) in sides {
         let curves: Vec<_> = of
             .iter()
             .zip(&labels)
             .filter_map(|(row, label)| {
-                let points =
-                    side(row).as_ref()?.quantiles.iter().map(|&(share, ns)| (ns as f64 / 1e3, 1.0 - share)).collect();
+                let points = side(row)
+                    .as_ref()?
+                    .quantiles
+                    .iter()
+                    .map(|&(share, ns)| (ns as f64 / 1e3, 1.0 - share))
+                    .collect();
                 Some(Curve { label, points })
             })
             .collect();
         text += &plot::tails(title, "emulated us", &curves)?;
     }
-    let curves: Vec<_> = of.iter().zip(&labels).map(|(row, label)| Curve { label, points: spread(row) }).collect();
-    text +=
-        &plot::curves("Erases: share of the blocks that were erased at most so often", "erases of a block", &curves)?;
+    let curves: Vec<_> = of
+        .iter()
+        .zip(&labels)
+        .map(|(row, label)| Curve {
+            label,
+            points: spread(row),
+        })
+        .collect();
+    text += &plot::curves(
+        "Erases: share of the blocks that were erased at most so often",
+        "erases of a block",
+        &curves,
+    )?;
     text += &plot::bars(&Bars {
         title: "Mapping found in RAM: share of the lookups",
         labels: &labels,
@@ -111,11 +150,23 @@ fn about(of: &[&Row]) -> String {
 }
 
 fn figures(of: &[&Row], all: &[&Row]) -> String {
-    let cells = |cells: &[String]| cells.iter().map(|cell| format!("<td>{}</td>", escaped(cell))).collect::<String>();
-    let head: String = table::HEADS.iter().map(|head| format!("<th>{head}</th>")).collect();
+    let cells = |cells: &[String]| {
+        cells
+            .iter()
+            .map(|cell| format!("<td>{}</td>", escaped(cell)))
+            .collect::<String>()
+    };
+    let head: String = table::HEADS
+        .iter()
+        .map(|head| format!("<th>{head}</th>"))
+        .collect();
     let mut text = format!("<table><tr>{head}</tr>\n");
-    of.iter().for_each(|row| text += &format!("<tr>{}</tr>\n", cells(&table::cells(row, all))));
-    text + &format!("<tr class=\"bound\">{}</tr></table>\n", cells(&table::optimum(of[0])))
+    of.iter()
+        .for_each(|row| text += &format!("<tr>{}</tr>\n", cells(&table::cells(row, all))));
+    text + &format!(
+        "<tr class=\"bound\">{}</tr></table>\n",
+        cells(&table::optimum(of[0]))
+    )
 }
 
 /// The distribution of erases as a curve: how often at most, and the share of the blocks.
@@ -124,14 +175,24 @@ fn spread(row: &Row) -> Vec<(f64, f64)> {
     let blocks: u64 = classes.iter().map(|class| class.1).sum();
     let width = classes.get(1).map_or(1, |second| second.0 - classes[0].0);
     let mut below = 0;
-    let mut points: Vec<_> = classes.first().map(|class| (f64::from(class.0), 0.0)).into_iter().collect();
+    let mut points: Vec<_> = classes
+        .first()
+        .map(|class| (f64::from(class.0), 0.0))
+        .into_iter()
+        .collect();
     for &(from, count) in classes {
         below += count;
-        points.push((f64::from((from + width - 1).min(row.erases.max)), below as f64 / blocks.max(1) as f64));
+        points.push((
+            f64::from((from + width - 1).min(row.erases.max)),
+            below as f64 / blocks.max(1) as f64,
+        ));
     }
     points
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }

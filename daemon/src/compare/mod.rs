@@ -1,6 +1,7 @@
 //! `ftld compare`: many replays over the cores; a table, CSV, rows of JSON, one page with plots.
 //!
-//! What always holds: output is in the order of the plan, however the runs end; one that fails is named, and the others go on.
+//! What always holds: output is in the order of the plan, however the runs end; one that fails is
+//! named, and the others go on.
 
 mod html;
 mod plan;
@@ -84,7 +85,10 @@ impl Outcome {
 
 /// `ftld compare`.
 pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
-    let args = &CompareArgs { ndjson: args.ndjson || json && !args.csv, ..args.clone() };
+    let args = &CompareArgs {
+        ndjson: args.ndjson || json && !args.csv,
+        ..args.clone()
+    };
     if let Some(file) = &args.job {
         return one(file);
     }
@@ -93,18 +97,24 @@ pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
         if args.csv {
             print(&table::csv_head())?;
         }
-        outcomes.iter().try_for_each(|outcome| stream(args, outcome))?;
+        outcomes
+            .iter()
+            .try_for_each(|outcome| stream(args, outcome))?;
         return report(args, &outcomes);
     }
     let jobs = args.sweep.jobs()?;
     if args.plan {
-        return jobs.iter().try_for_each(|job| print(&(serde_json::to_string(job).expect("plain data") + "\n")));
+        return jobs
+            .iter()
+            .try_for_each(|job| print(&(serde_json::to_string(job).expect("plain data") + "\n")));
     }
     if args.csv {
         print(&table::csv_head())?;
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let outcomes = run_all(jobs, args.threads.unwrap_or(cores).max(1), &mut |outcome| stream(args, outcome))?;
+    let outcomes = run_all(jobs, args.threads.unwrap_or(cores).max(1), &mut |outcome| {
+        stream(args, outcome)
+    })?;
     report(args, &outcomes)
 }
 
@@ -119,8 +129,8 @@ fn one(file: &Path) -> Result<(), Failure> {
         _ => (file.display().to_string(), std::fs::read_to_string(file)),
     };
     let text = text.map_err(|error| Failure::io(&name, &error))?;
-    let job: Job =
-        serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{name}: not a job: {error}")))?;
+    let job: Job = serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format!("{name}: not a job: {error}")))?;
     let outcome = attempt(job);
     print(&outcome.line())?;
     match outcome {
@@ -132,21 +142,31 @@ fn one(file: &Path) -> Result<(), Failure> {
 fn attempt(job: Job) -> Outcome {
     match replay::run(&job, &mut |_, _| ()) {
         Ok(row) => Outcome::Done(Box::new(row)),
-        Err(Failure { exit, message: error }) => {
+        Err(Failure {
+            exit,
+            message: error,
+        }) => {
             let schema = FAILURE_SCHEMA.into();
-            Outcome::Failed(Box::new(Failed { schema, job, error, exit: exit as i32 }))
+            Outcome::Failed(Box::new(Failed {
+                schema,
+                job,
+                error,
+                exit: exit as i32,
+            }))
         }
     }
 }
 
-/// Runs all jobs, so many at a time. `each` hears of them in their order, as soon as all before are done.
+/// Runs all jobs, so many at a time. `each` hears of them in their order, as soon as all before are
+/// done.
 fn run_all(
     jobs: Vec<Job>,
     threads: usize,
     each: &mut dyn FnMut(&Outcome) -> Result<(), Failure>,
 ) -> Result<Vec<Outcome>, Failure> {
     let bar = ProgressBar::new(jobs.len() as u64);
-    let style = ProgressStyle::with_template("{pos} of {len} runs {bar:40} {elapsed} (about {eta} left)");
+    let style =
+        ProgressStyle::with_template("{pos} of {len} runs {bar:40} {elapsed} (about {eta} left)");
     bar.set_style(style.expect("the template is right"));
     let (next, total) = (AtomicUsize::new(0), jobs.len());
     let (tell, told) = mpsc::channel();
@@ -194,11 +214,23 @@ fn stream(args: &CompareArgs, outcome: &Outcome) -> Result<(), Failure> {
 fn report(args: &CompareArgs, outcomes: &[Outcome]) -> Result<(), Failure> {
     let rows: Vec<&Row> = outcomes
         .iter()
-        .filter_map(|outcome| if let Outcome::Done(row) = outcome { Some(&**row) } else { None })
+        .filter_map(|outcome| {
+            if let Outcome::Done(row) = outcome {
+                Some(&**row)
+            } else {
+                None
+            }
+        })
         .collect();
     let failed: Vec<&Failed> = outcomes
         .iter()
-        .filter_map(|outcome| if let Outcome::Failed(failed) = outcome { Some(&**failed) } else { None })
+        .filter_map(|outcome| {
+            if let Outcome::Failed(failed) = outcome {
+                Some(&**failed)
+            } else {
+                None
+            }
+        })
         .collect();
     if !args.csv && !args.ndjson {
         print(&table::text(&rows))?;
@@ -208,11 +240,17 @@ fn report(args: &CompareArgs, outcomes: &[Outcome]) -> Result<(), Failure> {
         std::fs::write(file, page).map_err(|error| Failure::io(file.display(), &error))?;
     }
     for Failed { job, error, .. } in &failed {
-        tracing::error!("{} on {}: {error}", job.scheme.as_deref().unwrap_or("default"), job.workload);
+        tracing::error!(
+            "{} on {}: {error}",
+            job.scheme.as_deref().unwrap_or("default"),
+            job.workload
+        );
     }
     match &failed[..] {
         [] => Ok(()),
-        [only] if outcomes.len() == 1 => Err(Failure::new(Exit::from_code(only.exit), only.error.clone())),
+        [only] if outcomes.len() == 1 => {
+            Err(Failure::new(Exit::from_code(only.exit), only.error.clone()))
+        }
         [first, ..] => Err(Failure::failed(format!(
             "{} of {} runs failed, first {} on {}: {}",
             failed.len(),
@@ -227,16 +265,30 @@ fn report(args: &CompareArgs, outcomes: &[Outcome]) -> Result<(), Failure> {
 fn read_rows(files: &[PathBuf]) -> Result<Vec<Outcome>, Failure> {
     let mut outcomes = Vec::new();
     for file in files {
-        let text = std::fs::read_to_string(file).map_err(|error| Failure::io(file.display(), &error))?;
-        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let text =
+            std::fs::read_to_string(file).map_err(|error| Failure::io(file.display(), &error))?;
+        for (number, line) in text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty())
+        {
             let wrong = |why: &dyn std::fmt::Display| {
-                Failure::failed(format!("{}: line {}: not a row: {why}", file.display(), number + 1))
+                Failure::failed(format!(
+                    "{}: line {}: not a row: {why}",
+                    file.display(),
+                    number + 1
+                ))
             };
             // An untagged enumeration would not say what is wrong.
-            let value: serde_json::Value = serde_json::from_str(line).map_err(|error| wrong(&error))?;
+            let value: serde_json::Value =
+                serde_json::from_str(line).map_err(|error| wrong(&error))?;
             outcomes.push(match value["schema"].as_str() {
-                Some(SCHEMA) => Outcome::Done(serde_json::from_value(value).map_err(|error| wrong(&error))?),
-                Some(FAILURE_SCHEMA) => Outcome::Failed(serde_json::from_value(value).map_err(|error| wrong(&error))?),
+                Some(SCHEMA) => {
+                    Outcome::Done(serde_json::from_value(value).map_err(|error| wrong(&error))?)
+                }
+                Some(FAILURE_SCHEMA) => {
+                    Outcome::Failed(serde_json::from_value(value).map_err(|error| wrong(&error))?)
+                }
                 other => return Err(wrong(&format!("schema {other:?}, not {SCHEMA:?}"))),
             });
         }

@@ -12,7 +12,8 @@ use ftl_core::schemes::{SCHEMES, Scheme};
 pub struct Sweep {
     /// Trace files and synthetic workloads; see `ftld workloads`
     pub workloads: Vec<String>,
-    /// Presets: scheme, device, parameters and method of a paper, where no option says otherwise; see `ftld presets`
+    /// Presets: scheme, device, parameters and method of a paper, where no option says otherwise;
+    /// see `ftld presets`
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub preset: Vec<String>,
     /// Flash translation layers [default: the preset's; without one, all of them]
@@ -40,31 +41,53 @@ pub struct Sweep {
 
 /// Every value of a list, or once what is meant where nothing was said.
 fn each<T: Clone>(list: &[T]) -> Vec<Option<T>> {
-    if list.is_empty() { vec![None] } else { list.iter().cloned().map(Some).collect() }
+    if list.is_empty() {
+        vec![None]
+    } else {
+        list.iter().cloned().map(Some).collect()
+    }
 }
 
 impl Sweep {
-    /// Every job: workloads first, then settings, schemes last, so that what is to be compared stands together. Jobs that would be the
-    /// same (a scheme that does not know the parameter that changes) are one.
+    /// Every job: workloads first, then settings, schemes last, so that what is to be compared
+    /// stands together. Jobs that would be the same (a scheme that does not know the parameter that
+    /// changes) are one.
     pub fn jobs(&self) -> Result<Vec<Job>, Failure> {
         if self.workloads.is_empty() {
-            return Err(Failure::usage("no workload: name trace files or generators; see `ftld workloads`"));
+            return Err(Failure::usage(
+                "no workload: name trace files or generators; see `ftld workloads`",
+            ));
         }
         let mut under: Vec<(Option<&String>, Vec<&Scheme>)> = Vec::new();
         for preset in each(&self.preset.iter().collect::<Vec<_>>()) {
             under.push((preset, self.schemes(preset)?));
         }
-        let sets = self.sets(&under.iter().flat_map(|(_, schemes)| schemes.iter().copied()).collect::<Vec<_>>())?;
+        let sets = self.sets(
+            &under
+                .iter()
+                .flat_map(|(_, schemes)| schemes.iter().copied())
+                .collect::<Vec<_>>(),
+        )?;
         let mut jobs: Vec<Job> = Vec::new();
         for workload in &self.workloads {
             for base in self.devices(workload) {
                 for set in &sets {
-                    for (preset, scheme) in under.iter().flat_map(|(preset, of)| of.iter().map(move |of| (preset, of)))
+                    for (preset, scheme) in under
+                        .iter()
+                        .flat_map(|(preset, of)| of.iter().map(move |of| (preset, of)))
                     {
-                        let known = |pair: &&String| pair.split_once('=').is_some_and(|(key, _)| scheme.knows(key));
+                        let known = |pair: &&String| {
+                            pair.split_once('=')
+                                .is_some_and(|(key, _)| scheme.knows(key))
+                        };
                         let set = set.iter().filter(known).cloned().collect();
                         let preset = preset.cloned();
-                        let job = Job { preset, scheme: Some(scheme.name.into()), set, ..base.clone() };
+                        let job = Job {
+                            preset,
+                            scheme: Some(scheme.name.into()),
+                            set,
+                            ..base.clone()
+                        };
                         if !jobs.contains(&job) {
                             jobs.push(job);
                         }
@@ -101,7 +124,11 @@ impl Sweep {
                             method: Method {
                                 format: self.method.format.clone().filter(|_| !made),
                                 disk: self.method.disk.filter(|_| !made),
-                                address: if made { Address::Exact } else { self.method.address },
+                                address: if made {
+                                    Address::Exact
+                                } else {
+                                    self.method.address
+                                },
                                 ..self.method.clone()
                             },
                             ..Job::default()
@@ -117,17 +144,32 @@ impl Sweep {
     fn sets(&self, schemes: &[&Scheme]) -> Result<Vec<Vec<String>>, Failure> {
         let mut sets = vec![Vec::new()];
         for text in &self.set {
-            let wrong =
-                || Failure::usage(format!("--set {text:?} is not KEY=VALUE[,VALUE]; see `ftld schemes` for the keys"));
-            let (key, values) = text.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(wrong)?;
+            let wrong = || {
+                Failure::usage(format!(
+                    "--set {text:?} is not KEY=VALUE[,VALUE]; see `ftld schemes` for the keys"
+                ))
+            };
+            let (key, values) = text
+                .split_once('=')
+                .filter(|(key, _)| !key.is_empty())
+                .ok_or_else(wrong)?;
             if !schemes.iter().any(|scheme| scheme.knows(key)) {
                 let names: Vec<_> = schemes.iter().map(|scheme| scheme.name).collect();
-                return Err(Failure::usage(format!("--set {key}: none of {} has this parameter", names.join(", "))));
+                return Err(Failure::usage(format!(
+                    "--set {key}: none of {} has this parameter",
+                    names.join(", ")
+                )));
             }
-            let with = |set: &Vec<String>, value: &str| [&set[..], &[format!("{key}={value}")]].concat();
+            let with =
+                |set: &Vec<String>, value: &str| [&set[..], &[format!("{key}={value}")]].concat();
             sets = sets
                 .iter()
-                .flat_map(|set| values.split(',').map(|value| with(set, value)).collect::<Vec<_>>())
+                .flat_map(|set| {
+                    values
+                        .split(',')
+                        .map(|value| with(set, value))
+                        .collect::<Vec<_>>()
+                })
                 .collect();
         }
         Ok(sets)

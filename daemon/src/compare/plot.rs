@@ -7,7 +7,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const WIDTH: u32 = 1000;
-/// Colours that can be told apart, also by those who see fewer (Okabe and Ito, and lighter ones of them).
+/// Colours that can be told apart, also by those who see fewer (Okabe and Ito, and lighter ones of
+/// them).
 const COLOURS: [RGBColor; 16] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -67,20 +68,32 @@ fn svg(height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String, Fai
 
 /// Bars from left to right, first label on top. Nothing where there is nothing to show.
 pub(super) fn bars(bars: &Bars<'_>) -> Result<String, Failure> {
-    let sum = |bar: usize| (0..bars.parts.len()).map(|part| (bars.value)(bar, part)).sum::<f64>();
+    let sum = |bar: usize| {
+        (0..bars.parts.len())
+            .map(|part| (bars.value)(bar, part))
+            .sum::<f64>()
+    };
     let longest = (0..bars.labels.len()).map(sum).fold(0.0, f64::max);
     if longest <= 0.0 {
         return Ok(String::new());
     }
-    let used: Vec<_> =
-        (0..bars.parts.len()).filter(|&part| (0..bars.labels.len()).any(|bar| (bars.value)(bar, part) > 0.0)).collect();
-    let parts: Vec<_> = used.iter().map(|&part| bars.parts[part].to_owned()).collect();
+    let used: Vec<_> = (0..bars.parts.len())
+        .filter(|&part| (0..bars.labels.len()).any(|bar| (bars.value)(bar, part) > 0.0))
+        .collect();
+    let parts: Vec<_> = used
+        .iter()
+        .map(|&part| bars.parts[part].to_owned())
+        .collect();
     let count = bars.labels.len();
     svg(110 + 30 * count as u32, |area| {
         let mut chart = ChartBuilder::on(area)
             .caption(bars.title, ("sans-serif", 17))
             .margin(8)
-            .margin_right(if used.len() > 1 { legend_width(&parts) } else { 40 })
+            .margin_right(if used.len() > 1 {
+                legend_width(&parts)
+            } else {
+                40
+            })
             .x_label_area_size(32)
             .y_label_area_size(label_width(bars.labels))
             .build_cartesian_2d(0.0..longest * 1.06, 0.0..count as f64)?;
@@ -104,10 +117,17 @@ pub(super) fn bars(bars: &Bars<'_>) -> Result<String, Failure> {
             let style = TextStyle::from(("sans-serif", 13)).pos(pos(HPos::Right));
             area.draw(&Text::new(bars.labels[bar].clone(), (x - 6, y), style))?;
             let (x, _) = chart.backend_coord(&(from, top));
-            area.draw(&Text::new(short(from), (x + 4, y), TextStyle::from(("sans-serif", 12)).pos(pos(HPos::Left))))?;
+            area.draw(&Text::new(
+                short(from),
+                (x + 4, y),
+                TextStyle::from(("sans-serif", 12)).pos(pos(HPos::Left)),
+            ))?;
         }
         if used.len() > 1 {
-            legend(area, used.iter().map(|&part| (bars.parts[part], colour(part))))?;
+            legend(
+                area,
+                used.iter().map(|&part| (bars.parts[part], colour(part))),
+            )?;
         }
         Ok(())
     })
@@ -124,9 +144,14 @@ const RAREST: f64 = 1e-5;
 pub(super) fn tails(title: &str, unit: &str, curves: &[Curve<'_>]) -> Result<String, Failure> {
     // A logarithm has no 0: what takes no time stands at a tenth of a microsecond.
     let least = 0.1;
-    let Some((low, high)) = range(curves) else { return Ok(String::new()) };
+    let Some((low, high)) = range(curves) else {
+        return Ok(String::new());
+    };
     plotted(title, curves, |mut builder| {
-        let (x, y) = ((low.max(least) * 0.8..high.max(2.0 * least) * 1.2).log_scale(), (RAREST..1.0).log_scale());
+        let (x, y) = (
+            (low.max(least) * 0.8..high.max(2.0 * least) * 1.2).log_scale(),
+            (RAREST..1.0).log_scale(),
+        );
         let at = |&(x, y): &(f64, f64)| (x.max(least), y.max(RAREST));
         draw(builder.build_cartesian_2d(x, y)?, unit, curves, at)
     })
@@ -134,15 +159,29 @@ pub(super) fn tails(title: &str, unit: &str, curves: &[Curve<'_>]) -> Result<Str
 
 /// Shares over a quantity.
 pub(super) fn curves(title: &str, unit: &str, curves: &[Curve<'_>]) -> Result<String, Failure> {
-    let Some((low, high)) = range(curves) else { return Ok(String::new()) };
+    let Some((low, high)) = range(curves) else {
+        return Ok(String::new());
+    };
     plotted(title, curves, |mut builder| {
-        draw(builder.build_cartesian_2d(low..high.max(low + 1.0), 0.0..1.02)?, unit, curves, |point| *point)
+        draw(
+            builder.build_cartesian_2d(low..high.max(low + 1.0), 0.0..1.02)?,
+            unit,
+            curves,
+            |point| *point,
+        )
     })
 }
 
 fn range(curves: &[Curve<'_>]) -> Option<(f64, f64)> {
-    let all = || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.0));
-    let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
+    let all = || {
+        curves
+            .iter()
+            .flat_map(|curve| curve.points.iter().map(|point| point.0))
+    };
+    let (low, high) = (
+        all().fold(f64::INFINITY, f64::min),
+        all().fold(0.0, f64::max),
+    );
     low.is_finite().then_some((low, high))
 }
 
@@ -154,10 +193,19 @@ fn plotted(
     svg(340.max(60 + 20 * curves.len() as u32), |area| {
         let labels: Vec<_> = curves.iter().map(|curve| curve.label.to_owned()).collect();
         let mut builder = ChartBuilder::on(area);
-        builder.caption(title, ("sans-serif", 17)).margin(8).margin_right(legend_width(&labels));
+        builder
+            .caption(title, ("sans-serif", 17))
+            .margin(8)
+            .margin_right(legend_width(&labels));
         builder.x_label_area_size(44).y_label_area_size(64);
         draw(builder)?;
-        legend(area, curves.iter().enumerate().map(|(number, curve)| (curve.label, colour(number))))
+        legend(
+            area,
+            curves
+                .iter()
+                .enumerate()
+                .map(|(number, curve)| (curve.label, colour(number))),
+        )
     })
 }
 
@@ -181,7 +229,10 @@ where
         .label_style(("sans-serif", 13))
         .draw()?;
     for (number, curve) in curves.iter().enumerate() {
-        chart.draw_series(LineSeries::new(curve.points.iter().map(&at), stroke(number)))?;
+        chart.draw_series(LineSeries::new(
+            curve.points.iter().map(&at),
+            stroke(number),
+        ))?;
     }
     Ok(())
 }
@@ -193,7 +244,10 @@ fn legend<'a>(area: &Area<'_>, entries: impl Iterator<Item = (&'a str, RGBColor)
     let left = (WIDTH - legend_width(&names)) as i32 + 16;
     for (number, (name, colour)) in entries.into_iter().enumerate() {
         let y = 46 + 20 * number as i32;
-        area.draw(&Rectangle::new([(left, y - 6), (left + 12, y + 6)], colour.filled()))?;
+        area.draw(&Rectangle::new(
+            [(left, y - 6), (left + 12, y + 6)],
+            colour.filled(),
+        ))?;
         area.draw(&Text::new(
             name.to_owned(),
             (left + 18, y),
@@ -205,7 +259,11 @@ fn legend<'a>(area: &Area<'_>, entries: impl Iterator<Item = (&'a str, RGBColor)
 
 /// Room for the longest label.
 fn label_width(labels: &[String]) -> u32 {
-    let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0) as u32;
+    let longest = labels
+        .iter()
+        .map(|label| label.chars().count())
+        .max()
+        .unwrap_or(0) as u32;
     (longest * 8 + 14).clamp(60, 420)
 }
 

@@ -4,10 +4,15 @@ use crate::replay::{Job, Response, Row};
 use crate::size::show_size;
 use std::collections::BTreeSet;
 
-/// What tells a run from the others: its scheme, and the settings that are not the same in all of them.
+/// What tells a run from the others: its scheme, and the settings that are not the same in all of
+/// them.
 pub(super) fn label(row: &Row, all: &[&Row]) -> String {
     let settings = settings(&row.job, all);
-    if settings.is_empty() { row.scheme.clone() } else { format!("{} {}", row.scheme, settings.join(" ")) }
+    if settings.is_empty() {
+        row.scheme.clone()
+    } else {
+        format!("{} {}", row.scheme, settings.join(" "))
+    }
 }
 
 fn settings(job: &Job, all: &[&Row]) -> Vec<String> {
@@ -22,10 +27,16 @@ fn settings(job: &Job, all: &[&Row]) -> Vec<String> {
     let mut found = Vec::new();
     for (name, of) in scalar {
         let values: BTreeSet<_> = all.iter().map(|row| of(&row.job)).collect();
-        found.extend(of(job).filter(|_| values.len() > 1).map(|value| format!("{name}{value}")));
+        found.extend(
+            of(job)
+                .filter(|_| values.len() > 1)
+                .map(|value| format!("{name}{value}")),
+        );
     }
     let changes = |pair: &&String| {
-        all.iter().any(|row| row.scheme == job.scheme.as_deref().unwrap_or("") && !row.job.set.contains(pair))
+        all.iter().any(|row| {
+            row.scheme == job.scheme.as_deref().unwrap_or("") && !row.job.set.contains(pair)
+        })
     };
     found.extend(job.set.iter().filter(changes).cloned());
     found
@@ -59,10 +70,16 @@ pub(super) const HEADS: [&str; 11] = [
 
 pub(super) fn cells(row: &Row, all: &[&Row]) -> [String; 11] {
     let us = |response: &Option<Response>, of: fn(&Response) -> f64| {
-        response.as_ref().map_or("-".into(), |response| format!("{:.1}", of(response) / 1e3))
+        response
+            .as_ref()
+            .map_or("-".into(), |response| format!("{:.1}", of(response) / 1e3))
     };
     let ratio = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.3}"));
-    let (read, write, busy) = (&row.response_ns.read, &row.response_ns.write, row.flash_busy_ns);
+    let (read, write, busy) = (
+        &row.response_ns.read,
+        &row.response_ns.write,
+        row.flash_busy_ns,
+    );
     [
         label(row, all),
         ratio(row.write_amplification.total),
@@ -70,7 +87,10 @@ pub(super) fn cells(row: &Row, all: &[&Row]) -> [String; 11] {
         us(write, |response| response.p99 as f64),
         us(read, |response| response.mean),
         us(read, |response| response.p99 as f64),
-        format!("{:.2}", (busy.read + busy.program + busy.erase) as f64 / 1e9),
+        format!(
+            "{:.2}",
+            (busy.read + busy.program + busy.erase) as f64 / 1e9
+        ),
         format!("{:.2}", row.erases.mean),
         format!("{:.2}", row.erases.stddev),
         ratio(row.map_cache.hit_ratio),
@@ -85,7 +105,9 @@ pub(super) fn optimum(row: &Row) -> [String; 11] {
     let none = || "-".to_owned();
     [
         "optimum (bound)".into(),
-        row.write_amplification.total.map_or(none(), |_| "1.000".into()),
+        row.write_amplification
+            .total
+            .map_or(none(), |_| "1.000".into()),
         mean(bound.mean_write_ns),
         none(),
         mean(bound.mean_read_ns),
@@ -102,7 +124,11 @@ pub(super) fn optimum(row: &Row) -> [String; 11] {
 pub(super) fn text(rows: &[&Row]) -> String {
     let mut text = String::new();
     for workload in workloads(rows) {
-        let of: Vec<_> = rows.iter().filter(|row| row.job.workload == workload).copied().collect();
+        let of: Vec<_> = rows
+            .iter()
+            .filter(|row| row.job.workload == workload)
+            .copied()
+            .collect();
         let mut lines = vec![HEADS.map(str::to_owned)];
         lines.extend(of.iter().map(|row| cells(row, rows)));
         lines.extend(of.first().map(|row| optimum(row)));
@@ -112,7 +138,13 @@ pub(super) fn text(rows: &[&Row]) -> String {
 }
 
 fn columns(lines: &[[String; 11]]) -> String {
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        lines
+            .iter()
+            .map(|line| line[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<_> = (0..HEADS.len()).map(width).collect();
     let mut text = String::new();
     for line in lines {
@@ -129,14 +161,16 @@ fn columns(lines: &[[String; 11]]) -> String {
 type Value = fn(&Row) -> String;
 
 fn response(of: &Option<Response>, value: fn(&Response) -> f64) -> String {
-    of.as_ref().map_or(String::new(), |response| value(response).to_string())
+    of.as_ref()
+        .map_or(String::new(), |response| value(response).to_string())
 }
 
 fn option(value: Option<f64>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }
 
-/// Columns of the comma-separated values; times in emulated nanoseconds, sizes in bytes. An empty cell is a figure that does not exist.
+/// Columns of the comma-separated values; times in emulated nanoseconds, sizes in bytes. An empty
+/// cell is a figure that does not exist.
 const COLUMNS: &[(&str, Value)] = &[
     ("workload", |row| row.job.workload.clone()),
     ("scheme", |row| row.scheme.clone()),
@@ -147,22 +181,48 @@ const COLUMNS: &[(&str, Value)] = &[
     ("seed", |row| row.job.seed.to_string()),
     ("requests", |row| row.requests.completed.to_string()),
     ("pages_read", |row| row.requests.pages_read.to_string()),
-    ("pages_written", |row| row.requests.pages_written.to_string()),
-    ("write_amplification", |row| option(row.write_amplification.total)),
+    ("pages_written", |row| {
+        row.requests.pages_written.to_string()
+    }),
+    ("write_amplification", |row| {
+        option(row.write_amplification.total)
+    }),
     ("flash_reads", |row| row.flash_total.reads.to_string()),
-    ("flash_partial_reads", |row| row.flash_total.partial_reads.to_string()),
+    ("flash_partial_reads", |row| {
+        row.flash_total.partial_reads.to_string()
+    }),
     ("flash_programs", |row| row.flash_total.programs.to_string()),
     ("flash_erases", |row| row.flash_total.erases.to_string()),
-    ("read_mean_ns", |row| response(&row.response_ns.read, |r| r.mean)),
-    ("read_p50_ns", |row| response(&row.response_ns.read, |r| r.p50 as f64)),
-    ("read_p99_ns", |row| response(&row.response_ns.read, |r| r.p99 as f64)),
-    ("read_p999_ns", |row| response(&row.response_ns.read, |r| r.p999 as f64)),
-    ("read_max_ns", |row| response(&row.response_ns.read, |r| r.max as f64)),
-    ("write_mean_ns", |row| response(&row.response_ns.write, |r| r.mean)),
-    ("write_p50_ns", |row| response(&row.response_ns.write, |r| r.p50 as f64)),
-    ("write_p99_ns", |row| response(&row.response_ns.write, |r| r.p99 as f64)),
-    ("write_p999_ns", |row| response(&row.response_ns.write, |r| r.p999 as f64)),
-    ("write_max_ns", |row| response(&row.response_ns.write, |r| r.max as f64)),
+    ("read_mean_ns", |row| {
+        response(&row.response_ns.read, |r| r.mean)
+    }),
+    ("read_p50_ns", |row| {
+        response(&row.response_ns.read, |r| r.p50 as f64)
+    }),
+    ("read_p99_ns", |row| {
+        response(&row.response_ns.read, |r| r.p99 as f64)
+    }),
+    ("read_p999_ns", |row| {
+        response(&row.response_ns.read, |r| r.p999 as f64)
+    }),
+    ("read_max_ns", |row| {
+        response(&row.response_ns.read, |r| r.max as f64)
+    }),
+    ("write_mean_ns", |row| {
+        response(&row.response_ns.write, |r| r.mean)
+    }),
+    ("write_p50_ns", |row| {
+        response(&row.response_ns.write, |r| r.p50 as f64)
+    }),
+    ("write_p99_ns", |row| {
+        response(&row.response_ns.write, |r| r.p99 as f64)
+    }),
+    ("write_p999_ns", |row| {
+        response(&row.response_ns.write, |r| r.p999 as f64)
+    }),
+    ("write_max_ns", |row| {
+        response(&row.response_ns.write, |r| r.max as f64)
+    }),
     ("emulated_ns", |row| row.emulated_ns.to_string()),
     ("optimum_work_ns", |row| row.optimum.work_ns.to_string()),
     ("erases_min", |row| row.erases.min.to_string()),
@@ -177,16 +237,30 @@ const COLUMNS: &[(&str, Value)] = &[
 
 /// Names of the columns.
 pub(super) fn csv_head() -> String {
-    COLUMNS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",") + "\n"
+    COLUMNS
+        .iter()
+        .map(|(name, _)| *name)
+        .collect::<Vec<_>>()
+        .join(",")
+        + "\n"
 }
 
 /// One row.
 pub(super) fn csv_line(row: &Row) -> String {
-    COLUMNS.iter().map(|(_, value)| quoted(value(row))).collect::<Vec<_>>().join(",") + "\n"
+    COLUMNS
+        .iter()
+        .map(|(_, value)| quoted(value(row)))
+        .collect::<Vec<_>>()
+        .join(",")
+        + "\n"
 }
 
 fn quoted(text: String) -> String {
-    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text
+    }
 }
 
 #[cfg(test)]
@@ -200,8 +274,14 @@ mod tests {
         line[1] = "12.345".into();
         let text = columns(&[HEADS.map(str::to_owned), line]);
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("              WAF  write mean us  p99  "), "{text}");
-        assert!(lines[1].starts_with("  lazyftl  12.345  write mean us  p99  "), "{text}");
+        assert!(
+            lines[0].starts_with("              WAF  write mean us  p99  "),
+            "{text}"
+        );
+        assert!(
+            lines[1].starts_with("  lazyftl  12.345  write mean us  p99  "),
+            "{text}"
+        );
         assert!(lines.iter().all(|line| line.ends_with("  RAM")), "{text}");
     }
 }

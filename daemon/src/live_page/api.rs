@@ -1,7 +1,8 @@
-//! What the page asks for beside `/status`: facts that stay, the map of the blocks, the newest events.
+//! What the page asks for beside `/status`: facts that stay, the map of the blocks, the newest
+//! events.
 //!
-//! Columns of a map are whole numbers of one or two bytes, little-endian, in base64: some thousands of cells are some tens of
-//! kilobytes, however large the device is.
+//! Columns of a map are whole numbers of one or two bytes, little-endian, in base64: some thousands
+//! of cells are some tens of kilobytes, however large the device is.
 
 use crate::status::{Facts, Observed};
 use crate::volume::Cell;
@@ -18,7 +19,11 @@ const EVENTS_MAX: usize = 500;
 
 /// The number in `since=NUMBER`.
 pub(crate) fn since(query: &str) -> Option<u64> {
-    query.split('&').find_map(|pair| pair.strip_prefix("since="))?.parse().ok()
+    query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("since="))?
+        .parse()
+        .ok()
 }
 
 /// What does not change while the instance runs.
@@ -41,8 +46,8 @@ pub(crate) fn device(facts: &Facts) -> String {
     format!("{answer}\n")
 }
 
-/// The blocks in the order of their numbers, `per_cell` of them in each cell. With the generation that the caller has already, and
-/// nothing new: only that.
+/// The blocks in the order of their numbers, `per_cell` of them in each cell. With the generation
+/// that the caller has already, and nothing new: only that.
 pub(crate) fn blocks(observed: &dyn Observed, have: Option<u64>) -> String {
     observed.watch();
     let map = observed.blocks();
@@ -50,11 +55,19 @@ pub(crate) fn blocks(observed: &dyn Observed, have: Option<u64>) -> String {
         return format!("{}\n", json!({"generation": map.generation}));
     }
     // A cell's values as fractions of what a cell can be, so that two bytes do for any device.
-    let erases = map.cells.iter().map(|cell| cell.erases as u64).max().unwrap_or(0);
+    let erases = map
+        .cells
+        .iter()
+        .map(|cell| cell.erases as u64)
+        .max()
+        .unwrap_or(0);
     let age = map.cells.iter().map(|cell| cell.age).max().unwrap_or(0);
     let (erases_unit, age_unit) = (unit(erases), unit(age));
     let column = |value: &dyn Fn(&Cell) -> u64| {
-        let bytes = map.cells.iter().flat_map(|cell| (value(cell).min(u16::MAX as u64) as u16).to_le_bytes());
+        let bytes = map
+            .cells
+            .iter()
+            .flat_map(|cell| (value(cell).min(u16::MAX as u64) as u16).to_le_bytes());
         BASE64.encode(bytes.collect::<Vec<_>>())
     };
     let answer = json!({
@@ -72,15 +85,33 @@ fn unit(greatest: u64) -> u64 {
     greatest.div_ceil(u16::MAX as u64).max(1)
 }
 
-/// The newest events from a number on: `[number, kind, block or null, pages, began_ns, took_ns]` each, oldest first.
+/// The newest events from a number on: `[number, kind, block or null, pages, began_ns, took_ns]`
+/// each, oldest first.
 pub(crate) fn events(observed: &dyn Observed, since: Option<u64>) -> String {
     observed.watch();
     let view = observed.events(since.unwrap_or(0), EVENTS_MAX);
     let mut text = format!("{{\"next\":{},\"events\":[", view.next);
-    for (i, (number, Event { kind, block, pages, at, took })) in view.events.iter().enumerate() {
+    for (
+        i,
+        (
+            number,
+            Event {
+                kind,
+                block,
+                pages,
+                at,
+                took,
+            },
+        ),
+    ) in view.events.iter().enumerate()
+    {
         let comma = if i == 0 { "" } else { "," };
         let block = block.map_or("null".into(), |block| block.raw().to_string());
-        let _ = write!(text, "{comma}[{number},{},{block},{pages},{at},{took}]", *kind as u8);
+        let _ = write!(
+            text,
+            "{comma}[{number},{},{block},{pages},{at},{took}]",
+            *kind as u8
+        );
     }
     text + "]}\n"
 }
@@ -100,41 +131,103 @@ mod tests {
 
     #[test]
     fn a_map_of_a_tebibyte_is_some_tens_of_kilobytes_and_nothing_when_nothing_changed() {
-        let cell = Cell { used: BlockUse::Cold, valid: 512 * 511, erases: 70_000, age: 1 << 40 };
-        let map = BlockMap { generation: 7, blocks: 1 << 21, per_cell: 512, cells: vec![cell; CELLS_MAX as usize] };
-        let still = Still { map: Arc::new(map), ..Still::default() };
+        let cell = Cell {
+            used: BlockUse::Cold,
+            valid: 512 * 511,
+            erases: 70_000,
+            age: 1 << 40,
+        };
+        let map = BlockMap {
+            generation: 7,
+            blocks: 1 << 21,
+            per_cell: 512,
+            cells: vec![cell; CELLS_MAX as usize],
+        };
+        let still = Still {
+            map: Arc::new(map),
+            ..Still::default()
+        };
         let text = blocks(&still, None);
         assert!(text.len() < 48 << 10, "{} bytes", text.len());
         let answer = read(&text);
         let column = |name: &str| BASE64.decode(answer[name].as_str().unwrap()).unwrap();
-        assert_eq!((column("used").len(), column("used")[9]), (4096, BlockUse::Cold as u8));
+        assert_eq!(
+            (column("used").len(), column("used")[9]),
+            (4096, BlockUse::Cold as u8)
+        );
         let second = |name: &str| u16::from_le_bytes([column(name)[2], column(name)[3]]) as u64;
         assert_eq!(second("valid"), 511, "pages of a block, on average");
-        assert_eq!(second("erases") * answer["erases_unit"].as_u64().unwrap(), 70_000);
+        assert_eq!(
+            second("erases") * answer["erases_unit"].as_u64().unwrap(),
+            70_000
+        );
         let age = second("age") * answer["age_unit"].as_u64().unwrap();
-        assert!(((1u64 << 40)..(1 << 40) + (1 << 25)).contains(&age), "{age}");
+        assert!(
+            ((1u64 << 40)..(1 << 40) + (1 << 25)).contains(&age),
+            "{age}"
+        );
         assert_eq!(blocks(&still, Some(7)), "{\"generation\":7}\n");
-        assert!(still.watched.load(std::sync::atomic::Ordering::Relaxed) > 0, "asking is looking");
+        assert!(
+            still.watched.load(std::sync::atomic::Ordering::Relaxed) > 0,
+            "asking is looking"
+        );
     }
 
     #[test]
     fn events_are_the_newest_and_bounded() {
-        let event = |at| Event { kind: EventKind::FullMerge, block: Some(Pbn::new(4_000_000)), pages: 64, at, took: 9 };
-        let events_of: Vec<_> = (0..EVENTS_MAX as u64 + 9).map(|n| (n, event(n * 1_000_000_000))).collect();
-        let still = Still { events: EventsView { next: 509, events: events_of }, ..Still::default() };
+        let event = |at| Event {
+            kind: EventKind::FullMerge,
+            block: Some(Pbn::new(4_000_000)),
+            pages: 64,
+            at,
+            took: 9,
+        };
+        let events_of: Vec<_> = (0..EVENTS_MAX as u64 + 9)
+            .map(|n| (n, event(n * 1_000_000_000)))
+            .collect();
+        let still = Still {
+            events: EventsView {
+                next: 509,
+                events: events_of,
+            },
+            ..Still::default()
+        };
         let text = events(&still, None);
         assert!(text.len() < 32 << 10, "{} bytes", text.len());
         let answer = read(&text);
         assert_eq!(answer["events"].as_array().unwrap().len(), EVENTS_MAX);
-        assert_eq!(answer["events"][0], json!([9, EventKind::FullMerge as u8, 4_000_000, 64, 9_000_000_000u64, 9]));
-        assert_eq!(read(&events(&still, Some(508)))["events"].as_array().unwrap().len(), 1);
+        assert_eq!(
+            answer["events"][0],
+            json!([
+                9,
+                EventKind::FullMerge as u8,
+                4_000_000,
+                64,
+                9_000_000_000u64,
+                9
+            ])
+        );
+        assert_eq!(
+            read(&events(&still, Some(508)))["events"]
+                .as_array()
+                .unwrap()
+                .len(),
+            1
+        );
         assert_eq!(read(&events(&still, Some(9_999)))["events"], json!([]));
     }
 
     #[test]
     fn numbers_in_a_query_are_found_and_nonsense_is_none() {
-        let all =
-            ["since=12", "a=b&since=3", "since=", "since=-1", "sinces=1", "since=99999999999999999999"].map(since);
+        let all = [
+            "since=12",
+            "a=b&since=3",
+            "since=",
+            "since=-1",
+            "sinces=1",
+            "since=99999999999999999999",
+        ]
+        .map(since);
         assert_eq!(all, [Some(12), Some(3), None, None, None, None]);
     }
 

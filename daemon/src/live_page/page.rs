@@ -1,4 +1,5 @@
-//! The document: its parts put together once, and the policy that lets a browser run these and nothing else.
+//! The document: its parts put together once, and the policy that lets a browser run these and
+//! nothing else.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -14,7 +15,9 @@ pub(crate) struct Page {
 
 pub(crate) static PAGE: LazyLock<Page> = LazyLock::new(|| {
     let (style, script) = (include_str!("page.css"), include_str!("page.js"));
-    let html = include_str!("page.html").replace("/*STYLE*/", style).replace("/*SCRIPT*/", script);
+    let html = include_str!("page.html")
+        .replace("/*STYLE*/", style)
+        .replace("/*SCRIPT*/", script);
     let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; connect-src 'self'; img-src data:; base-uri 'none'; \
          form-action 'none'; frame-ancestors 'none'",
@@ -25,7 +28,10 @@ pub(crate) static PAGE: LazyLock<Page> = LazyLock::new(|| {
 });
 
 fn source(text: &str) -> String {
-    format!("'sha256-{}'", BASE64.encode(digest(&SHA256, text.as_bytes())))
+    format!(
+        "'sha256-{}'",
+        BASE64.encode(digest(&SHA256, text.as_bytes()))
+    )
 }
 
 #[cfg(test)]
@@ -36,16 +42,25 @@ mod tests {
     fn element<'h>(html: &'h str, open: &str, close: &str) -> &'h str {
         let (before, rest) = html.split_once(open).unwrap();
         let (content, after) = rest.split_once(close).unwrap();
-        assert!(!before.contains(open) && !after.contains(open), "{open} once");
+        assert!(
+            !before.contains(open) && !after.contains(open),
+            "{open} once"
+        );
         content
     }
 
     #[test]
     fn the_policy_names_what_is_in_the_document_by_hash() {
-        for (open, close, directive) in [("<style>", "</style>", "style-src"), ("<script>", "</script>", "script-src")]
-        {
+        for (open, close, directive) in [
+            ("<style>", "</style>", "style-src"),
+            ("<script>", "</script>", "script-src"),
+        ] {
             let source = source(element(&PAGE.html, open, close));
-            assert!(PAGE.policy.contains(&format!("{directive} {source};")), "{}", PAGE.policy);
+            assert!(
+                PAGE.policy.contains(&format!("{directive} {source};")),
+                "{}",
+                PAGE.policy
+            );
         }
         assert!(!PAGE.policy.contains("unsafe"));
         let empty = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='";
@@ -57,10 +72,15 @@ mod tests {
         let html = &PAGE.html;
         assert!(html.len() <= 100 << 10, "{} bytes", html.len());
         assert!(html.is_ascii(), "no letter that an encoding could spoil");
-        for outside in ["http:", "https:", "src=", "url(", "@import", "<iframe", " style=", " onclick"] {
+        for outside in [
+            "http:", "https:", "src=", "url(", "@import", "<iframe", " style=", " onclick",
+        ] {
             assert!(!html.contains(outside), "{outside}");
         }
         let icon = "<link rel=\"icon\" href=\"data:,\">";
-        assert!(html.matches("<link").eq(["<link"]) && html.contains(icon), "no icon is asked for");
+        assert!(
+            html.matches("<link").eq(["<link"]) && html.contains(icon),
+            "no icon is asked for"
+        );
     }
 }

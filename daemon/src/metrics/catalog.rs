@@ -1,9 +1,11 @@
-//! Every metric of a device: name, kind, labels, help, and where its values come from. The one place that names a metric in
-//! code; docs/METRICS.md repeats it for readers, and a test compares the two.
+//! Every metric of a device: name, kind, labels, help, and where its values come from. The one
+//! place that names a metric in code; docs/METRICS.md repeats it for readers, and a test compares
+//! the two.
 //!
-//! What always holds: prefix `ftld_`, base units (seconds, bytes, ratios from 0 to 1), `_total` on counters; a counter never
-//! goes back while the daemon lives; a label with a closed list of values has all of them from the first scrape on, at 0, so that
-//! the first event is seen as an increase. The label `device`, the instance's name, is on every family and not repeated here.
+//! What always holds: prefix `ftld_`, base units (seconds, bytes, ratios from 0 to 1), `_total` on
+//! counters; a counter never goes back while the daemon lives; a label with a closed list of values
+//! has all of them from the first scrape on, at 0, so that the first event is seen as an increase.
+//! The label `device`, the instance's name, is on every family and not repeated here.
 
 use crate::inject::Kind as Injection;
 use crate::status::View;
@@ -130,7 +132,19 @@ const ADDRESSED: [Op; 4] = [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes];
 const BY_CAUSE: &[Label] = &[label("cause", &CAUSES)];
 const BY_OP: &[Label] = &[label("op", &OPS)];
 const BY_EVENT: &[Label] = &[label("event", &EVENTS)];
-const BY_STATE: &[Label] = &[label("state", &["free", "open", "data", "log", "map", "checkpoint", "released", "bad"])];
+const BY_STATE: &[Label] = &[label(
+    "state",
+    &[
+        "free",
+        "open",
+        "data",
+        "log",
+        "map",
+        "checkpoint",
+        "released",
+        "bad",
+    ],
+)];
 
 /// Every family, in the order of the page.
 pub const CATALOG: &[Family] = &[
@@ -145,11 +159,24 @@ pub const CATALOG: &[Family] = &[
     Family {
         name: "ftld_device_info",
         kind: Kind::Gauge,
-        labels: &[label("scheme", &[]), label("transport", &[]), label("cell", &[]), label("profile", &[])],
+        labels: &[
+            label("scheme", &[]),
+            label("transport", &[]),
+            label("cell", &[]),
+            label("profile", &[]),
+        ],
         help: "What the device is; always 1.",
         fill: |view, to| {
             let facts = &view.facts;
-            to.value(&[facts.scheme, facts.transport, facts.cell(), facts.profile.name], 1.0);
+            to.value(
+                &[
+                    facts.scheme,
+                    facts.transport,
+                    facts.cell(),
+                    facts.profile.name,
+                ],
+                1.0,
+            );
         },
     },
     Family {
@@ -165,7 +192,10 @@ pub const CATALOG: &[Family] = &[
         labels: &[],
         help: "Raw flash beyond what the host sees, by what it sees; mapping, reserve and bad blocks included.",
         fill: |view, to| {
-            to.value(&[], view.facts.geometry().data_bytes() as f64 / view.facts.size.max(1) as f64 - 1.0);
+            to.value(
+                &[],
+                view.facts.geometry().data_bytes() as f64 / view.facts.size.max(1) as f64 - 1.0,
+            );
         },
     },
     Family {
@@ -217,7 +247,10 @@ pub const CATALOG: &[Family] = &[
         labels: &[label("reason", &["disk_full", "host_error"])],
         help: "Whether the host's storage refuses writes of the image, 0 or 1 for each reason there can be.",
         fill: |view, to| {
-            let one_if = |full: bool| view.writes_failing.is_some_and(|failing| failing.is_disk_full() == full);
+            let one_if = |full: bool| {
+                view.writes_failing
+                    .is_some_and(|failing| failing.is_disk_full() == full)
+            };
             to.value(&["disk_full"], f64::from(u8::from(one_if(true))));
             to.value(&["host_error"], f64::from(u8::from(one_if(false))));
         },
@@ -242,14 +275,22 @@ pub const CATALOG: &[Family] = &[
         kind: Kind::Counter,
         labels: BY_OP,
         help: "Host requests that ended well.",
-        fill: |view, to| Op::ALL.iter().for_each(|&op| to.value(&[op.name()], view.host.of(op).completed as f64)),
+        fill: |view, to| {
+            Op::ALL
+                .iter()
+                .for_each(|&op| to.value(&[op.name()], view.host.of(op).completed as f64))
+        },
     },
     Family {
         name: "ftld_host_held_ios_total",
         kind: Kind::Counter,
         labels: BY_OP,
         help: "Host requests that ended well and were held until the emulated flash was done.",
-        fill: |view, to| Op::ALL.iter().for_each(|&op| to.value(&[op.name()], view.host.of(op).held as f64)),
+        fill: |view, to| {
+            Op::ALL
+                .iter()
+                .for_each(|&op| to.value(&[op.name()], view.host.of(op).held as f64))
+        },
     },
     Family {
         name: "ftld_host_read_bytes_total",
@@ -284,7 +325,11 @@ pub const CATALOG: &[Family] = &[
         kind: Kind::Counter,
         labels: &[label("op", &["read", "write", "discard", "write_zeroes"])],
         help: "Host requests that touched a part of a flash page.",
-        fill: |view, to| ADDRESSED.iter().for_each(|&op| to.value(&[op.name()], view.host.of(op).unaligned as f64)),
+        fill: |view, to| {
+            ADDRESSED
+                .iter()
+                .for_each(|&op| to.value(&[op.name()], view.host.of(op).unaligned as f64))
+        },
     },
     Family {
         name: "ftld_host_io_errors_total",
@@ -292,8 +337,14 @@ pub const CATALOG: &[Family] = &[
         labels: &[label("op", &OPS), label("errno", &ERRNOS)],
         help: "Host requests that failed.",
         fill: |view, to| {
-            for (op, class) in Op::ALL.iter().flat_map(|op| ErrorClass::ALL.iter().map(move |class| (op, class))) {
-                to.value(&[op.name(), class.name()], view.host.of(*op).errors[*class as usize] as f64);
+            for (op, class) in Op::ALL
+                .iter()
+                .flat_map(|op| ErrorClass::ALL.iter().map(move |class| (op, class)))
+            {
+                to.value(
+                    &[op.name(), class.name()],
+                    view.host.of(*op).errors[*class as usize] as f64,
+                );
             }
         },
     },
@@ -302,21 +353,33 @@ pub const CATALOG: &[Family] = &[
         kind: Kind::Gauge,
         labels: BY_OP,
         help: "Host requests under way: their sum is the queue depth as the volume sees it.",
-        fill: |view, to| Op::ALL.iter().for_each(|&op| to.value(&[op.name()], view.host.of(op).in_flight as f64)),
+        fill: |view, to| {
+            Op::ALL
+                .iter()
+                .for_each(|&op| to.value(&[op.name()], view.host.of(op).in_flight as f64))
+        },
     },
     Family {
         name: "ftld_host_io_duration_seconds",
         kind: Kind::Histogram,
         labels: BY_OP,
         help: "Time a host request took by the wall clock, waits for the lock, for syncs and for the emulated flash included.",
-        fill: |view, to| Op::ALL.iter().for_each(|&op| to.histogram(&[op.name()], &view.host.of(op).wall)),
+        fill: |view, to| {
+            Op::ALL
+                .iter()
+                .for_each(|&op| to.histogram(&[op.name()], &view.host.of(op).wall))
+        },
     },
     Family {
         name: "ftld_device_io_duration_seconds",
         kind: Kind::Histogram,
         labels: BY_OP,
         help: "Time a host request took on the emulated flash.",
-        fill: |view, to| Op::ALL.iter().for_each(|&op| to.histogram(&[op.name()], &view.host.of(op).emulated)),
+        fill: |view, to| {
+            Op::ALL
+                .iter()
+                .for_each(|&op| to.histogram(&[op.name()], &view.host.of(op).emulated))
+        },
     },
     Family {
         name: "ftld_media_sync_duration_seconds",
@@ -436,7 +499,9 @@ pub const CATALOG: &[Family] = &[
         help: "Faults that the fault plan let happen, power cuts aside.",
         fill: |view, to| {
             let injected = |fault| view.flash.counters.injected(fault) as f64;
-            Fault::ALL.iter().for_each(|&fault| to.value(&[fault.name()], injected(fault)));
+            Fault::ALL
+                .iter()
+                .for_each(|&fault| to.value(&[fault.name()], injected(fault)));
         },
     },
     Family {
@@ -444,7 +509,12 @@ pub const CATALOG: &[Family] = &[
         kind: Kind::Counter,
         labels: &[label("kind", &INJECTIONS)],
         help: "Faults asked for by `ftld inject`: cuts, blocks, pages.",
-        fill: |view, to| INJECTIONS.iter().zip(view.injected).for_each(|(kind, count)| to.value(&[kind], count as f64)),
+        fill: |view, to| {
+            INJECTIONS
+                .iter()
+                .zip(view.injected)
+                .for_each(|(kind, count)| to.value(&[kind], count as f64))
+        },
     },
     Family {
         name: "ftld_write_amplification_ratio",
@@ -459,7 +529,11 @@ pub const CATALOG: &[Family] = &[
         kind: Kind::Gauge,
         labels: BY_STATE,
         help: "Flash blocks by state; the states add up to all blocks.",
-        fill: |view, to| view.blocks().iter().for_each(|(state, count)| to.value(&[state], f64::from(*count))),
+        fill: |view, to| {
+            view.blocks()
+                .iter()
+                .for_each(|(state, count)| to.value(&[state], f64::from(*count)))
+        },
     },
     Family {
         name: "ftld_pages",
@@ -471,7 +545,10 @@ pub const CATALOG: &[Family] = &[
             let free = scheme.blocks.free as u64 * geometry.pages_per_block as u64;
             to.value(&["valid"], scheme.valid_pages as f64);
             to.value(&["free"], free as f64);
-            to.value(&["other"], geometry.pages().saturating_sub(free + scheme.valid_pages) as f64);
+            to.value(
+                &["other"],
+                geometry.pages().saturating_sub(free + scheme.valid_pages) as f64,
+            );
         },
     },
     Family {
@@ -479,7 +556,12 @@ pub const CATALOG: &[Family] = &[
         kind: Kind::Gauge,
         labels: &[],
         help: "Bytes of logical pages that hold data.",
-        fill: |view, to| to.value(&[], view.flash.scheme.mapped_pages as f64 * page_bytes(view)),
+        fill: |view, to| {
+            to.value(
+                &[],
+                view.flash.scheme.mapped_pages as f64 * page_bytes(view),
+            )
+        },
     },
     Family {
         name: "ftld_gc_reserve_blocks",
@@ -557,7 +639,12 @@ pub const CATALOG: &[Family] = &[
         kind: Kind::Gauge,
         labels: &[],
         help: "Mean erases of the good blocks as a share of the rated ones; above 1 the flash lives on borrowed time.",
-        fill: |view, to| to.value(&[], view.flash.wear.mean / f64::from(view.facts.profile.endurance.max(1))),
+        fill: |view, to| {
+            to.value(
+                &[],
+                view.flash.wear.mean / f64::from(view.facts.profile.endurance.max(1)),
+            )
+        },
     },
     Family {
         name: "ftld_block_erase_distribution_blocks",
@@ -619,14 +706,24 @@ pub const CATALOG: &[Family] = &[
         kind: Kind::Gauge,
         labels: &[label("part", &[])],
         help: "RAM of the scheme's tables as really allocated, by the scheme's own parts.",
-        fill: |view, to| view.flash.ram.iter().for_each(|entry| to.value(&[entry.part], entry.real_bytes as f64)),
+        fill: |view, to| {
+            view.flash
+                .ram
+                .iter()
+                .for_each(|entry| to.value(&[entry.part], entry.real_bytes as f64))
+        },
     },
     Family {
         name: "ftld_ram_paper_bytes",
         kind: Kind::Gauge,
         labels: &[label("part", &[])],
         help: "RAM of the scheme's tables as its paper counts it.",
-        fill: |view, to| view.flash.ram.iter().for_each(|entry| to.value(&[entry.part], entry.paper_bytes as f64)),
+        fill: |view, to| {
+            view.flash
+                .ram
+                .iter()
+                .for_each(|entry| to.value(&[entry.part], entry.paper_bytes as f64))
+        },
     },
     // Durability
     Family {
@@ -685,7 +782,10 @@ pub const CATALOG: &[Family] = &[
     Family {
         name: "ftld_nbd_connections_total",
         kind: Kind::Counter,
-        labels: &[label("result", &["accepted", "evicted", "refused", "dropped"])],
+        labels: &[label(
+            "result",
+            &["accepted", "evicted", "refused", "dropped"],
+        )],
         help: "NBD connections accepted, and of those: pushed out for a newer one, turned away, cut off for misbehaviour.",
         fill: |view, to| {
             to.value(&["accepted"], view.nbd.accepted as f64);
@@ -699,7 +799,12 @@ pub const CATALOG: &[Family] = &[
         kind: Kind::Counter,
         labels: &[label("command", &COMMANDS)],
         help: "NBD requests by command.",
-        fill: |view, to| COMMANDS.iter().zip(view.nbd.requests).for_each(|(name, n)| to.value(&[name], n as f64)),
+        fill: |view, to| {
+            COMMANDS
+                .iter()
+                .zip(view.nbd.requests)
+                .for_each(|(name, n)| to.value(&[name], n as f64))
+        },
     },
     Family {
         name: "ftld_nbd_request_errors_total",
@@ -718,15 +823,22 @@ pub const CATALOG: &[Family] = &[
 ];
 
 /// Names of [`WEAR_BOUNDS`], and of the class above them.
-const BOUND_NAMES: [&str; WEAR_BOUNDS.len() + 1] =
-    ["0", "1", "2", "5", "10", "20", "50", "100", "200", "500", "1000", "3000", "10000", "100000", "+Inf"];
+const BOUND_NAMES: [&str; WEAR_BOUNDS.len() + 1] = [
+    "0", "1", "2", "5", "10", "20", "50", "100", "200", "500", "1000", "3000", "10000", "100000",
+    "+Inf",
+];
 
 fn events(view: &View, to: &mut dyn Sink, value: impl Fn(&EventTotals) -> f64) {
-    EVENTS.iter().zip(&view.flash.events).for_each(|(event, totals)| to.value(&[event], value(totals)));
+    EVENTS
+        .iter()
+        .zip(&view.flash.events)
+        .for_each(|(event, totals)| to.value(&[event], value(totals)));
 }
 
 fn by_cause(view: &View, to: &mut dyn Sink, value: impl Fn(&OpCounts) -> f64) {
-    Cause::ALL.iter().for_each(|&cause| to.value(&[cause.name()], value(view.flash.counters.of(cause))));
+    Cause::ALL
+        .iter()
+        .for_each(|&cause| to.value(&[cause.name()], value(view.flash.counters.of(cause))));
 }
 
 fn page_bytes(view: &View) -> f64 {

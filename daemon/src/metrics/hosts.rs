@@ -1,5 +1,6 @@
-//! Which names this machine may be asked by. A page of another site can make a browser ask a server on this machine by that site's own
-//! name (DNS rebinding) and read the answer; so a name that nobody here chose is refused.
+//! Which names this machine may be asked by. A page of another site can make a browser ask a server
+//! on this machine by that site's own name (DNS rebinding) and read the answer; so a name that
+//! nobody here chose is refused.
 
 use std::net::IpAddr;
 
@@ -13,15 +14,26 @@ impl Hosts {
     /// These names, and what this machine calls itself.
     pub fn new(names: &[String]) -> Self {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let names = names.iter().map(String::as_str).chain([own.trim()]).filter(|name| !name.is_empty());
-        Hosts { names: names.map(|name| plain(name).to_owned()).collect() }
+        let names = names
+            .iter()
+            .map(String::as_str)
+            .chain([own.trim()])
+            .filter(|name| !name.is_empty());
+        Hosts {
+            names: names.map(|name| plain(name).to_owned()).collect(),
+        }
     }
 
     /// Whether a request with this `Host` header is meant for us.
     pub fn allow(&self, header: &str) -> bool {
-        let Some(host) = host_of(header) else { return false };
+        let Some(host) = host_of(header) else {
+            return false;
+        };
         let name = plain(host);
-        let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+        let address = host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+            .unwrap_or(host);
         address.parse::<IpAddr>().is_ok()
             || name == "localhost"
             || name.ends_with(".localhost")
@@ -41,7 +53,10 @@ fn host_of(header: &str) -> Option<&str> {
         None => Some(header),
         Some(colon) => {
             let (host, port) = header.split_at(after_brackets + colon);
-            port[1..].bytes().all(|byte| byte.is_ascii_digit()).then_some(host)
+            port[1..]
+                .bytes()
+                .all(|byte| byte.is_ascii_digit())
+                .then_some(host)
         }
     }
 }

@@ -1,9 +1,11 @@
-//! The HTTP side: the live page at `/`, what it asks for under `/api/`, and `/metrics`, `/healthz`, `/status`. Reads published views
-//! only, so nothing that is asked here waits for a request; and nothing that is asked here changes the device.
+//! The HTTP side: the live page at `/`, what it asks for under `/api/`, and `/metrics`, `/healthz`,
+//! `/status`. Reads published views only, so nothing that is asked here waits for a request; and
+//! nothing that is asked here changes the device.
 //!
-//! A hostile or slow client costs one of [`CONNECTIONS`] for a few seconds at most, and 8 KiB; when all are taken, the one that
-//! has waited longest for a request makes way. A page of another site learns nothing: it may not read answers (no CORS header),
-//! nor show them in a frame, nor ask by a name of its own ([`Hosts`]).
+//! A hostile or slow client costs one of [`CONNECTIONS`] for a few seconds at most, and 8 KiB; when
+//! all are taken, the one that has waited longest for a request makes way. A page of another site
+//! learns nothing: it may not read answers (no CORS header), nor show them in a frame, nor ask by a
+//! name of its own ([`Hosts`]).
 
 use super::hosts::Hosts;
 use super::render;
@@ -13,7 +15,9 @@ use crate::status::Observed;
 use crate::volume::WritesFailing;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName, HeaderValue,
+};
 use hyper::header::{REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri};
@@ -33,7 +37,8 @@ const BACKLOG: i32 = 1024;
 const BUFFER_BYTES: usize = 8 << 10;
 /// One connection, which is one request: so those who look at the page all day hold none meanwhile.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// How long a client is let alone before it makes way for another: while its request is awaited, and while it takes the answer.
+/// How long a client is let alone before it makes way for another: while its request is awaited,
+/// and while it takes the answer.
 const GRACE: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 /// Between two looks whether a taken address is free.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -42,14 +47,19 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 /// Of everything but the page itself: nothing is to be loaded or run.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
-const PATHS: &str = "there are /, /metrics, /healthz, /status, /api/device, /api/blocks and /api/events\n";
+const PATHS: &str =
+    "there are /, /metrics, /healthz, /status, /api/device, /api/blocks and /api/events\n";
 
 /// Takes the address, before anything else is touched, so that a taken port leaves no trace.
 pub fn bind(addr: SocketAddr) -> Result<std::net::TcpListener, Failure> {
     let listener = std::net::TcpListener::bind(addr).map_err(|error| {
         let failure = Failure::io(format!("metrics address {addr}"), &error);
         let way_out = "choose another with --metrics ADDR, or switch them off with --metrics off";
-        let exit = if error.kind() == std::io::ErrorKind::AddrInUse { Exit::InUse } else { failure.exit };
+        let exit = if error.kind() == std::io::ErrorKind::AddrInUse {
+            Exit::InUse
+        } else {
+            failure.exit
+        };
         Failure::new(exit, format!("{}; {way_out}", failure.message))
     })?;
     if !addr.ip().is_loopback() {
@@ -62,7 +72,11 @@ pub fn bind(addr: SocketAddr) -> Result<std::net::TcpListener, Failure> {
 ///
 /// # Errors
 /// The listener does not work.
-pub async fn serve_when_free(addr: SocketAddr, observed: Arc<dyn Observed>, hosts: Arc<Hosts>) -> std::io::Result<()> {
+pub async fn serve_when_free(
+    addr: SocketAddr,
+    observed: Arc<dyn Observed>,
+    hosts: Arc<Hosts>,
+) -> std::io::Result<()> {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         if let Ok(listener) = bind(addr) {
@@ -140,13 +154,21 @@ impl Clients {
 
     fn admit(&mut self, stream: TcpStream, observed: Arc<dyn Observed>, hosts: Arc<Hosts>) {
         if self.all.len() >= CONNECTIONS {
-            let goes = (0..self.all.len()).min_by_key(|at| self.all[*at].grace_ends()).expect("there are some");
+            let goes = (0..self.all.len())
+                .min_by_key(|at| self.all[*at].grace_ends())
+                .expect("there are some");
             self.all.remove(goes).task.abort();
         }
         let asked = Arc::<AtomicBool>::default();
         let answered = connection(stream, observed, hosts, asked.clone());
-        let task = self.tasks.spawn(async move { drop(tokio::time::timeout(DEADLINE, answered).await) });
-        self.all.push(Client { task, since: Instant::now(), asked });
+        let task = self
+            .tasks
+            .spawn(async move { drop(tokio::time::timeout(DEADLINE, answered).await) });
+        self.all.push(Client {
+            task,
+            since: Instant::now(),
+            asked,
+        });
     }
 
     fn release(&mut self, ended: &Result<(tokio::task::Id, ()), JoinError>) {
@@ -155,15 +177,26 @@ impl Clients {
     }
 }
 
-async fn connection(stream: TcpStream, observed: Arc<dyn Observed>, hosts: Arc<Hosts>, asked: Arc<AtomicBool>) {
+async fn connection(
+    stream: TcpStream,
+    observed: Arc<dyn Observed>,
+    hosts: Arc<Hosts>,
+    asked: Arc<AtomicBool>,
+) {
     let answer = service_fn(move |request: Request<Incoming>| {
         asked.store(true, Relaxed);
-        let host = request.headers().get(HOST).map(|host| host.to_str().unwrap_or_default());
+        let host = request
+            .headers()
+            .get(HOST)
+            .map(|host| host.to_str().unwrap_or_default());
         let response = answer(request.method(), request.uri(), host, &*observed, &hosts);
         async move { Ok::<_, Infallible>(response) }
     });
     let mut server = hyper::server::conn::http1::Builder::new();
-    let server = server.keep_alive(false).max_buf_size(BUFFER_BYTES).max_headers(64);
+    let server = server
+        .keep_alive(false)
+        .max_buf_size(BUFFER_BYTES)
+        .max_headers(64);
     if let Err(error) = server.serve_connection(TokioIo::new(stream), answer).await {
         tracing::debug!("metrics: {error}");
     }
@@ -186,34 +219,56 @@ fn answer(
     }
     if method != Method::GET && method != Method::HEAD {
         let mut response = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n");
-        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        response
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
     let since = || uri.query().and_then(api::since);
     match uri.path() {
         "/" => {
-            let mut response = reply(StatusCode::OK, "text/html; charset=utf-8", page::PAGE.html.as_str());
+            let mut response = reply(
+                StatusCode::OK,
+                "text/html; charset=utf-8",
+                page::PAGE.html.as_str(),
+            );
             let policy = HeaderValue::from_str(&page::PAGE.policy).expect("a policy of ASCII");
-            response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+            response
+                .headers_mut()
+                .insert(CONTENT_SECURITY_POLICY, policy);
             response
         }
         "/api/device" => reply(StatusCode::OK, JSON, api::device(&observed.view().facts)),
         "/api/blocks" => reply(StatusCode::OK, JSON, api::blocks(observed, since())),
         "/api/events" => reply(StatusCode::OK, JSON, api::events(observed, since())),
-        "/metrics" => {
-            reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", render::render(&observed.view()))
-        }
+        "/metrics" => reply(
+            StatusCode::OK,
+            "text/plain; version=0.0.4; charset=utf-8",
+            render::render(&observed.view()),
+        ),
         "/healthz" => health(observed),
-        "/status" => reply(StatusCode::OK, JSON, format!("{:#}\n", observed.view().json())),
+        "/status" => reply(
+            StatusCode::OK,
+            JSON,
+            format!("{:#}\n", observed.view().json()),
+        ),
         _ => reply(StatusCode::NOT_FOUND, TEXT, PATHS),
     }
 }
 
 fn health(observed: &dyn Observed) -> Response<Full<Bytes>> {
     let view = observed.view();
-    match view.trouble.clone().or_else(|| view.writes_failing.map(WritesFailing::text)) {
+    match view
+        .trouble
+        .clone()
+        .or_else(|| view.writes_failing.map(WritesFailing::text))
+    {
         None => reply(StatusCode::OK, TEXT, format!("{}\n", view.state())),
-        Some(why) => reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{}: {why}\n", view.state())),
+        Some(why) => reply(
+            StatusCode::SERVICE_UNAVAILABLE,
+            TEXT,
+            format!("{}: {why}\n", view.state()),
+        ),
     }
 }
 
@@ -236,7 +291,11 @@ fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Resp
 }
 
 #[cfg(test)]
-pub(crate) fn get(target: &str, host: Option<&str>, observed: &dyn Observed) -> Response<Full<Bytes>> {
+pub(crate) fn get(
+    target: &str,
+    host: Option<&str>,
+    observed: &dyn Observed,
+) -> Response<Full<Bytes>> {
     let uri = target.parse().expect("a target");
     answer(&Method::GET, &uri, host, observed, &Hosts::default())
 }
@@ -248,32 +307,69 @@ mod tests {
 
     #[test]
     fn only_names_of_ours_are_answered_and_the_message_says_what_to_do() {
-        for path in ["/", "/metrics", "/status", "/healthz", "/api/blocks", "/api/events", "/api/device"] {
+        for path in [
+            "/",
+            "/metrics",
+            "/status",
+            "/healthz",
+            "/api/blocks",
+            "/api/events",
+            "/api/device",
+        ] {
             for host in [None, Some("localhost:9917"), Some("192.0.2.1")] {
-                assert_eq!(get(path, host, &Still::default()).status(), StatusCode::OK, "{path} {host:?}");
+                assert_eq!(
+                    get(path, host, &Still::default()).status(),
+                    StatusCode::OK,
+                    "{path} {host:?}"
+                );
             }
             let refused = get(path, Some("rebound.example:9917"), &Still::default());
             assert_eq!(refused.status(), StatusCode::MISDIRECTED_REQUEST, "{path}");
             let body = format!("{:?}", refused.body());
-            assert!(body.contains("rebound.example") && body.contains("--metrics-host NAME"), "{body}");
+            assert!(
+                body.contains("rebound.example") && body.contains("--metrics-host NAME"),
+                "{body}"
+            );
         }
     }
 
     #[test]
     fn nothing_but_get_and_head_and_nothing_may_be_framed_or_guessed() {
         let (still, hosts) = (Still::default(), Hosts::default());
-        for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS, Method::PATCH, Method::TRACE] {
+        for method in [
+            Method::POST,
+            Method::PUT,
+            Method::DELETE,
+            Method::OPTIONS,
+            Method::PATCH,
+            Method::TRACE,
+        ] {
             let refused = answer(&method, &Uri::from_static("/"), None, &still, &hosts);
             assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
         }
         for path in ["/", "/metrics", "/api/blocks?since=1", "/nowhere"] {
             let response = get(path, None, &still);
             let header = |name| response.headers()[name].to_str().unwrap();
-            assert_eq!((header("x-content-type-options"), header("x-frame-options")), ("nosniff", "DENY"), "{path}");
+            assert_eq!(
+                (header("x-content-type-options"), header("x-frame-options")),
+                ("nosniff", "DENY"),
+                "{path}"
+            );
             let policy = header("content-security-policy");
-            assert!(policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
-            assert!(!response.headers().contains_key("access-control-allow-origin"));
+            assert!(
+                policy.starts_with("default-src 'none'")
+                    && policy.contains("frame-ancestors 'none'"),
+                "{policy}"
+            );
+            assert!(
+                !response
+                    .headers()
+                    .contains_key("access-control-allow-origin")
+            );
         }
-        assert_eq!(get("/nowhere", None, &still).status(), StatusCode::NOT_FOUND);
+        assert_eq!(
+            get("/nowhere", None, &still).status(),
+            StatusCode::NOT_FOUND
+        );
     }
 }

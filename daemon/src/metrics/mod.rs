@@ -1,4 +1,5 @@
-//! Metrics stay at the edges: the core keeps plain counters, a view of them is rendered when somebody asks.
+//! Metrics stay at the edges: the core keeps plain counters, a view of them is rendered when
+//! somebody asks.
 
 pub mod catalog;
 pub mod hosts;

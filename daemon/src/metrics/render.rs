@@ -1,20 +1,26 @@
-//! A view becomes Prometheus text, family by family as the catalogue says; pure but for the process's own figures.
+//! A view becomes Prometheus text, family by family as the catalogue says; pure but for the
+//! process's own figures.
 
 use super::catalog::{CATALOG, Family, Kind, Sink};
 use crate::status::View;
 use crate::volume::{BOUNDS_NS, HistogramView};
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
-use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::proto::{
+    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
+};
 use prometheus::{Encoder, TextEncoder};
 
 /// The metrics of an instance and of this process, in Prometheus' text format.
 pub fn render(view: &View) -> String {
-    let mut families: Vec<MetricFamily> = CATALOG.iter().map(|family| collect(family, view)).collect();
+    let mut families: Vec<MetricFamily> =
+        CATALOG.iter().map(|family| collect(family, view)).collect();
     families.extend(ProcessCollector::for_self().collect());
     families.retain(|family| !family.get_metric().is_empty());
     let mut text = Vec::new();
-    TextEncoder::new().encode(&families, &mut text).expect("encoding into memory");
+    TextEncoder::new()
+        .encode(&families, &mut text)
+        .expect("encoding into memory");
     String::from_utf8(text).expect("labels are UTF-8")
 }
 
@@ -27,7 +33,11 @@ fn collect(family: &Family, view: &View) -> MetricFamily {
         Kind::Gauge => MetricType::GAUGE,
         Kind::Histogram => MetricType::HISTOGRAM,
     });
-    let mut page = Page { family, device: &view.facts.name, collected };
+    let mut page = Page {
+        family,
+        device: &view.facts.name,
+        collected,
+    };
     (family.fill)(view, &mut page);
     page.collected
 }
@@ -41,7 +51,12 @@ struct Page<'a> {
 
 impl Page<'_> {
     fn metric(&self, values: &[&str]) -> Metric {
-        assert_eq!(values.len(), self.family.labels.len(), "{}: one value per label", self.family.name);
+        assert_eq!(
+            values.len(),
+            self.family.labels.len(),
+            "{}: one value per label",
+            self.family.name
+        );
         let pair = |name: &str, value: &str| {
             let mut pair = LabelPair::default();
             pair.set_name(name.into());
@@ -49,7 +64,13 @@ impl Page<'_> {
             pair
         };
         let mut pairs = vec![pair("device", self.device)];
-        pairs.extend(self.family.labels.iter().zip(values).map(|(label, value)| pair(label.name, value)));
+        pairs.extend(
+            self.family
+                .labels
+                .iter()
+                .zip(values)
+                .map(|(label, value)| pair(label.name, value)),
+        );
         let mut metric = Metric::default();
         metric.set_label(pairs);
         metric

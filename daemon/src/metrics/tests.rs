@@ -33,7 +33,12 @@ pub(crate) fn fresh() -> View {
         counters: Counters::default(),
         scheme: SchemeStats::default(),
         events: Default::default(),
-        ram: vec![RamEntry { part: "map", entries: 10, paper_bytes: 30, real_bytes: 40 }],
+        ram: vec![RamEntry {
+            part: "map",
+            entries: 10,
+            paper_bytes: 30,
+            real_bytes: 40,
+        }],
         wear: Wear::default(),
         erase_credit: u32::MAX,
         blocks_to_refresh: 0,
@@ -61,7 +66,12 @@ pub(crate) struct Still {
 
 impl Default for Still {
     fn default() -> Self {
-        Still { view: fresh(), map: Arc::default(), events: EventsView::default(), watched: AtomicU32::new(0) }
+        Still {
+            view: fresh(),
+            map: Arc::default(),
+            events: EventsView::default(),
+            watched: AtomicU32::new(0),
+        }
     }
 }
 
@@ -76,18 +86,33 @@ impl Observed for Still {
         self.map.clone()
     }
     fn events(&self, from: u64, most: usize) -> EventsView {
-        let newer: Vec<_> = self.events.events.iter().filter(|(number, _)| *number >= from).copied().collect();
-        EventsView { next: self.events.next, events: newer[newer.len().saturating_sub(most)..].to_vec() }
+        let newer: Vec<_> = self
+            .events
+            .events
+            .iter()
+            .filter(|(number, _)| *number >= from)
+            .copied()
+            .collect();
+        EventsView {
+            next: self.events.next,
+            events: newer[newer.len().saturating_sub(most)..].to_vec(),
+        }
     }
 }
 
 /// The samples of one family: name with labels, and value.
 fn samples<'t>(text: &'t str, family: &'t Family) -> impl Iterator<Item = (&'t str, f64)> {
-    let suffix = if family.kind == Kind::Histogram { "_count" } else { "" };
+    let suffix = if family.kind == Kind::Histogram {
+        "_count"
+    } else {
+        ""
+    };
     text.lines().filter_map(move |line| {
         let (series, value) = line.rsplit_once(' ')?;
         let labels = series.strip_prefix(family.name)?.strip_prefix(suffix)?;
-        labels.starts_with('{').then(|| (labels, value.parse().unwrap()))
+        labels
+            .starts_with('{')
+            .then(|| (labels, value.parse().unwrap()))
     })
 }
 
@@ -97,18 +122,41 @@ fn every_label_combination_exists_from_the_start_and_counters_begin_at_0() {
     for family in CATALOG {
         let found: Vec<_> = samples(&text, family).collect();
         let mut wanted = vec![String::new()];
-        for label in family.labels.iter().filter(|label| !label.values.is_empty()) {
-            let with = |set: &String| label.values.iter().map(|v| format!("{set},{}=\"{v}\"", label.name)).collect();
-            wanted = wanted.iter().flat_map(|set| -> Vec<String> { with(set) }).collect();
+        for label in family
+            .labels
+            .iter()
+            .filter(|label| !label.values.is_empty())
+        {
+            let with = |set: &String| {
+                label
+                    .values
+                    .iter()
+                    .map(|v| format!("{set},{}=\"{v}\"", label.name))
+                    .collect()
+            };
+            wanted = wanted
+                .iter()
+                .flat_map(|set| -> Vec<String> { with(set) })
+                .collect();
         }
         assert_eq!(found.len(), wanted.len(), "{}: {found:?}", family.name);
         for set in wanted {
-            let pairs: Vec<_> = set.split(',').skip(1).chain(["device=\"ublkb0\""]).collect();
-            let series = found.iter().filter(|(labels, _)| pairs.iter().all(|pair| labels.contains(pair)));
+            let pairs: Vec<_> = set
+                .split(',')
+                .skip(1)
+                .chain(["device=\"ublkb0\""])
+                .collect();
+            let series = found
+                .iter()
+                .filter(|(labels, _)| pairs.iter().all(|pair| labels.contains(pair)));
             assert_eq!(series.count(), 1, "{} {pairs:?} in {found:?}", family.name);
         }
         if family.kind != Kind::Gauge {
-            assert!(found.iter().all(|(_, value)| *value == 0.0), "{} of a fresh device: {found:?}", family.name);
+            assert!(
+                found.iter().all(|(_, value)| *value == 0.0),
+                "{} of a fresh device: {found:?}",
+                family.name
+            );
         }
     }
 }
@@ -117,18 +165,42 @@ fn every_label_combination_exists_from_the_start_and_counters_begin_at_0() {
 fn names_and_help_follow_the_rules() {
     let names: BTreeSet<_> = CATALOG.iter().map(|family| family.name).collect();
     assert_eq!(names.len(), CATALOG.len(), "a name is there twice");
-    for Family { name, kind, labels, help, .. } in CATALOG {
-        assert!(name.starts_with("ftld_") && name.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_')), "{name}");
+    for Family {
+        name,
+        kind,
+        labels,
+        help,
+        ..
+    } in CATALOG
+    {
+        assert!(
+            name.starts_with("ftld_")
+                && name
+                    .chars()
+                    .all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_')),
+            "{name}"
+        );
         assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
         assert!(help.ends_with('.') && help.len() < 120, "{name}: {help}");
-        assert!(labels.iter().all(|label| !matches!(label.name, "device" | "le" | "instance" | "job")), "{name}");
+        assert!(
+            labels
+                .iter()
+                .all(|label| !matches!(label.name, "device" | "le" | "instance" | "job")),
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn classes_of_wear_are_named_after_their_bounds() {
-    let family = CATALOG.iter().find(|family| family.name == "ftld_block_erase_distribution_blocks").unwrap();
-    let bounds = crate::volume::WEAR_BOUNDS.iter().map(u32::to_string).chain(["+Inf".into()]);
+    let family = CATALOG
+        .iter()
+        .find(|family| family.name == "ftld_block_erase_distribution_blocks")
+        .unwrap();
+    let bounds = crate::volume::WEAR_BOUNDS
+        .iter()
+        .map(u32::to_string)
+        .chain(["+Inf".into()]);
     assert!(bounds.eq(family.labels[0].values.iter().map(ToString::to_string)));
 }
 
@@ -137,8 +209,16 @@ fn values_reach_the_page() {
     let mut view = fresh();
     let flash = Arc::make_mut(&mut view.flash);
     flash.host_written_bytes = 1 << 20;
-    (flash.scheme.gc_runs, flash.scheme.valid_pages, flash.scheme.blocks.free) = (3, 5, 6);
-    flash.events[EventKind::Convert as usize] = EventTotals { count: 4, pages: 11, took: 2_500_000_000 };
+    (
+        flash.scheme.gc_runs,
+        flash.scheme.valid_pages,
+        flash.scheme.blocks.free,
+    ) = (3, 5, 6);
+    flash.events[EventKind::Convert as usize] = EventTotals {
+        count: 4,
+        pages: 11,
+        took: 2_500_000_000,
+    };
     flash.wear.distribution[2] = 7;
     view.trouble = Some("sync failed".into());
     view.injected[1] = 9;
@@ -164,7 +244,10 @@ fn values_reach_the_page() {
         "# TYPE process_resident_memory_bytes gauge",
         "# TYPE process_cpu_seconds_total counter",
     ] {
-        assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        assert!(
+            text.lines().any(|found| found == line),
+            "{line} is missing in\n{text}"
+        );
     }
 }
 
@@ -187,8 +270,18 @@ fn row(family: &Family) -> String {
 fn the_document_lists_exactly_the_catalogue() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/METRICS.md");
     let document = std::fs::read_to_string(path).unwrap();
-    let catalogue = document.split("## ").find(|section| section.starts_with("Catalogue")).unwrap();
-    let written: Vec<_> = catalogue.lines().filter(|line| line.starts_with("| `ftld_")).collect();
+    let catalogue = document
+        .split("## ")
+        .find(|section| section.starts_with("Catalogue"))
+        .unwrap();
+    let written: Vec<_> = catalogue
+        .lines()
+        .filter(|line| line.starts_with("| `ftld_"))
+        .collect();
     let wanted: Vec<_> = CATALOG.iter().map(row).collect();
-    assert!(written == wanted, "docs/METRICS.md: the table has to be\n{}", wanted.join("\n"));
+    assert!(
+        written == wanted,
+        "docs/METRICS.md: the table has to be\n{}",
+        wanted.join("\n")
+    );
 }

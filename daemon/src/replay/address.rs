@@ -6,7 +6,8 @@ use crate::size::show_size;
 use ftld_traces::Record;
 use std::collections::BTreeSet;
 
-/// Grain of compaction: small enough to leave little untouched space in, large enough to keep neighbours together.
+/// Grain of compaction: small enough to leave little untouched space in, large enough to keep
+/// neighbours together.
 const GRAIN: u64 = 1 << 20;
 
 /// Touched extents of a trace, by disk and number.
@@ -19,7 +20,10 @@ const GRAINS_MAX: u64 = 1 << 24;
 impl Footprint {
     /// Adds what a record touches.
     pub(super) fn add(&mut self, record: &Record) -> Result<(), String> {
-        let (first, last) = (record.offset_bytes, record.offset_bytes + record.length_bytes - 1);
+        let (first, last) = (
+            record.offset_bytes,
+            record.offset_bytes + record.length_bytes - 1,
+        );
         let grains = first / GRAIN..=last / GRAIN;
         if grains.end() - grains.start() + self.extents() >= GRAINS_MAX {
             return Err("with this the trace touches more than 16 TiB; add --address fold".into());
@@ -60,9 +64,20 @@ impl Map {
         }
     }
 
-    /// Where a record lies on a device of `size` bytes. The error says what does not fit and what to do.
-    pub(super) fn place(&mut self, record: &Record, size: u64, to: &mut Vec<Extent>) -> Result<(), String> {
-        let Record { offset_bytes: offset, length_bytes: len, device, .. } = *record;
+    /// Where a record lies on a device of `size` bytes. The error says what does not fit and what
+    /// to do.
+    pub(super) fn place(
+        &mut self,
+        record: &Record,
+        size: u64,
+        to: &mut Vec<Extent>,
+    ) -> Result<(), String> {
+        let Record {
+            offset_bytes: offset,
+            length_bytes: len,
+            device,
+            ..
+        } = *record;
         to.clear();
         match self {
             Map::Exact { disk } => {
@@ -80,19 +95,29 @@ impl Map {
             Map::Fold { disk } => {
                 one_disk(disk, device)?;
                 if len > size {
-                    return Err(format!("{len} bytes are more than the device of {size} bytes; add a larger --size"));
+                    return Err(format!(
+                        "{len} bytes are more than the device of {size} bytes; add a larger --size"
+                    ));
                 }
                 let offset = offset % size;
                 let first = len.min(size - offset);
                 to.push(Extent { offset, len: first });
                 if len > first {
-                    to.push(Extent { offset: 0, len: len - first });
+                    to.push(Extent {
+                        offset: 0,
+                        len: len - first,
+                    });
                 }
             }
             Map::Compact(touched) => {
                 // What one record touches is touched throughout, so its extents stay neighbours.
-                let place = touched.binary_search(&(device, offset / GRAIN)).map_err(|_| CHANGED)?;
-                to.push(Extent { offset: place as u64 * GRAIN + offset % GRAIN, len });
+                let place = touched
+                    .binary_search(&(device, offset / GRAIN))
+                    .map_err(|_| CHANGED)?;
+                to.push(Extent {
+                    offset: place as u64 * GRAIN + offset % GRAIN,
+                    len,
+                });
             }
         }
         Ok(())
@@ -119,13 +144,22 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn at(device: u64, offset_bytes: u64, length_bytes: u64) -> Record {
-        Record { time_ns: 0, op: Op::Write, device, offset_bytes, length_bytes }
+        Record {
+            time_ns: 0,
+            op: Op::Write,
+            device,
+            offset_bytes,
+            length_bytes,
+        }
     }
 
     fn place(map: &mut Map, record: Record, size: u64) -> Result<Vec<(u64, u64)>, String> {
         let mut extents = Vec::new();
         map.place(&record, size, &mut extents)?;
-        Ok(extents.iter().map(|extent| (extent.offset, extent.len)).collect())
+        Ok(extents
+            .iter()
+            .map(|extent| (extent.offset, extent.len))
+            .collect())
     }
 
     #[test]
@@ -137,24 +171,49 @@ mod tests {
                 .unwrap_err()
                 .contains("512 bytes at 513 reach beyond the device of 1024")
         );
-        assert!(place(&mut map, at(4, 0, 512), 1024).unwrap_err().contains("disk 4, after requests to disk 3"));
+        assert!(
+            place(&mut map, at(4, 0, 512), 1024)
+                .unwrap_err()
+                .contains("disk 4, after requests to disk 3")
+        );
     }
 
     #[test]
     fn folded_addresses_wrap() {
         let mut map = Map::new(Address::Fold, None);
-        assert_eq!(place(&mut map, at(0, 10 * 4096 + 100, 50), 4096), Ok(vec![(100, 50)]));
-        assert_eq!(place(&mut map, at(0, 4000, 200), 4096), Ok(vec![(4000, 96), (0, 104)]));
-        assert_eq!(place(&mut map, at(0, 8192, 4096), 4096), Ok(vec![(0, 4096)]));
+        assert_eq!(
+            place(&mut map, at(0, 10 * 4096 + 100, 50), 4096),
+            Ok(vec![(100, 50)])
+        );
+        assert_eq!(
+            place(&mut map, at(0, 4000, 200), 4096),
+            Ok(vec![(4000, 96), (0, 104)])
+        );
+        assert_eq!(
+            place(&mut map, at(0, 8192, 4096), 4096),
+            Ok(vec![(0, 4096)])
+        );
         assert!(place(&mut map, at(0, 0, 4097), 4096).is_err());
     }
 
     #[test]
     fn compaction_keeps_order_and_neighbours_and_leaves_nothing_out() {
-        let records = [at(1, 7 * MIB - 10, 20), at(0, 1000 * MIB, 5), at(1, 5, 2 * MIB), at(1, 6 * MIB, 1)];
+        let records = [
+            at(1, 7 * MIB - 10, 20),
+            at(0, 1000 * MIB, 5),
+            at(1, 5, 2 * MIB),
+            at(1, 6 * MIB, 1),
+        ];
         let mut footprint = Footprint::default();
-        records.iter().for_each(|record| footprint.add(record).unwrap());
-        assert!(footprint.add(&at(0, 0, 16 << 40)).unwrap_err().contains("more than 16 TiB"));
+        records
+            .iter()
+            .for_each(|record| footprint.add(record).unwrap());
+        assert!(
+            footprint
+                .add(&at(0, 0, 16 << 40))
+                .unwrap_err()
+                .contains("more than 16 TiB")
+        );
         assert_eq!(footprint.bytes(), 6 * MIB);
         let mut map = Map::new(Address::Compact, Some(footprint));
         // Disk 0 first, then the five extents of disk 1: 0, 1, 2, 6, 7.
@@ -162,6 +221,10 @@ mod tests {
         for (record, expected) in records.iter().zip(expected) {
             assert_eq!(place(&mut map, *record, 6 * MIB), Ok(vec![expected]));
         }
-        assert!(place(&mut map, at(2, 0, 1), 6 * MIB).unwrap_err().contains("changed"));
+        assert!(
+            place(&mut map, at(2, 0, 1), 6 * MIB)
+                .unwrap_err()
+                .contains("changed")
+        );
     }
 }

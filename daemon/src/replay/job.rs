@@ -9,13 +9,15 @@ use clap::{Args, ValueEnum};
 use ftld_traces::{DIALECTS, Dialect};
 use serde::{Deserialize, Serialize};
 
-/// One run: a scheme, its device, what is asked of it and how that is measured. Equal jobs give equal figures.
+/// One run: a scheme, its device, what is asked of it and how that is measured. Equal jobs give
+/// equal figures.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Job {
     /// Trace file, or a synthetic workload such as zipf:read=30%; see `ftld workloads`
     pub workload: String,
-    /// Scheme, device, parameters and method of a paper, where no option says otherwise; see `ftld presets`
+    /// Scheme, device, parameters and method of a paper, where no option says otherwise; see `ftld
+    /// presets`
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
@@ -56,7 +58,8 @@ pub struct Method {
     /// Only the requests to this disk of the trace
     #[arg(long, value_name = "N")]
     pub disk: Option<u64>,
-    /// How a trace's addresses become addresses of the device; synthetic workloads fit by themselves
+    /// How a trace's addresses become addresses of the device; synthetic workloads fit by
+    /// themselves
     #[arg(long, value_enum, default_value_t = Address::Exact)]
     pub address: Address,
     /// When requests begin
@@ -138,7 +141,8 @@ pub enum Address {
     Exact,
     /// Modulo the size of the device
     Fold,
-    /// Extents of 1 MiB that the trace touches, one behind the other in the order of their addresses; reads the trace twice
+    /// Extents of 1 MiB that the trace touches, one behind the other in the order of their
+    /// addresses; reads the trace twice
     Compact,
 }
 
@@ -158,7 +162,10 @@ impl Job {
         let mut job = self.clone();
         if let Some(name) = &self.preset {
             let preset = Preset::find(name)?;
-            let (device, scheme) = (preset.device(), self.scheme.as_deref().unwrap_or(preset.scheme));
+            let (device, scheme) = (
+                preset.device(),
+                self.scheme.as_deref().unwrap_or(preset.scheme),
+            );
             job.profile = self.profile.clone().or(device.profile);
             job.size = self.size.clone().or(device.size);
             job.op = self.op.or(device.op);
@@ -174,12 +181,20 @@ impl Job {
 
     /// The options of the device, validated as everywhere else.
     pub(super) fn wish(&self) -> Result<Wish, Failure> {
-        let Method { loops, depth, arrival, idle, .. } = self.method;
+        let Method {
+            loops,
+            depth,
+            arrival,
+            idle,
+            ..
+        } = self.method;
         if loops == 0 {
             return Err(Failure::usage("--loops 0: a trace is done at least once"));
         }
         if depth == 0 || depth > DEPTH_MAX {
-            return Err(Failure::usage(format!("--depth {depth}: need 1 to {DEPTH_MAX}")));
+            return Err(Failure::usage(format!(
+                "--depth {depth}: need 1 to {DEPTH_MAX}"
+            )));
         }
         if depth > 1 && arrival == Arrival::Trace {
             return Err(Failure::usage(
@@ -187,18 +202,39 @@ impl Job {
             ));
         }
         if idle && arrival == Arrival::Closed {
-            return Err(Failure::usage("--idle: a closed loop leaves no time between requests; add --arrival trace"));
+            return Err(Failure::usage(
+                "--idle: a closed loop leaves no time between requests; add --arrival trace",
+            ));
         }
-        let (scheme, profile, size, set) =
-            (self.scheme.clone(), self.profile.clone(), self.size.clone(), self.set.clone());
-        DeviceOptions { scheme, profile, size, op: self.op, set, ..DeviceOptions::default() }.wish()
+        let (scheme, profile, size, set) = (
+            self.scheme.clone(),
+            self.profile.clone(),
+            self.size.clone(),
+            self.set.clone(),
+        );
+        DeviceOptions {
+            scheme,
+            profile,
+            size,
+            op: self.op,
+            set,
+            ..DeviceOptions::default()
+        }
+        .wish()
     }
 
     /// The format that was asked for.
     pub(super) fn dialect(&self) -> Result<Option<&'static Dialect>, Failure> {
-        let Some(name) = &self.method.format else { return Ok(None) };
+        let Some(name) = &self.method.format else {
+            return Ok(None);
+        };
         let names: Vec<_> = DIALECTS.iter().map(|dialect| dialect.name).collect();
-        let unknown = || Failure::usage(format!("no trace format {name:?}; there are {}", names.join(", ")));
+        let unknown = || {
+            Failure::usage(format!(
+                "no trace format {name:?}; there are {}",
+                names.join(", ")
+            ))
+        };
         Dialect::find(name).map(Some).ok_or_else(unknown)
     }
 }
@@ -209,16 +245,35 @@ mod tests {
 
     #[test]
     fn a_job_is_what_its_json_says_and_nothing_else() {
-        let method = Method { precondition: Some(Precondition::Writes(2.5)), ..Method::default() };
-        let job = Job { workload: "x.csv".into(), method, ..Job::default() };
+        let method = Method {
+            precondition: Some(Precondition::Writes(2.5)),
+            ..Method::default()
+        };
+        let job = Job {
+            workload: "x.csv".into(),
+            method,
+            ..Job::default()
+        };
         let text = serde_json::to_string(&job).unwrap();
         assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
-        assert_eq!(serde_json::from_str::<Job>(r#"{"workload": "x.csv", "precondition": "2.5"}"#).unwrap(), job);
+        assert_eq!(
+            serde_json::from_str::<Job>(r#"{"workload": "x.csv", "precondition": "2.5"}"#).unwrap(),
+            job
+        );
         for (wrong, part) in [
             (r#"{"workloda": "x"}"#, "unknown field `workloda`"),
-            (r#"{"address": "fodl"}"#, "unknown variant `fodl`, expected one of `exact`, `fold`, `compact`"),
-            (r#"{"precondition": "stedy"}"#, "is none of none, touched, fill, steady"),
-            (r#"{"precondition": "-1"}"#, "is none of none, touched, fill, steady"),
+            (
+                r#"{"address": "fodl"}"#,
+                "unknown variant `fodl`, expected one of `exact`, `fold`, `compact`",
+            ),
+            (
+                r#"{"precondition": "stedy"}"#,
+                "is none of none, touched, fill, steady",
+            ),
+            (
+                r#"{"precondition": "-1"}"#,
+                "is none of none, touched, fill, steady",
+            ),
         ] {
             let error = serde_json::from_str::<Job>(wrong).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
@@ -227,42 +282,126 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_names_its_option() {
-        let by = |method: Method| Job { method, ..Job::default() };
+        let by = |method: Method| Job {
+            method,
+            ..Job::default()
+        };
         for (job, part) in [
-            (by(Method { loops: 0, ..Method::default() }), "--loops 0"),
-            (by(Method { depth: 0, ..Method::default() }), "--depth 0: need 1 to"),
-            (by(Method { depth: 2, arrival: Arrival::Trace, ..Method::default() }), "--depth: by timestamps"),
-            (by(Method { idle: true, ..Method::default() }), "add --arrival trace"),
-            (Job { size: Some("big".into()), ..Job::default() }, "--size \"big\""),
-            (Job { op: Some(-1.0), ..Job::default() }, "--op -1"),
+            (
+                by(Method {
+                    loops: 0,
+                    ..Method::default()
+                }),
+                "--loops 0",
+            ),
+            (
+                by(Method {
+                    depth: 0,
+                    ..Method::default()
+                }),
+                "--depth 0: need 1 to",
+            ),
+            (
+                by(Method {
+                    depth: 2,
+                    arrival: Arrival::Trace,
+                    ..Method::default()
+                }),
+                "--depth: by timestamps",
+            ),
+            (
+                by(Method {
+                    idle: true,
+                    ..Method::default()
+                }),
+                "add --arrival trace",
+            ),
+            (
+                Job {
+                    size: Some("big".into()),
+                    ..Job::default()
+                },
+                "--size \"big\"",
+            ),
+            (
+                Job {
+                    op: Some(-1.0),
+                    ..Job::default()
+                },
+                "--op -1",
+            ),
         ] {
             assert!(job.wish().unwrap_err().message.contains(part));
         }
-        let failure = by(Method { format: Some("mrs".into()), ..Method::default() }).dialect().err().unwrap();
-        assert!(failure.message.contains("no trace format \"mrs\"; there are plain, msr, spc"), "{failure}");
+        let failure = by(Method {
+            format: Some("mrs".into()),
+            ..Method::default()
+        })
+        .dialect()
+        .err()
+        .unwrap();
+        assert!(
+            failure
+                .message
+                .contains("no trace format \"mrs\"; there are plain, msr, spc"),
+            "{failure}"
+        );
     }
 
     #[test]
     fn a_preset_says_what_no_option_says() {
-        let job = Job { preset: Some("mnftl-paper".into()), ..Job::default() };
+        let job = Job {
+            preset: Some("mnftl-paper".into()),
+            ..Job::default()
+        };
         let complete = job.complete().unwrap();
-        assert_eq!((complete.scheme.as_deref(), complete.profile.as_deref()), (Some("mnftl"), Some("mnftl-region")));
+        assert_eq!(
+            (complete.scheme.as_deref(), complete.profile.as_deref()),
+            (Some("mnftl"), Some("mnftl-region"))
+        );
         assert_eq!(complete.method.average(), Average::PerRecord);
-        assert!(complete.set.contains(&"nand.pair_policy=none".to_owned()), "{:?}", complete.set);
+        assert!(
+            complete.set.contains(&"nand.pair_policy=none".to_owned()),
+            "{:?}",
+            complete.set
+        );
         // A row's job is complete; done again it is the same.
         assert_eq!(complete.complete().unwrap(), complete);
-        let method = Method { average: Some(Average::PerPage), ..Method::default() };
+        let method = Method {
+            average: Some(Average::PerPage),
+            ..Method::default()
+        };
         let set = vec!["dftl.cache=4096".to_owned()];
-        let other = Job { scheme: Some("dftl".into()), set, method, op: Some(28.0), ..job };
+        let other = Job {
+            scheme: Some("dftl".into()),
+            set,
+            method,
+            op: Some(28.0),
+            ..job
+        };
         let complete = other.complete().unwrap();
-        assert_eq!((complete.op, complete.method.average()), (Some(28.0), Average::PerPage));
         assert_eq!(
-            complete.set.iter().filter(|pair| pair.starts_with("dftl.cache=")).collect::<Vec<_>>(),
+            (complete.op, complete.method.average()),
+            (Some(28.0), Average::PerPage)
+        );
+        assert_eq!(
+            complete
+                .set
+                .iter()
+                .filter(|pair| pair.starts_with("dftl.cache="))
+                .collect::<Vec<_>>(),
             ["dftl.cache=4096"]
         );
-        let failure = Job { preset: Some("mnftl".into()), ..Job::default() }.complete().unwrap_err();
+        let failure = Job {
+            preset: Some("mnftl".into()),
+            ..Job::default()
+        }
+        .complete()
+        .unwrap_err();
         assert!(
-            failure.message.contains("no preset \"mnftl\" (did you mean \"mnftl-paper\"?); there are mnftl-paper"),
+            failure.message.contains(
+                "no preset \"mnftl\" (did you mean \"mnftl-paper\"?); there are mnftl-paper"
+            ),
             "{failure}"
         );
     }

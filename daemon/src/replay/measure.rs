@@ -16,7 +16,12 @@ pub(super) struct Latency {
 impl Default for Latency {
     fn default() -> Self {
         let histogram = Histogram::new(3).expect("three digits are allowed");
-        Latency { histogram, sum_ns: 0, min_ns: u64::MAX, max_ns: 0 }
+        Latency {
+            histogram,
+            sum_ns: 0,
+            min_ns: u64::MAX,
+            max_ns: 0,
+        }
     }
 }
 
@@ -30,7 +35,9 @@ impl Latency {
     }
 
     fn add(&mut self, other: &Latency) {
-        self.histogram.add(&other.histogram).expect("grows as it needs to");
+        self.histogram
+            .add(&other.histogram)
+            .expect("grows as it needs to");
         self.sum_ns += other.sum_ns;
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
@@ -40,7 +47,11 @@ impl Latency {
     pub(super) fn view(&self) -> Option<Response> {
         let count = self.histogram.len();
         // The histogram knows values to three digits only.
-        let at = |percent: f64| self.histogram.value_at_percentile(percent).clamp(self.min_ns, self.max_ns);
+        let at = |percent: f64| {
+            self.histogram
+                .value_at_percentile(percent)
+                .clamp(self.min_ns, self.max_ns)
+        };
         (count > 0).then(|| Response {
             count,
             mean: self.sum_ns as f64 / count as f64,
@@ -50,14 +61,18 @@ impl Latency {
             p99: at(99.0),
             p999: at(99.9),
             max: self.max_ns,
-            quantiles: QUANTILES.iter().map(|&share| (share, at(share * 100.0))).collect(),
+            quantiles: QUANTILES
+                .iter()
+                .map(|&share| (share, at(share * 100.0)))
+                .collect(),
         })
     }
 }
 
 /// Points of the distribution that are reported, as shares of the requests.
 const QUANTILES: [f64; 20] = [
-    0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0,
+    0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.995, 0.998, 0.999,
+    0.9995, 0.9999, 1.0,
 ];
 
 /// Response times in nanoseconds of emulated time.
@@ -118,7 +133,12 @@ impl Sides {
         let mut all = self.reads.clone();
         all.add(&self.writes);
         all.add(&self.trims);
-        Responses { all: all.view(), read: self.reads.view(), write: self.writes.view(), trim: self.trims.view() }
+        Responses {
+            all: all.view(),
+            read: self.reads.view(),
+            write: self.writes.view(),
+            trim: self.trims.view(),
+        }
     }
 }
 
@@ -129,12 +149,25 @@ mod tests {
     #[test]
     fn mean_and_maximum_are_exact_and_percentiles_close() {
         let mut sides = Sides::default();
-        (1..=10_000u64).for_each(|i| sides.of(if i % 2 == 0 { Op::Read } else { Op::Write }).note(i * 1_001));
+        (1..=10_000u64).for_each(|i| {
+            sides
+                .of(if i % 2 == 0 { Op::Read } else { Op::Write })
+                .note(i * 1_001)
+        });
         let view = sides.view();
         let all = view.all.unwrap();
-        assert_eq!((all.count, all.max, all.mean), (10_000, 10_010_000, 5_005_500.5));
-        assert!((all.p99 as f64 / 9_909_900.0 - 1.0).abs() < 2e-3 && (all.p50 as f64 / 5_005_000.0 - 1.0).abs() < 2e-3);
-        assert_eq!((all.quantiles[0], all.quantiles[19]), ((0.0, 1_001), (1.0, 10_010_000)));
+        assert_eq!(
+            (all.count, all.max, all.mean),
+            (10_000, 10_010_000, 5_005_500.5)
+        );
+        assert!(
+            (all.p99 as f64 / 9_909_900.0 - 1.0).abs() < 2e-3
+                && (all.p50 as f64 / 5_005_000.0 - 1.0).abs() < 2e-3
+        );
+        assert_eq!(
+            (all.quantiles[0], all.quantiles[19]),
+            ((0.0, 1_001), (1.0, 10_010_000))
+        );
         assert_eq!((view.read.unwrap().count, view.trim), (5_000, None));
     }
 }

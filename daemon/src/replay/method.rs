@@ -14,7 +14,8 @@ pub enum Average {
     PerRequest,
     /// That of a page: the pages of a request follow each other
     PerPage,
-    /// That of one page, the one with the first byte: all that is done for a request, whatever its length
+    /// That of one page, the one with the first byte: all that is done for a request, whatever its
+    /// length
     PerRecord,
 }
 
@@ -45,7 +46,9 @@ impl FromStr for Precondition {
             "fill" => Ok(Precondition::Fill),
             "steady" => Ok(Precondition::Steady),
             _ => match text.parse() {
-                Ok(writes) if (0.0..=DEVICE_WRITES_MAX).contains(&writes) => Ok(Precondition::Writes(writes)),
+                Ok(writes) if (0.0..=DEVICE_WRITES_MAX).contains(&writes) => {
+                    Ok(Precondition::Writes(writes))
+                }
                 _ => Err(format!(
                     "{text:?} is none of none, touched, fill, steady, or how many times the device is overwritten, up to {DEVICE_WRITES_MAX}"
                 )),
@@ -74,6 +77,8 @@ impl Serialize for Precondition {
 
 impl<'de> Deserialize<'de> for Precondition {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(from)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }

@@ -1,7 +1,8 @@
-//! `ftld replay`: a trace or a workload on a scheme over a simulated chip, in virtual time. Nothing here touches a live device.
+//! `ftld replay`: a trace or a workload on a scheme over a simulated chip, in virtual time. Nothing
+//! here touches a live device.
 //!
-//! What always holds: equal jobs give equal rows, but for [`Row::run`]; every request that is read is given to the scheme, every page
-//! that is given to it is completed, or the run fails.
+//! What always holds: equal jobs give equal rows, but for [`Row::run`]; every request that is read
+//! is given to the scheme, every page that is given to it is completed, or the run fails.
 
 mod address;
 mod job;
@@ -18,8 +19,8 @@ pub use measure::{Response, Responses};
 pub use method::{Average, DEVICE_WRITES_MAX, Precondition};
 pub use precondition::Conditioned;
 pub use row::{
-    Busy, Counts, Device, Erases, MapCache, Operations, Optimum, Ram, RamPart, Requests, Row, Run, SCHEMA,
-    WriteAmplification,
+    Busy, Counts, Device, Erases, MapCache, Operations, Optimum, Ram, RamPart, Requests, Row, Run,
+    SCHEMA, WriteAmplification,
 };
 
 use crate::config::find_scheme;
@@ -59,7 +60,11 @@ pub fn replay(job: &Job, as_json: bool) -> Result<(), Failure> {
             row.precondition.device_writes
         );
     }
-    if as_json { print(&(row.line() + "\n")) } else { print(&report::table(&row)) }
+    if as_json {
+        print(&(row.line() + "\n"))
+    } else {
+        print(&report::table(&row))
+    }
 }
 
 impl Row {
@@ -76,7 +81,9 @@ const STEPS: u64 = 1000;
 /// Draws on standard error, and only if that is a terminal.
 fn bar() -> ProgressBar {
     let bar = ProgressBar::new(STEPS);
-    let style = ProgressStyle::with_template("{msg:16} {bar:40} {percent:>3} %  {elapsed} (about {eta} left)");
+    let style = ProgressStyle::with_template(
+        "{msg:16} {bar:40} {percent:>3} %  {elapsed} (about {eta} left)",
+    );
     bar.set_style(style.expect("the template is right"));
     bar
 }
@@ -95,11 +102,16 @@ pub type Tick<'a> = &'a mut dyn FnMut(f64, &'static str);
 /// Requests between two ticks.
 const TICK: u64 = 4096;
 
-/// Does one job. A scheme that breaks a law of the chip, or a promise of its own, fails the job and nothing else.
+/// Does one job. A scheme that breaks a law of the chip, or a promise of its own, fails the job and
+/// nothing else.
 pub fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     catch_unwind(AssertUnwindSafe(|| run_unguarded(job, tick))).unwrap_or_else(|panic| {
         let scheme = job.scheme.as_deref().unwrap_or(SCHEMES[0].name);
-        Err(Failure::failed(format!("{}: internal error in scheme {scheme}: {}", job.workload, panic_text(&*panic))))
+        Err(Failure::failed(format!(
+            "{}: internal error in scheme {scheme}: {}",
+            job.workload,
+            panic_text(&*panic)
+        )))
     })
 }
 
@@ -117,25 +129,45 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     let map = Map::new(job.method.address, footprint);
     let mut sim = bench.start(job)?;
     let failed = |what: &str, why: &dyn std::fmt::Display| {
-        Failure::failed(format!("{} on {}: {what}: {why}", job.workload, bench.scheme.name))
+        Failure::failed(format!(
+            "{} on {}: {what}: {why}",
+            job.workload, bench.scheme.name
+        ))
     };
-    let mut feed = Feed { job, source: &source, map, size: bench.size, requests: Requests::default() };
+    let mut feed = Feed {
+        job,
+        source: &source,
+        map,
+        size: bench.size,
+        requests: Requests::default(),
+    };
     let pages = match job.method.precondition() {
         Precondition::Touched => feed.touched(&bench, tick)?,
         _ => Vec::new(),
     };
     let conditioned = sim
-        .precondition(job.method.precondition(), &pages, job.seed, &mut |share| tick(share, "preconditioning"))
+        .precondition(job.method.precondition(), &pages, job.seed, &mut |share| {
+            tick(share, "preconditioning")
+        })
         .map_err(|error| failed("preconditioning", &error))?;
-    sim.settle().map_err(|why| failed("preconditioning", &why))?;
+    sim.settle()
+        .map_err(|why| failed("preconditioning", &why))?;
 
     feed.rounds(&mut sim, 0..job.method.warm_up, "warming up", tick)?;
     sim.settle().map_err(|why| failed("warming up", &why))?;
 
-    feed.requests = Requests { touched_extents: touched, ..Requests::default() };
+    feed.requests = Requests {
+        touched_extents: touched,
+        ..Requests::default()
+    };
     let begun = Begun::of(&sim);
     let cpu_measured = cpu();
-    feed.rounds(&mut sim, job.method.warm_up..job.method.warm_up.saturating_add(job.method.loops), "replaying", tick)?;
+    feed.rounds(
+        &mut sim,
+        job.method.warm_up..job.method.warm_up.saturating_add(job.method.loops),
+        "replaying",
+        tick,
+    )?;
     let cpu_seconds = (cpu() - cpu_measured).as_secs_f64();
     let run = Run {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -147,7 +179,8 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     (requests.pages_read, requests.pages_written) = (sim.pages.read, sim.pages.written);
     (requests.pages_patched, requests.pages_trimmed) = (sim.pages.patched, sim.pages.trimmed);
     let responses = sim.sides.view();
-    sim.settle().map_err(|why| failed("after the last request", &why))?;
+    sim.settle()
+        .map_err(|why| failed("after the last request", &why))?;
     Ok(bench.row(job, requests, responses, conditioned, &begun, &sim, run))
 }
 
@@ -171,13 +204,16 @@ fn footprint(source: &Source, job: &Job, tick: Tick<'_>) -> Result<Footprint, Fa
     Ok(footprint)
 }
 
-/// What a simulated page takes of memory at least: what is kept of its spare bytes, and its place in the map.
+/// What a simulated page takes of memory at least: what is kept of its spare bytes, and its place
+/// in the map.
 const BYTES_PER_PAGE: u64 = 32 + 4;
 
 /// Bytes that programs can get without pushing others out; `None` if the kernel does not say.
 fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
@@ -192,13 +228,22 @@ struct Bench {
 
 impl Bench {
     fn new(job: &Job, wish: &crate::config::Wish, needed: Option<u64>) -> Result<Bench, Failure> {
-        let scheme = wish.scheme.as_deref().map_or(Ok(&SCHEMES[0]), find_scheme)?;
+        let scheme = wish
+            .scheme
+            .as_deref()
+            .map_or(Ok(&SCHEMES[0]), find_scheme)?;
         let profile = wish.profile.unwrap_or(Profile::default_profile());
         let op_percent = wish.op.unwrap_or(OP_DEFAULT);
         let by_size = profile.capacity == Capacity::BySize;
-        let default = if by_size { needed.unwrap_or(SIZE_DEFAULT) } else { 0 };
+        let default = if by_size {
+            needed.unwrap_or(SIZE_DEFAULT)
+        } else {
+            0
+        };
         let wanted = wish.size.unwrap_or(default);
-        let layout = scheme.layout(profile, wanted, op_percent / 100.0, &wish.params).map_err(usage)?;
+        let layout = scheme
+            .layout(profile, wanted, op_percent / 100.0, &wish.params)
+            .map_err(usage)?;
         let whole = layout.logical_pages as u64 * profile.geometry.page_bytes as u64;
         let size = if wanted > 0 { wanted } else { whole };
         if let Some(needed) = needed.filter(|needed| *needed > size) {
@@ -208,7 +253,13 @@ impl Bench {
                 job.workload
             )));
         }
-        Ok(Bench { scheme, layout, size, op_percent, params: wish.params.clone() })
+        Ok(Bench {
+            scheme,
+            layout,
+            size,
+            op_percent,
+            params: wish.params.clone(),
+        })
     }
 
     fn start(&self, job: &Job) -> Result<Sim, Failure> {
@@ -217,14 +268,27 @@ impl Bench {
             other => Failure::failed(format!("{}: formatting: {other}", self.scheme.name)),
         };
         self.fits_memory(available_memory())?;
-        let mut chip = Chip::open(self.layout.profile, OobOnlyStore::new(self.layout.profile.geometry))
+        let mut chip = Chip::open(
+            self.layout.profile,
+            OobOnlyStore::new(self.layout.profile.geometry),
+        )
+        .map_err(|error| failed(error.into()))?;
+        chip.mark_factory_bad(job.seed)
             .map_err(|error| failed(error.into()))?;
-        chip.mark_factory_bad(job.seed).map_err(|error| failed(error.into()))?;
-        let config = FtlConfig { logical_pages: self.layout.logical_pages, params: self.params.clone() };
-        Ok(Sim::new(self.scheme.start(chip, &config, Start::Format).map_err(failed)?, job.method.average()))
+        let config = FtlConfig {
+            logical_pages: self.layout.logical_pages,
+            params: self.params.clone(),
+        };
+        Ok(Sim::new(
+            self.scheme
+                .start(chip, &config, Start::Format)
+                .map_err(failed)?,
+            job.method.average(),
+        ))
     }
 
-    /// A device that the machine has no room for would end this program, or another's, without a word.
+    /// A device that the machine has no room for would end this program, or another's, without a
+    /// word.
     fn fits_memory(&self, available: Option<u64>) -> Result<(), Failure> {
         let needed = self.layout.profile.geometry.page_slots() as u64 * BYTES_PER_PAGE;
         match available.filter(|available| *available < needed) {
@@ -252,12 +316,18 @@ impl Bench {
         let (ftl, profile) = (sim.ftl(), &self.layout.profile);
         let (counters, geometry) = (ftl.chip().counters(), profile.geometry);
         let flash = row::by_cause(&begun.counters, counters);
-        let mut write_amplification = WriteAmplification::new(&flash, &requests, geometry.page_bytes);
+        let mut write_amplification =
+            WriteAmplification::new(&flash, &requests, geometry.page_bytes);
         // What a record asks for beyond its first page is not done.
-        write_amplification.of_bytes.take_if(|_| job.method.average() == Average::PerRecord);
+        write_amplification
+            .of_bytes
+            .take_if(|_| job.method.average() == Average::PerRecord);
         Row {
             schema: SCHEMA.into(),
-            job: Job { scheme: Some(self.scheme.name.into()), ..job.clone() },
+            job: Job {
+                scheme: Some(self.scheme.name.into()),
+                ..job.clone()
+            },
             scheme: self.scheme.name.into(),
             device: Device {
                 profile: profile.name.into(),
@@ -308,22 +378,42 @@ impl Begun {
             now: sim.now,
             counters: chip.counters().clone(),
             stats: sim.ftl().stats(),
-            erases: chip.geometry().all_blocks().map(|block| chip.erase_count(block)).collect(),
+            erases: chip
+                .geometry()
+                .all_blocks()
+                .map(|block| chip.erase_count(block))
+                .collect(),
         }
     }
 
     fn erases(&self, ftl: &dyn Ftl<OobOnlyStore>) -> Erases {
         let chip = ftl.chip();
-        let good = || chip.geometry().all_blocks().filter(|block| chip.bad(*block).is_none());
-        let counts: Vec<_> = good().map(|block| chip.erase_count(block) - self.erases[block.index()]).collect();
-        Erases::new(&counts, good().map(|block| chip.erase_count(block)).max().unwrap_or(0))
+        let good = || {
+            chip.geometry()
+                .all_blocks()
+                .filter(|block| chip.bad(*block).is_none())
+        };
+        let counts: Vec<_> = good()
+            .map(|block| chip.erase_count(block) - self.erases[block.index()])
+            .collect();
+        Erases::new(
+            &counts,
+            good()
+                .map(|block| chip.erase_count(block))
+                .max()
+                .unwrap_or(0),
+        )
     }
 }
 
 fn map_cache(begun: &SchemeStats, done: &SchemeStats) -> MapCache {
     let hits = done.map_cache_hits - begun.map_cache_hits;
     let misses = done.map_cache_misses - begun.map_cache_misses;
-    MapCache { hits, misses, hit_ratio: (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64) }
+    MapCache {
+        hits,
+        misses,
+        hit_ratio: (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64),
+    }
 }
 
 fn ram(ftl: &dyn Ftl<OobOnlyStore>) -> Ram {
@@ -363,20 +453,33 @@ fn optimum(profile: &Profile, job: &Job, requests: &Requests, responses: &Respon
     let (timing, geometry) = (&profile.timing, &profile.geometry);
     let pages = geometry.pages_per_block;
     let pairs = nand_model::PairTable::new(profile.pairing, pages);
-    let cells = |at| if pairs.is_msb(at) { timing.program_msb_ns } else { timing.program_ns };
+    let cells = |at| {
+        if pairs.is_msb(at) {
+            timing.program_msb_ns
+        } else {
+            timing.program_ns
+        }
+    };
     let block: u64 = (0..pages).map(cells).sum();
     let page_read_ns = (timing.read_ns + timing.bus_ns) as f64;
     let page_write_ns = (block + timing.erase_ns) as f64 / pages as f64 + timing.bus_ns as f64;
     let reading = |pages: u64| pages as f64 * page_read_ns;
     let writing = requests.pages_written as f64 * page_write_ns;
     let alone = geometry.dies() == 1 || job.method.average() != Average::PerRequest;
-    let mean = |work: f64, of: &Option<Response>| of.as_ref().filter(|_| alone).map(|of| work / of.count as f64);
+    let mean = |work: f64, of: &Option<Response>| {
+        of.as_ref()
+            .filter(|_| alone)
+            .map(|of| work / of.count as f64)
+    };
     Optimum {
         erases: requests.pages_written as f64 / pages as f64,
         work_ns: reading(requests.pages_read) + writing,
         page_read_ns,
         page_write_ns,
-        mean_read_ns: mean(reading(requests.pages_read - requests.pages_patched), &responses.read),
+        mean_read_ns: mean(
+            reading(requests.pages_read - requests.pages_patched),
+            &responses.read,
+        ),
         mean_write_ns: mean(reading(requests.pages_patched) + writing, &responses.write),
     }
 }
@@ -402,21 +505,29 @@ impl Feed<'_> {
         let (first, count) = (rounds.start, f64::from(rounds.end - rounds.start));
         // By timestamps a round begins where the last request of the one before came.
         let (mut begin, mut latest) = (sim.now, sim.now);
-        let mut under_way = BinaryHeap::from([Reverse(sim.now)].repeat(self.job.method.depth as usize));
+        let mut under_way =
+            BinaryHeap::from([Reverse(sim.now)].repeat(self.job.method.depth as usize));
         let mut extents = Vec::new();
         for round in rounds {
             // Another round of what is made up is made up anew.
-            let mut stream = self.source.begin(self.size, self.job.seed.wrapping_add(u64::from(round)))?;
+            let mut stream = self
+                .source
+                .begin(self.size, self.job.seed.wrapping_add(u64::from(round)))?;
             self.requests.format = stream.format().map(str::to_owned);
             while let Some(record) = stream.next() {
                 let record = record.map_err(|error| source::failure(&error))?;
                 if self.requests.issued.is_multiple_of(TICK) {
-                    tick((f64::from(round - first) + stream.progress()) / count, doing);
+                    tick(
+                        (f64::from(round - first) + stream.progress()) / count,
+                        doing,
+                    );
                 }
                 let failed = |why: &dyn std::fmt::Display| {
                     Failure::failed(format!("{}: {}: {why}", self.job.workload, stream.place()))
                 };
-                self.map.place(&record, self.size, &mut extents).map_err(|why| failed(&why))?;
+                self.map
+                    .place(&record, self.size, &mut extents)
+                    .map_err(|why| failed(&why))?;
                 let at = match self.job.method.arrival {
                     Arrival::Closed => under_way.pop().map_or(latest, |Reverse(done)| done),
                     Arrival::Trace => begin.saturating_add(record.time_ns),
@@ -427,7 +538,9 @@ impl Feed<'_> {
                     sim.idle(latest).map_err(|error| failed(&error))?;
                 }
                 self.note(&record);
-                let done = sim.request(latest, record.op, &extents).map_err(|error| failed(&error))?;
+                let done = sim
+                    .request(latest, record.op, &extents)
+                    .map_err(|error| failed(&error))?;
                 if self.job.method.arrival == Arrival::Closed {
                     under_way.push(Reverse(done));
                 }
@@ -451,14 +564,20 @@ impl Feed<'_> {
             if count.is_multiple_of(TICK) {
                 tick(stream.progress(), "looking through");
             }
-            let failed = |why| Failure::failed(format!("{}: {}: {why}", self.job.workload, stream.place()));
-            self.map.place(&record, self.size, &mut extents).map_err(failed)?;
+            let failed =
+                |why| Failure::failed(format!("{}: {}: {why}", self.job.workload, stream.place()));
+            self.map
+                .place(&record, self.size, &mut extents)
+                .map_err(failed)?;
             if self.job.method.average() == Average::PerRecord {
                 extents.truncate(1);
                 extents[0].len = 1;
             }
             for extent in &extents {
-                let (first, last) = (extent.offset / page, (extent.offset + extent.len - 1) / page);
+                let (first, last) = (
+                    extent.offset / page,
+                    (extent.offset + extent.len - 1) / page,
+                );
                 marks[first as usize..=last as usize].fill(true);
             }
         }
@@ -466,7 +585,10 @@ impl Feed<'_> {
             let first = std::mem::replace(at, *at + run.len() as u32);
             Some((run[0], first..*at))
         });
-        Ok(runs.filter(|(touched, _)| *touched).map(|(_, run)| run).collect())
+        Ok(runs
+            .filter(|(touched, _)| *touched)
+            .map(|(_, run)| run)
+            .collect())
     }
 
     fn note(&mut self, record: &Record) {
@@ -480,12 +602,18 @@ impl Feed<'_> {
     }
 
     fn finished(&self) -> Result<(), Failure> {
-        let Requests { issued, completed, .. } = self.requests;
+        let Requests {
+            issued, completed, ..
+        } = self.requests;
         match (self.job.method.disk, issued) {
-            _ if issued != completed => {
-                Err(Failure::failed(format!("{}: issued {issued} requests, completed {completed}", self.job.workload)))
-            }
-            (Some(disk), 0) => Err(Failure::failed(format!("{}: no request to disk {disk}", self.job.workload))),
+            _ if issued != completed => Err(Failure::failed(format!(
+                "{}: issued {issued} requests, completed {completed}",
+                self.job.workload
+            ))),
+            (Some(disk), 0) => Err(Failure::failed(format!(
+                "{}: no request to disk {disk}",
+                self.job.workload
+            ))),
             _ => Ok(()),
         }
     }
@@ -497,11 +625,22 @@ mod tests {
 
     #[test]
     fn a_device_without_room_in_memory_is_refused() {
-        let job = Job { size: Some("1TiB".into()), ..Job::default() };
+        let job = Job {
+            size: Some("1TiB".into()),
+            ..Job::default()
+        };
         let bench = Bench::new(&job, &job.wish().unwrap(), None).unwrap();
         let failure = bench.fits_memory(Some(1 << 30)).unwrap_err();
-        assert!(failure.message.contains("of memory, 1 GiB are available; choose a smaller --size"), "{failure}");
-        assert_eq!((bench.fits_memory(Some(1 << 40)), bench.fits_memory(None)), (Ok(()), Ok(())));
+        assert!(
+            failure
+                .message
+                .contains("of memory, 1 GiB are available; choose a smaller --size"),
+            "{failure}"
+        );
+        assert_eq!(
+            (bench.fits_memory(Some(1 << 40)), bench.fits_memory(None)),
+            (Ok(()), Ok(()))
+        );
         assert!(available_memory().unwrap() > 1 << 20);
     }
 }

@@ -8,7 +8,8 @@ use nand_model::SplitMix;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// The write amplification is settled when that of three windows in a row lies within this of each other.
+/// The write amplification is settled when that of three windows in a row lies within this of each
+/// other.
 const SETTLED: f64 = 0.02;
 /// A window is this part of the device.
 const WINDOWS_PER_DEVICE: u32 = 4;
@@ -27,8 +28,8 @@ pub struct Conditioned {
 }
 
 impl Sim {
-    /// Fills and overwrites as asked; `touched` are the pages of [`Precondition::Touched`], ascending. `tick` hears of the share that is
-    /// done.
+    /// Fills and overwrites as asked; `touched` are the pages of [`Precondition::Touched`],
+    /// ascending. `tick` hears of the share that is done.
     pub(super) fn precondition(
         &mut self,
         what: Precondition,
@@ -44,7 +45,11 @@ impl Sim {
                 }
                 let written: u32 = touched.iter().map(|run| run.end - run.start).sum();
                 let device_writes = f64::from(written) / f64::from(pages);
-                return Ok(Conditioned { device_writes, write_amplification: None, settled: None });
+                return Ok(Conditioned {
+                    device_writes,
+                    write_amplification: None,
+                    settled: None,
+                });
             }
             Precondition::Fill => 0.0,
             Precondition::Steady => DEVICE_WRITES,
@@ -81,7 +86,10 @@ impl Sim {
         let mut first = pages.start;
         while first < pages.end {
             let next = ((first / block + 1) * block).min(pages.end);
-            let extent = Extent { offset: first as u64 * page, len: (next - first) as u64 * page };
+            let extent = Extent {
+                offset: first as u64 * page,
+                len: (next - first) as u64 * page,
+            };
             self.now = self.whole(self.now, Op::Write, extent)?;
             tick(next);
             first = next;

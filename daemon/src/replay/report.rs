@@ -25,31 +25,77 @@ fn us(ns: f64) -> String {
 pub(super) fn table(row: &Row) -> String {
     let mut text = head(row);
     line(&mut text, "", &row.scheme, "optimum");
-    let bound = |value: f64| row.write_amplification.total.map_or(String::new(), |_| format!("{value:.3}"));
-    line(&mut text, "write amplification", &ratio(row.write_amplification.total), &bound(1.0));
+    let bound = |value: f64| {
+        row.write_amplification
+            .total
+            .map_or(String::new(), |_| format!("{value:.3}"))
+    };
+    line(
+        &mut text,
+        "write amplification",
+        &ratio(row.write_amplification.total),
+        &bound(1.0),
+    );
     for (cause, value) in &row.write_amplification.by_cause {
         line(&mut text, &format!("  {cause}"), &ratio(Some(*value)), "");
     }
     flash(&mut text, row);
-    for (name, response) in
-        [("read", &row.response_ns.read), ("write", &row.response_ns.write), ("trim", &row.response_ns.trim)]
-    {
+    for (name, response) in [
+        ("read", &row.response_ns.read),
+        ("write", &row.response_ns.write),
+        ("trim", &row.response_ns.trim),
+    ] {
         if let Some(response) = response {
             responses(&mut text, row, name, response);
         }
     }
     let erases = &row.erases;
     let per_block = row.optimum.erases / f64::from(row.device.blocks);
-    line(&mut text, "erases of a block, mean", &format!("{:.2}", erases.mean), &format!("{per_block:.2}"));
-    line(&mut text, "  fewest to most", &format!("{} to {}", erases.min, erases.max), "");
-    line(&mut text, "  standard deviation", &format!("{:.2}", erases.stddev), "");
+    line(
+        &mut text,
+        "erases of a block, mean",
+        &format!("{:.2}", erases.mean),
+        &format!("{per_block:.2}"),
+    );
+    line(
+        &mut text,
+        "  fewest to most",
+        &format!("{} to {}", erases.min, erases.max),
+        "",
+    );
+    line(
+        &mut text,
+        "  standard deviation",
+        &format!("{:.2}", erases.stddev),
+        "",
+    );
     if row.map_cache.misses > 0 {
-        line(&mut text, "mapping found in RAM", &ratio(row.map_cache.hit_ratio), "");
+        line(
+            &mut text,
+            "mapping found in RAM",
+            &ratio(row.map_cache.hit_ratio),
+            "",
+        );
     }
-    line(&mut text, "RAM as the paper counts", &show_size(row.ram.paper_bytes), "");
-    line(&mut text, "RAM really taken", &show_size(row.ram.real_bytes), "");
+    line(
+        &mut text,
+        "RAM as the paper counts",
+        &show_size(row.ram.paper_bytes),
+        "",
+    );
+    line(
+        &mut text,
+        "RAM really taken",
+        &show_size(row.ram.real_bytes),
+        "",
+    );
     for part in &row.ram.parts {
-        line(&mut text, &format!("  {}", part.part), &show_size(part.real_bytes), "");
+        line(
+            &mut text,
+            &format!("  {}", part.part),
+            &show_size(part.real_bytes),
+            "",
+        );
     }
     text + &foot(row)
 }
@@ -67,7 +113,10 @@ fn head(row: &Row) -> String {
     let before = &row.precondition;
     text += &match (before.write_amplification, before.settled) {
         (None, _) if before.device_writes == 0.0 => "before: nothing was written\n".into(),
-        (None, _) => format!("before: {:.2} % of the pages written once, in order\n", before.device_writes * 100.0),
+        (None, _) => format!(
+            "before: {:.2} % of the pages written once, in order\n",
+            before.device_writes * 100.0
+        ),
         (Some(waf), settled) => {
             let settled = match settled {
                 Some(true) => ", settled",
@@ -98,16 +147,40 @@ fn head(row: &Row) -> String {
 }
 
 fn flash(text: &mut String, row: &Row) {
-    let Operations { reads, partial_reads, programs, oob_programs, erases } = row.flash_total;
+    let Operations {
+        reads,
+        partial_reads,
+        programs,
+        oob_programs,
+        erases,
+    } = row.flash_total;
     let requests = &row.requests;
-    line(text, "flash reads", &reads.to_string(), &requests.pages_read.to_string());
-    for (name, count) in [("  of a part", partial_reads), ("  programs of spare bytes", oob_programs)] {
+    line(
+        text,
+        "flash reads",
+        &reads.to_string(),
+        &requests.pages_read.to_string(),
+    );
+    for (name, count) in [
+        ("  of a part", partial_reads),
+        ("  programs of spare bytes", oob_programs),
+    ] {
         if count > 0 {
             line(text, name, &count.to_string(), "");
         }
     }
-    line(text, "flash programs", &programs.to_string(), &requests.pages_written.to_string());
-    line(text, "flash erases", &erases.to_string(), &format!("{:.0}", row.optimum.erases));
+    line(
+        text,
+        "flash programs",
+        &programs.to_string(),
+        &requests.pages_written.to_string(),
+    );
+    line(
+        text,
+        "flash erases",
+        &erases.to_string(),
+        &format!("{:.0}", row.optimum.erases),
+    );
     let busy = row.flash_busy_ns;
     let seconds = |ns: f64| format!("{:.3}", ns / 1e9);
     line(
@@ -129,16 +202,30 @@ fn responses(text: &mut String, row: &Row, name: &str, response: &Response) {
         "write" => row.optimum.mean_write_ns,
         _ => None,
     };
-    line(text, &format!("{name}{of}, mean us"), &us(response.mean), &bound.map_or(String::new(), us));
-    for (label, ns) in
-        [("p50", response.p50), ("p99", response.p99), ("p99.9", response.p999), ("longest", response.max)]
-    {
+    line(
+        text,
+        &format!("{name}{of}, mean us"),
+        &us(response.mean),
+        &bound.map_or(String::new(), us),
+    );
+    for (label, ns) in [
+        ("p50", response.p50),
+        ("p99", response.p99),
+        ("p99.9", response.p999),
+        ("longest", response.max),
+    ] {
         line(text, &format!("  {label}"), &us(ns as f64), "");
     }
 }
 
 fn foot(row: &Row) -> String {
-    let Operations { reads, partial_reads, programs, oob_programs, erases } = row.flash_total;
+    let Operations {
+        reads,
+        partial_reads,
+        programs,
+        oob_programs,
+        erases,
+    } = row.flash_total;
     let operations = (reads + partial_reads + programs + oob_programs + erases) as f64;
     format!(
         "\n{:.2} s of CPU, {:.2} s in all; {:.2} M flash operations per CPU-second\n",

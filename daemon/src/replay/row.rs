@@ -221,8 +221,9 @@ pub struct Counts {
     pub free_blocks: u32,
 }
 
-/// What no scheme can beat page by page: one read per page read, one program per page written, one erase per block of pages written. Pages
-/// that were never written cost a scheme nothing to read, so on a device that was not filled the bound is none for reads.
+/// What no scheme can beat page by page: one read per page read, one program per page written, one
+/// erase per block of pages written. Pages that were never written cost a scheme nothing to read,
+/// so on a device that was not filled the bound is none for reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Optimum {
     /// Erases.
@@ -233,7 +234,8 @@ pub struct Optimum {
     pub page_read_ns: f64,
     /// A page write with its share of an erase, ns.
     pub page_write_ns: f64,
-    /// Mean response time of reads, ns; `None` where pages of a request may overlap on several dies, or where there was none.
+    /// Mean response time of reads, ns; `None` where pages of a request may overlap on several
+    /// dies, or where there was none.
     pub mean_read_ns: Option<f64>,
     /// The same of writes, with the reads that partial pages need.
     pub mean_write_ns: Option<f64>,
@@ -266,17 +268,32 @@ impl Operations {
 
 /// Operations by cause between two moments, without causes that had none.
 pub(super) fn by_cause(begun: &Counters, done: &Counters) -> BTreeMap<String, Operations> {
-    let of = |cause: Cause| (cause.name().to_owned(), Operations::between(begun.of(cause), done.of(cause)));
-    Cause::ALL.into_iter().map(of).filter(|(_, operations)| *operations != Operations::default()).collect()
+    let of = |cause: Cause| {
+        (
+            cause.name().to_owned(),
+            Operations::between(begun.of(cause), done.of(cause)),
+        )
+    };
+    Cause::ALL
+        .into_iter()
+        .map(of)
+        .filter(|(_, operations)| *operations != Operations::default())
+        .collect()
 }
 
 impl WriteAmplification {
-    pub(super) fn new(flash: &BTreeMap<String, Operations>, requests: &Requests, page_bytes: u32) -> Self {
+    pub(super) fn new(
+        flash: &BTreeMap<String, Operations>,
+        requests: &Requests,
+        page_bytes: u32,
+    ) -> Self {
         let programs: u64 = flash.values().map(|operations| operations.programs).sum();
         let per = |programs: u64, of: u64| (of > 0).then(|| programs as f64 / of as f64);
         let written = requests.pages_written;
         let of = |(cause, operations): (&String, &Operations)| {
-            per(operations.programs, written).filter(|ratio| *ratio > 0.0).map(|ratio| (cause.clone(), ratio))
+            per(operations.programs, written)
+                .filter(|ratio| *ratio > 0.0)
+                .map(|ratio| (cause.clone(), ratio))
         };
         WriteAmplification {
             total: per(programs, written),
@@ -292,14 +309,32 @@ const CLASSES: u32 = 24;
 impl Erases {
     /// From what every good block was erased.
     pub(super) fn new(counts: &[u32], life_max: u32) -> Erases {
-        let (Some(&min), Some(&max)) = (counts.iter().min(), counts.iter().max()) else { return Erases::default() };
+        let (Some(&min), Some(&max)) = (counts.iter().min(), counts.iter().max()) else {
+            return Erases::default();
+        };
         let total = counts.iter().map(|&count| u64::from(count)).sum::<u64>();
         let mean = total as f64 / counts.len() as f64;
-        let variance = counts.iter().map(|&count| (f64::from(count) - mean).powi(2)).sum::<f64>() / counts.len() as f64;
+        let variance = counts
+            .iter()
+            .map(|&count| (f64::from(count) - mean).powi(2))
+            .sum::<f64>()
+            / counts.len() as f64;
         let width = (max - min) / CLASSES + 1;
-        let mut distribution: Vec<_> = (0..=(max - min) / width).map(|class| (min + class * width, 0)).collect();
-        counts.iter().for_each(|&count| distribution[((count - min) / width) as usize].1 += 1);
-        Erases { total, min, mean, max, stddev: variance.sqrt(), distribution, life_max }
+        let mut distribution: Vec<_> = (0..=(max - min) / width)
+            .map(|class| (min + class * width, 0))
+            .collect();
+        counts
+            .iter()
+            .for_each(|&count| distribution[((count - min) / width) as usize].1 += 1);
+        Erases {
+            total,
+            min,
+            mean,
+            max,
+            stddev: variance.sqrt(),
+            distribution,
+            life_max,
+        }
     }
 }
 
@@ -311,11 +346,20 @@ mod tests {
     fn every_block_is_in_one_class_of_the_distribution() {
         let counts: Vec<u32> = (0..1000).map(|i| 17 + i * i % 613).collect();
         let erases = Erases::new(&counts, 700);
-        assert_eq!((erases.min, erases.max, erases.total), (17, 629, counts.iter().map(|c| u64::from(*c)).sum()));
-        assert_eq!(erases.distribution.iter().map(|class| class.1).sum::<u64>(), 1000);
+        assert_eq!(
+            (erases.min, erases.max, erases.total),
+            (17, 629, counts.iter().map(|c| u64::from(*c)).sum())
+        );
+        assert_eq!(
+            erases.distribution.iter().map(|class| class.1).sum::<u64>(),
+            1000
+        );
         assert!(erases.distribution.len() <= CLASSES as usize + 1);
         for pair in erases.distribution.windows(2) {
-            let within = counts.iter().filter(|count| (pair[0].0..pair[1].0).contains(count)).count() as u64;
+            let within = counts
+                .iter()
+                .filter(|count| (pair[0].0..pair[1].0).contains(count))
+                .count() as u64;
             assert_eq!(within, pair[0].1);
         }
         assert_eq!(Erases::new(&[4, 4, 4], 9).distribution, [(4, 3)]);

@@ -1,7 +1,7 @@
 //! A scheme on virtual time: requests in, emulated response times out. No data, no lock, no thread.
 //!
-//! What always holds: every error of the scheme ends the run; a page that was asked of the scheme is counted here and must be counted
-//! there ([`Sim::settle`]).
+//! What always holds: every error of the scheme ends the run; a page that was asked of the scheme
+//! is counted here and must be counted there ([`Sim::settle`]).
 
 use super::measure::Sides;
 use super::method::Average;
@@ -13,7 +13,8 @@ use nand_model::store::OobOnlyStore;
 
 /// Pages trimmed in one go.
 const TRIM_PAGES: u64 = 16_384;
-/// Flash operations of one slice of idle work: as few as can be, so that a request that comes meanwhile waits no longer than it must.
+/// Flash operations of one slice of idle work: as few as can be, so that a request that comes
+/// meanwhile waits no longer than it must.
 const IDLE_OPS: u32 = 1;
 
 /// One extent of the device.
@@ -75,7 +76,12 @@ impl Sim {
     }
 
     /// One request, which begins at `at`. Returns when it is done.
-    pub(super) fn request(&mut self, at: Nanos, op: Op, extents: &[Extent]) -> Result<Nanos, FtlError> {
+    pub(super) fn request(
+        &mut self,
+        at: Nanos,
+        op: Op,
+        extents: &[Extent],
+    ) -> Result<Nanos, FtlError> {
         let done = match self.average {
             Average::PerRequest => {
                 let mut done = at;
@@ -98,7 +104,10 @@ impl Sim {
             }
             Average::PerRecord => {
                 let page = self.page_bytes();
-                let first = Extent { offset: extents[0].offset / page * page, len: page };
+                let first = Extent {
+                    offset: extents[0].offset / page * page,
+                    len: page,
+                };
                 let done = self.whole(at, op, first)?;
                 self.sides.of(op).note(done - at);
                 done
@@ -111,9 +120,16 @@ impl Sim {
     /// An extent, all of which begins at `at`.
     pub(super) fn whole(&mut self, at: Nanos, op: Op, extent: Extent) -> Result<Nanos, FtlError> {
         self.count(op, extent);
-        let slice = if op == Op::Trim { TRIM_PAGES * self.page_bytes() } else { self.buffer.len() as u64 };
+        let slice = if op == Op::Trim {
+            TRIM_PAGES * self.page_bytes()
+        } else {
+            self.buffer.len() as u64
+        };
         let (mut offset, end, mut done) = (extent.offset, extent.offset + extent.len, at);
-        let mut paged = Paged { ftl: &mut *self.ftl, scratch: &mut self.scratch };
+        let mut paged = Paged {
+            ftl: &mut *self.ftl,
+            scratch: &mut self.scratch,
+        };
         while offset < end {
             let next = slice_end(offset, end, slice);
             let len = next - offset;
@@ -129,7 +145,10 @@ impl Sim {
 
     fn count(&mut self, op: Op, extent: Extent) {
         let span = Span::new(extent.offset, extent.len, self.scratch.len() as u32);
-        let (whole, parts) = (span.body.1 as u64, u64::from(span.head.is_some()) + u64::from(span.tail.is_some()));
+        let (whole, parts) = (
+            span.body.1 as u64,
+            u64::from(span.head.is_some()) + u64::from(span.tail.is_some()),
+        );
         match op {
             Op::Read => self.pages.read += whole + parts,
             Op::Write => {
@@ -155,16 +174,26 @@ impl Sim {
     pub(super) fn idle(&mut self, until: Nanos) -> Result<(), FtlError> {
         loop {
             let free = self.ftl.chip().busy_until();
-            if free >= until || !self.ftl.idle(free, IDLE_OPS)? || self.ftl.chip().busy_until() == free {
+            if free >= until
+                || !self.ftl.idle(free, IDLE_OPS)?
+                || self.ftl.chip().busy_until() == free
+            {
                 return Ok(());
             }
         }
     }
 
-    /// Begins anew with counting and measuring, if the scheme has counted the pages that it was given. The error says what is wrong.
+    /// Begins anew with counting and measuring, if the scheme has counted the pages that it was
+    /// given. The error says what is wrong.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         let stats = self.ftl.stats();
-        let Pages { read, written, trimmed, cleared, .. } = self.pages;
+        let Pages {
+            read,
+            written,
+            trimmed,
+            cleared,
+            ..
+        } = self.pages;
         let found = (
             stats.host_pages_read - self.base.host_pages_read,
             stats.host_pages_written - self.base.host_pages_written,
@@ -189,7 +218,10 @@ fn split(extent: Extent, page: u64) -> impl Iterator<Item = Extent> {
     let mut offset = extent.offset;
     std::iter::from_fn(move || {
         let next = slice_end(offset, end, page);
-        let part = Extent { offset, len: next - offset };
+        let part = Extent {
+            offset,
+            len: next - offset,
+        };
         offset = next;
         (part.len > 0).then_some(part)
     })
@@ -269,9 +301,14 @@ mod tests {
 
     fn sim(missing: [u64; 3]) -> Sim {
         let (scheme, params) = (Scheme::find("pagemap").unwrap(), Params::default());
-        let layout = scheme.layout(Profile::find("torture").unwrap(), 1 << 20, 0.3, &params).unwrap();
+        let layout = scheme
+            .layout(Profile::find("torture").unwrap(), 1 << 20, 0.3, &params)
+            .unwrap();
         let chip = Chip::open(layout.profile, OobOnlyStore::new(layout.profile.geometry)).unwrap();
-        let config = FtlConfig { logical_pages: layout.logical_pages, params };
+        let config = FtlConfig {
+            logical_pages: layout.logical_pages,
+            params,
+        };
         let inner = scheme.start(chip, &config, Start::Format).unwrap();
         Sim::new(Box::new(Careless { inner, missing }), Average::PerRequest)
     }
@@ -298,8 +335,14 @@ mod tests {
             let mut careless = sim(missing);
             some_requests(&mut careless);
             let why = careless.settle().unwrap_err();
-            let expected = ["issued 7 page reads, 14 page writes and 3 page trims", "but the scheme completed"];
-            assert!(expected.iter().all(|part| why.contains(part)), "{kind}: {why}");
+            let expected = [
+                "issued 7 page reads, 14 page writes and 3 page trims",
+                "but the scheme completed",
+            ];
+            assert!(
+                expected.iter().all(|part| why.contains(part)),
+                "{kind}: {why}"
+            );
         }
     }
 }

@@ -8,7 +8,11 @@ use std::path::PathBuf;
 
 /// A source of requests that can be read more than once.
 pub(super) enum Source {
-    Trace { file: PathBuf, dialect: Option<&'static Dialect>, disk: Option<u64> },
+    Trace {
+        file: PathBuf,
+        dialect: Option<&'static Dialect>,
+        disk: Option<u64>,
+    },
     Made(Workload),
 }
 
@@ -22,11 +26,15 @@ impl Source {
     pub(super) fn new(job: &Job) -> Result<Source, Failure> {
         let text = job.workload.as_str();
         if text.is_empty() {
-            return Err(Failure::usage("no workload: name a trace file or a generator; see `ftld workloads`"));
+            return Err(Failure::usage(
+                "no workload: name a trace file or a generator; see `ftld workloads`",
+            ));
         }
         let dialect = job.dialect()?;
         if let Some(workload) = Workload::parse(text) {
-            let fits = dialect.is_none() && job.method.disk.is_none() && job.method.address == Address::Exact;
+            let fits = dialect.is_none()
+                && job.method.disk.is_none()
+                && job.method.address == Address::Exact;
             return match workload {
                 Ok(_) if !fits => Err(Failure::usage(format!(
                     "{text} is made up for this device: --format, --disk and --address are for trace files; ./{text} would be one"
@@ -42,19 +50,31 @@ impl Source {
                 names.join(", ")
             )));
         }
-        Ok(Source::Trace { file, dialect, disk: job.method.disk })
+        Ok(Source::Trace {
+            file,
+            dialect,
+            disk: job.method.disk,
+        })
     }
 
     /// Begins from the start, on a device of so many bytes.
     pub(super) fn begin(&self, device_bytes: u64, seed: u64) -> Result<Stream, Failure> {
         match self {
-            Source::Trace { file, dialect, disk } => {
+            Source::Trace {
+                file,
+                dialect,
+                disk,
+            } => {
                 let trace = Trace::open(file, *dialect).map_err(|error| failure(&error))?;
                 Ok(Stream::Trace { trace, disk: *disk })
             }
             Source::Made(workload) => {
-                let failed = |why| Failure::usage(format!("workload {}: {why}", workload.generator));
-                workload.begin(device_bytes, seed).map(Stream::Made).map_err(failed)
+                let failed =
+                    |why| Failure::usage(format!("workload {}: {why}", workload.generator));
+                workload
+                    .begin(device_bytes, seed)
+                    .map(Stream::Made)
+                    .map_err(failed)
             }
         }
     }
@@ -102,7 +122,9 @@ impl Iterator for Stream {
 /// The exit code of a trace that cannot be read; the message says the rest.
 pub(super) fn failure(error: &TraceError) -> Failure {
     let exit = match error {
-        TraceError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Exit::Permission,
+        TraceError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            Exit::Permission
+        }
         _ => Exit::Failed,
     };
     Failure::new(exit, error.to_string())

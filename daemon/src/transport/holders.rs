@@ -8,13 +8,17 @@ use std::path::{Path, PathBuf};
 
 use crate::sys;
 
-/// Who uses `/dev/NAME` or a partition of it: mounts, swap, devices on top, and processes other than this one that have it
-/// open. One phrase each.
+/// Who uses `/dev/NAME` or a partition of it: mounts, swap, devices on top, and processes other
+/// than this one that have it open. One phrase each.
 pub fn of(name: &str) -> Vec<String> {
     let numbers = device_numbers(name);
     let mut found = mounts_of(&numbers);
     found.extend(swaps_of(name));
-    found.extend(names(&folder(name).join("holders")).into_iter().map(|name| format!("held by {name}")));
+    found.extend(
+        names(&folder(name).join("holders"))
+            .into_iter()
+            .map(|name| format!("held by {name}")),
+    );
     found.extend(openers_of(&numbers));
     found
 }
@@ -23,21 +27,34 @@ pub fn of(name: &str) -> Vec<String> {
 pub fn of_live(name: &str) -> Vec<String> {
     match exclude(name) {
         Ok(excluded) => excluded.err().unwrap_or_default(),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENXIO | libc::ENODEV)) => Vec::new(),
+        Err(error)
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::ENOENT | libc::ENXIO | libc::ENODEV)
+            ) =>
+        {
+            Vec::new()
+        }
         Err(error) => vec![format!("it cannot be told by whom ({error})")],
     }
 }
 
-/// Opens `/dev/NAME` so that nobody can mount it while the file lives; otherwise says who uses it. Processes that only have
-/// it open are users, too.
+/// Opens `/dev/NAME` so that nobody can mount it while the file lives; otherwise says who uses it.
+/// Processes that only have it open are users, too.
 pub fn exclude(name: &str) -> io::Result<Result<File, Vec<String>>> {
     let holders = of(name);
     if !holders.is_empty() {
         return Ok(Err(holders));
     }
-    match OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(Path::new("/dev").join(name)) {
+    match OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_EXCL)
+        .open(Path::new("/dev").join(name))
+    {
         Ok(file) => Ok(Ok(file)),
-        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(Err(vec!["claimed by the kernel".into()])),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            Ok(Err(vec!["claimed by the kernel".into()]))
+        }
         Err(error) => Err(error),
     }
 }
@@ -50,9 +67,14 @@ pub fn detach_mount_copies(name: &str) -> io::Result<()> {
 /// `major:minor` of the device and its partitions.
 fn device_numbers(name: &str) -> BTreeSet<String> {
     let folder = folder(name);
-    let parts = names(&folder).into_iter().filter(|part| part.starts_with(name)).map(|part| folder.join(part));
+    let parts = names(&folder)
+        .into_iter()
+        .filter(|part| part.starts_with(name))
+        .map(|part| folder.join(part));
     let all = std::iter::once(folder.clone()).chain(parts);
-    all.filter_map(|folder| fs::read_to_string(folder.join("dev")).ok()).map(|dev| dev.trim().to_owned()).collect()
+    all.filter_map(|folder| fs::read_to_string(folder.join("dev")).ok())
+        .map(|dev| dev.trim().to_owned())
+        .collect()
 }
 
 /// Every mount namespace has its own table; ours holds copies at most.
@@ -61,12 +83,16 @@ fn mounts_of(numbers: &BTreeSet<String>) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut found = BTreeSet::new();
     for pid in processes() {
-        let Ok(namespace) = fs::read_link(format!("/proc/{pid}/ns/mnt")) else { continue };
+        let Ok(namespace) = fs::read_link(format!("/proc/{pid}/ns/mnt")) else {
+            continue;
+        };
         if (pid != 1 && Some(&namespace) == own.as_ref()) || !seen.insert(namespace) {
             continue;
         }
         let table = sys::mounts(Path::new(&format!("/proc/{pid}/mountinfo"))).unwrap_or_default();
-        let ours = table.into_iter().filter(|mount| numbers.contains(&mount.device));
+        let ours = table
+            .into_iter()
+            .filter(|mount| numbers.contains(&mount.device));
         found.extend(ours.map(|mount| format!("mounted on {}", mount.path.display())));
     }
     found.into_iter().collect()
@@ -75,35 +101,57 @@ fn mounts_of(numbers: &BTreeSet<String>) -> Vec<String> {
 fn swaps_of(name: &str) -> Vec<String> {
     let node = format!("/dev/{name}");
     let table = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let paths = table.lines().filter_map(|line| line.split_whitespace().next());
-    let used =
-        paths.filter(|path| path.strip_prefix(&node).is_some_and(|rest| rest.is_empty() || rest.starts_with('p')));
+    let paths = table
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    let used = paths.filter(|path| {
+        path.strip_prefix(&node)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('p'))
+    });
     used.map(|path| format!("swap on {path}")).collect()
 }
 
 fn openers_of(numbers: &BTreeSet<String>) -> Vec<String> {
     let others = processes().filter(|pid| *pid != std::process::id());
     let opens = others.filter(|pid| {
-        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        files.filter_map(|file| fs::metadata(file.path()).ok()).any(|file| {
-            file.file_type().is_block_device()
-                && numbers.contains(&format!("{}:{}", libc::major(file.rdev()), libc::minor(file.rdev())))
-        })
+        let files = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        files
+            .filter_map(|file| fs::metadata(file.path()).ok())
+            .any(|file| {
+                file.file_type().is_block_device()
+                    && numbers.contains(&format!(
+                        "{}:{}",
+                        libc::major(file.rdev()),
+                        libc::minor(file.rdev())
+                    ))
+            })
     });
-    opens.map(|pid| format!("open in process {pid} ({})", name_of(pid))).collect()
+    opens
+        .map(|pid| format!("open in process {pid} ({})", name_of(pid)))
+        .collect()
 }
 
 fn processes() -> impl Iterator<Item = u32> {
-    names(Path::new("/proc")).into_iter().filter_map(|name| name.parse().ok())
+    names(Path::new("/proc"))
+        .into_iter()
+        .filter_map(|name| name.parse().ok())
 }
 
 fn name_of(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+    fs::read_to_string(format!("/proc/{pid}/comm"))
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect()
 }
 
 fn folder(name: &str) -> PathBuf {

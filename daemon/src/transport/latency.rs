@@ -1,8 +1,10 @@
-//! Completions that wait until the emulated flash would have been done, and the timer that says when.
+//! Completions that wait until the emulated flash would have been done, and the timer that says
+//! when.
 //!
-//! Waiting costs a place in a heap and no thread. The timer is a file that an event loop polls, because it is exact: a loop's own
-//! timers count milliseconds, and a flash page is read in some tens of microseconds. If the process dies, what waits is
-//! unacknowledged, like any request under way.
+//! Waiting costs a place in a heap and no thread. The timer is a file that an event loop polls,
+//! because it is exact: a loop's own timers count milliseconds, and a flash page is read in some
+//! tens of microseconds. If the process dies, what waits is unacknowledged, like any request under
+//! way.
 
 use crate::device::Hold;
 use nix::sys::time::TimeSpec;
@@ -53,14 +55,21 @@ impl<T> Ord for Held<T> {
 
 impl<T> Default for Holds<T> {
     fn default() -> Self {
-        Holds { heap: BinaryHeap::new(), pushed: 0 }
+        Holds {
+            heap: BinaryHeap::new(),
+            pushed: 0,
+        }
     }
 }
 
 impl<T> Holds<T> {
     /// Lets `what` wait.
     pub fn push(&mut self, hold: Hold, what: T) {
-        self.heap.push(Reverse(Held { hold, number: self.pushed, what }));
+        self.heap.push(Reverse(Held {
+            hold,
+            number: self.pushed,
+            what,
+        }));
         self.pushed += 1;
     }
 
@@ -76,7 +85,11 @@ impl<T> Holds<T> {
 
     /// The first, if it is due.
     pub fn pop_due(&mut self, now: Instant) -> Option<T> {
-        if self.next_due()? <= now { self.pop() } else { None }
+        if self.next_due()? <= now {
+            self.pop()
+        } else {
+            None
+        }
     }
 
     /// How many wait.
@@ -101,7 +114,10 @@ impl Alarm {
     /// One that is not set.
     pub fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
-        Ok(Alarm { timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?, set: None })
+        Ok(Alarm {
+            timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?,
+            set: None,
+        })
     }
 
     /// Has it go off at `due`, and not before if it was set for an earlier instant.
@@ -110,8 +126,13 @@ impl Alarm {
             return Ok(());
         }
         // A duration of zero would stop it.
-        let left = due.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
-        self.timer.set(Expiration::OneShot(TimeSpec::from(left)), TimerSetTimeFlags::empty())?;
+        let left = due
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_nanos(1));
+        self.timer.set(
+            Expiration::OneShot(TimeSpec::from(left)),
+            TimerSetTimeFlags::empty(),
+        )?;
         self.set = Some(due);
         Ok(())
     }
@@ -142,10 +163,17 @@ mod tests {
         assert_eq!((holds.len(), holds.next_due()), (4, Some(after(10))));
         assert_eq!(holds.pop_due(after(9)), None);
         assert_eq!(
-            [holds.pop_due(after(25)), holds.pop_due(after(25)), holds.pop_due(after(25))],
+            [
+                holds.pop_due(after(25)),
+                holds.pop_due(after(25)),
+                holds.pop_due(after(25))
+            ],
             [Some('a'), Some('b'), None]
         );
-        assert_eq!([holds.pop(), holds.pop(), holds.pop()], [Some('c'), Some('d'), None]);
+        assert_eq!(
+            [holds.pop(), holds.pop(), holds.pop()],
+            [Some('c'), Some('d'), None]
+        );
     }
 
     #[test]
@@ -154,7 +182,10 @@ mod tests {
         for wait in [Duration::from_millis(5), Duration::ZERO] {
             let due = Instant::now() + wait;
             alarm.set(due).unwrap();
-            let mut polled = [nix::poll::PollFd::new(alarm.as_fd(), nix::poll::PollFlags::POLLIN)];
+            let mut polled = [nix::poll::PollFd::new(
+                alarm.as_fd(),
+                nix::poll::PollFlags::POLLIN,
+            )];
             nix::poll::poll(&mut polled, nix::poll::PollTimeout::NONE).unwrap();
             assert!(Instant::now() >= due);
             alarm.went_off();

@@ -1,4 +1,5 @@
-//! Ways into the device. A transport turns requests of its protocol into calls on a [`BlockDevice`](crate::device::BlockDevice).
+//! Ways into the device. A transport turns requests of its protocol into calls on a
+//! [`BlockDevice`](crate::device::BlockDevice).
 
 pub mod holders;
 pub mod latency;
@@ -8,7 +9,8 @@ mod service;
 pub mod ublk;
 
 pub use service::{
-    Context, Service, StopHow, default_target, left_by_the_dead, probe, start, stop_left, waits_for_a_daemon,
+    Context, Service, StopHow, default_target, left_by_the_dead, probe, start, stop_left,
+    waits_for_a_daemon,
 };
 
 use crate::volume::Queue;
@@ -31,11 +33,21 @@ fn kernel_queue(name: &str) -> Option<Queue> {
     parse_stat(&std::fs::read_to_string(format!("/sys/block/{name}/stat")).ok()?)
 }
 
-/// Columns as in the kernel's Documentation/block/stat.rst: reads, writes, discards, flushes; and all in flight.
+/// Columns as in the kernel's Documentation/block/stat.rst: reads, writes, discards, flushes; and
+/// all in flight.
 fn parse_stat(stat: &str) -> Option<Queue> {
-    let columns: Vec<u64> = stat.split_whitespace().map_while(|column| column.parse().ok()).collect();
-    let answered = [0, 4, 11, 15].map(|column| columns.get(column).copied()).into_iter().sum::<Option<u64>>()?;
-    Some(Queue { under_way: *columns.get(8)?, answered })
+    let columns: Vec<u64> = stat
+        .split_whitespace()
+        .map_while(|column| column.parse().ok())
+        .collect();
+    let answered = [0, 4, 11, 15]
+        .map(|column| columns.get(column).copied())
+        .into_iter()
+        .sum::<Option<u64>>()?;
+    Some(Queue {
+        under_way: *columns.get(8)?,
+        answered,
+    })
 }
 
 #[cfg(test)]
@@ -45,7 +57,13 @@ mod tests {
     #[test]
     fn the_kernels_line_is_read_by_its_columns() {
         let line = "  101 0 808 5 1002 7 9000 60 3 70 65 10003 0 80 1 100004 9\n";
-        assert_eq!(parse_stat(line), Some(Queue { under_way: 3, answered: 111_110 }));
+        assert_eq!(
+            parse_stat(line),
+            Some(Queue {
+                under_way: 3,
+                answered: 111_110
+            })
+        );
         assert_eq!(parse_stat("1 2 3\n"), None);
     }
 }

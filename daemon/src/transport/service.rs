@@ -1,7 +1,10 @@
-//! A running way in, as the rest of the daemon sees it: one [`Service`] per target, each plugged in by one line of [`start`].
+//! A running way in, as the rest of the daemon sees it: one [`Service`] per target, each plugged in
+//! by one line of [`start`].
 
 use super::holders;
-use super::nbd::{self, Endpoint, ExportInfo, Limits, Listening, NbdStats, NbdUri, Server, Tls, kernel};
+use super::nbd::{
+    self, Endpoint, ExportInfo, Limits, Listening, NbdStats, NbdUri, Server, Tls, kernel,
+};
 use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
 use crate::target::Target;
@@ -23,12 +26,13 @@ const KERNEL_CONNECTIONS: usize = 2;
 pub trait Service: Send + Sync {
     /// What clients use, as printed in the ready line.
     fn target(&self) -> String;
-    /// Who has the device open, one phrase each, so that it must not be removed under them. Those that can be told to go
-    /// (NBD clients) are no holders. May block for a moment.
+    /// Who has the device open, one phrase each, so that it must not be removed under them. Those
+    /// that can be told to go (NBD clients) are no holders. May block for a moment.
     fn holders(&self) -> Vec<String>;
     /// Why the service ended by itself, if it did.
     fn ended(&self) -> Option<String>;
-    /// Ends it within seconds: requests under way are answered, no further one reaches the device. Blocks.
+    /// Ends it within seconds: requests under way are answered, no further one reaches the device.
+    /// Blocks.
     fn stop(&self, how: StopHow) -> Result<(), Failure>;
     /// Requests as the kernel sees them, where it has a block device of ours.
     fn kernel_queue(&self) -> Option<Queue> {
@@ -60,17 +64,22 @@ pub struct Context<'a> {
     pub tls: Option<&'a Tls>,
 }
 
-/// What is served when nobody named a target: ublk if it would work, else an NBD unix socket in the runtime folder.
+/// What is served when nobody named a target: ublk if it would work, else an NBD unix socket in the
+/// runtime folder.
 pub fn default_target(runtime: &Path) -> Target {
     #[cfg(feature = "ublk")]
     if super::ublk::probe().is_ok() {
         return Target::Ublk(0);
     }
-    Target::Nbd(NbdUri { endpoint: Endpoint::Unix(runtime.join("nbd.sock")), export: String::new(), tls: false })
+    Target::Nbd(NbdUri {
+        endpoint: Endpoint::Unix(runtime.join("nbd.sock")),
+        export: String::new(),
+        tls: false,
+    })
 }
 
-/// Whether the target can be served here at all; asked before an image is made or opened. `recover` wants a device that a dead
-/// daemon left.
+/// Whether the target can be served here at all; asked before an image is made or opened. `recover`
+/// wants a device that a dead daemon left.
 pub fn probe(target: &Target, recover: bool) -> Result<(), Failure> {
     match target {
         Target::Ublk(n) => probe_ublk(*n, recover),
@@ -88,7 +97,10 @@ pub fn probe(target: &Target, recover: bool) -> Result<(), Failure> {
 }
 
 fn nothing_to_recover(target: &Target, pid: i32) -> Failure {
-    Failure::new(Exit::InUse, format!("{target} is served by process {pid}: there is nothing to recover"))
+    Failure::new(
+        Exit::InUse,
+        format!("{target} is served by process {pid}: there is nothing to recover"),
+    )
 }
 
 fn nothing_left(target: &Target) -> Failure {
@@ -117,8 +129,9 @@ pub fn waits_for_a_daemon(name: &str, target: &Target) -> Failure {
     Failure::new(Exit::Quiesced, message)
 }
 
-/// Ends what a dead daemon left of the device of this name: with `force` it is removed, and the I/O of whoever waits for it
-/// fails; otherwise the answer says what can be done. `None` if nothing was left.
+/// Ends what a dead daemon left of the device of this name: with `force` it is removed, and the I/O
+/// of whoever waits for it fails; otherwise the answer says what can be done. `None` if nothing was
+/// left.
 pub fn stop_left(name: &str, force: bool) -> Option<Result<(), Failure>> {
     if !force {
         return left_by_the_dead(name).map(|target| Err(waits_for_a_daemon(name, &target)));
@@ -138,7 +151,11 @@ pub fn stop_left(name: &str, force: bool) -> Option<Result<(), Failure>> {
 fn probe_ublk(n: u32, recover: bool) -> Result<(), Failure> {
     use super::ublk::State;
     super::ublk::probe().map_err(ublk_failure)?;
-    match recover.then(|| super::ublk::state(n)).transpose().map_err(ublk_failure)? {
+    match recover
+        .then(|| super::ublk::state(n))
+        .transpose()
+        .map_err(ublk_failure)?
+    {
         None | Some(State::Quiesced) => Ok(()),
         Some(State::Live { pid }) => Err(nothing_to_recover(&Target::Ublk(n), pid)),
         Some(State::Absent | State::Dead { .. }) => Err(nothing_left(&Target::Ublk(n))),
@@ -162,8 +179,8 @@ fn kernel_failure(error: kernel::Error) -> Failure {
     Failure::new(Exit::from_code(error.exit_code()), error.to_string())
 }
 
-/// Starts serving the device at the target; returns when the first request can be served. An NBD address uses the socket
-/// `passed`, if there is one.
+/// Starts serving the device at the target; returns when the first request can be served. An NBD
+/// address uses the socket `passed`, if there is one.
 pub fn start(
     target: &Target,
     passed: Option<Listening>,
@@ -178,14 +195,22 @@ pub fn start(
 }
 
 #[cfg(feature = "ublk")]
-fn ublk(n: u32, device: Arc<dyn BlockDevice>, context: Context<'_>) -> Result<Arc<dyn Service>, Failure> {
+fn ublk(
+    n: u32,
+    device: Arc<dyn BlockDevice>,
+    context: Context<'_>,
+) -> Result<Arc<dyn Service>, Failure> {
     use super::ublk::{Options, Served, detach_mount_copies};
     if let Err(error) = detach_mount_copies(n) {
         tracing::warn!("copies of mounts on /dev/ublkb{n}: {error}");
     }
-    let served = Served::start(Some(n), device, Options::new(context.image)).map_err(ublk_failure)?;
+    let served =
+        Served::start(Some(n), device, Options::new(context.image)).map_err(ublk_failure)?;
     if served.recovered() {
-        tracing::info!("took {} up again where a daemon had left it", served.path().display());
+        tracing::info!(
+            "took {} up again where a daemon had left it",
+            served.path().display()
+        );
     }
     Ok(Arc::new(served))
 }
@@ -229,11 +254,16 @@ struct Worker {
 impl Worker {
     fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<Worker> {
         let (end, ended) = channel::<()>();
-        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
-            let _end = end;
-            work();
-        })?;
-        Ok(Worker { ended: Mutex::new(ended), thread: Mutex::new(Some(thread)) })
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || {
+                let _end = end;
+                work();
+            })?;
+        Ok(Worker {
+            ended: Mutex::new(ended),
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
     fn finished(&self) -> bool {
@@ -244,9 +274,15 @@ impl Worker {
     fn join(&self, what: &str) -> Result<(), Failure> {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if ended.recv_timeout(END_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
-            return Err(Failure::failed(format!("{what}: requests were still under way after {END_TIMEOUT:?}")));
+            return Err(Failure::failed(format!(
+                "{what}: requests were still under way after {END_TIMEOUT:?}"
+            )));
         }
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         match thread.map(JoinHandle::join) {
             Some(Err(_)) => Err(Failure::failed(format!("{what}: its thread panicked"))),
             _ => Ok(()),
@@ -255,10 +291,13 @@ impl Worker {
 }
 
 fn small_runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
 }
 
-/// An NBD server on a socket. Its clients are disconnected when it stops, after what they asked for is answered.
+/// An NBD server on a socket. Its clients are disconnected when it stops, after what they asked for
+/// is answered.
 struct NbdServer {
     uri: String,
     stop: watch::Sender<bool>,
@@ -273,7 +312,10 @@ impl NbdServer {
         device: Arc<dyn BlockDevice>,
         context: Context<'_>,
     ) -> Result<Self, Failure> {
-        let info = ExportInfo { name: uri.export.clone(), description: format!("ftld {}", context.name) };
+        let info = ExportInfo {
+            name: uri.export.clone(),
+            description: format!("ftld {}", context.name),
+        };
         let (endpoint, text, tls) = (uri.endpoint.clone(), uri.to_string(), context.tls.cloned());
         let (stop, mut stopped) = watch::channel(false);
         let (tell, told) = sync_channel(1);
@@ -287,21 +329,30 @@ impl NbdServer {
                     Some(socket) => Server::adopt(socket, device, info, Limits::default(), tls),
                     None => Server::bind(&endpoint, device, info, Limits::default(), tls),
                 };
-                let server = match bound.and_then(|server| Ok((server.uri()?.to_string(), server.stats(), server))) {
+                let server = match bound
+                    .and_then(|server| Ok((server.uri()?.to_string(), server.stats(), server)))
+                {
                     Ok((uri, stats, server)) => {
                         let _ = tell.send(Ok((uri, stats)));
                         server
                     }
                     Err(error) => return drop(tell.send(Err(error))),
                 };
-                server.run(async { drop(stopped.wait_for(|stop| *stop).await) }).await;
+                server
+                    .run(async { drop(stopped.wait_for(|stop| *stop).await) })
+                    .await;
             });
         };
         let failed = |error: std::io::Error| Failure::io(&text, &error);
         let worker = Worker::spawn("ftld-nbd", serve).map_err(failed)?;
         let lost = || Failure::failed(format!("{text}: the server ended before it was ready"));
         let (uri, stats) = told.recv().map_err(|_| lost())?.map_err(failed)?;
-        Ok(NbdServer { uri, stop, stats, worker })
+        Ok(NbdServer {
+            uri,
+            stop,
+            stats,
+            worker,
+        })
     }
 }
 
@@ -313,7 +364,9 @@ impl Service for NbdServer {
         Vec::new()
     }
     fn ended(&self) -> Option<String> {
-        self.worker.finished().then(|| "the NBD server ended".into())
+        self.worker
+            .finished()
+            .then(|| "the NBD server ended".into())
     }
     fn stop(&self, _how: StopHow) -> Result<(), Failure> {
         let _ = self.stop.send(true);
@@ -341,26 +394,48 @@ impl KernelClient {
         let stats = Arc::<NbdStats>::default();
         let flags = nbd::Export::of(&*device, ExportInfo::default()).flags(nbd::wire::Mode::Simple);
         let mut workers = Vec::new();
-        let attached = kernel::attach(n, &*device, flags, context.image, KERNEL_CONNECTIONS, |streams| {
-            for stream in streams {
-                let (device, stats, left) = (device.clone(), stats.clone(), left.clone());
-                workers.push(Worker::spawn("ftld-nbd", move || serve_kernel(stream, device, &stats, left)));
-            }
-        });
+        let attached = kernel::attach(
+            n,
+            &*device,
+            flags,
+            context.image,
+            KERNEL_CONNECTIONS,
+            |streams| {
+                for stream in streams {
+                    let (device, stats, left) = (device.clone(), stats.clone(), left.clone());
+                    workers.push(Worker::spawn("ftld-nbd", move || {
+                        serve_kernel(stream, device, &stats, left)
+                    }));
+                }
+            },
+        );
         let failed = |error: std::io::Error| Failure::io(format!("/dev/nbd{n}"), &error);
-        let workers = workers.into_iter().collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
+        let workers = workers
+            .into_iter()
+            .collect::<std::io::Result<Vec<_>>>()
+            .map_err(failed)?;
         match attached {
             Ok(true) => tracing::info!("took /dev/nbd{n} up again where a daemon had left it"),
             Ok(false) => {}
             Err(error) => return Err(kernel_failure(error)),
         }
-        Ok(KernelClient { n, leave, stats, workers })
+        Ok(KernelClient {
+            n,
+            leave,
+            stats,
+            workers,
+        })
     }
 }
 
-/// One connection, until the kernel closes it. When it is left, the socket closes without another word: the kernel then keeps
-/// its requests for the next daemon, whereas an answer would be final.
-fn serve_kernel(stream: UnixStream, device: Arc<dyn BlockDevice>, stats: &NbdStats, mut left: watch::Receiver<bool>) {
+/// One connection, until the kernel closes it. When it is left, the socket closes without another
+/// word: the kernel then keeps its requests for the next daemon, whereas an answer would be final.
+fn serve_kernel(
+    stream: UnixStream,
+    device: Arc<dyn BlockDevice>,
+    stats: &NbdStats,
+    mut left: watch::Receiver<bool>,
+) {
     let served = small_runtime().and_then(|runtime| {
         runtime.block_on(async {
             stream.set_nonblocking(true)?;
@@ -393,14 +468,21 @@ impl Service for KernelClient {
         super::kernel_queue(&format!("nbd{}", self.n))
     }
     fn ended(&self) -> Option<String> {
-        self.workers.iter().all(Worker::finished).then(|| "disconnected by another program".into())
+        self.workers
+            .iter()
+            .all(Worker::finished)
+            .then(|| "disconnected by another program".into())
     }
     fn stop(&self, how: StopHow) -> Result<(), Failure> {
         match how {
             StopHow::Leave => drop(self.leave.send(true)),
-            StopHow::Remove => kernel::detach(self.n).map_err(|error| Failure::io(self.target(), &error))?,
+            StopHow::Remove => {
+                kernel::detach(self.n).map_err(|error| Failure::io(self.target(), &error))?
+            }
         }
-        self.workers.iter().try_for_each(|worker| worker.join(&self.target()))
+        self.workers
+            .iter()
+            .try_for_each(|worker| worker.join(&self.target()))
     }
     fn nbd_stats(&self) -> Option<Arc<NbdStats>> {
         Some(self.stats.clone())

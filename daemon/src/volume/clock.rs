@@ -1,9 +1,11 @@
 //! Emulated instants for a live device.
 //!
-//! With `--latency emulate` both clocks run side by side: a request starts on the flash when it comes, and is due when the flash
-//! is done with it. Otherwise the daemon completes at once, so that the host, which issues a request when an earlier one is done, is
-//! ahead of the emulated flash; taking its wall-clock instants as they are would pile up a queue that no real host would have
-//! built. So a request then starts at the wall clock, or when the host's queue, as deep as it really is, would have had room.
+//! With `--latency emulate` both clocks run side by side: a request starts on the flash when it
+//! comes, and is due when the flash is done with it. Otherwise the daemon completes at once, so
+//! that the host, which issues a request when an earlier one is done, is ahead of the emulated
+//! flash; taking its wall-clock instants as they are would pile up a queue that no real host would
+//! have built. So a request then starts at the wall clock, or when the host's queue, as deep as it
+//! really is, would have had room.
 
 use nand_model::Nanos;
 use std::time::{Duration, Instant};
@@ -24,7 +26,12 @@ pub(super) struct Clock {
 impl Clock {
     /// A clock that shows `base` now.
     pub(super) fn new(base: Nanos, emulate: bool) -> Self {
-        Clock { origin: Instant::now(), base, emulate, latest: Vec::with_capacity(KEPT + 1) }
+        Clock {
+            origin: Instant::now(),
+            base,
+            emulate,
+            latest: Vec::with_capacity(KEPT + 1),
+        }
     }
 
     /// When a request may start on the flash, if `depth` requests are under way, itself included.
@@ -38,19 +45,25 @@ impl Clock {
         now.max(self.latest.get(behind).copied().unwrap_or(0))
     }
 
-    /// Notes when a request was done; with `--latency emulate`, says when that is by the wall clock.
+    /// Notes when a request was done; with `--latency emulate`, says when that is by the wall
+    /// clock.
     #[inline]
     pub(super) fn done(&mut self, at: Nanos) -> Option<Instant> {
         if self.emulate {
             return Some(self.origin + Duration::from_nanos(at.saturating_sub(self.base)));
         }
-        let place = self.latest.iter().position(|&earlier| at >= earlier).unwrap_or(self.latest.len());
+        let place = self
+            .latest
+            .iter()
+            .position(|&earlier| at >= earlier)
+            .unwrap_or(self.latest.len());
         self.latest.insert(place, at);
         self.latest.truncate(KEPT);
         None
     }
 
-    /// How long background work has to wait for this instant. Without `--latency emulate` nobody waits for the flash.
+    /// How long background work has to wait for this instant. Without `--latency emulate` nobody
+    /// waits for the flash.
     pub(super) fn until(&self, at: Nanos) -> Option<Duration> {
         let left = at.saturating_sub(self.now());
         (self.emulate && left > 0).then(|| Duration::from_nanos(left))
@@ -73,7 +86,10 @@ mod tests {
         for done in [far, far + 30, far + 10] {
             assert_eq!(clock.done(done), None);
         }
-        assert_eq!([1, 2, 3].map(|depth| clock.start(depth)), [far + 30, far + 10, far]);
+        assert_eq!(
+            [1, 2, 3].map(|depth| clock.start(depth)),
+            [far + 30, far + 10, far]
+        );
         assert!(clock.start(4) < far, "the queue had room all along");
         (0..2 * KEPT as u64).for_each(|i| assert_eq!(clock.done(far + 100 + i), None));
         assert_eq!(clock.start(1), far + 99 + 2 * KEPT as u64);
@@ -83,11 +99,21 @@ mod tests {
     fn emulating_a_request_starts_when_it_comes_and_is_due_when_the_flash_is_done() {
         let mut clock = Clock::new(5_000_000, true);
         let due = clock.done(65_000_000_000).unwrap();
-        assert_eq!(due - clock.origin, Duration::from_nanos(65_000_000_000 - 5_000_000));
+        assert_eq!(
+            due - clock.origin,
+            Duration::from_nanos(65_000_000_000 - 5_000_000)
+        );
         for depth in [1, 9] {
-            assert!((5_000_000..65_000_000_000).contains(&clock.start(depth)), "whatever came before");
+            assert!(
+                (5_000_000..65_000_000_000).contains(&clock.start(depth)),
+                "whatever came before"
+            );
         }
-        assert!(clock.until(65_000_000_000).is_some_and(|left| left < Duration::from_secs(65)));
+        assert!(
+            clock
+                .until(65_000_000_000)
+                .is_some_and(|left| left < Duration::from_secs(65))
+        );
         assert_eq!(clock.until(5_000_000), None);
         assert_eq!(Clock::new(0, false).until(u64::MAX), None);
     }

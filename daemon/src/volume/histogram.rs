@@ -32,7 +32,8 @@ pub struct Histogram {
 /// What a [`Histogram`] held at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HistogramView {
-    /// Samples per bucket, not cumulative; the last one is for what lies beyond every bound of [`BOUNDS_NS`].
+    /// Samples per bucket, not cumulative; the last one is for what lies beyond every bound of
+    /// [`BOUNDS_NS`].
     pub counts: [u64; BOUNDS_NS.len() + 1],
     /// Sum of all samples, ns.
     pub sum_ns: u64,
@@ -42,15 +43,25 @@ impl Histogram {
     /// Adds one sample.
     #[inline]
     pub fn record(&self, ns: u64) {
-        let bucket = BOUNDS_NS.iter().position(|&bound| ns <= bound).unwrap_or(BOUNDS_NS.len());
+        let bucket = BOUNDS_NS
+            .iter()
+            .position(|&bound| ns <= bound)
+            .unwrap_or(BOUNDS_NS.len());
         self.counts[bucket].fetch_add(1, Relaxed);
         self.sum_ns.fetch_add(ns, Relaxed);
     }
 
-    /// The counts now. Samples recorded meanwhile may be in the sum and not in a bucket, or the other way round.
+    /// The counts now. Samples recorded meanwhile may be in the sum and not in a bucket, or the
+    /// other way round.
     pub fn view(&self) -> HistogramView {
-        let mut view = HistogramView { sum_ns: self.sum_ns.load(Relaxed), ..HistogramView::default() };
-        view.counts.iter_mut().zip(&self.counts).for_each(|(to, from)| *to = from.load(Relaxed));
+        let mut view = HistogramView {
+            sum_ns: self.sum_ns.load(Relaxed),
+            ..HistogramView::default()
+        };
+        view.counts
+            .iter_mut()
+            .zip(&self.counts)
+            .for_each(|(to, from)| *to = from.load(Relaxed));
         view
     }
 }
@@ -73,7 +84,15 @@ mod tests {
             histogram.record(ns);
         }
         let view = histogram.view();
-        assert_eq!((view.counts[0], view.counts[1], view.counts[15], view.counts[16]), (2, 1, 1, 1));
+        assert_eq!(
+            (
+                view.counts[0],
+                view.counts[1],
+                view.counts[15],
+                view.counts[16]
+            ),
+            (2, 1, 1, 1)
+        );
         assert_eq!((view.count(), view.sum_ns), (5, 20_000_050_002));
         assert!(BOUNDS_NS.is_sorted());
     }

@@ -1,4 +1,5 @@
-//! What the host asked for, counted without a lock: operations, bytes, errors, latencies, requests under way.
+//! What the host asked for, counted without a lock: operations, bytes, errors, latencies, requests
+//! under way.
 
 use super::histogram::{Histogram, HistogramView};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -55,8 +56,12 @@ impl ErrorClass {
     /// How many classes there are.
     pub const COUNT: usize = 4;
     /// All classes in the order of their numbers.
-    pub const ALL: [ErrorClass; ErrorClass::COUNT] =
-        [ErrorClass::Eio, ErrorClass::Enospc, ErrorClass::Einval, ErrorClass::Eperm];
+    pub const ALL: [ErrorClass; ErrorClass::COUNT] = [
+        ErrorClass::Eio,
+        ErrorClass::Enospc,
+        ErrorClass::Einval,
+        ErrorClass::Eperm,
+    ];
 
     /// Lower-case name, as in metric labels.
     pub const fn name(self) -> &'static str {
@@ -105,7 +110,8 @@ pub struct OpView {
     pub unaligned: u64,
     /// Requests that failed, by [`ErrorClass`].
     pub errors: [u64; ErrorClass::COUNT],
-    /// Time by the host's clock, waiting for the lock, for a sync and for the emulated flash included.
+    /// Time by the host's clock, waiting for the lock, for a sync and for the emulated flash
+    /// included.
     pub wall: HistogramView,
     /// Time the emulated flash took.
     pub emulated: HistogramView,
@@ -135,12 +141,15 @@ impl HostCounters {
         &self.ops[op as usize]
     }
 
-    /// Requests under way: how deep the host's queue is, as far as the volume can see. A FLUSH that waits for a sync keeps
-    /// the flash free.
+    /// Requests under way: how deep the host's queue is, as far as the volume can see. A FLUSH that
+    /// waits for a sync keeps the flash free.
     #[inline]
     pub(super) fn depth(&self) -> u64 {
         let under_way = |op: Op| self.of(op).in_flight.load(Relaxed);
-        [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes].into_iter().map(under_way).sum()
+        [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes]
+            .into_iter()
+            .map(under_way)
+            .sum()
     }
 
     /// What asks for the flash: all but FLUSH.
@@ -148,15 +157,29 @@ impl HostCounters {
         let flash = [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes];
         let answered = |op: Op| {
             let counter = self.of(op);
-            counter.completed.load(Relaxed) + counter.errors.iter().map(|count| count.load(Relaxed)).sum::<u64>()
+            counter.completed.load(Relaxed)
+                + counter
+                    .errors
+                    .iter()
+                    .map(|count| count.load(Relaxed))
+                    .sum::<u64>()
         };
-        Queue { under_way: self.depth(), answered: flash.into_iter().map(answered).sum() }
+        Queue {
+            under_way: self.depth(),
+            answered: flash.into_iter().map(answered).sum(),
+        }
     }
 
     /// The counters now.
     pub fn view(&self) -> HostView {
-        let mut view = HostView { sync: self.sync.view(), ..HostView::default() };
-        view.ops.iter_mut().zip(&self.ops).for_each(|(to, from)| *to = from.view());
+        let mut view = HostView {
+            sync: self.sync.view(),
+            ..HostView::default()
+        };
+        view.ops
+            .iter_mut()
+            .zip(&self.ops)
+            .for_each(|(to, from)| *to = from.view());
         view
     }
 }
@@ -164,7 +187,10 @@ impl HostCounters {
 impl OpCounter {
     fn view(&self) -> OpView {
         let mut errors = [0; ErrorClass::COUNT];
-        errors.iter_mut().zip(&self.errors).for_each(|(to, from)| *to = from.load(Relaxed));
+        errors
+            .iter_mut()
+            .zip(&self.errors)
+            .for_each(|(to, from)| *to = from.load(Relaxed));
         OpView {
             completed: self.completed.load(Relaxed),
             held: self.held.load(Relaxed),

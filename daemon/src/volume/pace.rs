@@ -1,8 +1,9 @@
-//! A device that stands still because somebody wants to look at it: paused, and let on step by step.
+//! A device that stands still because somebody wants to look at it: paused, and let on step by
+//! step.
 //!
-//! What always holds: a request waits before an extent, outside the lock, and is never failed for it; nothing acknowledged is
-//! touched; a pause ends by itself. Whether an extent may begin is asked under the lock, so after a pause began, or a step was
-//! done, no further one does.
+//! What always holds: a request waits before an extent, outside the lock, and is never failed for
+//! it; nothing acknowledged is touched; a pause ends by itself. Whether an extent may begin is
+//! asked under the lock, so after a pause began, or a step was done, no further one does.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 
 /// How long a pause lasts unless told otherwise.
 pub const PAUSE_DEFAULT: Duration = Duration::from_secs(30);
-/// The longest pause. From two minutes on, the kernel's log complains of tasks that wait for the device.
+/// The longest pause. From two minutes on, the kernel's log complains of tasks that wait for the
+/// device.
 pub const PAUSE_MAX: Duration = Duration::from_secs(600);
 
 /// How far a paused device goes on.
@@ -69,17 +71,24 @@ pub(super) struct Wait {
 }
 
 impl Pace {
-    /// Whether an extent may begin; `first` tells that none of its request did, `events` how many were noted so far.
+    /// Whether an extent may begin; `first` tells that none of its request did, `events` how many
+    /// were noted so far.
     #[inline]
     pub(super) fn admits(&self, first: bool, events: impl Fn() -> u64) -> Result<(), Wait> {
-        if self.paused.load(Relaxed) { self.decide(first, events()) } else { Ok(()) }
+        if self.paused.load(Relaxed) {
+            self.decide(first, events())
+        } else {
+            Ok(())
+        }
     }
 
     #[cold]
     fn decide(&self, first: bool, events: u64) -> Result<(), Wait> {
         let mut state = self.ended();
         let changes = state.changes;
-        let Some(pause) = &mut state.pause else { return Ok(()) };
+        let Some(pause) = &mut state.pause else {
+            return Ok(());
+        };
         match &mut pause.goal {
             Goal::Events(wanted) if events < *wanted => Ok(()),
             Goal::Requests(_) if !first => Ok(()),
@@ -100,7 +109,11 @@ impl Pace {
         let mut state = self.ended();
         while let Some(pause) = state.pause.as_ref().filter(|_| state.changes == changes) {
             let left = pause.until.saturating_duration_since(Instant::now());
-            drop(self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner));
+            drop(
+                self.changed
+                    .wait_timeout(state, left)
+                    .unwrap_or_else(PoisonError::into_inner),
+            );
             state = self.ended();
         }
     }
@@ -108,14 +121,21 @@ impl Pace {
     /// Begins a pause, or makes it last from now on.
     pub(super) fn pause(&self, length: Duration) {
         let mut state = self.lock();
-        state.pause = Some(Pause { length, until: Instant::now() + length, goal: Goal::None });
+        state.pause = Some(Pause {
+            length,
+            until: Instant::now() + length,
+            goal: Goal::None,
+        });
         self.changed(state);
     }
 
-    /// Lets a paused device on for a step; the pause lasts as long as it first did from now on. False if there is none.
+    /// Lets a paused device on for a step; the pause lasts as long as it first did from now on.
+    /// False if there is none.
     pub(super) fn step(&self, step: Step, events: u64) -> bool {
         let mut state = self.ended();
-        let Some(pause) = &mut state.pause else { return false };
+        let Some(pause) = &mut state.pause else {
+            return false;
+        };
         pause.until = pause.until.max(Instant::now() + pause.length);
         pause.goal = match step {
             Step::Events(count) => Goal::Events(events + count),
@@ -145,7 +165,10 @@ impl Pace {
             Goal::Events(wanted) => events < wanted,
             Goal::Requests(left) => left > 0,
         };
-        Some(Paused { left: pause.until.saturating_duration_since(Instant::now()), stepping })
+        Some(Paused {
+            left: pause.until.saturating_duration_since(Instant::now()),
+            stepping,
+        })
     }
 
     fn changed(&self, mut state: MutexGuard<'_, State>) {
@@ -157,7 +180,11 @@ impl Pace {
     /// The state, a pause whose time is over taken away.
     fn ended(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
-        if state.pause.as_ref().is_some_and(|pause| pause.until <= Instant::now()) {
+        if state
+            .pause
+            .as_ref()
+            .is_some_and(|pause| pause.until <= Instant::now())
+        {
             state.pause = None;
             tracing::info!("the pause has lasted as long as it may: the device goes on");
             self.changed(state);
@@ -179,13 +206,20 @@ mod tests {
     fn steps_let_on_what_they_say_and_no_more() {
         let pace = Pace::default();
         let may = |first, events| pace.admits(first, || events).is_ok();
-        assert!(may(true, 0) && !pace.step(Step::Events(1), 0) && !pace.resume(), "nobody paused it");
+        assert!(
+            may(true, 0) && !pace.step(Step::Events(1), 0) && !pace.resume(),
+            "nobody paused it"
+        );
         pace.pause(PAUSE_DEFAULT);
         assert!(!may(true, 0) && !may(false, 0) && !pace.paused(0).unwrap().stepping);
         assert!(pace.step(Step::Events(2), 10) && pace.paused(10).unwrap().stepping);
-        assert!(may(true, 10) && may(false, 11) && !may(true, 12) && !pace.paused(12).unwrap().stepping);
+        assert!(
+            may(true, 10) && may(false, 11) && !may(true, 12) && !pace.paused(12).unwrap().stepping
+        );
         assert!(pace.step(Step::Requests(2), 12));
-        assert!(may(true, 12) && may(false, 12) && may(true, 13) && may(false, 13) && !may(true, 14));
+        assert!(
+            may(true, 12) && may(false, 12) && may(true, 13) && may(false, 13) && !may(true, 14)
+        );
         assert!(may(false, 14), "a request that was let begin is let end");
         assert!(pace.resume() && may(true, 14) && pace.paused(14).is_none());
     }
@@ -196,7 +230,9 @@ mod tests {
         pace.pause(Duration::ZERO);
         assert!(pace.paused(0).is_none() && pace.admits(true, || 0).is_ok());
         pace.pause(Duration::from_millis(60));
-        let Err(wait) = pace.admits(true, || 0) else { panic!("it is paused") };
+        let Err(wait) = pace.admits(true, || 0) else {
+            panic!("it is paused")
+        };
         pace.wait(wait);
         assert!(pace.admits(true, || 0).is_ok());
         pace.pause(PAUSE_MAX);

@@ -1,7 +1,8 @@
 //! A host request from its first extent to the moment its client hears of it.
 //!
-//! Always true: a request is counted once, when it ends; until then it is under way. One whose completion is due later ends when
-//! its [`Hold`] is dropped, and by then it took at least until it was due.
+//! Always true: a request is counted once, when it ends; until then it is under way. One whose
+//! completion is due later ends when its [`Hold`] is dropped, and by then it took at least until it
+//! was due.
 
 use super::{Core, Durable, EIO, Op, Shared};
 use crate::device::Flush;
@@ -14,7 +15,8 @@ use std::time::Instant;
 /// When a client may hear that its request is done: at once if `None`.
 pub type Completion = Option<Hold>;
 
-/// A request that is done, whose completion is due later (`--latency emulate`). Dropped when its client hears of it, or is gone.
+/// A request that is done, whose completion is due later (`--latency emulate`). Dropped when its
+/// client hears of it, or is gone.
 pub struct Hold {
     due: Instant,
     /// Counts the end of the request.
@@ -24,7 +26,10 @@ pub struct Hold {
 impl Hold {
     /// A hold for a device that counts nothing.
     pub fn until(due: Instant) -> Self {
-        Hold { due, _request: None }
+        Hold {
+            due,
+            _request: None,
+        }
     }
 
     /// When the completion is due.
@@ -60,7 +65,10 @@ struct UnderWay {
 impl UnderWay {
     /// Its completion, now that it is done.
     fn completion(self) -> Completion {
-        self.facts.due.map(|due| Hold { due, _request: Some(self) })
+        self.facts.due.map(|due| Hold {
+            due,
+            _request: Some(self),
+        })
     }
 }
 
@@ -87,7 +95,16 @@ pub(super) struct Request<'a> {
 impl<'a> Request<'a> {
     pub(super) fn begin(shared: &'a Arc<Shared>, op: Op, bytes: u64) -> Self {
         shared.counters.of(op).in_flight.fetch_add(1, Relaxed);
-        Request { op, bytes, began: Instant::now(), shared, start: None, begun: false, done: 0, due: None }
+        Request {
+            op,
+            bytes,
+            began: Instant::now(),
+            shared,
+            start: None,
+            begun: false,
+            done: 0,
+            due: None,
+        }
     }
 
     /// Whether its first extent is about to be asked for; true once.
@@ -107,7 +124,9 @@ impl<'a> Request<'a> {
         last: bool,
         verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
     ) -> Result<(), FtlError> {
-        let at = *self.start.get_or_insert_with(|| core.clock.start(self.shared.counters.depth()));
+        let at = *self
+            .start
+            .get_or_insert_with(|| core.clock.start(self.shared.counters.depth()));
         self.done = self.done.max(verb(core, at)?);
         if last {
             self.due = core.clock.done(self.done);
@@ -122,25 +141,46 @@ impl<'a> Request<'a> {
         match self.due.filter(|due| *due > Instant::now()) {
             Some(_) => Ok(self.under_way(None).completion()),
             None => {
-                self.shared.end(&Facts { due: None, ..self.facts() }, None);
+                self.shared.end(
+                    &Facts {
+                        due: None,
+                        ..self.facts()
+                    },
+                    None,
+                );
                 Ok(None)
             }
         }
     }
 
     pub(super) fn fail(&self, error: io::Error) -> io::Error {
-        let facts = Facts { emulated: None, due: None, ..self.facts() };
-        self.shared.end(&facts, Some(error.raw_os_error().unwrap_or(EIO)));
+        let facts = Facts {
+            emulated: None,
+            due: None,
+            ..self.facts()
+        };
+        self.shared
+            .end(&facts, Some(error.raw_os_error().unwrap_or(EIO)));
         error
     }
 
     fn facts(&self) -> Facts {
         let emulated = self.start.map(|start| self.done.saturating_sub(start));
-        Facts { op: self.op, bytes: self.bytes, began: self.began, emulated, due: self.due }
+        Facts {
+            op: self.op,
+            bytes: self.bytes,
+            began: self.began,
+            emulated,
+            due: self.due,
+        }
     }
 
     fn under_way(self, errno: Option<i32>) -> UnderWay {
-        UnderWay { facts: self.facts(), errno, shared: self.shared.clone() }
+        UnderWay {
+            facts: self.facts(),
+            errno,
+            shared: self.shared.clone(),
+        }
     }
 }
 
@@ -153,7 +193,10 @@ pub(super) struct FlushWait<S> {
 impl<S> FlushWait<S> {
     pub(super) fn new(request: Request<'_>, sync: Option<(Arc<dyn Durable<S>>, u64)>) -> Self {
         let errno = sync.is_some().then_some(EIO);
-        FlushWait { request: request.under_way(errno), sync }
+        FlushWait {
+            request: request.under_way(errno),
+            sync,
+        }
     }
 }
 

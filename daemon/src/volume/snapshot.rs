@@ -5,7 +5,9 @@ use nand_model::{Bad, Counters, Pbn, Store};
 use std::time::Instant;
 
 /// Erase counts that bound the classes of [`Wear::distribution`].
-pub const WEAR_BOUNDS: [u32; 14] = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 3_000, 10_000, 100_000];
+pub const WEAR_BOUNDS: [u32; 14] = [
+    0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 3_000, 10_000, 100_000,
+];
 
 /// The flash side of a volume at one moment.
 #[derive(Clone, Debug)]
@@ -41,7 +43,8 @@ pub struct Wear {
     pub max: u32,
     /// Standard deviation over all good blocks.
     pub stddev: f64,
-    /// Good blocks with at most as many erases as the bound of [`WEAR_BOUNDS`], not cumulative; the last one is for more.
+    /// Good blocks with at most as many erases as the bound of [`WEAR_BOUNDS`], not cumulative; the
+    /// last one is for more.
     pub distribution: [u64; WEAR_BOUNDS.len() + 1],
     /// Blocks bad from the factory.
     pub bad_factory: u32,
@@ -49,7 +52,8 @@ pub struct Wear {
     pub bad_grown: u32,
 }
 
-/// A look at every block, some thousands at a time, so that the lock is never held for a large device at once.
+/// A look at every block, some thousands at a time, so that the lock is never held for a large
+/// device at once.
 #[derive(Debug, Default)]
 pub(super) struct WearScan {
     next: u32,
@@ -79,12 +83,19 @@ impl WearScan {
     }
 
     fn note(&mut self, erases: u32) {
-        self.wear.min = if self.good == 0 { erases } else { self.wear.min.min(erases) };
+        self.wear.min = if self.good == 0 {
+            erases
+        } else {
+            self.wear.min.min(erases)
+        };
         self.wear.max = self.wear.max.max(erases);
         self.good += 1;
         self.sum += erases as u64;
         self.squares += (erases as u128).pow(2);
-        let class = WEAR_BOUNDS.iter().position(|&bound| erases <= bound).unwrap_or(WEAR_BOUNDS.len());
+        let class = WEAR_BOUNDS
+            .iter()
+            .position(|&bound| erases <= bound)
+            .unwrap_or(WEAR_BOUNDS.len());
         self.wear.distribution[class] += 1;
     }
 
@@ -93,7 +104,9 @@ impl WearScan {
         let mut wear = scan.wear;
         if scan.good > 0 {
             wear.mean = scan.sum as f64 / scan.good as f64;
-            wear.stddev = (scan.squares as f64 / scan.good as f64 - wear.mean.powi(2)).max(0.0).sqrt();
+            wear.stddev = (scan.squares as f64 / scan.good as f64 - wear.mean.powi(2))
+                .max(0.0)
+                .sqrt();
         }
         wear
     }

@@ -51,7 +51,10 @@ impl Toy {
         store.set_hour(store.hour() + 1);
     }
     fn note(&self, verb: &str, first: Lpn, count: u32) -> Result<(), FtlError> {
-        self.calls.lock().unwrap().push(format!("{verb} {first}+{count}"));
+        self.calls
+            .lock()
+            .unwrap()
+            .push(format!("{verb} {first}+{count}"));
         let hit = |page: u32| (first.raw()..first.raw() + count.max(1)).contains(&page);
         let trap = self.trap.lock().unwrap().clone();
         match trap {
@@ -90,7 +93,13 @@ impl Ftl<MemStore> for Toy {
         }
         self.changed();
         if first.raw() == 0 {
-            self.events.note(Event { kind: EventKind::Collect, block: Some(Pbn::new(3)), pages: 2, at, took: 7 });
+            self.events.note(Event {
+                kind: EventKind::Collect,
+                block: Some(Pbn::new(3)),
+                pages: 2,
+                at,
+                took: 7,
+            });
         }
         Ok(at + 500_000 * self.slow)
     }
@@ -117,10 +126,17 @@ impl Ftl<MemStore> for Toy {
         Ok(self.pages.contains_key(&lpn.raw()))
     }
     fn stats(&self) -> SchemeStats {
-        SchemeStats { mapped_pages: self.pages.len() as u64, ..SchemeStats::default() }
+        SchemeStats {
+            mapped_pages: self.pages.len() as u64,
+            ..SchemeStats::default()
+        }
     }
     fn block(&self, _: Pbn) -> BlockView {
-        BlockView { used: BlockUse::Free, valid: 0, age: 0 }
+        BlockView {
+            used: BlockUse::Free,
+            valid: 0,
+            age: 0,
+        }
     }
     fn events(&self) -> &EventLog {
         &self.events
@@ -142,24 +158,55 @@ impl Ftl<MemStore> for Toy {
     }
 }
 
-fn toy(durable: Option<Arc<dyn Durable<MemStore>>>, read_only: bool) -> (Volume<MemStore>, Handles) {
-    make(durable, VolumeOptions { size: PAGES as u64 * PAGE as u64 - 512, read_only, emulate: false }, 1)
+fn toy(
+    durable: Option<Arc<dyn Durable<MemStore>>>,
+    read_only: bool,
+) -> (Volume<MemStore>, Handles) {
+    make(
+        durable,
+        VolumeOptions {
+            size: PAGES as u64 * PAGE as u64 - 512,
+            read_only,
+            emulate: false,
+        },
+        1,
+    )
 }
 
 /// One that emulates a flash on which a request takes hours.
 fn slow_toy(durable: Option<Arc<dyn Durable<MemStore>>>) -> Volume<MemStore> {
-    make(durable, VolumeOptions { size: PAGES as u64 * PAGE as u64, read_only: false, emulate: true }, SLOW).0
+    make(
+        durable,
+        VolumeOptions {
+            size: PAGES as u64 * PAGE as u64,
+            read_only: false,
+            emulate: true,
+        },
+        SLOW,
+    )
+    .0
 }
 
 /// Makes the shortest verb take an hour.
 const SLOW: u64 = 3_600_000_000_000 / 50_000;
 
-fn make(durable: Option<Arc<dyn Durable<MemStore>>>, options: VolumeOptions, slow: u64) -> (Volume<MemStore>, Handles) {
+fn make(
+    durable: Option<Arc<dyn Durable<MemStore>>>,
+    options: VolumeOptions,
+    slow: u64,
+) -> (Volume<MemStore>, Handles) {
     let profile = Profile::find("torture").unwrap().with_blocks(8);
     let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
     let handles = Handles::default();
     let Handles { calls, trap } = handles.clone();
-    let ftl = Toy { chip, events: EventLog::default(), pages: HashMap::new(), calls, trap, slow };
+    let ftl = Toy {
+        chip,
+        events: EventLog::default(),
+        pages: HashMap::new(),
+        calls,
+        trap,
+        slow,
+    };
     (Volume::new(Box::new(ftl), options, durable), handles)
 }
 
@@ -203,9 +250,22 @@ fn any_byte_extent_reads_back_as_written_and_its_neighbours_stay() {
 fn whole_pages_reach_the_scheme_as_one_extent_and_parts_are_patched() {
     let (volume, handles) = toy(None, false);
     volume.write(512, &vec![1; 512 + 3 * PAGE + 100]).unwrap();
-    assert_eq!(handles.calls(), ["read 0+1", "write 0+1", "write 1+3", "read 4+1", "write 4+1"]);
+    assert_eq!(
+        handles.calls(),
+        [
+            "read 0+1",
+            "write 0+1",
+            "write 1+3",
+            "read 4+1",
+            "write 4+1"
+        ]
+    );
     volume.trim(0, 6 * PAGE as u64 + 1).unwrap();
-    assert_eq!(handles.calls(), ["trim 0+6"], "the page of the last byte holds nothing: nothing to patch");
+    assert_eq!(
+        handles.calls(),
+        ["trim 0+6"],
+        "the page of the last byte holds nothing: nothing to patch"
+    );
 }
 
 #[test]
@@ -222,7 +282,10 @@ fn beyond_the_end_reads_and_trims_are_invalid_and_writes_have_no_space() {
     volume.read(size, &mut []).unwrap();
     let host = volume.host();
     assert_eq!(host.of(Op::Read).errors[ErrorClass::Einval as usize], 2);
-    assert_eq!(host.of(Op::WriteZeroes).errors[ErrorClass::Enospc as usize], 1);
+    assert_eq!(
+        host.of(Op::WriteZeroes).errors[ErrorClass::Enospc as usize],
+        1
+    );
     assert!(host.ops.iter().all(|op| op.in_flight == 0));
 }
 
@@ -273,7 +336,11 @@ fn a_panic_in_a_write_ends_data_service_and_is_told() {
     assert_eq!(errno_of(volume.write(3 * PAGE as u64, &[0; PAGE])), EIO);
     handles.calls();
     assert_eq!(errno_of(volume.write(0, &[0; PAGE])), EPERM);
-    assert_eq!(errno_of(volume.read(0, &mut [0; PAGE])), EIO, "the table may be half changed");
+    assert_eq!(
+        errno_of(volume.read(0, &mut [0; PAGE])),
+        EIO,
+        "the table may be half changed"
+    );
     assert_eq!(errno_of(volume.flush()), EIO);
     assert!(handles.calls().is_empty(), "the scheme is left alone");
     assert!(volume.trouble().unwrap().contains("law: page 3"));
@@ -326,7 +393,11 @@ impl Durable<MemStore> for Gate {
         while !*open {
             open = self.moved.wait(open).unwrap();
         }
-        if self.fails.load(Relaxed) { Err(io::Error::from_raw_os_error(EIO)) } else { Ok(()) }
+        if self.fails.load(Relaxed) {
+            Err(io::Error::from_raw_os_error(EIO))
+        } else {
+            Ok(())
+        }
     }
     fn reclaim(&self, mark: u64) -> io::Result<()> {
         self.wait(mark)
@@ -367,7 +438,10 @@ fn requests_and_snapshots_go_on_while_a_flush_waits() {
         assert!(volume.publish(false));
         assert_eq!(volume.flash().scheme.mapped_pages, 1);
         assert_eq!(volume.host().of(Op::Flush).in_flight, 1);
-        assert!(told.try_recv().is_err(), "the flush is not done before its sync");
+        assert!(
+            told.try_recv().is_err(),
+            "the flush is not done before its sync"
+        );
         gate.let_go();
         told.recv().unwrap().unwrap();
     });
@@ -376,7 +450,15 @@ fn requests_and_snapshots_go_on_while_a_flush_waits() {
 
 /// Verbs that changed something so far.
 fn changes(volume: &Volume<MemStore>) -> u64 {
-    volume.lock().as_ref().expect("not closed").ftl.chip().store().hour().into()
+    volume
+        .lock()
+        .as_ref()
+        .expect("not closed")
+        .ftl
+        .chip()
+        .store()
+        .hour()
+        .into()
 }
 
 #[test]
@@ -403,7 +485,10 @@ fn a_flush_waits_for_a_mark_that_covers_its_own_flush_and_every_earlier_acknowle
         volume.write(0, &[3; PAGE]).unwrap();
         flush.wait().unwrap();
         let marks = waited();
-        assert!(matches!(marks[..], [mark] if mark >= own), "{marks:?}, flushed at {own}");
+        assert!(
+            matches!(marks[..], [mark] if mark >= own),
+            "{marks:?}, flushed at {own}"
+        );
     }
     let first = volume.flush().unwrap();
     volume.write(0, &[4; PAGE]).unwrap();
@@ -412,9 +497,15 @@ fn a_flush_waits_for_a_mark_that_covers_its_own_flush_and_every_earlier_acknowle
     second.wait().unwrap();
     first.wait().unwrap();
     let marks = waited();
-    assert!(matches!(marks[..], [two, one] if one < two && two >= newest), "two overlap: {marks:?} of {newest}");
+    assert!(
+        matches!(marks[..], [two, one] if one < two && two >= newest),
+        "two overlap: {marks:?} of {newest}"
+    );
     volume.close().unwrap();
-    assert!(matches!(waited()[..], [mark] if mark > newest), "a stop waits for its last change");
+    assert!(
+        matches!(waited()[..], [mark] if mark > newest),
+        "a stop waits for its last change"
+    );
 }
 
 #[test]
@@ -435,7 +526,10 @@ fn a_flush_among_writers_covers_what_any_of_them_was_told() {
             let acknowledged = told.load(Relaxed);
             volume.flush().unwrap().wait().unwrap();
             let mark = gate.marks.lock().unwrap().pop().expect("it waited");
-            assert!(mark > acknowledged, "a mark of {mark} after an acknowledgement of {acknowledged}");
+            assert!(
+                mark > acknowledged,
+                "a mark of {mark} after an acknowledgement of {acknowledged}"
+            );
         }
         ended.store(true, Relaxed);
     });
@@ -451,12 +545,24 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
     let (first, second) = (volume.flush().unwrap(), volume.flush().unwrap());
     assert_eq!(errno_of(first.wait()), EIO);
     gate.fails.store(false, Relaxed);
-    assert_eq!(errno_of(second.wait()), EIO, "a sync that succeeds later proves nothing");
+    assert_eq!(
+        errno_of(second.wait()),
+        EIO,
+        "a sync that succeeds later proves nothing"
+    );
     assert_eq!(errno_of(volume.flush()), EIO);
     assert_eq!(errno_of(volume.write(0, &[5; PAGE])), EPERM);
     volume.read(0, &mut [0; PAGE]).unwrap();
-    assert!(volume.trouble().unwrap().contains("sync of the image failed"));
-    assert_eq!(volume.host().of(Op::Flush).errors[ErrorClass::Eio as usize], 3);
+    assert!(
+        volume
+            .trouble()
+            .unwrap()
+            .contains("sync of the image failed")
+    );
+    assert_eq!(
+        volume.host().of(Op::Flush).errors[ErrorClass::Eio as usize],
+        3
+    );
 }
 
 #[test]
@@ -466,8 +572,14 @@ fn extents_tell_data_from_holes_and_obey_the_limit() {
     let hole = |len| Extent { len, mapped: false };
     let data = |len| Extent { len, mapped: true };
     let page = PAGE as u64;
-    assert_eq!(volume.extents(100, 5 * page, 9).unwrap(), [hole(2 * page - 100), data(2 * page), hole(page + 100)]);
-    assert_eq!(volume.extents(100, 5 * page, 1).unwrap(), [hole(2 * page - 100)]);
+    assert_eq!(
+        volume.extents(100, 5 * page, 9).unwrap(),
+        [hole(2 * page - 100), data(2 * page), hole(page + 100)]
+    );
+    assert_eq!(
+        volume.extents(100, 5 * page, 1).unwrap(),
+        [hole(2 * page - 100)]
+    );
     assert_eq!(volume.extents(2 * page + 1, 7, 9).unwrap(), [data(7)]);
 }
 
@@ -477,18 +589,33 @@ fn emulated_time_is_counted_beside_wall_time() {
     volume.write(0, &[1; PAGE]).unwrap();
     volume.read(0, &mut [0; PAGE]).unwrap();
     let host = volume.host();
-    assert_eq!((host.of(Op::Write).emulated.sum_ns, host.of(Op::Read).emulated.sum_ns), (500_000, 50_000));
-    assert_eq!((host.of(Op::Write).bytes, host.of(Op::Write).wall.count()), (PAGE as u64, 1));
+    assert_eq!(
+        (
+            host.of(Op::Write).emulated.sum_ns,
+            host.of(Op::Read).emulated.sum_ns
+        ),
+        (500_000, 50_000)
+    );
+    assert_eq!(
+        (host.of(Op::Write).bytes, host.of(Op::Write).wall.count()),
+        (PAGE as u64, 1)
+    );
 }
 
 #[test]
 fn a_held_request_is_under_way_until_its_client_hears_of_it() {
     let volume = slow_toy(None);
     let began = Instant::now();
-    let hold = volume.write(0, &[1; PAGE]).unwrap().expect("it takes ten hours");
+    let hold = volume
+        .write(0, &[1; PAGE])
+        .unwrap()
+        .expect("it takes ten hours");
     assert!(hold.due() >= began + Duration::from_nanos(500_000 * SLOW));
     let mut page = [0; PAGE];
-    let read = volume.read(0, &mut page).unwrap().expect("it takes an hour");
+    let read = volume
+        .read(0, &mut page)
+        .unwrap()
+        .expect("it takes an hour");
     assert_eq!(page, [1; PAGE], "held is done, only not told");
     assert!(volume.publish(false), "nothing is locked meanwhile");
     let under_way = || [Op::Read, Op::Write].map(|op| volume.host().of(op).in_flight);
@@ -499,8 +626,14 @@ fn a_held_request_is_under_way_until_its_client_hears_of_it() {
     drop(hold);
     assert_eq!(under_way(), [0, 0]);
     let write = *volume.host().of(Op::Write);
-    assert_eq!((write.completed, write.held, write.emulated.sum_ns), (1, 1, 500_000 * SLOW));
-    assert!(write.wall.sum_ns >= write.emulated.sum_ns, "also when a longer hold took its place");
+    assert_eq!(
+        (write.completed, write.held, write.emulated.sum_ns),
+        (1, 1, 500_000 * SLOW)
+    );
+    assert!(
+        write.wall.sum_ns >= write.emulated.sum_ns,
+        "also when a longer hold took its place"
+    );
 }
 
 #[test]
@@ -508,7 +641,12 @@ fn a_flush_is_held_after_its_sync_and_a_failed_one_is_told_at_once() {
     let gate = Gate::closed();
     gate.let_go();
     let volume = slow_toy(Some(gate.clone()));
-    let hold = volume.flush().unwrap().wait().unwrap().expect("it takes hours");
+    let hold = volume
+        .flush()
+        .unwrap()
+        .wait()
+        .unwrap()
+        .expect("it takes hours");
     assert_eq!(volume.host().of(Op::Flush).in_flight, 1);
     drop(hold);
     let flush = volume.host().ops[Op::Flush as usize];
@@ -522,13 +660,29 @@ fn a_flush_is_held_after_its_sync_and_a_failed_one_is_told_at_once() {
 #[test]
 fn background_work_waits_for_the_emulated_flash() {
     // A scheme whose pages are really on the chip.
-    let profile = Profile { timing: slow_timing(), ..Profile::find("torture").unwrap().with_blocks(64) };
+    let profile = Profile {
+        timing: slow_timing(),
+        ..Profile::find("torture").unwrap().with_blocks(64)
+    };
     let start = |emulate| {
         let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
-        let config = ftl_core::FtlConfig { logical_pages: 256, params: ftl_core::Params::default() };
+        let config = ftl_core::FtlConfig {
+            logical_pages: 256,
+            params: ftl_core::Params::default(),
+        };
         let scheme = ftl_core::schemes::Scheme::find("pagemap").unwrap();
-        let ftl = scheme.start(chip, &config, ftl_core::Start::Format).unwrap();
-        Volume::new(ftl, VolumeOptions { size: 256 * PAGE as u64, read_only: false, emulate }, None)
+        let ftl = scheme
+            .start(chip, &config, ftl_core::Start::Format)
+            .unwrap();
+        Volume::new(
+            ftl,
+            VolumeOptions {
+                size: 256 * PAGE as u64,
+                read_only: false,
+                emulate,
+            },
+            None,
+        )
     };
     for emulate in [true, false] {
         let volume = start(emulate);
@@ -584,7 +738,15 @@ fn everything_that_http_has_is_answered_while_a_request_holds_the_lock() {
     std::thread::scope(|scope| {
         let request = seen.0.lock();
         scope.spawn(|| {
-            for path in ["/", "/metrics", "/healthz", "/status", "/api/device", "/api/blocks", "/api/events?since=0"] {
+            for path in [
+                "/",
+                "/metrics",
+                "/healthz",
+                "/status",
+                "/api/device",
+                "/api/blocks",
+                "/api/events?since=0",
+            ] {
                 let answer = crate::metrics::http::get(path, Some("localhost"), &seen);
                 tell.send((path, answer.status().as_u16())).unwrap();
             }
@@ -597,8 +759,15 @@ fn everything_that_http_has_is_answered_while_a_request_holds_the_lock() {
             }
         }
         drop(request);
-        assert_eq!(answers.len(), 7, "after {answers:?} the next one waited for the lock");
-        assert!(answers.iter().all(|(_, status)| *status == 200), "{answers:?}");
+        assert_eq!(
+            answers.len(),
+            7,
+            "after {answers:?} the next one waited for the lock"
+        );
+        assert!(
+            answers.iter().all(|(_, status)| *status == 200),
+            "{answers:?}"
+        );
     });
 }
 
@@ -617,10 +786,22 @@ fn a_power_cut_fails_every_verb_and_the_store_can_still_be_had() {
     assert_eq!(errno_of(volume.flush().map(drop)), EIO);
     assert_eq!(errno_of(volume.extents(0, 512, 1)), EIO);
     assert!(volume.publish(true) && volume.idle(16) == Idle::Settled);
-    assert_eq!((volume.trouble().as_deref(), volume.is_powerless()), (Some("power cut injected"), true));
-    assert!(volume.inject(&cut).unwrap_err().message.contains("failed already (power cut injected)"));
+    assert_eq!(
+        (volume.trouble().as_deref(), volume.is_powerless()),
+        (Some("power cut injected"), true)
+    );
+    assert!(
+        volume
+            .inject(&cut)
+            .unwrap_err()
+            .message
+            .contains("failed already (power cut injected)")
+    );
     assert_eq!(volume.injected(), [1, 0, 0]);
-    assert!(volume.close().is_ok() && handles.calls().is_empty(), "no verb reaches the scheme");
+    assert!(
+        volume.close().is_ok() && handles.calls().is_empty(),
+        "no verb reaches the scheme"
+    );
 }
 
 #[test]
@@ -630,9 +811,23 @@ fn a_cut_that_strikes_a_verb_ends_the_device_and_one_taken_back_does_not() {
     assert_eq!(errno_of(volume.write(3 * PAGE as u64, &[1; PAGE])), EIO);
     assert!(volume.is_powerless() && !volume.keep_power());
     let (volume, _) = toy(None, false);
-    let cut = crate::inject::PowerCut { after: Some(0), ..Default::default() };
-    volume.inject(&crate::inject::Injection::PowerCut(cut)).unwrap();
-    let armed = || volume.lock().as_ref().unwrap().ftl.chip().faults().is_some_and(|plan| plan.cut.is_some());
+    let cut = crate::inject::PowerCut {
+        after: Some(0),
+        ..Default::default()
+    };
+    volume
+        .inject(&crate::inject::Injection::PowerCut(cut))
+        .unwrap();
+    let armed = || {
+        volume
+            .lock()
+            .as_ref()
+            .unwrap()
+            .ftl
+            .chip()
+            .faults()
+            .is_some_and(|plan| plan.cut.is_some())
+    };
     assert!(armed() && volume.keep_power() && !armed());
 }
 
@@ -651,20 +846,38 @@ fn settled(volume: &Volume<MemStore>, wanted: u64) -> u64 {
 fn a_paused_device_waits_steps_and_goes_on_while_everything_else_works() {
     let (volume, _) = toy(None, false);
     volume.write(PAGE as u64, &[1; PAGE]).unwrap();
-    assert!(volume.step(Step::Requests(1)).unwrap_err().message.contains("`ftld pause`"));
+    assert!(
+        volume
+            .step(Step::Requests(1))
+            .unwrap_err()
+            .message
+            .contains("`ftld pause`")
+    );
     volume.pause(Duration::from_secs(60)).unwrap();
     std::thread::scope(|scope| {
         // Every third write is an event.
-        scope.spawn(|| (0..30).for_each(|i| drop(volume.write((i + 1) % 3 * PAGE as u64, &[2; PAGE]).unwrap())));
+        scope.spawn(|| {
+            (0..30).for_each(|i| drop(volume.write((i + 1) % 3 * PAGE as u64, &[2; PAGE]).unwrap()))
+        });
         assert_eq!(settled(&volume, 1), 1, "paused");
-        assert!(volume.publish(false), "a waiting request does not hold the lock");
+        assert!(
+            volume.publish(false),
+            "a waiting request does not hold the lock"
+        );
         assert!(matches!(volume.idle(16), Idle::After(_)), "the flash rests");
         assert_eq!(volume.host().of(Op::Write).in_flight, 1);
         volume.step(Step::Requests(4)).unwrap();
         assert_eq!(settled(&volume, 5), 5);
         volume.step(Step::Events(2)).unwrap();
-        assert_eq!(settled(&volume, 10), 10, "two of these wrote page 0, the last one did");
-        assert!(!volume.paused().unwrap().stepping && volume.paused().unwrap().left > Duration::from_secs(50));
+        assert_eq!(
+            settled(&volume, 10),
+            10,
+            "two of these wrote page 0, the last one did"
+        );
+        assert!(
+            !volume.paused().unwrap().stepping
+                && volume.paused().unwrap().left > Duration::from_secs(50)
+        );
         assert!(volume.resume());
     });
     assert_eq!(settled(&volume, 31), 31);
@@ -680,22 +893,41 @@ fn a_stop_a_power_cut_and_time_end_a_pause() {
         let (volume, _) = toy(None, false);
         volume.pause(length).unwrap();
         std::thread::scope(|scope| {
-            let write = scope.spawn(|| volume.write(0, &[1; PAGE]).map(drop).map_err(|error| error.raw_os_error()));
+            let write = scope.spawn(|| {
+                volume
+                    .write(0, &[1; PAGE])
+                    .map(drop)
+                    .map_err(|error| error.raw_os_error())
+            });
             assert_eq!(settled(&volume, 0), 0);
             end(&volume);
             write.join().unwrap()
         })
     };
     let long = Duration::from_secs(500);
-    assert_eq!(ended_by(&|_| {}, Duration::from_millis(100)), Ok(()), "time");
+    assert_eq!(
+        ended_by(&|_| {}, Duration::from_millis(100)),
+        Ok(()),
+        "time"
+    );
     let cut = crate::inject::Injection::PowerCut(Default::default());
-    assert_eq!(ended_by(&|volume| drop(volume.inject(&cut).unwrap()), long), Err(Some(EIO)), "a power cut");
+    assert_eq!(
+        ended_by(&|volume| drop(volume.inject(&cut).unwrap()), long),
+        Err(Some(EIO)),
+        "a power cut"
+    );
     // Whether the write or the end comes first is open.
     let closed = ended_by(&|volume| drop(volume.close().unwrap()), long);
     assert!(matches!(closed, Ok(()) | Err(Some(EIO))), "{closed:?}");
     let (volume, _) = toy(None, false);
     volume.shared.fail(NO_WRITES, "sync failed".into());
-    assert!(volume.pause(long).unwrap_err().message.contains("sync failed"));
+    assert!(
+        volume
+            .pause(long)
+            .unwrap_err()
+            .message
+            .contains("sync failed")
+    );
 }
 
 #[test]
@@ -716,9 +948,15 @@ fn changes_that_wait_while_a_sync_fails_are_refused() {
         gate.fails.store(true, Relaxed);
         gate.let_go();
         assert_eq!(errno_of(flush.wait()), EIO);
-        waiting.into_iter().for_each(|change| assert_eq!(change.join().unwrap(), EPERM));
+        waiting
+            .into_iter()
+            .for_each(|change| assert_eq!(change.join().unwrap(), EPERM));
     });
-    assert_eq!(handles.calls(), Vec::<String>::new(), "nothing reached the scheme");
+    assert_eq!(
+        handles.calls(),
+        Vec::<String>::new(),
+        "nothing reached the scheme"
+    );
 }
 
 #[test]
@@ -726,14 +964,28 @@ fn blocks_and_events_are_published_while_somebody_looks() {
     let (volume, _) = toy(None, false);
     volume.write(0, &[1; PAGE]).unwrap();
     volume.publish(true);
-    assert_eq!((volume.blocks().generation, volume.events(0, 9)), (0, EventsView::default()), "nobody looks");
+    assert_eq!(
+        (volume.blocks().generation, volume.events(0, 9)),
+        (0, EventsView::default()),
+        "nobody looks"
+    );
     volume.watch();
     volume.publish(true);
     let (blocks, events) = (volume.blocks(), volume.events(0, 9));
-    assert_eq!((blocks.generation, blocks.blocks, blocks.cells.len()), (1, 8, 8));
-    assert_eq!((events.next, events.events[0].1.block), (1, Some(Pbn::new(3))));
+    assert_eq!(
+        (blocks.generation, blocks.blocks, blocks.cells.len()),
+        (1, 8, 8)
+    );
+    assert_eq!(
+        (events.next, events.events[0].1.block),
+        (1, Some(Pbn::new(3)))
+    );
     volume.publish(true);
-    assert_eq!((volume.blocks().generation, volume.events(1, 9).events), (1, vec![]), "nothing is new");
+    assert_eq!(
+        (volume.blocks().generation, volume.events(1, 9).events),
+        (1, vec![]),
+        "nothing is new"
+    );
 }
 
 #[test]
@@ -769,11 +1021,23 @@ fn a_scheme_that_hangs_is_stuck_and_goes_on_when_it_does() {
         let _ = progress.look(pulse());
         std::thread::sleep(Duration::from_millis(500));
         assert!(progress.look(pulse()).unwrap_err().contains("request lock"));
-        assert_eq!(volume.queue(), Queue { under_way: 1, answered: 0 });
+        assert_eq!(
+            volume.queue(),
+            Queue {
+                under_way: 1,
+                answered: 0
+            }
+        );
         drop(held);
         let last = turns.load(Relaxed);
         until(&|| turns.load(Relaxed) > last && volume.queue().under_way == 0);
         assert_eq!(progress.look(pulse()), Ok(()));
-        assert_eq!(volume.queue(), Queue { under_way: 0, answered: 1 });
+        assert_eq!(
+            volume.queue(),
+            Queue {
+                under_way: 0,
+                answered: 1
+            }
+        );
     });
 }

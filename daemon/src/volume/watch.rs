@@ -1,5 +1,5 @@
-//! What whoever looks at the live page sees of a volume: a map of its blocks and the newest events. Made by the background thread in
-//! slices under the request lock, and only while somebody looks.
+//! What whoever looks at the live page sees of a volume: a map of its blocks and the newest events.
+//! Made by the background thread in slices under the request lock, and only while somebody looks.
 
 use ftl_core::{BlockUse, Event, Ftl};
 use nand_model::{Pbn, Store};
@@ -52,9 +52,23 @@ pub(super) struct BlockScan {
 impl BlockScan {
     pub(super) fn new(blocks: u32) -> Self {
         let per_cell = blocks.div_ceil(CELLS_MAX).max(1);
-        let unseen = Cell { used: BlockUse::Free, valid: 0, erases: 0, age: 0 };
+        let unseen = Cell {
+            used: BlockUse::Free,
+            valid: 0,
+            erases: 0,
+            age: 0,
+        };
         let cells = vec![unseen; blocks.div_ceil(per_cell) as usize];
-        BlockScan { map: BlockMap { generation: 0, blocks, per_cell, cells }, next: 0, began: None }
+        BlockScan {
+            map: BlockMap {
+                generation: 0,
+                blocks,
+                per_cell,
+                cells,
+            },
+            next: 0,
+            began: None,
+        }
     }
 
     /// Looks at the next slice, if it is time for one. Returns whether there is something new.
@@ -90,7 +104,8 @@ impl BlockScan {
 }
 
 fn look<S: Store>(ftl: &dyn Ftl<S>, blocks: std::ops::Range<u32>) -> Cell {
-    let (mut uses, mut valid, mut erases, mut age, mut aged) = ([0; BlockUse::ALL.len()], 0, 0, 0, 0);
+    let (mut uses, mut valid, mut erases, mut age, mut aged) =
+        ([0; BlockUse::ALL.len()], 0, 0, 0, 0);
     let count = blocks.len() as u64;
     for block in blocks.map(Pbn::new) {
         let view = ftl.block(block);
@@ -101,8 +116,16 @@ fn look<S: Store>(ftl: &dyn Ftl<S>, blocks: std::ops::Range<u32>) -> Cell {
         aged += u64::from(view.age > 0);
     }
     // Of equals the later one: it says more than that some are free.
-    let used = BlockUse::ALL.into_iter().max_by_key(|used| uses[*used as usize]).unwrap_or(BlockUse::Free);
-    Cell { used, valid, erases: (erases / count.max(1)) as u32, age: age.checked_div(aged).unwrap_or(0) }
+    let used = BlockUse::ALL
+        .into_iter()
+        .max_by_key(|used| uses[*used as usize])
+        .unwrap_or(BlockUse::Free);
+    Cell {
+        used,
+        valid,
+        erases: (erases / count.max(1)) as u32,
+        age: age.checked_div(aged).unwrap_or(0),
+    }
 }
 
 /// The newest events with their numbers.
@@ -130,15 +153,24 @@ impl Shown {
     pub(super) fn add(&mut self, fresh: Vec<(u64, Event)>) {
         self.next = fresh.last().map_or(self.next, |(number, _)| number + 1);
         self.events.extend(fresh);
-        self.events.drain(..self.events.len().saturating_sub(EVENTS_SHOWN));
+        self.events
+            .drain(..self.events.len().saturating_sub(EVENTS_SHOWN));
     }
 
     /// Of those from number `from` on, the newest, at most `most`.
     pub(super) fn since(&self, from: u64, most: usize) -> EventsView {
-        let newer = self.events.iter().rev().take_while(|(number, _)| *number >= from).take(most);
+        let newer = self
+            .events
+            .iter()
+            .rev()
+            .take_while(|(number, _)| *number >= from)
+            .take(most);
         let mut events: Vec<_> = newer.copied().collect();
         events.reverse();
-        EventsView { next: self.next, events }
+        EventsView {
+            next: self.next,
+            events,
+        }
     }
 }
 
@@ -153,12 +185,32 @@ mod tests {
     #[test]
     fn the_newest_events_are_shown_and_older_ones_make_room() {
         let mut shown = Shown::default();
-        let event = Event { kind: EventKind::Convert, block: None, pages: 0, at: 0, took: 0 };
-        shown.add((5..EVENTS_SHOWN as u64 + 10).map(|number| (number, event)).collect());
-        let numbers = |from, most| shown.since(from, most).events.iter().map(|(n, _)| *n).collect::<Vec<_>>();
+        let event = Event {
+            kind: EventKind::Convert,
+            block: None,
+            pages: 0,
+            at: 0,
+            took: 0,
+        };
+        shown.add(
+            (5..EVENTS_SHOWN as u64 + 10)
+                .map(|number| (number, event))
+                .collect(),
+        );
+        let numbers = |from, most| {
+            shown
+                .since(from, most)
+                .events
+                .iter()
+                .map(|(n, _)| *n)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(numbers(0, usize::MAX).len(), EVENTS_SHOWN);
         let last = EVENTS_SHOWN as u64 + 9;
-        assert_eq!((numbers(last - 1, 100), numbers(0, 2)), (vec![last - 1, last], vec![last - 1, last]));
+        assert_eq!(
+            (numbers(last - 1, 100), numbers(0, 2)),
+            (vec![last - 1, last], vec![last - 1, last])
+        );
         assert_eq!((numbers(last + 1, 100), shown.next()), (vec![], last + 1));
     }
 
@@ -166,8 +218,14 @@ mod tests {
     fn used_device() -> Box<dyn Ftl<MemStore>> {
         let profile = Profile::find("torture").unwrap().with_blocks(64);
         let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
-        let config = FtlConfig { logical_pages: 300, params: Params::default() };
-        let scheme = SCHEMES.iter().find(|scheme| scheme.name == "pagemap").unwrap();
+        let config = FtlConfig {
+            logical_pages: 300,
+            params: Params::default(),
+        };
+        let scheme = SCHEMES
+            .iter()
+            .find(|scheme| scheme.name == "pagemap")
+            .unwrap();
         let mut ftl = scheme.start(chip, &config, Start::Format).unwrap();
         let page = vec![7; profile.geometry.page_bytes as usize];
         for n in 0..6_000 {
@@ -183,7 +241,9 @@ mod tests {
         let mut scan = BlockScan::new(blocks);
         assert!(scan.slice(&*ftl));
         assert_eq!(scan.map().generation, 1);
-        let alone: Vec<Cell> = (0..blocks).map(|block| look(&*ftl, block..block + 1)).collect();
+        let alone: Vec<Cell> = (0..blocks)
+            .map(|block| look(&*ftl, block..block + 1))
+            .collect();
         assert_eq!(scan.map().cells, alone);
         assert!(!scan.slice(&*ftl), "not yet time for the next round");
         scan.began = None;
@@ -199,12 +259,24 @@ mod tests {
     fn a_cell_of_several_blocks_adds_them_up() {
         let ftl = used_device();
         let count = ftl.chip().geometry().blocks;
-        let blocks: Vec<Cell> = (0..count).map(|block| look(&*ftl, block..block + 1)).collect();
+        let blocks: Vec<Cell> = (0..count)
+            .map(|block| look(&*ftl, block..block + 1))
+            .collect();
         let cell = look(&*ftl, 0..count);
-        assert_eq!(cell.valid, blocks.iter().map(|block| block.valid).sum::<u32>());
-        assert_eq!(cell.erases, blocks.iter().map(|block| block.erases).sum::<u32>() / count);
+        assert_eq!(
+            cell.valid,
+            blocks.iter().map(|block| block.valid).sum::<u32>()
+        );
+        assert_eq!(
+            cell.erases,
+            blocks.iter().map(|block| block.erases).sum::<u32>() / count
+        );
         assert!(cell.erases > 0 && cell.valid > 0);
-        let aged: Vec<u64> = blocks.iter().map(|block| block.age).filter(|age| *age > 0).collect();
+        let aged: Vec<u64> = blocks
+            .iter()
+            .map(|block| block.age)
+            .filter(|age| *age > 0)
+            .collect();
         assert!(aged.len() > 1);
         assert_eq!(cell.age, aged.iter().sum::<u64>() / aged.len() as u64);
     }
@@ -212,18 +284,34 @@ mod tests {
     #[test]
     fn the_figures_of_wear_are_those_of_the_chip() {
         let ftl = used_device();
-        let wear = crate::volume::snapshot::WearScan::default().slice(&*ftl).expect("one slice is all");
-        let counts: Vec<u32> = ftl.chip().geometry().all_blocks().map(|block| ftl.chip().erase_count(block)).collect();
-        assert_eq!((wear.min, wear.max), (*counts.iter().min().unwrap(), *counts.iter().max().unwrap()));
+        let wear = crate::volume::snapshot::WearScan::default()
+            .slice(&*ftl)
+            .expect("one slice is all");
+        let counts: Vec<u32> = ftl
+            .chip()
+            .geometry()
+            .all_blocks()
+            .map(|block| ftl.chip().erase_count(block))
+            .collect();
+        assert_eq!(
+            (wear.min, wear.max),
+            (*counts.iter().min().unwrap(), *counts.iter().max().unwrap())
+        );
         assert!(
-            (wear.mean - f64::from(counts.iter().sum::<u32>()) / counts.len() as f64).abs() < 1e-9 && wear.mean > 1.0
+            (wear.mean - f64::from(counts.iter().sum::<u32>()) / counts.len() as f64).abs() < 1e-9
+                && wear.mean > 1.0
         );
         assert_eq!(wear.distribution.iter().sum::<u64>(), counts.len() as u64);
     }
 
     #[test]
     fn a_map_has_a_cell_per_block_or_thousands_of_cells() {
-        for (blocks, per_cell, cells) in [(1, 1, 1), (4096, 1, 4096), (4097, 2, 2049), (1 << 22, 1024, 4096)] {
+        for (blocks, per_cell, cells) in [
+            (1, 1, 1),
+            (4096, 1, 4096),
+            (4097, 2, 2049),
+            (1 << 22, 1024, 4096),
+        ] {
             let scan = BlockScan::new(blocks);
             assert_eq!((scan.map.per_cell, scan.map.cells.len()), (per_cell, cells));
         }

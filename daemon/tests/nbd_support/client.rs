@@ -63,8 +63,14 @@ impl Client {
     /// Connects and reads the greeting.
     pub(crate) fn connect(path: &Path) -> Self {
         let stream = UnixStream::connect(path).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let mut client = Client { stream, style: Style::Simple, next: 1 };
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let mut client = Client {
+            stream,
+            style: Style::Simple,
+            next: 1,
+        };
         let greeting = client.take(18);
         assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
         assert_eq!(greeting[16..], [0, 3], "fixed newstyle, no zeroes");
@@ -91,7 +97,10 @@ impl Client {
             let replies = client.option(10, &meta_query("disk", &["base:allocation"]));
             assert_eq!(replies.len(), 2, "{replies:?}");
         }
-        assert_eq!(client.option(7, &go_data("disk", &[])).last().unwrap().0, ACK);
+        assert_eq!(
+            client.option(7, &go_data("disk", &[])).last().unwrap().0,
+            ACK
+        );
         client
     }
 
@@ -143,11 +152,24 @@ impl Client {
     }
 
     /// Sends a request header and payload; returns its cookie.
-    pub(crate) fn request(&mut self, command: u16, flags: u16, offset: u64, length: u64, payload: &[u8]) -> u64 {
+    pub(crate) fn request(
+        &mut self,
+        command: u16,
+        flags: u16,
+        offset: u64,
+        length: u64,
+        payload: &[u8],
+    ) -> u64 {
         let cookie = self.next;
         self.next += 1;
         let extended = self.style == Style::Extended;
-        let mut bytes = (if extended { 0x21e4_1c71u32 } else { 0x2560_9513 }).to_be_bytes().to_vec();
+        let mut bytes = (if extended {
+            0x21e4_1c71u32
+        } else {
+            0x2560_9513
+        })
+        .to_be_bytes()
+        .to_vec();
         bytes.extend(flags.to_be_bytes());
         bytes.extend(command.to_be_bytes());
         bytes.extend(cookie.to_be_bytes());
@@ -169,8 +191,16 @@ impl Client {
         self.answer(cookie, expected)
     }
 
-    /// A request of a client that may lose its server; the error it got, or none if the connection is gone.
-    pub(crate) fn attempt(&mut self, command: u16, flags: u16, at: u64, length: u32, data: &[u8]) -> Option<u32> {
+    /// A request of a client that may lose its server; the error it got, or none if the connection
+    /// is gone.
+    pub(crate) fn attempt(
+        &mut self,
+        command: u16,
+        flags: u16,
+        at: u64,
+        length: u32,
+        data: &[u8],
+    ) -> Option<u32> {
         let mut bytes = 0x2560_9513u32.to_be_bytes().to_vec();
         bytes.extend(flags.to_be_bytes());
         bytes.extend(command.to_be_bytes());
@@ -181,7 +211,10 @@ impl Client {
         self.stream.write_all(&bytes).ok()?;
         let mut reply = [0; 16];
         self.stream.read_exact(&mut reply).ok()?;
-        assert_eq!((&reply[..4], &reply[8..]), (&0x6744_6698u32.to_be_bytes()[..], &7u64.to_be_bytes()[..]));
+        assert_eq!(
+            (&reply[..4], &reply[8..]),
+            (&0x6744_6698u32.to_be_bytes()[..], &7u64.to_be_bytes()[..])
+        );
         Some(u32::from_be_bytes(reply[4..8].try_into().unwrap()))
     }
 
@@ -190,7 +223,11 @@ impl Client {
     }
 
     pub(crate) fn write(&mut self, flags: u16, offset: u64, data: &[u8]) -> Answer {
-        let extra = if self.style == Style::Extended { PAYLOAD_LEN } else { 0 };
+        let extra = if self.style == Style::Extended {
+            PAYLOAD_LEN
+        } else {
+            0
+        };
         let cookie = self.request(WRITE, flags | extra, offset, data.len() as u64, data);
         self.answer(cookie, 0)
     }
@@ -207,7 +244,11 @@ impl Client {
         let mut answer = Answer::default();
         let magic = u32_at(&self.take(4), 0);
         if magic == 0x6744_6698 {
-            assert_ne!(self.style, Style::Extended, "a simple reply in extended mode");
+            assert_ne!(
+                self.style,
+                Style::Extended,
+                "a simple reply in extended mode"
+            );
             let rest = self.take(12);
             answer.error = u32_at(&rest, 0);
             if answer.error == 0 && self.style == Style::Simple {
@@ -231,7 +272,11 @@ impl Client {
             assert_eq!(magic, if extended { 0x6e8a_278c } else { 0x668e_33ef });
             let head = self.take(if extended { 28 } else { 16 });
             let (flags, kind, cookie) = (u16_at(&head, 0), u16_at(&head, 2), u64_at(&head, 4));
-            let length = if extended { u64_at(&head, 20) } else { u32_at(&head, 12).into() };
+            let length = if extended {
+                u64_at(&head, 20)
+            } else {
+                u32_at(&head, 12).into()
+            };
             let payload = self.take(length as usize);
             chunk(kind, &payload, answer);
             if flags & 1 != 0 {
@@ -246,21 +291,31 @@ fn chunk(kind: u16, payload: &[u8], answer: &mut Answer) {
     match kind {
         0 => assert!(payload.is_empty()),
         1 => {
-            answer.parts.push((u64_at(payload, 0), payload.len() as u64 - 8, true));
+            answer
+                .parts
+                .push((u64_at(payload, 0), payload.len() as u64 - 8, true));
             answer.data.extend(&payload[8..]);
         }
         2 => {
             let length = u32_at(payload, 8);
-            answer.parts.push((u64_at(payload, 0), length.into(), false));
+            answer
+                .parts
+                .push((u64_at(payload, 0), length.into(), false));
             answer.data.resize(answer.data.len() + length as usize, 0);
         }
         5 => {
             assert_eq!(u32_at(payload, 0), 1);
-            answer.extents = payload[4..].chunks(8).map(|e| (u32_at(e, 0).into(), u32_at(e, 4).into())).collect();
+            answer.extents = payload[4..]
+                .chunks(8)
+                .map(|e| (u32_at(e, 0).into(), u32_at(e, 4).into()))
+                .collect();
         }
         6 => {
             assert_eq!(u32_at(payload, 0), 1);
-            answer.extents = payload[8..].chunks(16).map(|e| (u64_at(e, 0), u64_at(e, 8))).collect();
+            answer.extents = payload[8..]
+                .chunks(16)
+                .map(|e| (u64_at(e, 0), u64_at(e, 8)))
+                .collect();
             assert_eq!(u32_at(payload, 4) as usize, answer.extents.len());
         }
         0x8001 | 0x8002 => {

@@ -1,5 +1,6 @@
-//! What the NBD suites share: a server in this process and a client that can misbehave. Numbers of the protocol are spelled out
-//! here once more, on purpose: a mistake in the server's table must not be repeated by its test.
+//! What the NBD suites share: a server in this process and a client that can misbehave. Numbers of
+//! the protocol are spelled out here once more, on purpose: a mistake in the server's table must
+//! not be repeated by its test.
 #![allow(dead_code, reason = "each suite uses its part")]
 
 pub(crate) mod certificates;
@@ -22,7 +23,10 @@ pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
     let start = Instant::now();
     while !happened() {
-        assert!(start.elapsed() < Duration::from_secs(10), "never happened: {what}");
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "never happened: {what}"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -56,16 +60,29 @@ impl Serving {
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(async {
-                let info = ExportInfo { name: "disk".into(), description: "a disk".into() };
+                let info = ExportInfo {
+                    name: "disk".into(),
+                    description: "a disk".into(),
+                };
                 let server = Server::bind(&endpoint, device, info, limits, tls).unwrap();
                 ready.send((server.stats(), server.uri().unwrap())).unwrap();
                 server.run(async { drop(stopped.await) }).await;
             });
         });
         let (stats, served_at) = started.recv().unwrap();
-        Serving { socket, served_at, stats, folder, stop: Some(stop), thread: Some(thread) }
+        Serving {
+            socket,
+            served_at,
+            stats,
+            folder,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
     }
 
     pub(crate) fn uri(&self) -> String {
@@ -123,7 +140,10 @@ impl Rig {
         tls: Option<Tls>,
     ) -> Self {
         let ram = Arc::new(ram);
-        Rig { serving: Serving::start_at(folder, endpoint, ram.clone(), limits, tls), ram }
+        Rig {
+            serving: Serving::start_at(folder, endpoint, ram.clone(), limits, tls),
+            ram,
+        }
     }
 }
 

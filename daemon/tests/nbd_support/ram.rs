@@ -1,6 +1,7 @@
 //! A block device in memory, for tests and measurements of the transport alone.
 //!
-//! Knows per 4 KiB which parts were written. A test may make a range fail, hold flushes back, and have completions wait.
+//! Knows per 4 KiB which parts were written. A test may make a range fail, hold flushes back, and
+//! have completions wait.
 
 use ftld::device::{BlockDevice, Completion, Extent, Flush, Hold};
 use std::io;
@@ -30,7 +31,10 @@ struct State {
 
 impl Ram {
     pub(crate) fn new(size: u64) -> Self {
-        let state = State { data: vec![0; size as usize], mapped: vec![false; size.div_ceil(BLOCK) as usize] };
+        let state = State {
+            data: vec![0; size as usize],
+            mapped: vec![false; size.div_ceil(BLOCK) as usize],
+        };
         Ram {
             state: Mutex::new(state),
             size,
@@ -44,7 +48,10 @@ impl Ram {
 
     #[allow(dead_code, reason = "not every user wants one")]
     pub(crate) fn read_only(size: u64) -> Self {
-        Ram { read_only: true, ..Ram::new(size) }
+        Ram {
+            read_only: true,
+            ..Ram::new(size)
+        }
     }
 
     fn completion(&self) -> Completion {
@@ -55,7 +62,10 @@ impl Ram {
         let end = offset.checked_add(len).filter(|end| *end <= self.size);
         let end = end.ok_or_else(|| io::Error::from_raw_os_error(beyond))?;
         let broken = self.broken.lock().unwrap();
-        if broken.as_ref().is_some_and(|b| offset < b.end && b.start < end) {
+        if broken
+            .as_ref()
+            .is_some_and(|b| offset < b.end && b.start < end)
+        {
             return Err(io::Error::from_raw_os_error(5));
         }
         Ok(offset as usize..end as usize)
@@ -65,7 +75,11 @@ impl Ram {
         let state = &mut *self.state.lock().unwrap();
         let block = BLOCK as usize;
         let last = self.size.div_ceil(BLOCK) as usize;
-        let whole_end = if range.end as u64 == self.size { last } else { range.end / block };
+        let whole_end = if range.end as u64 == self.size {
+            last
+        } else {
+            range.end / block
+        };
         for index in range.start.div_ceil(block)..whole_end {
             state.mapped[index] = false;
         }
@@ -132,7 +146,10 @@ impl BlockDevice for Ram {
             match extents.last_mut() {
                 Some(last) if last.mapped == mapped => last.len += next - at,
                 _ if full => break,
-                _ => extents.push(Extent { len: next - at, mapped }),
+                _ => extents.push(Extent {
+                    len: next - at,
+                    mapped,
+                }),
             }
             at = next;
         }

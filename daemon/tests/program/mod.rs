@@ -27,7 +27,9 @@ pub(crate) struct Daemon {
 
 impl Host {
     pub(crate) fn new() -> Self {
-        Host { folder: tempfile::tempdir().unwrap() }
+        Host {
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     pub(crate) fn image(&self, name: &str) -> PathBuf {
@@ -37,7 +39,9 @@ impl Host {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ftld"));
         let folder = self.folder.path();
-        command.env("FTLD_CONFIG_DIR", folder.join("etc")).env("FTLD_STATE_DIR", folder.join("state"));
+        command
+            .env("FTLD_CONFIG_DIR", folder.join("etc"))
+            .env("FTLD_STATE_DIR", folder.join("state"));
         command.env("FTLD_RUNTIME_DIR", folder.join("run"));
         command.env("FTLD_LOG", "warn").args(args);
         command
@@ -45,9 +49,17 @@ impl Host {
 
     /// Exit code, standard output, standard error.
     pub(crate) fn run(&self, args: &[&str]) -> (i32, String, String) {
-        let Output { status, stdout, stderr } = self.command(args).output().unwrap();
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self.command(args).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        (status.code().expect("not killed"), text(stdout), text(stderr))
+        (
+            status.code().expect("not killed"),
+            text(stdout),
+            text(stderr),
+        )
     }
 
     pub(crate) fn json(&self, args: &[&str]) -> Value {
@@ -59,7 +71,14 @@ impl Host {
     pub(crate) fn fails(&self, args: &[&str], code: i32, parts: &[&str]) {
         let (found, out, error) = self.run(args);
         assert_eq!((found, out.as_str()), (code, ""), "{args:?}: {error}");
-        assert_eq!(error.lines().filter(|line| line.starts_with("ftld: ")).count(), 1, "{args:?}: {error}");
+        assert_eq!(
+            error
+                .lines()
+                .filter(|line| line.starts_with("ftld: "))
+                .count(),
+            1,
+            "{args:?}: {error}"
+        );
         for part in parts {
             assert!(error.contains(part), "{args:?}: {part:?} is not in {error}");
         }
@@ -74,30 +93,65 @@ impl Host {
         self.serve_with(args, &[])
     }
 
-    /// The library that, preloaded, lets writes fail while the file `fail` of the folder holds an errno; and what sets it up.
+    /// The library that, preloaded, lets writes fail while the file `fail` of the folder holds an
+    /// errno; and what sets it up.
     pub(crate) fn meddler(&self) -> [(&'static str, String); 2] {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/native/meddle.c");
         let library = self.folder.path().join("meddle.so");
         let mut compiler = Command::new("cc");
-        let built = compiler.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).args([source, "-ldl"]).status();
+        let built = compiler
+            .args(["-O2", "-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .args([source, "-ldl"])
+            .status();
         assert!(built.unwrap().success(), "{source} does not build");
         let fail = self.folder.path().join("fail");
-        [("LD_PRELOAD", library.display().to_string()), ("FAIL", fail.display().to_string())]
+        [
+            ("LD_PRELOAD", library.display().to_string()),
+            ("FAIL", fail.display().to_string()),
+        ]
     }
 
     pub(crate) fn serve_with(&self, args: &[&str], env: &[(&str, &str)]) -> Daemon {
-        let mut command = self.command(&["--metrics", "127.0.0.1:0", "--profile", "torture", "--size", "2MiB"]);
-        let log = File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
-        command.args(args).envs(env.iter().copied()).stdout(Stdio::piped()).stderr(log);
+        let mut command = self.command(&[
+            "--metrics",
+            "127.0.0.1:0",
+            "--profile",
+            "torture",
+            "--size",
+            "2MiB",
+        ]);
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("log"))
+            .unwrap();
+        command
+            .args(args)
+            .envs(env.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(log);
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         let words: Vec<_> = line.split_whitespace().collect();
-        let [ready, target, metrics] = words[..] else { panic!("not a ready line: {line:?}") };
+        let [ready, target, metrics] = words[..] else {
+            panic!("not a ready line: {line:?}")
+        };
         assert_eq!(ready, "ready");
-        let socket = target.split_once("socket=").expect("an NBD unix socket").1.into();
+        let socket = target
+            .split_once("socket=")
+            .expect("an NBD unix socket")
+            .1
+            .into();
         let metrics = metrics.strip_prefix("metrics=").unwrap().to_owned();
-        Daemon { child, socket, metrics }
+        Daemon {
+            child,
+            socket,
+            metrics,
+        }
     }
 }
 
@@ -118,7 +172,11 @@ impl Daemon {
 
     /// Where HTTP is served.
     fn addr(&self) -> &str {
-        self.metrics.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap()
+        self.metrics
+            .strip_prefix("http://")
+            .unwrap()
+            .strip_suffix("/metrics")
+            .unwrap()
     }
 
     pub(crate) fn get(&self, path: &str) -> (String, String) {
@@ -151,7 +209,10 @@ impl Drop for Daemon {
 
 /// First line and body of what is at this path.
 pub(crate) fn get(addr: &str, path: &str) -> (String, String) {
-    http(addr, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+    http(
+        addr,
+        &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+    )
 }
 
 pub(crate) fn http(addr: &str, request: &str) -> (String, String) {
@@ -165,10 +226,15 @@ pub(crate) fn http(addr: &str, request: &str) -> (String, String) {
 
 pub(crate) fn metric(addr: &str, series: &str) -> f64 {
     let (_, body) = get(addr, "/metrics");
-    let line = body.lines().find(|line| line.starts_with(series)).unwrap_or_else(|| panic!("no {series}"));
+    let line = body
+        .lines()
+        .find(|line| line.starts_with(series))
+        .unwrap_or_else(|| panic!("no {series}"));
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
 pub(crate) fn page(seed: u8) -> Vec<u8> {
-    (0..4096u32).map(|i| (i as u8).wrapping_mul(31) ^ seed).collect()
+    (0..4096u32)
+        .map(|i| (i as u8).wrapping_mul(31) ^ seed)
+        .collect()
 }

@@ -18,7 +18,10 @@ pub struct ChunkHead {
 impl ChunkHead {
     /// Makes `page` a chunk of `page_bytes` with this payload, which must fit.
     pub fn encode(&self, payload: &[u8], page_bytes: usize, page: &mut Vec<u8>) {
-        assert!(CHUNK_HEAD + payload.len() <= page_bytes, "a chunk larger than its page");
+        assert!(
+            CHUNK_HEAD + payload.len() <= page_bytes,
+            "a chunk larger than its page"
+        );
         page.clear();
         page.extend(MAGIC.to_le_bytes());
         page.extend(self.total.to_le_bytes());
@@ -35,8 +38,10 @@ impl ChunkHead {
             return None;
         }
         let length = usize::try_from(u64::from_le_bytes(array_at(page, 8))).ok()?;
-        let head =
-            ChunkHead { total: u32::from_le_bytes(array_at(page, 4)), upto: u64::from_le_bytes(array_at(page, 16)) };
+        let head = ChunkHead {
+            total: u32::from_le_bytes(array_at(page, 4)),
+            upto: u64::from_le_bytes(array_at(page, 16)),
+        };
         Some((head, behind.get(..length)?)).filter(|_| head.upto <= COUNTER_FOUND_MAX)
     }
 }
@@ -47,11 +52,17 @@ mod tests {
 
     #[test]
     fn chunks_survive_the_round_trip() {
-        let head = ChunkHead { total: 7, upto: 1 << 40 };
+        let head = ChunkHead {
+            total: 7,
+            upto: 1 << 40,
+        };
         let mut page = Vec::new();
         for payload in [&[][..], &[1, 2, 3], &[9; 40]] {
             head.encode(payload, 64, &mut page);
-            assert_eq!((page.len(), ChunkHead::decode(&page)), (64, Some((head, payload))));
+            assert_eq!(
+                (page.len(), ChunkHead::decode(&page)),
+                (64, Some((head, payload)))
+            );
         }
     }
 
@@ -63,7 +74,11 @@ mod tests {
         assert_eq!(ChunkHead::decode(&page[..CHUNK_HEAD - 1]), None);
         let mut late = page.clone();
         late[23] = 1;
-        assert_eq!(ChunkHead::decode(&late), None, "it reaches where no device has been");
+        assert_eq!(
+            ChunkHead::decode(&late),
+            None,
+            "it reaches where no device has been"
+        );
         page[8] = 41;
         assert_eq!(ChunkHead::decode(&page), None);
         page[15] = 0xFF;

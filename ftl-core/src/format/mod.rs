@@ -1,4 +1,5 @@
-//! Every byte that schemes put on flash. docs/FORMAT.md mirrors this module; a change edits code, document and version together.
+//! Every byte that schemes put on flash. docs/FORMAT.md mirrors this module; a change edits code,
+//! document and version together.
 
 pub mod checkpoint;
 mod oob;

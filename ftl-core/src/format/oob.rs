@@ -1,4 +1,5 @@
-//! The fixed part of every page's spare bytes: who the page is, which version, when programmed, in which life of its block.
+//! The fixed part of every page's spare bytes: who the page is, which version, when programmed, in
+//! which life of its block.
 
 /// Bytes of the fixed part; a scheme's own part follows.
 pub const OOB_BYTES: usize = 26;
@@ -12,7 +13,8 @@ const MAGIC: u8 = 0xF1;
 const COUNTER_BITS: u32 = 48;
 const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
 
-/// Larger counters than these no device has reached: on flash they are a forgery, and counting on from them would end too soon.
+/// Larger counters than these no device has reached: on flash they are a forgery, and counting on
+/// from them would end too soon.
 pub const COUNTER_FOUND_MAX: u64 = COUNTER_MAX >> 1;
 
 /// What a page, or a block by its first readable page, is for.
@@ -45,7 +47,10 @@ impl Role {
 
     /// Whether a page's data is the host's.
     pub const fn is_host_data(self) -> bool {
-        matches!(self, Role::Data | Role::Log | Role::Cold | Role::Update | Role::Journal)
+        matches!(
+            self,
+            Role::Data | Role::Log | Role::Cold | Role::Update | Role::Journal
+        )
     }
 
     #[inline]
@@ -65,7 +70,8 @@ impl Role {
     }
 }
 
-/// Bits of the OOB record. Stored inverted, so that setting one later is a legal second program where NOP allows it.
+/// Bits of the OOB record. Stored inverted, so that setting one later is a legal second program
+/// where NOP allows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(u16);
 
@@ -80,7 +86,8 @@ impl Flags {
     pub const COMMIT: Flags = Flags(4);
     /// SLC only: superseded. A hint; versions decide.
     pub const INVALID: Flags = Flags(8);
-    /// Programmed by a mount. It counts once filler behind it in its block says that the mount came so far.
+    /// Programmed by a mount. It counts once filler behind it in its block says that the mount came
+    /// so far.
     pub const PROVISIONAL: Flags = Flags(16);
 
     /// Both sets of flags.
@@ -129,11 +136,21 @@ impl Oob {
     #[inline]
     pub fn encode(&self) -> [u8; OOB_SLOT] {
         let (ver, pseq, epoch) = (self.tag.ver, self.pseq, self.epoch);
-        assert!((ver | pseq | epoch) >> COUNTER_BITS == 0, "a 48-bit counter is exhausted");
-        // Four words: magic, role, flags, lpn; ver and the start of pseq; its rest and most of epoch; the rest of that.
+        assert!(
+            (ver | pseq | epoch) >> COUNTER_BITS == 0,
+            "a 48-bit counter is exhausted"
+        );
+        // Four words: magic, role, flags, lpn; ver and the start of pseq; its rest and most of
+        // epoch; the rest of that.
         let flags = (!self.tag.flags.0) as u64;
-        let head = MAGIC as u64 | (self.tag.role as u64) << 8 | flags << 16 | (self.tag.lpn as u64) << 32;
-        let words = [head, ver | pseq << 48, pseq >> 16 | epoch << 32, epoch >> 32 | !0xFFFF];
+        let head =
+            MAGIC as u64 | (self.tag.role as u64) << 8 | flags << 16 | (self.tag.lpn as u64) << 32;
+        let words = [
+            head,
+            ver | pseq << 48,
+            pseq >> 16 | epoch << 32,
+            epoch >> 32 | !0xFFFF,
+        ];
         let mut out = [0; OOB_SLOT];
         for (word, out) in words.into_iter().zip(out.as_chunks_mut().0) {
             *out = word.to_le_bytes();
@@ -141,7 +158,8 @@ impl Oob {
         out
     }
 
-    /// Reads a record; `None` where the bytes are none of ours (a blank page, another format, counters that cannot be).
+    /// Reads a record; `None` where the bytes are none of ours (a blank page, another format,
+    /// counters that cannot be).
     #[inline]
     pub fn decode(bytes: &[u8]) -> Option<Oob> {
         let bytes: &[u8; OOB_BYTES] = bytes.first_chunk()?;
@@ -151,27 +169,49 @@ impl Oob {
             return None;
         }
         let last = u16::from_le_bytes([bytes[24], bytes[25]]) as u64;
-        let (ver, pseq) = (middle & COUNTER_MAX, middle >> 48 | (tail << 16) & COUNTER_MAX);
+        let (ver, pseq) = (
+            middle & COUNTER_MAX,
+            middle >> 48 | (tail << 16) & COUNTER_MAX,
+        );
         let epoch = tail >> 32 | last << 32;
         if ver | pseq | epoch > COUNTER_FOUND_MAX {
             return None;
         }
-        let (role, flags) = (Role::from_byte((head >> 8) as u8)?, Flags(!((head >> 16) as u16)));
-        Some(Oob { tag: PageTag { role, flags, lpn: (head >> 32) as u32, ver }, pseq, epoch })
+        let (role, flags) = (
+            Role::from_byte((head >> 8) as u8)?,
+            Flags(!((head >> 16) as u16)),
+        );
+        Some(Oob {
+            tag: PageTag {
+                role,
+                flags,
+                lpn: (head >> 32) as u32,
+                ver,
+            },
+            pseq,
+            epoch,
+        })
     }
 
     /// Whether these bytes are a record: what [`Oob::decode`] would say.
     #[inline]
     pub fn is_record(slot: &[u8; OOB_SLOT]) -> bool {
-        // In one comparison, because whole blocks of records come by here: number the roles from 0 and let nothing but them remain.
+        // In one comparison, because whole blocks of records come by here: number the roles from 0
+        // and let nothing but them remain.
         let start = u16::from_le_bytes([slot[0], slot[1]]);
-        start.wrapping_sub(u16::from_le_bytes([MAGIC, 1])).rotate_right(8) < Role::Pad as u16
+        start
+            .wrapping_sub(u16::from_le_bytes([MAGIC, 1]))
+            .rotate_right(8)
+            < Role::Pad as u16
     }
 
     /// Role and logical page of a record.
     #[inline]
     pub fn owner(slot: &[u8; OOB_SLOT]) -> (Role, u32) {
-        (Role::from_byte(slot[1]).expect("the slot holds a record"), Oob::lpn(slot))
+        (
+            Role::from_byte(slot[1]).expect("the slot holds a record"),
+            Oob::lpn(slot),
+        )
     }
 
     /// Logical page of a record.
@@ -186,16 +226,23 @@ impl Oob {
         slot[1] = role as u8;
     }
 
-    /// Turns records into those of copies of their pages, programmed as `pseq` and so on in another block's life: what decoding each, setting
-    /// [`Flags::COPY`], replacing [`Flags::PROVISIONAL`] by `mark` and encoding it anew would give.
+    /// Turns records into those of copies of their pages, programmed as `pseq` and so on in another
+    /// block's life: what decoding each, setting [`Flags::COPY`], replacing [`Flags::PROVISIONAL`]
+    /// by `mark` and encoding it anew would give.
     ///
     /// # Panics
     /// As [`Oob::encode`].
     #[inline]
     pub fn recopy(slots: &mut [[u8; OOB_SLOT]], mark: Flags, pseq: u64, epoch: u64) {
         let last = pseq + (slots.len() as u64).saturating_sub(1);
-        assert!((last | epoch) >> COUNTER_BITS == 0, "a 48-bit counter is exhausted");
-        let (cleared, set) = ((Flags::PROVISIONAL.0 as u64) << 16, (Flags::COPY.with(mark).0 as u64) << 16);
+        assert!(
+            (last | epoch) >> COUNTER_BITS == 0,
+            "a 48-bit counter is exhausted"
+        );
+        let (cleared, set) = (
+            (Flags::PROVISIONAL.0 as u64) << 16,
+            (Flags::COPY.with(mark).0 as u64) << 16,
+        );
         // Records whose numbers differ in the last 16 bits only have one second half.
         let (mut left, mut pseq) = (slots, pseq);
         while !left.is_empty() {
@@ -228,8 +275,17 @@ mod tests {
     use super::*;
 
     fn sample() -> Oob {
-        let tag = PageTag { role: Role::Cold, flags: Flags::COPY, lpn: 0x1234_5678, ver: (1 << 47) - 1 };
-        Oob { tag, pseq: 0x0A1B_2C3D_4E5F, epoch: 0x1182_7364_5546 }
+        let tag = PageTag {
+            role: Role::Cold,
+            flags: Flags::COPY,
+            lpn: 0x1234_5678,
+            ver: (1 << 47) - 1,
+        };
+        Oob {
+            tag,
+            pseq: 0x0A1B_2C3D_4E5F,
+            epoch: 0x1182_7364_5546,
+        }
     }
 
     #[test]
@@ -237,7 +293,10 @@ mod tests {
         let bytes = sample().encode();
         assert_eq!(Oob::decode(&bytes), Some(sample()));
         assert_eq!(Oob::decode(&bytes[..OOB_BYTES]), Some(sample()));
-        assert!(bytes[OOB_BYTES..].iter().all(|b| *b == 0xFF), "the scheme's part stays erased");
+        assert!(
+            bytes[OOB_BYTES..].iter().all(|b| *b == 0xFF),
+            "the scheme's part stays erased"
+        );
     }
 
     #[test]
@@ -250,21 +309,46 @@ mod tests {
         expected.extend([0xFF; OOB_SLOT - OOB_BYTES]);
         assert_eq!(bytes[..], expected);
         for byte in 0..=u8::MAX {
-            assert_eq!(Role::from_byte(byte).map(|role| role as u8), (1..=9).contains(&byte).then_some(byte));
+            assert_eq!(
+                Role::from_byte(byte).map(|role| role as u8),
+                (1..=9).contains(&byte).then_some(byte)
+            );
         }
     }
 
     #[test]
     fn a_record_is_recopied_as_if_decoded_and_encoded_anew() {
         for flags in [Flags::NONE, Flags::COPY, Flags::LOST.with(Flags::COMMIT)] {
-            let original = Oob { tag: PageTag { flags, ..sample().tag }, ..sample() };
+            let original = Oob {
+                tag: PageTag {
+                    flags,
+                    ..sample().tag
+                },
+                ..sample()
+            };
             let mut slot = original.encode();
             assert!(Oob::is_record(&slot));
             assert_eq!(Oob::owner(&slot), (original.tag.role, original.tag.lpn));
             for mark in [Flags::PROVISIONAL, Flags::NONE] {
-                Oob::recopy(std::slice::from_mut(&mut slot), mark, 0x1234_5678_9ABC, 0x7EDC_BA98_7654);
-                let tag = PageTag { flags: flags.with(Flags::COPY).with(mark), ..original.tag };
-                assert_eq!(slot, Oob { tag, pseq: 0x1234_5678_9ABC, epoch: 0x7EDC_BA98_7654 }.encode());
+                Oob::recopy(
+                    std::slice::from_mut(&mut slot),
+                    mark,
+                    0x1234_5678_9ABC,
+                    0x7EDC_BA98_7654,
+                );
+                let tag = PageTag {
+                    flags: flags.with(Flags::COPY).with(mark),
+                    ..original.tag
+                };
+                assert_eq!(
+                    slot,
+                    Oob {
+                        tag,
+                        pseq: 0x1234_5678_9ABC,
+                        epoch: 0x7EDC_BA98_7654
+                    }
+                    .encode()
+                );
             }
         }
         assert!(!Oob::is_record(&[0xFF; OOB_SLOT]) && !Oob::is_record(&[MAGIC; OOB_SLOT]));
@@ -273,13 +357,23 @@ mod tests {
     #[test]
     fn a_run_is_recopied_as_its_records_one_by_one_also_where_numbers_carry() {
         for pseq in [0xFFFE, 0xFFFF, 0x1_0000, 0x1234_FFFD] {
-            let original = |i: u64| Oob { tag: PageTag { lpn: i as u32, ver: 7 * i, ..sample().tag }, ..sample() };
+            let original = |i: u64| Oob {
+                tag: PageTag {
+                    lpn: i as u32,
+                    ver: 7 * i,
+                    ..sample().tag
+                },
+                ..sample()
+            };
             let mut run: Vec<_> = (0..5).map(|i| original(i).encode()).collect();
             let mut alone = run.clone();
             Oob::recopy(&mut run, Flags::NONE, pseq, 9);
             for (slot, pseq) in alone.iter_mut().zip(pseq..) {
                 Oob::recopy(std::slice::from_mut(slot), Flags::NONE, pseq, 9);
-                assert_eq!(Oob::decode(slot).map(|oob| (oob.pseq, oob.epoch)), Some((pseq, 9)));
+                assert_eq!(
+                    Oob::decode(slot).map(|oob| (oob.pseq, oob.epoch)),
+                    Some((pseq, 9))
+                );
             }
             assert_eq!(run, alone);
         }
@@ -293,21 +387,46 @@ mod tests {
         let mut bytes = sample().encode();
         bytes[1] = 0;
         assert_eq!(Oob::decode(&bytes), None);
-        assert_eq!(Oob::decode(&Oob { epoch: COUNTER_FOUND_MAX + 1, ..sample() }.encode()), None);
+        assert_eq!(
+            Oob::decode(
+                &Oob {
+                    epoch: COUNTER_FOUND_MAX + 1,
+                    ..sample()
+                }
+                .encode()
+            ),
+            None
+        );
     }
 
     #[test]
     fn the_invalid_mark_only_clears_bits_and_sets_only_its_flag() {
         let mut bytes = sample().encode();
-        bytes.iter_mut().zip(Oob::invalid_mark()).for_each(|(b, m)| *b &= m);
+        bytes
+            .iter_mut()
+            .zip(Oob::invalid_mark())
+            .for_each(|(b, m)| *b &= m);
         let marked = Oob::decode(&bytes).unwrap();
         assert_eq!(marked.tag.flags, Flags::COPY.with(Flags::INVALID));
-        assert_eq!(Oob { tag: PageTag { flags: Flags::COPY, ..marked.tag }, ..marked }, sample());
+        assert_eq!(
+            Oob {
+                tag: PageTag {
+                    flags: Flags::COPY,
+                    ..marked.tag
+                },
+                ..marked
+            },
+            sample()
+        );
     }
 
     #[test]
     #[should_panic(expected = "48-bit counter")]
     fn an_exhausted_counter_is_not_truncated() {
-        Oob { pseq: 1 << 48, ..sample() }.encode();
+        Oob {
+            pseq: 1 << 48,
+            ..sample()
+        }
+        .encode();
     }
 }

@@ -1,4 +1,5 @@
-//! The data of a [`Role::Trim`](super::Role) page: ranges that read as zeros from a version on, or a bitmap of such pages.
+//! The data of a [`Role::Trim`](super::Role) page: ranges that read as zeros from a version on, or
+//! a bitmap of such pages.
 
 use super::{COUNTER_FOUND_MAX, array_at};
 
@@ -43,16 +44,26 @@ pub fn decode(page: &[u8]) -> Option<Vec<TrimRange>> {
     }
     let entry = |i: usize| {
         let at = HEAD + i * ENTRY;
-        TrimRange { lpn: u32_at(at), count: u32_at(at + 4), ver: u64::from_le_bytes(array_at(page, at + 8)) }
+        TrimRange {
+            lpn: u32_at(at),
+            count: u32_at(at + 4),
+            ver: u64::from_le_bytes(array_at(page, at + 8)),
+        }
     };
-    let sane = |range: &TrimRange| range.lpn.checked_add(range.count).is_some() && range.ver <= COUNTER_FOUND_MAX;
-    (0..count).map(entry).map(|range| Some(range).filter(sane)).collect()
+    let sane = |range: &TrimRange| {
+        range.lpn.checked_add(range.count).is_some() && range.ver <= COUNTER_FOUND_MAX
+    };
+    (0..count)
+        .map(entry)
+        .map(|range| Some(range).filter(sane))
+        .collect()
 }
 
 const BITMAP_MAGIC: u32 = 0x4D42_5254; // "TRBM"
 const BITMAP_HEAD: usize = 24;
 
-/// Which of `count` pages from `lpn` on hold nothing older than `ver`: one bit each, the lowest first.
+/// Which of `count` pages from `lpn` on hold nothing older than `ver`: one bit each, the lowest
+/// first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrimBitmap {
     /// First logical page.
@@ -87,16 +98,26 @@ impl TrimBitmap {
         if u32::from_le_bytes(array_at(page, 0)) != BITMAP_MAGIC {
             return None;
         }
-        let (lpn, count) = (u32::from_le_bytes(array_at(page, 4)), u32::from_le_bytes(array_at(page, 8)));
+        let (lpn, count) = (
+            u32::from_le_bytes(array_at(page, 4)),
+            u32::from_le_bytes(array_at(page, 8)),
+        );
         let ver = u64::from_le_bytes(array_at(page, 16));
         let bits = behind.get(..count.div_ceil(8) as usize)?.to_vec();
         let sane = lpn.checked_add(count).is_some() && ver <= COUNTER_FOUND_MAX;
-        sane.then_some(TrimBitmap { lpn, count, ver, bits })
+        sane.then_some(TrimBitmap {
+            lpn,
+            count,
+            ver,
+            bits,
+        })
     }
 
     /// The pages whose bit is set.
     pub fn pages(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.count).filter(|i| self.bits[*i as usize / 8] >> (i % 8) & 1 == 1).map(|i| self.lpn + i)
+        (0..self.count)
+            .filter(|i| self.bits[*i as usize / 8] >> (i % 8) & 1 == 1)
+            .map(|i| self.lpn + i)
     }
 }
 
@@ -106,11 +127,22 @@ mod tests {
 
     #[test]
     fn bitmaps_survive_the_round_trip_and_lies_are_refused() {
-        let bitmap = TrimBitmap { lpn: 40, count: 19, ver: 7, bits: vec![0b1000_0001, 0, 0b100] };
+        let bitmap = TrimBitmap {
+            lpn: 40,
+            count: 19,
+            ver: 7,
+            bits: vec![0b1000_0001, 0, 0b100],
+        };
         let mut page = [0xFF; 64];
         bitmap.encode(&mut page);
         assert_eq!(TrimBitmap::decode(&page), Some(bitmap));
-        assert_eq!(TrimBitmap::decode(&page).unwrap().pages().collect::<Vec<_>>(), [40, 47, 58]);
+        assert_eq!(
+            TrimBitmap::decode(&page)
+                .unwrap()
+                .pages()
+                .collect::<Vec<_>>(),
+            [40, 47, 58]
+        );
         assert_eq!((decode(&page), TrimBitmap::decode(&[0; 64])), (None, None));
         for (at, byte) in [(9, 200), (4, 0xFF), (23, 1)] {
             let mut lie = page;
@@ -122,7 +154,13 @@ mod tests {
 
     #[test]
     fn ranges_survive_the_round_trip_and_overflow_is_reported() {
-        let ranges: Vec<_> = (0..100).map(|i| TrimRange { lpn: i, count: i + 1, ver: i as u64 * 3 }).collect();
+        let ranges: Vec<_> = (0..100)
+            .map(|i| TrimRange {
+                lpn: i,
+                count: i + 1,
+                ver: i as u64 * 3,
+            })
+            .collect();
         let mut page = [0; 1024];
         let taken = encode(&ranges, &mut page);
         assert_eq!(taken, 63);
@@ -136,7 +174,18 @@ mod tests {
         encode(&[], &mut page);
         page[4] = 200;
         assert_eq!(decode(&page), None);
-        for range in [TrimRange { lpn: u32::MAX, count: 1, ver: 0 }, TrimRange { lpn: 0, count: 1, ver: u64::MAX }] {
+        for range in [
+            TrimRange {
+                lpn: u32::MAX,
+                count: 1,
+                ver: 0,
+            },
+            TrimRange {
+                lpn: 0,
+                count: 1,
+                ver: u64::MAX,
+            },
+        ] {
             encode(&[range], &mut page);
             assert_eq!(decode(&page), None, "{range:?}");
         }

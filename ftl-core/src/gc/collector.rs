@@ -1,8 +1,10 @@
-//! Collection, wear levelling, refreshing and patrol reads, for every scheme whose pages may lie anywhere. Here are the loops; the
-//! scheme says which block is worth it, what moving it takes, and how its pages move.
+//! Collection, wear levelling, refreshing and patrol reads, for every scheme whose pages may lie
+//! anywhere. Here are the loops; the scheme says which block is worth it, what moving it takes, and
+//! how its pages move.
 //!
-//! What always holds: a block is released only when all its live pages are elsewhere, and erased only when no copy can be lost
-//! ([`Space::reclaim`]). If power fails meanwhile, the block is still there.
+//! What always holds: a block is released only when all its live pages are elsewhere, and erased
+//! only when no copy can be lost ([`Space::reclaim`]). If power fails meanwhile, the block is still
+//! there.
 
 use super::scrub::Scrub;
 use crate::block_table::State;
@@ -73,7 +75,8 @@ impl Gc {
     /// An error if the device takes no writes any more.
     #[inline]
     pub(crate) fn refuse_if_read_only(&self) -> Result<(), FtlError> {
-        self.read_only.map_or(Ok(()), |reason| Err(FtlError::ReadOnly(reason)))
+        self.read_only
+            .map_or(Ok(()), |reason| Err(FtlError::ReadOnly(reason)))
     }
 
     /// A scheme collected by itself and moved so many pages.
@@ -90,7 +93,10 @@ impl Gc {
     /// Pages of this block were moved by a part of a collection, or of another move.
     pub(crate) fn note_moved(&mut self, block: Pbn, pages: u32, cause: Cause) {
         self.moved += if cause == Cause::Gc { pages as u64 } else { 0 };
-        let earlier = self.partly.filter(|(partly, _)| *partly == block).map_or(0, |(_, pages)| pages);
+        let earlier = self
+            .partly
+            .filter(|(partly, _)| *partly == block)
+            .map_or(0, |(_, pages)| pages);
         self.partly = Some((block, earlier + pages));
     }
 
@@ -125,15 +131,15 @@ pub(crate) trait Collect<S: Store> {
         space.table.valid(victim) < space.pages_per_block()
     }
 
-    /// Makes sure that the live pages of a full block can be moved, whatever it is for; a unit's open block takes no more pages from
-    /// now on. False if they cannot.
+    /// Makes sure that the live pages of a full block can be moved, whatever it is for; a unit's
+    /// open block takes no more pages from now on. False if they cannot.
     fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError>;
 
     /// Moves every live page of a full block elsewhere. Returns how many were moved.
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError>;
 
-    /// Collects several blocks at once, where a scheme places pages in groups and that pays better than one block would. Returns whether
-    /// it did. Failing blocks come first.
+    /// Collects several blocks at once, where a scheme places pages in groups and that pays better
+    /// than one block would. Returns whether it did. Failing blocks come first.
     fn collect_together(&mut self) -> Result<bool, FtlError> {
         Ok(false)
     }
@@ -152,11 +158,15 @@ pub(crate) trait Collect<S: Store> {
         let (mut most, mut futile) = (0, 0);
         loop {
             let (space, gc) = self.parts();
-            let (free, waiting, reserve) = (space.free_blocks(), space.released_blocks(), gc.reserve);
+            let (free, waiting, reserve) =
+                (space.free_blocks(), space.released_blocks(), gc.reserve);
             if free >= wanted && space.failing_block().is_none() {
                 return Ok(());
             }
-            let needs = space.table.greedy_victim().map_or(0, |victim| self.blocks_to_move(victim));
+            let needs = space
+                .table
+                .greedy_victim()
+                .map_or(0, |victim| self.blocks_to_move(victim));
             let space = self.parts().0;
             // Filler after each collection may take all that it gives: then several share one.
             let patient = futile > space.geometry().pages_per_block;
@@ -176,7 +186,8 @@ pub(crate) trait Collect<S: Store> {
         }
     }
 
-    /// Nothing can be collected with profit: released blocks may still help, else the device is at its end.
+    /// Nothing can be collected with profit: released blocks may still help, else the device is at
+    /// its end.
     #[cold]
     fn no_victim(&mut self, wanted: u32) -> Result<(), FtlError> {
         let (space, gc) = self.parts();
@@ -189,7 +200,8 @@ pub(crate) trait Collect<S: Store> {
         gc.refuse_if_read_only()
     }
 
-    /// Moves the live pages of the best victim and releases it; bad blocks come first. False if no block is worth it, or none can be moved.
+    /// Moves the live pages of the best victim and releases it; bad blocks come first. False if no
+    /// block is worth it, or none can be moved.
     fn collect_one(&mut self) -> Result<bool, FtlError> {
         let failing = self.parts().0.failing_block();
         let best = match failing {
@@ -228,11 +240,21 @@ pub(crate) trait Collect<S: Store> {
         let needed = self.blocks_to_move(victim);
         let space = self.parts().0;
         let (free, began) = (space.free_blocks(), space.flash.now());
-        assert!(free >= needed, "a collection that may take {needed} blocks was begun with {free} free ones");
-        let moved = if space.table.valid(victim) > 0 { self.move_live_pages(victim, cause)? } else { 0 };
+        assert!(
+            free >= needed,
+            "a collection that may take {needed} blocks was begun with {free} free ones"
+        );
+        let moved = if space.table.valid(victim) > 0 {
+            self.move_live_pages(victim, cause)?
+        } else {
+            0
+        };
         self.give_up(victim);
         let (space, gc) = self.parts();
-        let earlier = gc.partly.take_if(|(partly, _)| *partly == victim).map_or(0, |(_, pages)| pages);
+        let earlier = gc
+            .partly
+            .take_if(|(partly, _)| *partly == victim)
+            .map_or(0, |(_, pages)| pages);
         let kind = match cause {
             Cause::Wear => EventKind::WearMove,
             Cause::Refresh => EventKind::Refresh,
@@ -242,8 +264,8 @@ pub(crate) trait Collect<S: Store> {
         Ok(moved)
     }
 
-    /// Background work of about `budget` flash operations: collects until twice the threshold is free, refreshes, patrols. Returns whether there is
-    /// more to do.
+    /// Background work of about `budget` flash operations: collects until twice the threshold is
+    /// free, refreshes, patrols. Returns whether there is more to do.
     fn work_ahead(&mut self, budget: u32) -> Result<bool, FtlError> {
         if self.parts().1.is_read_only() {
             return Ok(false);
@@ -267,8 +289,8 @@ pub(crate) trait Collect<S: Store> {
         Ok(true)
     }
 
-    /// Collects a block ahead of need, if one costs so little that a later overwrite could not have emptied it for nothing. Returns how many
-    /// pages were moved.
+    /// Collects a block ahead of need, if one costs so little that a later overwrite could not have
+    /// emptied it for nothing. Returns how many pages were moved.
     fn collect_ahead(&mut self) -> Result<Option<u32>, FtlError> {
         let (space, gc) = self.parts();
         let pages = space.geometry().pages_per_block;
@@ -276,13 +298,20 @@ pub(crate) trait Collect<S: Store> {
         if free >= 2 * gc.threshold {
             return Ok(None);
         }
-        match space.table.greedy_victim().filter(|block| space.table.valid(*block) <= pages / 4) {
-            Some(victim) if free >= reserve || self.blocks_to_move(victim) == 0 => Ok(Some(self.collect(victim)?)),
+        match space
+            .table
+            .greedy_victim()
+            .filter(|block| space.table.valid(*block) <= pages / 4)
+        {
+            Some(victim) if free >= reserve || self.blocks_to_move(victim) == 0 => {
+                Ok(Some(self.collect(victim)?))
+            }
             _ => Ok(None),
         }
     }
 
-    /// One step of what keeps the cells good, whenever a stream opens a block: so it costs no more than the writes do.
+    /// One step of what keeps the cells good, whenever a stream opens a block: so it costs no more
+    /// than the writes do.
     fn upkeep(&mut self) -> Result<(), FtlError> {
         self.patrol()?;
         if !self.level_wear()? {
@@ -291,11 +320,13 @@ pub(crate) trait Collect<S: Store> {
         Ok(())
     }
 
-    /// Looks at wear once per so many erases that the search costs nothing, and moves one cold block each time if the gap is too
-    /// wide. Returns whether it did.
+    /// Looks at wear once per so many erases that the search costs nothing, and moves one cold
+    /// block each time if the gap is too wide. Returns whether it did.
     fn level_wear(&mut self) -> Result<bool, FtlError> {
         let (space, gc) = self.parts();
-        let Some(policy) = gc.wear else { return Ok(false) };
+        let Some(policy) = gc.wear else {
+            return Ok(false);
+        };
         let erases = space.flash.chip().counters().total().erases;
         let due = (erases - gc.erases_seen) / (space.geometry().blocks as u64 / 16).max(4);
         if due == 0 {
@@ -314,7 +345,9 @@ pub(crate) trait Collect<S: Store> {
             if !enough {
                 break;
             }
-            let Some(block) = policy.candidate(space) else { break };
+            let Some(block) = policy.candidate(space) else {
+                break;
+            };
             space.seal_block(block)?;
             if self.renew(block, Cause::Wear)?.is_none() {
                 break;
@@ -325,7 +358,8 @@ pub(crate) trait Collect<S: Store> {
         Ok(levelled)
     }
 
-    /// Sees to it that the content of a full block moves to another one, whatever it is for, if there is room. Returns how many pages were moved.
+    /// Sees to it that the content of a full block moves to another one, whatever it is for, if
+    /// there is room. Returns how many pages were moved.
     fn renew(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
         self.renew_whole(block, cause)
     }
@@ -339,13 +373,22 @@ pub(crate) trait Collect<S: Store> {
             self.set_cold_apart(block)?;
         }
         let possible = self.blocks_to_move(block) <= self.parts().0.free_blocks();
-        if possible { self.evacuate(block, cause).map(Some) } else { Ok(None) }
+        if possible {
+            self.evacuate(block, cause).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
-    /// Writes the data of one block anew whose bits came near to what can be corrected. Returns how many pages were moved.
+    /// Writes the data of one block anew whose bits came near to what can be corrected. Returns how
+    /// many pages were moved.
     #[inline]
     fn refresh(&mut self) -> Result<Option<u32>, FtlError> {
-        if self.parts().0.flash.chip().blocks_to_refresh().is_empty() { Ok(None) } else { self.refresh_one() }
+        if self.parts().0.flash.chip().blocks_to_refresh().is_empty() {
+            Ok(None)
+        } else {
+            self.refresh_one()
+        }
     }
 
     #[cold]
@@ -367,11 +410,14 @@ pub(crate) trait Collect<S: Store> {
         Ok(None)
     }
 
-    /// Reads one block whose turn has come, for the chip to say how good its cells are. Returns how many pages.
+    /// Reads one block whose turn has come, for the chip to say how good its cells are. Returns how
+    /// many pages.
     #[inline]
     fn patrol(&mut self) -> Result<Option<u32>, FtlError> {
         let (space, gc) = self.parts();
-        let Some(block) = gc.scrub.next(space) else { return Ok(None) };
+        let Some(block) = gc.scrub.next(space) else {
+            return Ok(None);
+        };
         Ok(Some(gc.pages.look_at(space, block, Cause::Refresh)?))
     }
 }

@@ -1,5 +1,5 @@
-//! Garbage collection: choosing a victim, emptying it, and what else moves pages without the host asking. A policy looks at the block
-//! table and returns a block or nothing; the collector moves.
+//! Garbage collection: choosing a victim, emptying it, and what else moves pages without the host
+//! asking. A policy looks at the block table and returns a block or nothing; the collector moves.
 
 mod collector;
 mod scrub;

@@ -1,6 +1,7 @@
-//! Patrol reads and the choice of what to refresh. Bits go wrong with time and with reads of their neighbours, also where nobody
-//! looks: every block is read once in so many hours of emulated time, so that the chip can tell which ones come near to
-//! what it can correct, and those are written anew while they can still be read.
+//! Patrol reads and the choice of what to refresh. Bits go wrong with time and with reads of their
+//! neighbours, also where nobody looks: every block is read once in so many hours of emulated time,
+//! so that the chip can tell which ones come near to what it can correct, and those are written
+//! anew while they can still be read.
 
 use crate::block_table::State;
 use crate::config::{ParamDoc, Params};
@@ -31,13 +32,21 @@ pub(crate) struct Scrub {
 
 impl Scrub {
     pub(crate) fn new(params: &Params) -> Result<Self, FtlError> {
-        Ok(Scrub { hours: params.get(PARAM.key, 168)?, round: None, done: 0 })
+        Ok(Scrub {
+            hours: params.get(PARAM.key, 168)?,
+            round: None,
+            done: 0,
+        })
     }
 
     /// The next block to read, if one is due. Chips whose bits do not go wrong need none.
     #[inline]
     pub(crate) fn next<S: Store>(&mut self, space: &Space<S>) -> Option<Pbn> {
-        if self.hours == 0 || !space.flash.chip().bits_go_wrong() { None } else { self.next_due(space) }
+        if self.hours == 0 || !space.flash.chip().bits_go_wrong() {
+            None
+        } else {
+            self.next_due(space)
+        }
     }
 
     #[cold]
@@ -45,7 +54,9 @@ impl Scrub {
         let blocks = space.geometry().blocks;
         let now = space.flash.chip().hour(space.flash.now());
         // Not with the same block after every start: some would never have their turn.
-        let (began, first) = *self.round.get_or_insert((now, (space.flash.pseq() % blocks as u64) as u32));
+        let (began, first) = *self
+            .round
+            .get_or_insert((now, (space.flash.pseq() % blocks as u64) as u32));
         let due = (now - began) as u64 * blocks as u64 / self.hours as u64;
         while (self.done as u64) < due.min(blocks as u64) {
             let block = Pbn::new((first + self.done) % blocks);
@@ -69,5 +80,9 @@ pub(crate) fn due<S: Store>(space: &Space<S>) -> Vec<Pbn> {
         let (hours, reads) = chip.exposure(now, *block);
         hours >= SETTLED_HOURS || reads >= MANY_READS
     };
-    chip.blocks_to_refresh().iter().copied().filter(settled).collect()
+    chip.blocks_to_refresh()
+        .iter()
+        .copied()
+        .filter(settled)
+        .collect()
 }

@@ -15,13 +15,16 @@ pub(crate) mod docs {
         key: "gc.free_threshold",
         help: "free blocks that collection keeps, at least 2 and what a mount may need (default max(4, 0.5 % of blocks), and that)",
     };
-    pub(crate) const PAIR_POLICY: ParamDoc =
-        ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" };
+    pub(crate) const PAIR_POLICY: ParamDoc = ParamDoc {
+        key: "nand.pair_policy",
+        help: "defer_erase (default), or none: unsafe, for demonstrations",
+    };
     pub(crate) use crate::gc::SCRUB_PARAM as SCRUB;
     pub(crate) use crate::wear::{GAP_PARAM as WEAR_GAP, POLICY_PARAM as WEAR_POLICY};
 
     /// All of them.
-    pub(crate) const SHARED: &[ParamDoc] = &[FREE_THRESHOLD, WEAR_POLICY, WEAR_GAP, SCRUB, PAIR_POLICY];
+    pub(crate) const SHARED: &[ParamDoc] =
+        &[FREE_THRESHOLD, WEAR_POLICY, WEAR_GAP, SCRUB, PAIR_POLICY];
 }
 
 /// The parameters, validated.
@@ -36,7 +39,12 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Of a device where so many units may have an open block each.
-    pub(crate) fn new(params: &Params, profile: &Profile, blocks: u32, units: u32) -> Result<Settings, FtlError> {
+    pub(crate) fn new(
+        params: &Params,
+        profile: &Profile,
+        blocks: u32,
+        units: u32,
+    ) -> Result<Settings, FtlError> {
         let pages = profile.geometry.pages_per_block;
         let rescued = rescue_blocks(&PairTable::new(profile.pairing, pages), pages, units);
         let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200) + rescued)?;

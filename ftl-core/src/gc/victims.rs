@@ -1,5 +1,6 @@
-//! Full blocks by valid count: one doubly linked list per count, threaded through arrays, so that every change is O(1) and the
-//! emptiest block is found without a search (the bucket queue of every greedy collector).
+//! Full blocks by valid count: one doubly linked list per count, threaded through arrays, so that
+//! every change is O(1) and the emptiest block is found without a search (the bucket queue of every
+//! greedy collector).
 
 use nand_model::Pbn;
 
@@ -10,10 +11,12 @@ struct Link {
     next: u32,
 }
 
-/// Blocks that may be collected, in lists by valid count; within a list the longest unchanged comes first.
+/// Blocks that may be collected, in lists by valid count; within a list the longest unchanged comes
+/// first.
 #[derive(Clone, Debug)]
 pub(crate) struct VictimIndex {
-    /// One link per block, then one per list: its end and its beginning, so that no change needs a case distinction.
+    /// One link per block, then one per list: its end and its beginning, so that no change needs a
+    /// case distinction.
     links: Vec<Link>,
     blocks: u32,
     /// No list below this one has a block.
@@ -22,8 +25,14 @@ pub(crate) struct VictimIndex {
 
 impl VictimIndex {
     pub(crate) fn new(blocks: u32, pages_per_block: u32) -> Self {
-        let links = (0..blocks + pages_per_block + 1).map(|i| Link { prev: i, next: i }).collect();
-        VictimIndex { links, blocks, lowest: pages_per_block + 1 }
+        let links = (0..blocks + pages_per_block + 1)
+            .map(|i| Link { prev: i, next: i })
+            .collect();
+        VictimIndex {
+            links,
+            blocks,
+            lowest: pages_per_block + 1,
+        }
     }
 
     #[inline]
@@ -43,7 +52,10 @@ impl VictimIndex {
     fn append(&mut self, block: Pbn, valid: u32) {
         let end = self.blocks + valid;
         let last = self.links[end as usize].prev;
-        self.links[block.index()] = Link { prev: last, next: end };
+        self.links[block.index()] = Link {
+            prev: last,
+            next: end,
+        };
         self.links[last as usize].next = block.raw();
         self.links[end as usize].prev = block.raw();
         self.lowest = self.lowest.min(valid);
@@ -55,7 +67,10 @@ impl VictimIndex {
         let Link { prev, next } = self.links[block.index()];
         self.links[prev as usize].next = next;
         self.links[next as usize].prev = prev;
-        self.links[block.index()] = Link { prev: block.raw(), next: block.raw() };
+        self.links[block.index()] = Link {
+            prev: block.raw(),
+            next: block.raw(),
+        };
     }
 
     /// The block's valid count changed.
@@ -69,8 +84,8 @@ impl VictimIndex {
         }
     }
 
-    /// The block with the fewest valid pages; of several, the one whose count has not changed for longest. Greedy is optimal
-    /// for uniform loads (Yang, Misra, Rubenstein 2015).
+    /// The block with the fewest valid pages; of several, the one whose count has not changed for
+    /// longest. Greedy is optimal for uniform loads (Yang, Misra, Rubenstein 2015).
     pub(crate) fn greedy(&mut self) -> Option<Pbn> {
         while let Some(list) = self.links.get((self.blocks + self.lowest) as usize) {
             if list.next < self.blocks {

@@ -1,8 +1,9 @@
 //! Data blocks: which physical block a logical block has, and where in it its pages are.
 //!
-//! Where a part takes pages in any order, a page has its own offset, and there is no more to know. Elsewhere pages are appended in the
-//! order they come, and a table says where each went; a place that was given once stays taken until the block is replaced, just as an
-//! offset does. So both kinds of block fill up alike.
+//! Where a part takes pages in any order, a page has its own offset, and there is no more to know.
+//! Elsewhere pages are appended in the order they come, and a table says where each went; a place
+//! that was given once stays taken until the block is replaced, just as an offset does. So both
+//! kinds of block fill up alike.
 
 use crate::format::UNMAPPED;
 use nand_model::{Geometry, Pbn, Ppn};
@@ -40,7 +41,9 @@ impl DataBlocks {
     /// The data block, if there is one.
     #[inline]
     pub(crate) fn block(&self, lbn: u32) -> Option<Pbn> {
-        Some(self.blocks[lbn as usize]).filter(|block| *block != UNMAPPED).map(Pbn::new)
+        Some(self.blocks[lbn as usize])
+            .filter(|block| *block != UNMAPPED)
+            .map(Pbn::new)
     }
 
     /// The logical block whose data block this is.
@@ -63,7 +66,10 @@ impl DataBlocks {
 
     /// A block becomes the data block of a logical block that has none.
     pub(crate) fn set_block(&mut self, lbn: u32, block: Pbn) {
-        assert!(self.block(lbn).is_none(), "logical block {lbn} has a data block");
+        assert!(
+            self.block(lbn).is_none(),
+            "logical block {lbn} has a data block"
+        );
         self.blocks[lbn as usize] = block.raw();
         self.owners[block.index()] = lbn;
     }
@@ -71,7 +77,10 @@ impl DataBlocks {
     /// A page is in the data block now.
     #[inline]
     pub(crate) fn set_place(&mut self, lpn: u32, ppn: Ppn) {
-        debug_assert_eq!(self.block(lpn / self.geometry.pages_per_block), Some(self.geometry.block_of(ppn)));
+        debug_assert_eq!(
+            self.block(lpn / self.geometry.pages_per_block),
+            Some(self.geometry.block_of(ppn))
+        );
         if let Some(place) = self.places.get_mut(lpn as usize) {
             *place = self.geometry.offset_of(ppn) as u16;
         }
@@ -84,7 +93,10 @@ impl DataBlocks {
         self.owners[block.index()] = UNMAPPED;
         if !self.in_place() {
             let first = (lbn * self.geometry.pages_per_block) as usize;
-            let end = self.places.len().min(first + self.geometry.pages_per_block as usize);
+            let end = self
+                .places
+                .len()
+                .min(first + self.geometry.pages_per_block as usize);
             self.places[first..end].fill(NOWHERE);
         }
         Some(block)

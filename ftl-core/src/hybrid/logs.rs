@@ -1,7 +1,7 @@
 //! Log blocks: which pages are in them, and of which logical blocks.
 //!
-//! What always holds: a page that is on the map is live, and its block is on the list; a block's associations are the logical blocks of
-//! its pages on the map, with their numbers.
+//! What always holds: a page that is on the map is live, and its block is on the list; a block's
+//! associations are the logical blocks of its pages on the map, with their numbers.
 
 use crate::hash::FastMap;
 use nand_model::{Pbn, Ppn};
@@ -79,7 +79,10 @@ impl Logs {
 
     /// The page that is at this place. A search.
     pub(crate) fn page_at(&self, ppn: Ppn) -> Option<u32> {
-        self.map.iter().find(|(_, at)| **at == ppn.raw()).map(|(lpn, _)| *lpn)
+        self.map
+            .iter()
+            .find(|(_, at)| **at == ppn.raw())
+            .map(|(lpn, _)| *lpn)
     }
 
     /// How many log blocks there are.
@@ -104,7 +107,9 @@ impl Logs {
 
     /// The youngest block of a stream.
     pub(crate) fn newest(&self, stream: LogStream) -> Option<&LogBlock> {
-        self.of_stream(stream).last().and_then(|block| self.get(*block))
+        self.of_stream(stream)
+            .last()
+            .and_then(|block| self.get(*block))
     }
 
     /// Log blocks that were reclaimed so far: merged, moved or made data blocks.
@@ -129,7 +134,11 @@ impl Logs {
 
     /// New content of pages in this block went to another stream.
     pub(crate) fn has_heirs_elsewhere(&mut self, block: Pbn) {
-        if let Some(log) = self.ages.get(&block.raw()).and_then(|age| self.blocks.get_mut(age)) {
+        if let Some(log) = self
+            .ages
+            .get(&block.raw())
+            .and_then(|age| self.blocks.get_mut(age))
+        {
             log.heirs_elsewhere = true;
         }
     }
@@ -176,16 +185,30 @@ impl Logs {
 
     /// The page in this block is not the newest any more, or goes.
     pub(crate) fn remove(&mut self, lpn: u32, block: Pbn) {
-        assert!(self.map.remove(&lpn).is_some(), "logical page {lpn} is in no log block");
+        assert!(
+            self.map.remove(&lpn).is_some(),
+            "logical page {lpn} is in no log block"
+        );
         let lbn = lpn / self.pages_per_block;
-        let log = self.ages.get(&block.raw()).and_then(|age| self.blocks.get_mut(age)).expect("a log block");
-        let pages = self.by_owner.get_mut(&lbn).expect("it has pages in log blocks");
+        let log = self
+            .ages
+            .get(&block.raw())
+            .and_then(|age| self.blocks.get_mut(age))
+            .expect("a log block");
+        let pages = self
+            .by_owner
+            .get_mut(&lbn)
+            .expect("it has pages in log blocks");
         log.live -= 1;
         *pages -= 1;
         if *pages == 0 {
             self.by_owner.remove(&lbn);
         }
-        let at = log.associated.iter().position(|(other, _)| *other == lbn).expect("an association");
+        let at = log
+            .associated
+            .iter()
+            .position(|(other, _)| *other == lbn)
+            .expect("an association");
         log.associated[at].1 -= 1;
         if log.associated[at].1 == 0 {
             log.associated.swap_remove(at);
@@ -194,9 +217,14 @@ impl Logs {
 
     /// A block without newest pages is no log block any more.
     pub(crate) fn remove_block(&mut self, block: Pbn) {
-        let Some(age) = self.ages.remove(&block.raw()) else { return };
+        let Some(age) = self.ages.remove(&block.raw()) else {
+            return;
+        };
         let log = self.blocks.remove(&age).expect("it has an age");
-        assert!(log.associated.is_empty(), "log block {block} is given up with pages");
+        assert!(
+            log.associated.is_empty(),
+            "log block {block} is given up with pages"
+        );
         if let Some(blocks) = log.stream.and_then(|stream| self.streams.get_mut(&stream)) {
             blocks.retain(|other| *other != block);
         }
@@ -206,25 +234,38 @@ impl Logs {
     pub(crate) fn audit(&self, block_of: impl Fn(Ppn) -> Pbn) -> Vec<String> {
         let mut counted: FastMap<(u32, u32), u32> = FastMap::default();
         for (lpn, ppn) in &self.map {
-            *counted.entry((block_of(Ppn::new(*ppn)).raw(), lpn / self.pages_per_block)).or_default() += 1;
+            *counted
+                .entry((block_of(Ppn::new(*ppn)).raw(), lpn / self.pages_per_block))
+                .or_default() += 1;
         }
         let mut wrong = Vec::new();
         for log in self.blocks.values() {
             for (lbn, pages) in &log.associated {
                 let found = counted.remove(&(log.block.raw(), *lbn)).unwrap_or(0);
                 if found != *pages {
-                    wrong
-                        .push(format!("log block {} has {found} pages of logical block {lbn}, not {pages}", log.block));
+                    wrong.push(format!(
+                        "log block {} has {found} pages of logical block {lbn}, not {pages}",
+                        log.block
+                    ));
                 }
             }
         }
-        wrong.extend(counted.iter().map(|((block, lbn), _)| format!("block {block} has pages of {lbn} in no list")));
+        wrong.extend(
+            counted
+                .iter()
+                .map(|((block, lbn), _)| format!("block {block} has pages of {lbn} in no list")),
+        );
         wrong
     }
 
     /// Bytes really allocated.
     pub(crate) fn bytes(&self) -> u64 {
-        let associations: usize = self.blocks.values().map(|log| 8 * log.associated.capacity()).sum();
-        (self.map.capacity() * 9 + self.blocks.len() * (size_of::<LogBlock>() + 48) + associations) as u64
+        let associations: usize = self
+            .blocks
+            .values()
+            .map(|log| 8 * log.associated.capacity())
+            .sum();
+        (self.map.capacity() * 9 + self.blocks.len() * (size_of::<LogBlock>() + 48) + associations)
+            as u64
     }
 }

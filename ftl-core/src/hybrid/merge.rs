@@ -1,8 +1,9 @@
 //! Merges: the newest pages of a logical block come together in one data block.
 //!
-//! What always holds: the block that is being put together is a log block until all pages are there; so whatever stops a merge, every page is
-//! on a map. What the new data block replaces is given up only when no page of the new one can be lost. If power fails before, mount
-//! finds some pages here and some there.
+//! What always holds: the block that is being put together is a log block until all pages are
+//! there; so whatever stops a merge, every page is on a map. What the new data block replaces is
+//! given up only when no page of the new one can be lost. If power fails before, mount finds some
+//! pages here and some there.
 
 use super::{FIRST_LOG, HybridFtl, LogBlock, Policy};
 use crate::block_table::State;
@@ -15,17 +16,30 @@ use crate::space::StreamId;
 use nand_model::{Cause, Pbn, Ppn, Store};
 
 impl<S: Store, P: Policy> HybridFtl<S, P> {
-    /// Merges a logical block; `candidate` is a log block that becomes its data block if that is cheaper. Returns how many pages were copied.
-    pub(super) fn merge(&mut self, lbn: u32, candidate: Option<Pbn>, cause: Cause) -> Result<u32, FtlError> {
+    /// Merges a logical block; `candidate` is a log block that becomes its data block if that is
+    /// cheaper. Returns how many pages were copied.
+    pub(super) fn merge(
+        &mut self,
+        lbn: u32,
+        candidate: Option<Pbn>,
+        cause: Cause,
+    ) -> Result<u32, FtlError> {
         let began = self.space.flash.now();
         if let Some(candidate) = candidate
             && let Some(copied) = self.promote(lbn, candidate, cause)?
         {
-            let kind = if copied == 0 { EventKind::SwitchMerge } else { EventKind::PartialMerge };
+            let kind = if copied == 0 {
+                EventKind::SwitchMerge
+            } else {
+                EventKind::PartialMerge
+            };
             self.space.note_event(kind, Some(candidate), copied, began);
             return Ok(copied);
         }
-        let mut lpns: Vec<u32> = self.pages_of(lbn).filter(|lpn| self.trims.is_mapped(*lpn)).collect();
+        let mut lpns: Vec<u32> = self
+            .pages_of(lbn)
+            .filter(|lpn| self.trims.is_mapped(*lpn))
+            .collect();
         self.ensure_free()?;
         let begun = self.begun(lbn);
         let was_open = match begun {
@@ -38,56 +52,74 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let block = match begun {
             // An error came after the last copy.
             Some(block) if lpns.is_empty() => block,
-            _ => self.with_copies(&lpns, cause, |ftl, tags, bytes| ftl.program_gathered(lbn, tags, bytes, cause))?,
+            _ => self.with_copies(&lpns, cause, |ftl, tags, bytes| {
+                ftl.program_gathered(lbn, tags, bytes, cause)
+            })?,
         };
         self.make_data_block(lbn, block, was_open)?;
-        self.space.note_event(EventKind::FullMerge, Some(block), lpns.len() as u32, began);
+        self.space
+            .note_event(EventKind::FullMerge, Some(block), lpns.len() as u32, began);
         Ok(lpns.len() as u32)
     }
 
     /// The block that an earlier merge began and an error stopped, if this one can go on with it.
     fn begun(&self, lbn: u32) -> Option<Pbn> {
         let (block, _) = self.space.open_block(self.data_stream(lbn))?;
-        let is_whole = self.logs.get(block).is_none_or(|log| log.live == log.written);
+        let is_whole = self
+            .logs
+            .get(block)
+            .is_none_or(|log| log.live == log.written);
         (self.data.block(lbn) != Some(block) && is_whole).then_some(block)
     }
 
     fn is_logged_in(&self, block: Pbn, lpn: u32) -> bool {
-        self.logs.place(lpn).is_some_and(|ppn| self.space.geometry().block_of(ppn) == block)
+        self.logs
+            .place(lpn)
+            .is_some_and(|ppn| self.space.geometry().block_of(ppn) == block)
     }
 
-    /// Reads the newest content of some pages of a logical block, and hands it on as copies for a data block.
+    /// Reads the newest content of some pages of a logical block, and hands it on as copies for a
+    /// data block.
     fn with_copies<R>(
         &mut self,
         lpns: &[u32],
         cause: Cause,
         then: impl FnOnce(&mut Self, &[PageTag], &[u8]) -> Result<R, FtlError>,
     ) -> Result<R, FtlError> {
-        let from: Vec<Ppn> = lpns.iter().map(|lpn| self.place(*lpn).expect("a mapped page is somewhere")).collect();
+        let from: Vec<Ppn> = lpns
+            .iter()
+            .map(|lpn| self.place(*lpn).expect("a mapped page is somewhere"))
+            .collect();
         let mut pages = std::mem::take(&mut self.gc.pages);
-        let outcome = pages.load_pages(&mut self.space, &from, cause).and_then(|()| {
-            let unknown: Vec<usize> = pages.unknown().map(|(i, _)| i).collect();
-            for i in unknown {
-                let ver = self.new_version();
-                pages.name(i, Role::Data, lpns[i], ver);
-            }
-            let mut tags = Vec::with_capacity(lpns.len());
-            for (i, lpn) in lpns.iter().enumerate() {
-                let tag = pages.tag(i);
-                if tag.lpn != *lpn {
-                    return Err(misplaced(from[i], tag.lpn));
+        let outcome = pages
+            .load_pages(&mut self.space, &from, cause)
+            .and_then(|()| {
+                let unknown: Vec<usize> = pages.unknown().map(|(i, _)| i).collect();
+                for i in unknown {
+                    let ver = self.new_version();
+                    pages.name(i, Role::Data, lpns[i], ver);
                 }
-                tags.push(PageTag { role: Role::Data, flags: tag.flags.with(Flags::COPY), ..tag });
-            }
-            let bytes = lpns.len() * self.space.geometry().page_bytes as usize;
-            then(self, &tags, &pages.data[..bytes])
-        });
+                let mut tags = Vec::with_capacity(lpns.len());
+                for (i, lpn) in lpns.iter().enumerate() {
+                    let tag = pages.tag(i);
+                    if tag.lpn != *lpn {
+                        return Err(misplaced(from[i], tag.lpn));
+                    }
+                    tags.push(PageTag {
+                        role: Role::Data,
+                        flags: tag.flags.with(Flags::COPY),
+                        ..tag
+                    });
+                }
+                let bytes = lpns.len() * self.space.geometry().page_bytes as usize;
+                then(self, &tags, &pages.data[..bytes])
+            });
         self.gc.pages = pages;
         outcome
     }
 
-    /// Programs pages of a logical block, upwards, into a block of its data stream. Until [`HybridFtl::make_data_block`] they are log pages.
-    /// Returns the block of the last one.
+    /// Programs pages of a logical block, upwards, into a block of its data stream. Until
+    /// [`HybridFtl::make_data_block`] they are log pages. Returns the block of the last one.
     pub(super) fn program_gathered(
         &mut self,
         lbn: u32,
@@ -95,7 +127,13 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         bytes: &[u8],
         cause: Cause,
     ) -> Result<Pbn, FtlError> {
-        self.program_in(self.data_stream(lbn), tags, bytes, cause, |ftl, lpn, ppn| ftl.note_in_log(lpn, ppn, None))
+        self.program_in(
+            self.data_stream(lbn),
+            tags,
+            bytes,
+            cause,
+            |ftl, lpn, ppn| ftl.note_in_log(lpn, ppn, None),
+        )
     }
 
     fn program_in(
@@ -116,7 +154,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 false => tags.len() - done,
             };
             let bytes = &bytes[done * page..][..run * page];
-            let (first, count) = self.program_data(stream, offset, &tags[done..done + run], bytes, cause)?;
+            let (first, count) =
+                self.program_data(stream, offset, &tags[done..done + run], bytes, cause)?;
             for (tag, ppn) in tags[done..].iter().zip(first.raw()..first.raw() + count) {
                 note(self, tag.lpn, Ppn::new(ppn));
             }
@@ -126,18 +165,26 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(block.expect("there are pages to program"))
     }
 
-    /// The data block takes no more pages. Returns whether it could: one that a mount found may have been hit by a cut, and must not be
-    /// programmed again whatever room it has.
+    /// The data block takes no more pages. Returns whether it could: one that a mount found may
+    /// have been hit by a cut, and must not be programmed again whatever room it has.
     pub(super) fn close_data_block(&mut self, lbn: u32) -> Result<bool, FtlError> {
         let stream = self.data_stream(lbn);
-        let was_open = self.data.block(lbn).is_some_and(|block| self.is_filling(stream, block));
+        let was_open = self
+            .data
+            .block(lbn)
+            .is_some_and(|block| self.is_filling(stream, block));
         self.space.seal(stream)?;
         Ok(was_open)
     }
 
-    /// A log block that has all newest pages of a logical block, and no others, becomes its data block. `was_open` tells of the one that
-    /// it replaces.
-    pub(super) fn make_data_block(&mut self, lbn: u32, block: Pbn, was_open: bool) -> Result<(), FtlError> {
+    /// A log block that has all newest pages of a logical block, and no others, becomes its data
+    /// block. `was_open` tells of the one that it replaces.
+    pub(super) fn make_data_block(
+        &mut self,
+        lbn: u32,
+        block: Pbn,
+        was_open: bool,
+    ) -> Result<(), FtlError> {
         let stream = self.data_stream(lbn);
         let old = self.data.take_block(lbn);
         self.data.set_block(lbn, block);
@@ -158,22 +205,33 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         self.space.make_stream_safe(stream)
     }
 
-    /// Makes a log block the data block, if that takes no more than copying the pages that are missing behind it: it has, one after the
-    /// other from page 0 on, the newest pages of this logical block and nothing else. Returns how many were copied.
+    /// Makes a log block the data block, if that takes no more than copying the pages that are
+    /// missing behind it: it has, one after the other from page 0 on, the newest pages of this
+    /// logical block and nothing else. Returns how many were copied.
     fn promote(&mut self, lbn: u32, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
-        let Some(missing) = self.missing_behind(lbn, block) else { return Ok(None) };
+        let Some(missing) = self.missing_behind(lbn, block) else {
+            return Ok(None);
+        };
         let log = self.logs.get(block).and_then(|log| log.stream);
-        let stream = log.map(|log| FIRST_LOG + log as usize).filter(|stream| self.is_filling(*stream, block));
+        let stream = log
+            .map(|log| FIRST_LOG + log as usize)
+            .filter(|stream| self.is_filling(*stream, block));
         if !missing.is_empty() {
-            let Some(stream) = stream.filter(|stream| self.space.room(*stream) >= missing.len() as u32) else {
+            let Some(stream) =
+                stream.filter(|stream| self.space.room(*stream) >= missing.len() as u32)
+            else {
                 return Ok(None);
             };
             let copied = self.with_copies(&missing, cause, |ftl, tags, bytes| {
-                ftl.program_in(stream, tags, bytes, cause, |ftl, lpn, ppn| ftl.note_in_log(lpn, ppn, log)).map(|_| ())
+                ftl.program_in(stream, tags, bytes, cause, |ftl, lpn, ppn| {
+                    ftl.note_in_log(lpn, ppn, log)
+                })
+                .map(|_| ())
             });
             if copied.is_err() || !missing.iter().all(|lpn| self.is_logged_in(block, *lpn)) {
-                // The stream's block has pages at their own offsets, which cannot be appended to: the copies ended early, or a program
-                // failed and the stream went on in another block.
+                // The stream's block has pages at their own offsets, which cannot be appended to:
+                // the copies ended early, or a program failed and the stream went on in another
+                // block.
                 self.space.seal(stream)?;
                 return copied.map(|()| None);
             }
@@ -189,13 +247,19 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     fn is_filling(&self, stream: StreamId, block: Pbn) -> bool {
-        self.space.open_block(stream).is_some_and(|(open, _)| open == block)
+        self.space
+            .open_block(stream)
+            .is_some_and(|(open, _)| open == block)
     }
 
-    /// The pages that would have to be copied behind those of the log block for it to be a data block; `None` if it cannot be one.
+    /// The pages that would have to be copied behind those of the log block for it to be a data
+    /// block; `None` if it cannot be one.
     fn missing_behind(&self, lbn: u32, block: Pbn) -> Option<Vec<u32>> {
         let geometry = self.space.geometry();
-        let log = self.logs.get(block).filter(|log| log.only_owner() == Some(lbn))?;
+        let log = self
+            .logs
+            .get(block)
+            .filter(|log| log.only_owner() == Some(lbn))?;
         let in_use = match log.stream {
             Some(stream) => self.is_filling(FIRST_LOG + stream as usize, block),
             None => false,
@@ -208,36 +272,51 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         if self.in_place_logs {
             return self.missing_in_gaps(lbn, log);
         }
-        if log.live != log.written || !self.policy.may_become_data(log) || self.space.flash.chip().bad(block).is_some()
+        if log.live != log.written
+            || !self.policy.may_become_data(log)
+            || self.space.flash.chip().bad(block).is_some()
         {
             return None;
         }
         let pages = self.pages_of(lbn);
         let mut at_least = 0;
         for (offset, lpn) in (0..log.written).zip(pages.clone()) {
-            let place = self.logs.place(lpn).filter(|ppn| geometry.block_of(*ppn) == block)?;
+            let place = self
+                .logs
+                .place(lpn)
+                .filter(|ppn| geometry.block_of(*ppn) == block)?;
             let place = geometry.offset_of(place);
             if place < at_least || (self.data.in_place() && place != offset) {
                 return None;
             }
             at_least = place + 1;
         }
-        Some(pages.skip(log.written as usize).filter(|lpn| self.trims.is_mapped(*lpn)).collect())
+        Some(
+            pages
+                .skip(log.written as usize)
+                .filter(|lpn| self.trims.is_mapped(*lpn))
+                .collect(),
+        )
     }
 
-    /// The same where the log block has its pages at their own offsets: all places of the missing ones have to be free.
+    /// The same where the log block has its pages at their own offsets: all places of the missing
+    /// ones have to be free.
     fn missing_in_gaps(&self, lbn: u32, log: &LogBlock) -> Option<Vec<u32>> {
         let chip = self.space.flash.chip();
         let lacks = |lpn: &u32| self.trims.is_mapped(*lpn) && !self.is_logged_in(log.block, *lpn);
         let missing: Vec<u32> = self.pages_of(lbn).filter(lacks).collect();
         let at_home = |lpn: u32| {
-            let ppn = self.logs.place(lpn).filter(|_| self.is_logged_in(log.block, lpn));
+            let ppn = self
+                .logs
+                .place(lpn)
+                .filter(|_| self.is_logged_in(log.block, lpn));
             ppn.is_none_or(|ppn| chip.geometry().offset_of(ppn) == self.split(lpn).1)
         };
         if !self.pages_of(lbn).all(at_home) {
             return None;
         }
-        let is_free = |lpn: &u32| !chip.is_programmed(chip.geometry().page(log.block, self.split(*lpn).1));
+        let is_free =
+            |lpn: &u32| !chip.is_programmed(chip.geometry().page(log.block, self.split(*lpn).1));
         (chip.bad(log.block).is_none() && missing.iter().all(is_free)).then_some(missing)
     }
 

@@ -1,18 +1,24 @@
-//! Schemes with *data blocks*, one per logical block, and *log blocks* for pages whose place in the data block is taken. When there are too
-//! many log blocks, one is merged: the newest pages of every logical block in it are gathered in a new data block. What the schemes differ in
-//! (which log block a page goes to, which is merged, and when) is a [`Policy`].
+//! Schemes with *data blocks*, one per logical block, and *log blocks* for pages whose place in the
+//! data block is taken. When there are too many log blocks, one is merged: the newest pages of
+//! every logical block in it are gathered in a new data block. What the schemes differ in (which
+//! log block a page goes to, which is merged, and when) is a [`Policy`].
 //!
-//! In a data block every page has its own offset where the part takes pages in any order (the schemes were made for such parts). Elsewhere,
-//! and on parts that pair pages, a data block is appended to, and a table in RAM says where each page went; a place is taken
-//! once, like an offset, so that blocks fill up and are merged just the same. That is our adaptation to multi-level cells.
+//! In a data block every page has its own offset where the part takes pages in any order (the
+//! schemes were made for such parts). Elsewhere, and on parts that pair pages, a data block is
+//! appended to, and a table in RAM says where each page went; a place is taken once, like an
+//! offset, so that blocks fill up and are merged just the same. That is our adaptation to
+//! multi-level cells.
 //!
-//! Beside them there are *common blocks*, for trim records and for what a mount programs, because that cannot continue what a cut left. Pages
-//! of any logical block in them are log pages; and so is everything else that a mount finds outside data blocks.
+//! Beside them there are *common blocks*, for trim records and for what a mount programs, because
+//! that cannot continue what a cut left. Pages of any logical block in them are log pages; and so
+//! is everything else that a mount finds outside data blocks.
 //!
-//! What always holds: a page is live if and only if the newest content of its logical page is there; the page is on the log map, or it is in the
-//! data block. A write is acknowledged when its page is programmed. A merge writes copies with the versions they have, and gives nothing up
-//! before they are all there and cannot be lost. If power fails, mount takes the newest readable version of every page wherever it is
-//! (`recovery.rs`): half a merged block is a log block, and so is the other half.
+//! What always holds: a page is live if and only if the newest content of its logical page is
+//! there; the page is on the log map, or it is in the data block. A write is acknowledged when its
+//! page is programmed. A merge writes copies with the versions they have, and gives nothing up
+//! before they are all there and cannot be lost. If power fails, mount takes the newest readable
+//! version of every page wherever it is (`recovery.rs`): half a merged block is a log block, and so
+//! is the other half.
 
 mod data;
 mod logs;
@@ -45,25 +51,40 @@ use nand_model::{Cause, Chip, Geometry, Nanos, PageOrder, Pairing, Pbn, Ppn, Pro
 /// Trim records, and what a mount programs.
 const COMMON: StreamId = 0;
 const CHECKPOINT: StreamId = 1;
-/// The first stream of log blocks that are shared; then one per group, then those of swapped blocks, then one per data block.
+/// The first stream of log blocks that are shared; then one per group, then those of swapped
+/// blocks, then one per data block.
 const FIRST_LOG: StreamId = 2;
 
-/// Blocks below which collection waits for nothing: a merged block, one for a failing block, and one for trim records.
+/// Blocks below which collection waits for nothing: a merged block, one for a failing block, and
+/// one for trim records.
 const RESERVE: u32 = 3;
 
 /// Log blocks without which there is no going on.
 const MIN_LOGS: u32 = 2;
 
-const LOG_BLOCKS: ParamDoc =
-    ParamDoc { key: "log.blocks", help: "log blocks at most, 0 = all that over-provisioning leaves (default 0)" };
+const LOG_BLOCKS: ParamDoc = ParamDoc {
+    key: "log.blocks",
+    help: "log blocks at most, 0 = all that over-provisioning leaves (default 0)",
+};
 
 /// Parameters of all schemes of this kind.
-pub(crate) const PARAMS: &[ParamDoc] =
-    &[LOG_BLOCKS, docs::FREE_THRESHOLD, docs::WEAR_POLICY, docs::WEAR_GAP, docs::SCRUB, docs::PAIR_POLICY];
+pub(crate) const PARAMS: &[ParamDoc] = &[
+    LOG_BLOCKS,
+    docs::FREE_THRESHOLD,
+    docs::WEAR_POLICY,
+    docs::WEAR_GAP,
+    docs::SCRUB,
+    docs::PAIR_POLICY,
+];
 
-/// Blocks beyond data and over-provisioning of a device: three sets of checkpoints; trim pages; open common blocks, one for a failing block,
-/// two waiting for their erase, a data block that is partly used, the fewest log blocks, and the free threshold.
-pub(crate) fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
+/// Blocks beyond data and over-provisioning of a device: three sets of checkpoints; trim pages;
+/// open common blocks, one for a failing block, two waiting for their erase, a data block that is
+/// partly used, the fewest log blocks, and the free threshold.
+pub(crate) fn overhead_blocks(
+    profile: &Profile,
+    logical_pages: u32,
+    params: &Params,
+) -> Result<u32, FtlError> {
     let logical_blocks = logical_pages.div_ceil(profile.geometry.pages_per_block);
     let settings = Settings::new(params, profile, logical_blocks, logical_blocks)?;
     let log_blocks = params.get(LOG_BLOCKS.key, 0)?;
@@ -72,8 +93,14 @@ pub(crate) fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Pa
 
 /// Of these, what is neither for data nor for log pages.
 fn kept_apart(profile: &Profile, logical_pages: u32, settings: &Settings) -> u32 {
-    let blocks = logical_pages.div_ceil(profile.geometry.pages_per_block).max(64) * 2;
-    let geometry = Geometry { blocks, ..profile.geometry };
+    let blocks = logical_pages
+        .div_ceil(profile.geometry.pages_per_block)
+        .max(64)
+        * 2;
+    let geometry = Geometry {
+        blocks,
+        ..profile.geometry
+    };
     let checkpoints = Checkpoints::blocks_needed(&geometry, CleanStop::chunks(&geometry));
     checkpoints + Trims::blocks_needed(&geometry, logical_pages) + 6 + settings.free_threshold
 }
@@ -107,29 +134,51 @@ pub(crate) struct HybridFtl<S: Store, P> {
 
 impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// Starts a scheme on a chip.
-    pub(crate) fn create(chip: Chip<S>, config: &FtlConfig, start: Start, policy: P) -> Result<Self, FtlError> {
+    pub(crate) fn create(
+        chip: Chip<S>,
+        config: &FtlConfig,
+        start: Start,
+        policy: P,
+    ) -> Result<Self, FtlError> {
         let geometry = *chip.geometry();
         let profile = *chip.profile();
         let logical_blocks = config.logical_pages.div_ceil(geometry.pages_per_block);
         let settings = Settings::new(&config.params, &profile, logical_blocks, logical_blocks)?;
         if config.logical_pages as u64 >= geometry.pages() {
-            return Err(FtlError::Config("more logical pages than the flash has".into()));
+            return Err(FtlError::Config(
+                "more logical pages than the flash has".into(),
+            ));
         }
-        let stream = |role, collectable| StreamSpec { role, collectable, in_place: false };
+        let stream = |role, collectable| StreamSpec {
+            role,
+            collectable,
+            in_place: false,
+        };
         let log = stream(Role::Log, false);
         let mut fixed = vec![stream(Role::Log, true), stream(Role::Checkpoint, false)];
         fixed.extend((0..policy.shared_streams()).map(|_| log));
         let mut space = Space::new(Flash::new(chip), &fixed);
-        let groups = policy.group().map_or(0, |size| logical_blocks.div_ceil(size) * policy.streams_per_group());
+        let groups = policy.group().map_or(0, |size| {
+            logical_blocks.div_ceil(size) * policy.streams_per_group()
+        });
         space.add_streams(log, groups as usize);
         let first_swapped = space.add_streams(log, policy.swapped_blocks() as usize);
         let in_place = profile.order == PageOrder::Any && profile.pairing == Pairing::None;
-        let data = StreamSpec { in_place, ..stream(Role::Data, false) };
+        let data = StreamSpec {
+            in_place,
+            ..stream(Role::Data, false)
+        };
         let first_data = space.add_streams(data, logical_blocks as usize);
         space.set_pair_protection(settings.pair_protection);
         let mut ftl = HybridFtl {
             in_place_logs: in_place && policy.logs_in_place(),
-            gc: Gc::new(&geometry, settings.free_threshold, RESERVE, settings.wear, settings.scrub),
+            gc: Gc::new(
+                &geometry,
+                settings.free_threshold,
+                RESERVE,
+                settings.wear,
+                settings.scrub,
+            ),
             space,
             policy,
             logical_pages: config.logical_pages,
@@ -149,7 +198,10 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         match start {
             Start::Format => {
                 ftl.space.format();
-                ftl.stats.mount = MountReport { clean: true, ..MountReport::default() };
+                ftl.stats.mount = MountReport {
+                    clean: true,
+                    ..MountReport::default()
+                };
             }
             Start::Mount => ftl.mount()?,
         }
@@ -176,7 +228,9 @@ impl<S: Store, P: Policy> Ftl<S> for HybridFtl<S, P> {
             let place = self.find(lpn)?;
             self.places.push(place.map_or(UNMAPPED, Ppn::raw));
         }
-        self.space.flash.read_places(first.raw(), &self.places, out)?;
+        self.space
+            .flash
+            .read_places(first.raw(), &self.places, out)?;
         Ok(self.space.flash.now())
     }
 
@@ -189,7 +243,8 @@ impl<S: Store, P: Policy> Ftl<S> for HybridFtl<S, P> {
         let mut lpn = first.raw();
         while lpn < end {
             let bytes = &data[(lpn - first.raw()) as usize * page..];
-            let whole = self.policy.whole_blocks() && lpn.is_multiple_of(block) && end - lpn >= block;
+            let whole =
+                self.policy.whole_blocks() && lpn.is_multiple_of(block) && end - lpn >= block;
             let count = if whole { block } else { 1 };
             let bytes = &bytes[..count as usize * page];
             if whole {
@@ -212,7 +267,8 @@ impl<S: Store, P: Policy> Ftl<S> for HybridFtl<S, P> {
         }
         self.make_blocks(COMMON)?;
         let ver = self.new_version();
-        self.trims.record(&mut self.space, first.raw(), count, ver)?;
+        self.trims
+            .record(&mut self.space, first.raw(), count, ver)?;
         for lpn in first.raw()..first.raw() + count {
             self.unmap(lpn);
         }
@@ -267,17 +323,29 @@ impl<S: Store, P: Policy> Ftl<S> for HybridFtl<S, P> {
     }
 
     fn ram_report(&self) -> RamReport {
-        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry { part, entries, paper_bytes, real_bytes };
+        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry {
+            part,
+            entries,
+            paper_bytes,
+            real_bytes,
+        };
         let geometry = self.space.geometry();
         let (bitmap, victims, blocks) = self.space.table.bytes();
         let (logical_blocks, log_blocks) = (self.logical_blocks() as u64, self.log_limit() as u64);
-        let paper = self.policy.paper_bytes(logical_blocks, log_blocks, geometry.pages_per_block as u64);
+        let paper =
+            self.policy
+                .paper_bytes(logical_blocks, log_blocks, geometry.pages_per_block as u64);
         let real = self.data.bytes() + self.logs.bytes() + self.policy.bytes();
         vec![
             entry("map", logical_blocks, paper, real),
             entry("bitmaps", geometry.pages(), 0, bitmap),
             entry("gc", geometry.blocks as u64, 0, victims + blocks),
-            entry("other", self.trims.len() as u64, 0, self.trims.bytes() + self.space.pool_bytes()),
+            entry(
+                "other",
+                self.trims.len() as u64,
+                0,
+                self.trims.bytes() + self.space.pool_bytes(),
+            ),
             entry("buffers", 1, 0, self.gc.pages.bytes()),
         ]
     }
@@ -301,7 +369,8 @@ impl<S: Store, P: Policy> Ftl<S> for HybridFtl<S, P> {
 
 impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn logical_blocks(&self) -> u32 {
-        self.logical_pages.div_ceil(self.space.geometry().pages_per_block)
+        self.logical_pages
+            .div_ceil(self.space.geometry().pages_per_block)
     }
 
     /// Asks the policy.
@@ -359,7 +428,10 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// The same for the host, at what it costs the scheme to find out.
     fn find(&mut self, lpn: u32) -> Result<Option<Ppn>, FtlError> {
         let place = self.place(lpn);
-        let group = self.policy.group().filter(|_| self.policy.reads_scan_logs());
+        let group = self
+            .policy
+            .group()
+            .filter(|_| self.policy.reads_scan_logs());
         if let (Some(_), Some(size)) = (place, group) {
             let stream = self.policy.shared_streams() + self.split(lpn).0 / size;
             self.scan_log(stream, lpn, place)?;
@@ -368,8 +440,15 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// Reads the records of a stream's newest block from its end, until the page is found.
-    fn scan_log(&mut self, stream: LogStream, lpn: u32, place: Option<Ppn>) -> Result<(), FtlError> {
-        let Some(log) = self.logs.newest(stream) else { return Ok(()) };
+    fn scan_log(
+        &mut self,
+        stream: LogStream,
+        lpn: u32,
+        place: Option<Ppn>,
+    ) -> Result<(), FtlError> {
+        let Some(log) = self.logs.newest(stream) else {
+            return Ok(());
+        };
         let geometry = self.space.geometry();
         let block = log.block;
         let used = self.space.flash.chip().frontier(block);
@@ -377,7 +456,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             let ppn = geometry.page(block, offset);
             self.stats.map_cache_misses += 1;
             let oob = self.space.flash.read_oob(ppn, Cause::Host)?;
-            if Some(ppn) == place || oob.is_some_and(|oob| oob.tag.lpn == lpn && oob.tag.role == Role::Log) {
+            if Some(ppn) == place
+                || oob.is_some_and(|oob| oob.tag.lpn == lpn && oob.tag.role == Role::Log)
+            {
                 break;
             }
         }
@@ -391,9 +472,13 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             return false;
         }
         let (lbn, _) = self.split(lpn);
-        let open = self.space.open_block(self.data_stream(lbn)).map(|(open, _)| open);
+        let open = self
+            .space
+            .open_block(self.data_stream(lbn))
+            .map(|(open, _)| open);
         let Some(block) = self.data.block(lbn) else {
-            // What an error left of a merge is a log block, and takes the other pages of that merge.
+            // What an error left of a merge is a log block, and takes the other pages of that
+            // merge.
             return open.is_none_or(|open| self.logs.get(open).is_none());
         };
         let taken = match self.data.place(lpn) {
@@ -409,21 +494,35 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
         let (lbn, offset) = self.split(lpn);
         let stream = loop {
-            let write = Write { lbn, offset, request };
+            let write = Write {
+                lbn,
+                offset,
+                request,
+            };
             match self.asking(|policy, view| policy.route(&write, view)) {
                 Route::Log(stream) => break stream,
                 Route::Retire(stream) => self.retire(stream)?,
             }
         };
         self.make_log_room(stream)?;
-        // Making room may have merged the logical block: its new data block may have a place for the page.
+        // Making room may have merged the logical block: its new data block may have a place for
+        // the page.
         if self.has_free_place(lpn) {
             return self.write_into_data_block(lpn, bytes);
         }
-        let tag = PageTag { role: Role::Log, flags: Flags::NONE, lpn, ver: self.new_version() };
+        let tag = PageTag {
+            role: Role::Log,
+            flags: Flags::NONE,
+            lpn,
+            ver: self.new_version(),
+        };
         let id = FIRST_LOG + stream as usize;
         let ppn = match self.in_place_logs {
-            true => self.space.program_at(id, offset, &[tag], bytes, Cause::Host)?.0,
+            true => {
+                self.space
+                    .program_at(id, offset, &[tag], bytes, Cause::Host)?
+                    .0
+            }
             false => self.space.append_page(id, tag, bytes, Cause::Host)?,
         };
         self.note_in_log(lpn, ppn, Some(stream));
@@ -436,7 +535,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         if self.data.block(lbn).is_none() {
             self.make_blocks(stream)?;
         }
-        let tag = PageTag { role: Role::Data, flags: Flags::NONE, lpn, ver: self.new_version() };
+        let tag = PageTag {
+            role: Role::Data,
+            flags: Flags::NONE,
+            lpn,
+            ver: self.new_version(),
+        };
         let (ppn, _) = self.program_data(stream, offset, &[tag], bytes, Cause::Host)?;
         let block = self.space.geometry().block_of(ppn);
         if self.data.block(lbn) != Some(block) {
@@ -472,7 +576,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let ver = self.next_ver;
         let pages = self.pages_of(lbn);
         self.next_ver += pages.len() as u64;
-        let tag = |(lpn, ver)| PageTag { role: Role::Data, flags: Flags::NONE, lpn, ver };
+        let tag = |(lpn, ver)| PageTag {
+            role: Role::Data,
+            flags: Flags::NONE,
+            lpn,
+            ver,
+        };
         let tags: Vec<PageTag> = pages.zip(ver..).map(tag).collect();
         let block = self.program_gathered(lbn, &tags, bytes, Cause::Host)?;
         self.make_data_block(lbn, block, was_open)?;
@@ -480,19 +589,34 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(())
     }
 
-    /// A page's newest content is in a log block now, whatever stream filled that. What was newest goes.
+    /// A page's newest content is in a log block now, whatever stream filled that. What was newest
+    /// goes.
     fn note_in_log(&mut self, lpn: u32, ppn: Ppn, stream: Option<LogStream>) {
         self.note_heirs(lpn, stream);
         self.leave(lpn);
-        self.logs.insert(lpn, self.space.geometry().block_of(ppn), ppn, stream);
+        self.logs
+            .insert(lpn, self.space.geometry().block_of(ppn), ppn, stream);
         self.trims.map(lpn);
     }
 
-    /// A log block may be erased when its own stream's pages and the shared ones are safe, unless a page of it went to another group's stream.
+    /// A log block may be erased when its own stream's pages and the shared ones are safe, unless a
+    /// page of it went to another group's stream.
     fn note_heirs(&mut self, lpn: u32, stream: Option<LogStream>) {
-        let Some(stream) = stream.filter(|stream| *stream >= self.policy.shared_streams()) else { return };
-        let Some(old) = self.logs.place(lpn).map(|ppn| self.space.geometry().block_of(ppn)) else { return };
-        if self.logs.get(old).is_some_and(|log| log.stream != Some(stream)) {
+        let Some(stream) = stream.filter(|stream| *stream >= self.policy.shared_streams()) else {
+            return;
+        };
+        let Some(old) = self
+            .logs
+            .place(lpn)
+            .map(|ppn| self.space.geometry().block_of(ppn))
+        else {
+            return;
+        };
+        if self
+            .logs
+            .get(old)
+            .is_some_and(|log| log.stream != Some(stream))
+        {
             self.logs.has_heirs_elsewhere(old);
         }
     }
@@ -518,7 +642,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn drop_empty_blocks(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
         let (from, to) = (self.split(first).0, self.split(first + count - 1).0);
         for lbn in from..=to {
-            let Some(block) = self.data.block(lbn).filter(|block| self.space.table.valid(*block) == 0) else {
+            let Some(block) = self
+                .data
+                .block(lbn)
+                .filter(|block| self.space.table.valid(*block) == 0)
+            else {
                 continue;
             };
             if self.pages_of(lbn).all(|lpn| !self.trims.is_mapped(lpn)) {
@@ -530,7 +658,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(())
     }
 
-    /// The logical block's data block, if it has one, becomes a log block: what it holds will be merged.
+    /// The logical block's data block, if it has one, becomes a log block: what it holds will be
+    /// merged.
     fn demote(&mut self, lbn: u32) {
         let pages: Vec<(u32, Ppn)> = self
             .pages_of(lbn)
@@ -538,7 +667,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             .filter_map(|lpn| Some((lpn, self.data.place(lpn)?)))
             .collect();
         if let Some(block) = self.data.take_block(lbn) {
-            pages.into_iter().for_each(|(lpn, ppn)| self.logs.insert(lpn, block, ppn, None));
+            pages
+                .into_iter()
+                .for_each(|(lpn, ppn)| self.logs.insert(lpn, block, ppn, None));
         }
     }
 
@@ -547,7 +678,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let geometry = self.space.geometry();
         let good = geometry.blocks - self.space.table.counts().bad;
         let left = good.saturating_sub(self.logical_blocks() + self.kept_apart);
-        let wanted = if self.log_blocks == 0 { left } else { left.min(self.log_blocks) };
+        let wanted = if self.log_blocks == 0 {
+            left
+        } else {
+            left.min(self.log_blocks)
+        };
         wanted.max(MIN_LOGS)
     }
 
@@ -556,27 +691,40 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let mut wrong = self.space.table.audit();
         wrong.extend(self.logs.audit(|ppn| geometry.block_of(ppn)));
         let counts = self.space.table.counts();
-        let sum = counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
+        let sum =
+            counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
         if sum + counts.released + counts.bad != geometry.blocks {
             wrong.push(format!("blocks do not add up: {counts:?}"));
         }
         for lpn in 0..self.logical_pages {
             if self.logs.place(lpn).is_some() && !self.trims.is_mapped(lpn) {
-                wrong.push(format!("logical page {lpn} is in a log block, and holds nothing"));
+                wrong.push(format!(
+                    "logical page {lpn} is in a log block, and holds nothing"
+                ));
             }
             if !self.trims.is_mapped(lpn) {
                 continue;
             }
             let Some(ppn) = self.place(lpn).filter(|ppn| self.space.table.is_live(*ppn)) else {
-                wrong.push(format!("logical page {lpn} is at {:?}, which is not live", self.place(lpn)));
+                wrong.push(format!(
+                    "logical page {lpn} is at {:?}, which is not live",
+                    self.place(lpn)
+                ));
                 continue;
             };
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
-            if !oob.is_some_and(|oob| oob.tag.lpn == lpn && matches!(oob.tag.role, Role::Data | Role::Log)) {
-                wrong.push(format!("logical page {lpn} is at {ppn}, which says {oob:?}"));
+            if !oob.is_some_and(|oob| {
+                oob.tag.lpn == lpn && matches!(oob.tag.role, Role::Data | Role::Log)
+            }) {
+                wrong.push(format!(
+                    "logical page {lpn} is at {ppn}, which says {oob:?}"
+                ));
             }
         }
-        let (live, known) = (self.space.table.valid_pages(), self.trims.mapped_pages() + self.trims.len() as u64);
+        let (live, known) = (
+            self.space.table.valid_pages(),
+            self.trims.mapped_pages() + self.trims.len() as u64,
+        );
         if live != known {
             wrong.push(format!("{live} live pages, {known} known"));
         }

@@ -33,7 +33,9 @@ pub(crate) struct View<'a> {
 impl View<'_> {
     /// Newest pages that the logical block has in its data block.
     pub(crate) fn live_in_data(&self, lbn: u32) -> u32 {
-        self.data.block(lbn).map_or(0, |block| self.table.valid(block))
+        self.data
+            .block(lbn)
+            .map_or(0, |block| self.table.valid(block))
     }
 
     /// Whether a block takes no more pages, and its own are not being moved.
@@ -117,8 +119,9 @@ pub(crate) trait Policy: Send {
     /// Whether this log block may become the data block of the only logical block it has pages of.
     fn may_become_data(&self, block: &LogBlock) -> bool;
 
-    /// Whether a data block that was replaced becomes a log block of shared stream 0 if it has this many pages left: then the log
-    /// block whose pages are to be copied there, which is erased in its place.
+    /// Whether a data block that was replaced becomes a log block of shared stream 0 if it has this
+    /// many pages left: then the log block whose pages are to be copied there, which is erased in
+    /// its place.
     fn swap(&mut self, _free: u32, _view: &View) -> Option<Pbn> {
         None
     }
@@ -128,12 +131,14 @@ pub(crate) trait Policy: Send {
         0
     }
 
-    /// Whether a read has to look for a page in a log block through the spare bytes, because its number is not in RAM.
+    /// Whether a read has to look for a page in a log block through the spare bytes, because its
+    /// number is not in RAM.
     fn reads_scan_logs(&self) -> bool {
         false
     }
 
-    /// RAM of the map as the paper counts it, for so many logical blocks and log blocks of so many pages.
+    /// RAM of the map as the paper counts it, for so many logical blocks and log blocks of so many
+    /// pages.
     fn paper_bytes(&self, logical_blocks: u64, log_blocks: u64, pages_per_block: u64) -> u64;
 
     /// Bytes that the policy itself takes.

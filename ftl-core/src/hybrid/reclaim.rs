@@ -23,14 +23,24 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
             return self.space.blocks_for(COMMON, valid);
         }
         let logged = self.logs.get(victim).map_or(0, |log| log.live);
-        let merged = if logged > 0 || self.data.owner(victim).is_some() { 1 } else { 0 };
-        let others = if self.data.owner(victim).is_some() { 0 } else { valid - logged };
+        let merged = if logged > 0 || self.data.owner(victim).is_some() {
+            1
+        } else {
+            0
+        };
+        let others = if self.data.owner(victim).is_some() {
+            0
+        } else {
+            valid - logged
+        };
         merged + self.space.blocks_for(COMMON, others)
     }
 
     fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let emptiest = self.space.table.greedy_victim();
-        if self.space.is_mounting() || emptiest.is_some_and(|block| self.space.table.valid(block) == 0) {
+        if self.space.is_mounting()
+            || emptiest.is_some_and(|block| self.space.table.valid(block) == 0)
+        {
             return Ok(emptiest);
         }
         let victim = self.asking(|policy, view| policy.victim(view)).or(emptiest);
@@ -76,7 +86,9 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
             self.logs.note_reclaimed();
         }
         match stream {
-            Some(stream) => self.space.release_within(block, FIRST_LOG + stream as usize),
+            Some(stream) => self
+                .space
+                .release_within(block, FIRST_LOG + stream as usize),
             None => self.space.release(block),
         }
     }
@@ -89,7 +101,11 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
     }
 
     fn collect_ahead(&mut self) -> Result<Option<u32>, FtlError> {
-        let dead = self.space.table.greedy_victim().filter(|block| self.space.table.valid(*block) == 0);
+        let dead = self
+            .space
+            .table
+            .greedy_victim()
+            .filter(|block| self.space.table.valid(*block) == 0);
         match dead.filter(|_| self.space.free_blocks() < 2 * self.gc.threshold) {
             Some(victim) => Ok(Some(self.collect(victim)?)),
             None => Ok(None),
@@ -113,7 +129,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         self.upkeep()
     }
 
-    /// Makes sure that the log stream can take a page: merges log blocks until it may have another one.
+    /// Makes sure that the log stream can take a page: merges log blocks until it may have another
+    /// one.
     #[inline]
     pub(super) fn make_log_room(&mut self, stream: LogStream) -> Result<(), FtlError> {
         let id = FIRST_LOG + stream as usize;
@@ -145,18 +162,19 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         (self.first_swapped..self.first_data).find(|stream| self.space.room(*stream) > 0)
     }
 
-    /// A data block was replaced. It is erased, or swapped for a log block: that one's pages are copied into what room it has left, and it
-    /// is erased instead.
+    /// A data block was replaced. It is erased, or swapped for a log block: that one's pages are
+    /// copied into what room it has left, and it is erased instead.
     pub(super) fn give_back(&mut self, block: Pbn, replaced_by: StreamId) -> Result<(), FtlError> {
         let chip = self.space.flash.chip();
         let free = self.space.geometry().pages_per_block - chip.programmed(block);
-        let stream = (self.first_swapped..self.first_data).find(|stream| self.space.open_block(*stream).is_none());
+        let stream = (self.first_swapped..self.first_data)
+            .find(|stream| self.space.open_block(*stream).is_none());
         // One that is given up for its cells' sake stays out of use.
         let kept = chip.bad(block).is_none() && self.space.table.state(block) == State::Full;
         let usable = free > 0 && kept && self.emptying != Some(block);
-        let other = stream
-            .filter(|_| usable)
-            .and_then(|stream| Some((stream, self.asking(|policy, view| policy.swap(free, view))?)));
+        let other = stream.filter(|_| usable).and_then(|stream| {
+            Some((stream, self.asking(|policy, view| policy.swap(free, view))?))
+        });
         match other {
             Some((stream, log)) => self.swap(stream, block, log),
             None => {
@@ -181,7 +199,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// Copies loaded log pages to the block that a space's stream fills for a log stream.
-    fn copy_to_log(&mut self, pages: &mut CopyBuffer, id: StreamId, stream: LogStream) -> Result<(), FtlError> {
+    fn copy_to_log(
+        &mut self,
+        pages: &mut CopyBuffer,
+        id: StreamId,
+        stream: LogStream,
+    ) -> Result<(), FtlError> {
         self.name_unknown_pages(pages);
         let page = self.space.geometry().page_bytes as usize;
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
@@ -189,26 +212,37 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             if tag.lpn >= self.logical_pages || self.place(tag.lpn) != Some(pages.from[i]) {
                 return Err(misplaced(pages.from[i], tag.lpn));
             }
-            let tag = PageTag { role: Role::Log, flags: tag.flags.with(Flags::COPY), ..tag };
+            let tag = PageTag {
+                role: Role::Log,
+                flags: tag.flags.with(Flags::COPY),
+                ..tag
+            };
             let to = self.space.append_page(id, tag, data, Cause::Gc)?;
             self.note_in_log(tag.lpn, to, Some(stream));
         }
         Ok(())
     }
 
-    /// Copies what a log block holds to another log stream, as much at a time as its block has room for: making more may merge other
-    /// blocks, and with them pages of this one.
+    /// Copies what a log block holds to another log stream, as much at a time as its block has room
+    /// for: making more may merge other blocks, and with them pages of this one.
     fn move_to_log(&mut self, from: Pbn, to: LogStream) -> Result<(), FtlError> {
         self.emptying = Some(from);
         let began = self.space.flash.now();
         let mut moved = 0;
         let outcome = loop {
             // If its cells fail it may be merged away meanwhile.
-            let live = self.logs.get(from).filter(|_| self.emptying == Some(from)).map_or(0, |log| log.live);
+            let live = self
+                .logs
+                .get(from)
+                .filter(|_| self.emptying == Some(from))
+                .map_or(0, |log| log.live);
             if live == 0 {
                 break Ok(());
             }
-            match self.make_log_room(to).and_then(|()| self.move_some_to_log(from, to)) {
+            match self
+                .make_log_room(to)
+                .and_then(|()| self.move_some_to_log(from, to))
+            {
                 Ok(pages) => moved += pages,
                 Err(error) => break Err(error),
             }
@@ -219,7 +253,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         self.emptying = None;
         self.gc.note_run(moved);
         outcome?;
-        self.space.note_event(EventKind::Collect, Some(from), moved as u32, began);
+        self.space
+            .note_event(EventKind::Collect, Some(from), moved as u32, began);
         self.space.reclaim(Cause::Gc)?;
         Ok(())
     }
@@ -266,10 +301,15 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// A block that is being filled may become a data block; but not one that holds nothing.
     fn seal_if_dead(&mut self, victim: Pbn) -> Result<(), FtlError> {
-        if self.space.table.valid(victim) == 0 { self.space.seal_block(victim) } else { Ok(()) }
+        if self.space.table.valid(victim) == 0 {
+            self.space.seal_block(victim)
+        } else {
+            Ok(())
+        }
     }
 
-    /// Moves everything live out of a block, or makes it a data block. Returns how many pages were copied.
+    /// Moves everything live out of a block, or makes it a data block. Returns how many pages were
+    /// copied.
     fn empty(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         if self.space.is_mounting() {
             return self.move_to_common(victim, cause);
@@ -278,7 +318,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         if let Some(lbn) = self.data.owner(victim) {
             return self.merge(lbn, None, cause);
         }
-        while let Some(lbn) = self.logs.get(victim).and_then(|log| log.associated.last()).map(|(lbn, _)| *lbn) {
+        while let Some(lbn) = self
+            .logs
+            .get(victim)
+            .and_then(|log| log.associated.last())
+            .map(|(lbn, _)| *lbn)
+        {
             moved += self.merge(lbn, Some(victim), cause)?;
             if self.data.owner(victim).is_some() {
                 return Ok(moved);
@@ -291,10 +336,13 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(moved)
     }
 
-    /// Copies the live pages of a block to the common blocks: trim records, and while a mount runs everything.
+    /// Copies the live pages of a block to the common blocks: trim records, and while a mount runs
+    /// everything.
     fn move_to_common(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         let mut pages = std::mem::take(&mut self.gc.pages);
-        let moved = pages.load(&mut self.space, victim, cause).and_then(|()| self.copy_to_common(&mut pages, cause));
+        let moved = pages
+            .load(&mut self.space, victim, cause)
+            .and_then(|()| self.copy_to_common(&mut pages, cause));
         self.gc.pages = pages;
         if let Some(lbn) = self.data.owner(victim).filter(|_| moved.is_ok()) {
             self.data.take_block(lbn);
@@ -311,8 +359,17 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(pages.from.len() as u32)
     }
 
-    fn copy_page(&mut self, from: Ppn, tag: PageTag, data: &[u8], cause: Cause) -> Result<(), FtlError> {
-        let tag = PageTag { flags: tag.flags.with(Flags::COPY), ..tag };
+    fn copy_page(
+        &mut self,
+        from: Ppn,
+        tag: PageTag,
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(), FtlError> {
+        let tag = PageTag {
+            flags: tag.flags.with(Flags::COPY),
+            ..tag
+        };
         match tag.role {
             Role::Trim => {
                 let to = self.space.append_page(COMMON, tag, data, cause)?;
@@ -325,7 +382,10 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 if tag.lpn >= self.logical_pages || self.place(tag.lpn) != Some(from) {
                     return Err(misplaced(from, tag.lpn));
                 }
-                let tag = PageTag { role: Role::Log, ..tag };
+                let tag = PageTag {
+                    role: Role::Log,
+                    ..tag
+                };
                 let to = self.space.append_page(COMMON, tag, data, cause)?;
                 self.note_in_log(tag.lpn, to, None);
             }
@@ -333,8 +393,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(())
     }
 
-    /// Finds the owners of live pages whose record is lost: a search, because it happens next to never. Where there is none, the page stays
-    /// without a name.
+    /// Finds the owners of live pages whose record is lost: a search, because it happens next to
+    /// never. Where there is none, the page stays without a name.
     fn name_unknown_pages(&mut self, pages: &mut CopyBuffer) {
         let unknown: Vec<(usize, Ppn)> = pages.unknown().collect();
         for (i, ppn) in unknown {
@@ -354,7 +414,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
     }
 
-    /// Leaves everything so that the next mount finds nothing to do; the device is idle and stays so.
+    /// Leaves everything so that the next mount finds nothing to do; the device is idle and stays
+    /// so.
     pub(super) fn stop_cleanly(&mut self) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
         let pages = CleanStop::chunks(&geometry);

@@ -1,6 +1,7 @@
-//! Mount: the newest version of every page by all records (`crate::recovery`). The data block of a logical block is the one that has most of
-//! its pages and no others; what is elsewhere is in log blocks. After a clean stop data blocks go on being filled; after a cut they
-//! take no more pages, and are merged when their time comes.
+//! Mount: the newest version of every page by all records (`crate::recovery`). The data block of a
+//! logical block is the one that has most of its pages and no others; what is elsewhere is in log
+//! blocks. After a clean stop data blocks go on being filled; after a cut they take no more pages,
+//! and are merged when their time comes.
 
 use super::{COMMON, FIRST_LOG, HybridFtl, Policy};
 use crate::block_table::State;
@@ -29,7 +30,11 @@ impl<S: Store, P: Policy> MountByRecords<S> for HybridFtl<S, P> {
         for lbn in 0..self.logical_blocks() {
             self.adopt_logical_block(lbn, newest);
             let stream = self.data_stream(lbn);
-            if self.space.open_block(stream).is_some_and(|(open, _)| self.data.block(lbn) != Some(open)) {
+            if self
+                .space
+                .open_block(stream)
+                .is_some_and(|(open, _)| self.data.block(lbn) != Some(open))
+            {
                 self.space.seal(stream)?;
             }
         }
@@ -38,7 +43,9 @@ impl<S: Store, P: Policy> MountByRecords<S> for HybridFtl<S, P> {
 
     fn settle(&mut self) {
         for lbn in 0..self.logical_blocks() {
-            self.data.block(lbn).map(|block| self.space.table.withdraw(block));
+            self.data
+                .block(lbn)
+                .map(|block| self.space.table.withdraw(block));
         }
     }
 }
@@ -61,9 +68,13 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
         blocks.retain(|(block, pages)| self.can_be_data(lbn, *block, *pages, &found));
         let table = &self.space.table;
-        let best = blocks
-            .into_iter()
-            .max_by_key(|(block, pages)| (table.role(*block) == Role::Data, *pages, Reverse(table.epoch(*block))));
+        let best = blocks.into_iter().max_by_key(|(block, pages)| {
+            (
+                table.role(*block) == Role::Data,
+                *pages,
+                Reverse(table.epoch(*block)),
+            )
+        });
         if let Some((block, _)) = best {
             self.data.set_block(lbn, block);
             if self.space.table.state(block) == State::Full {
@@ -80,16 +91,23 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
     }
 
-    /// Whether a block with so many of the logical block's pages has no others, and those where they belong.
+    /// Whether a block with so many of the logical block's pages has no others, and those where
+    /// they belong.
     fn can_be_data(&self, lbn: u32, block: Pbn, pages: u32, found: &[(u32, Ppn)]) -> bool {
         let geometry = self.space.geometry();
         let is_own = match self.space.table.state(block) {
             State::Full => true,
-            _ => self.space.open_block(self.data_stream(lbn)).is_some_and(|(open, _)| open == block),
+            _ => self
+                .space
+                .open_block(self.data_stream(lbn))
+                .is_some_and(|(open, _)| open == block),
         };
         let at_home = |(lpn, ppn): &(u32, Ppn)| {
-            geometry.block_of(*ppn) != block || geometry.offset_of(*ppn) == lpn % geometry.pages_per_block
+            geometry.block_of(*ppn) != block
+                || geometry.offset_of(*ppn) == lpn % geometry.pages_per_block
         };
-        is_own && self.space.table.valid(block) == pages && (!self.data.in_place() || found.iter().all(at_home))
+        is_own
+            && self.space.table.valid(block) == pages
+            && (!self.data.in_place() || found.iter().all(at_home))
     }
 }

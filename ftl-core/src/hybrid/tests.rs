@@ -1,5 +1,5 @@
-//! What every scheme of data blocks and log blocks has to stand, with its tables compared after every step; and what operations cost.
-//! The schemes' own tests call these.
+//! What every scheme of data blocks and log blocks has to stand, with its tables compared after
+//! every step; and what operations cost. The schemes' own tests call these.
 
 use crate::addr::Lpn;
 use crate::config::{FtlConfig, Params};
@@ -22,24 +22,41 @@ pub(crate) mod rose_part {
     pub(crate) const ERASE: u64 = 2_000_000;
 }
 
-/// Pages of slots of any order, and paired ones that go one after the other; with so few pages that blocks fill up.
+/// Pages of slots of any order, and paired ones that go one after the other; with so few pages that
+/// blocks fill up.
 pub(crate) const SLC: &str = "lazyftl";
 /// See above.
 pub(crate) const MLC: &str = "torture";
 
 impl Device {
     /// A new device of a built-in profile with so many blocks.
-    pub(crate) fn new(scheme: &str, profile: &str, blocks: u32, logical_pages: u32, params: &[(&str, &str)]) -> Device {
+    pub(crate) fn new(
+        scheme: &str,
+        profile: &str,
+        blocks: u32,
+        logical_pages: u32,
+        params: &[(&str, &str)],
+    ) -> Device {
         let scheme = Scheme::find(scheme).unwrap();
         let profile = Profile::find(profile).unwrap().with_blocks(blocks);
-        let mut config = FtlConfig { logical_pages, params: Params::default() };
-        params.iter().for_each(|(key, value)| config.params.set(key, value));
+        let mut config = FtlConfig {
+            logical_pages,
+            params: Params::default(),
+        };
+        params
+            .iter()
+            .for_each(|(key, value)| config.params.set(key, value));
         let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
-        Device { ftl: scheme.start(chip, &config, Start::Format).unwrap(), scheme, config }
+        Device {
+            ftl: scheme.start(chip, &config, Start::Format).unwrap(),
+            scheme,
+            config,
+        }
     }
 
     fn page(&self, n: u64) -> Vec<u8> {
-        n.to_le_bytes().repeat(self.ftl.chip().geometry().page_bytes as usize / 8)
+        n.to_le_bytes()
+            .repeat(self.ftl.chip().geometry().page_bytes as usize / 8)
     }
 
     /// Writes pages from `lpn` on with this number. Returns the emulated time that took.
@@ -55,7 +72,10 @@ impl Device {
         let mut out = vec![1; self.ftl.chip().geometry().page_bytes as usize];
         let done = self.ftl.read(at, Lpn::new(lpn), &mut out).unwrap();
         let n = u64::from_le_bytes(out[..8].try_into().unwrap());
-        assert!(out.chunks_exact(8).all(|word| word == n.to_le_bytes()), "page {lpn} is mixed");
+        assert!(
+            out.chunks_exact(8).all(|word| word == n.to_le_bytes()),
+            "page {lpn} is mixed"
+        );
         (n, done - at)
     }
 
@@ -67,7 +87,10 @@ impl Device {
     pub(crate) fn remount(self) -> Device {
         let mut chip = self.ftl.into_chip();
         chip.power_on();
-        Device { ftl: self.scheme.start(chip, &self.config, Start::Mount).unwrap(), ..self }
+        Device {
+            ftl: self.scheme.start(chip, &self.config, Start::Mount).unwrap(),
+            ..self
+        }
     }
 }
 
@@ -103,7 +126,11 @@ fn agrees_on(mut device: Device, pages: u32) {
                 device.write(lpn, 1, step);
                 model[lpn as usize] = step;
             }
-            _ => assert_eq!(device.read(lpn).0, model[lpn as usize], "page {lpn} at step {step}"),
+            _ => assert_eq!(
+                device.read(lpn).0,
+                model[lpn as usize],
+                "page {lpn} at step {step}"
+            ),
         }
         if step % 499 == 0 {
             device.assert_sound();
@@ -118,7 +145,11 @@ fn agrees_on(mut device: Device, pages: u32) {
         }
     }
     for lpn in 0..pages {
-        assert_eq!(device.read(lpn).0, model[lpn as usize], "page {lpn} at the end");
+        assert_eq!(
+            device.read(lpn).0,
+            model[lpn as usize],
+            "page {lpn} at the end"
+        );
     }
     assert!(merges > 10, "{merges} merges");
 }
@@ -126,13 +157,24 @@ fn agrees_on(mut device: Device, pages: u32) {
 #[test]
 fn after_a_clean_stop_places_between_the_pages_of_a_data_block_are_filled() {
     let mut device = Device::new("bast", SLC, 48, 20 * 64, &[]);
-    [3, 10].iter().for_each(|page| _ = device.write(*page, 1, 1));
+    [3, 10]
+        .iter()
+        .for_each(|page| _ = device.write(*page, 1, 1));
     device.ftl.shutdown(0).unwrap();
     let mut device = device.remount();
     assert!(device.ftl.stats().mount.clean);
-    [5, 60, 0].iter().for_each(|page| _ = device.write(*page, 1, 2));
+    [5, 60, 0]
+        .iter()
+        .for_each(|page| _ = device.write(*page, 1, 2));
     let blocks = device.ftl.stats().blocks;
-    assert_eq!((blocks.data, blocks.log, blocks.open), (0, 0, 1), "all pages are in one data block");
-    assert_eq!([0, 3, 5, 10, 60].map(|page| device.read(page).0), [2, 1, 2, 1, 2]);
+    assert_eq!(
+        (blocks.data, blocks.log, blocks.open),
+        (0, 0, 1),
+        "all pages are in one data block"
+    );
+    assert_eq!(
+        [0, 3, 5, 10, 60].map(|page| device.read(page).0),
+        [2, 1, 2, 1, 2]
+    );
     device.assert_sound();
 }

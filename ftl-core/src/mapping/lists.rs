@@ -1,5 +1,6 @@
-//! Doubly linked lists of small numbers, threaded through one array: the order of use of whatever the numbers stand for. Every
-//! change is O(1) and allocates only when a larger number than ever joins.
+//! Doubly linked lists of small numbers, threaded through one array: the order of use of whatever
+//! the numbers stand for. Every change is O(1) and allocates only when a larger number than ever
+//! joins.
 
 /// Neighbours on a circular list. Alone on it, a link is its own neighbour.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +20,10 @@ pub(crate) struct Lists {
 impl Lists {
     /// So many empty lists.
     pub(crate) fn new(lists: u32) -> Self {
-        Lists { links: (0..lists).map(|i| Link { newer: i, older: i }).collect(), lists }
+        Lists {
+            links: (0..lists).map(|i| Link { newer: i, older: i }).collect(),
+            lists,
+        }
     }
 
     /// Puts a node that is on no list at the new end of one.
@@ -28,11 +32,20 @@ impl Lists {
         let at = self.lists + node;
         while self.links.len() as u32 <= at {
             let own = self.links.len() as u32;
-            self.links.push(Link { newer: own, older: own });
+            self.links.push(Link {
+                newer: own,
+                older: own,
+            });
         }
-        debug_assert_eq!(self.links[at as usize].newer, at, "node {node} is on a list");
+        debug_assert_eq!(
+            self.links[at as usize].newer, at,
+            "node {node} is on a list"
+        );
         let newest = self.links[list as usize].older;
-        self.links[at as usize] = Link { newer: list, older: newest };
+        self.links[at as usize] = Link {
+            newer: list,
+            older: newest,
+        };
         self.links[newest as usize].newer = at;
         self.links[list as usize].older = at;
     }
@@ -44,7 +57,10 @@ impl Lists {
         let Link { newer, older } = self.links[at as usize];
         self.links[older as usize].newer = newer;
         self.links[newer as usize].older = older;
-        self.links[at as usize] = Link { newer: at, older: at };
+        self.links[at as usize] = Link {
+            newer: at,
+            older: at,
+        };
     }
 
     /// Moves a node to the new end of a list.
@@ -63,7 +79,10 @@ impl Lists {
         self.links[to as usize] = Link { newer, older };
         self.links[older as usize].newer = to;
         self.links[newer as usize].older = to;
-        self.links[from as usize] = Link { newer: from, older: from };
+        self.links[from as usize] = Link {
+            newer: from,
+            older: from,
+        };
     }
 
     /// The node that has been on the list for longest.

@@ -8,7 +8,8 @@ struct Slot {
     page: Box<[u8]>,
 }
 
-/// Mapping pages by number. What it holds is what is on flash: whoever changes a mapping page writes it and tells the cache.
+/// Mapping pages by number. What it holds is what is on flash: whoever changes a mapping page
+/// writes it and tells the cache.
 pub(crate) struct PageLru {
     slots: Vec<Slot>,
     index: FastMap<u32, u32>,
@@ -23,7 +24,13 @@ impl PageLru {
     pub(crate) fn new(capacity: u32, page_bytes: u32) -> Self {
         assert!(capacity > 0);
         let page_bytes = page_bytes as usize;
-        PageLru { slots: Vec::new(), index: FastMap::default(), used: Lists::new(1), capacity, page_bytes }
+        PageLru {
+            slots: Vec::new(),
+            index: FastMap::default(),
+            used: Lists::new(1),
+            capacity,
+            page_bytes,
+        }
     }
 
     /// The page, if it is here; it becomes the most recently used.
@@ -36,7 +43,9 @@ impl PageLru {
 
     /// The page, if it is here, without a use of it.
     pub(crate) fn peek(&self, vtpn: u32) -> Option<&[u8]> {
-        self.index.get(&vtpn).map(|slot| &*self.slots[*slot as usize].page)
+        self.index
+            .get(&vtpn)
+            .map(|slot| &*self.slots[*slot as usize].page)
     }
 
     /// Takes a page in, or its new content.
@@ -51,7 +60,9 @@ impl PageLru {
 
     /// Forgets a page.
     pub(crate) fn remove(&mut self, vtpn: u32) {
-        let Some(slot) = self.index.remove(&vtpn) else { return };
+        let Some(slot) = self.index.remove(&vtpn) else {
+            return;
+        };
         self.used.remove(slot);
         let last = self.slots.len() as u32 - 1;
         self.slots.swap_remove(slot as usize);
@@ -65,7 +76,10 @@ impl PageLru {
     /// Pages held, and bytes really allocated.
     pub(crate) fn size(&self) -> (u64, u64) {
         let per_page = self.page_bytes + std::mem::size_of::<Slot>() + 8;
-        (self.slots.len() as u64, self.slots.len() as u64 * per_page as u64 + self.used.bytes())
+        (
+            self.slots.len() as u64,
+            self.slots.len() as u64 * per_page as u64 + self.used.bytes(),
+        )
     }
 
     fn slot_for(&mut self, vtpn: u32) -> u32 {
@@ -74,7 +88,10 @@ impl PageLru {
             self.slots.push(Slot { vtpn, page });
             self.slots.len() as u32 - 1
         } else {
-            let slot = self.used.oldest(0).expect("a full cache has an oldest page");
+            let slot = self
+                .used
+                .oldest(0)
+                .expect("a full cache has an oldest page");
             self.used.remove(slot);
             self.index.remove(&self.slots[slot as usize].vtpn);
             self.slots[slot as usize].vtpn = vtpn;
@@ -98,7 +115,10 @@ mod tests {
         let mut rng = SplitMix::new(3);
         for step in 0..20_000u32 {
             let vtpn = rng.below(12) as u32;
-            let known = model.iter().position(|(v, _)| *v == vtpn).map(|i| model.remove(i));
+            let known = model
+                .iter()
+                .position(|(v, _)| *v == vtpn)
+                .map(|i| model.remove(i));
             match rng.below(10) {
                 0 => cache.remove(vtpn),
                 1..5 => {
@@ -107,7 +127,11 @@ mod tests {
                     model.truncate(5);
                 }
                 _ => {
-                    assert_eq!(cache.get(vtpn), known.as_ref().map(|(_, page)| &page[..]), "at {step}");
+                    assert_eq!(
+                        cache.get(vtpn),
+                        known.as_ref().map(|(_, page)| &page[..]),
+                        "at {step}"
+                    );
                     known.into_iter().for_each(|entry| model.insert(0, entry));
                 }
             }

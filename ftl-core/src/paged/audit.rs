@@ -33,7 +33,11 @@ impl<S: Store, P: Policy> Paged<S, P> {
     }
 
     /// The directory against the mapping pages, and what those say.
-    fn audit_directory(&mut self, expected: &mut Expected, wrong: &mut Vec<String>) -> Result<(), FtlError> {
+    fn audit_directory(
+        &mut self,
+        expected: &mut Expected,
+        wrong: &mut Vec<String>,
+    ) -> Result<(), FtlError> {
         let mut page = vec![0; self.space.geometry().page_bytes as usize];
         for vtpn in 0..self.directory.len() as u32 {
             let ppn = Ppn::new(self.directory[vtpn as usize]);
@@ -42,8 +46,11 @@ impl<S: Store, P: Policy> Paged<S, P> {
             }
             let oob = self.space.flash.read(ppn, &mut page, Cause::Recovery)?;
             let upto = self.upto[vtpn as usize];
-            if oob.is_none_or(|o| o.tag.role != Role::Map || o.tag.lpn != vtpn || o.tag.ver != upto) {
-                wrong.push(format!("mapping page {vtpn} (upto {upto}) should be at {ppn}, which says {oob:?}"));
+            if oob.is_none_or(|o| o.tag.role != Role::Map || o.tag.lpn != vtpn || o.tag.ver != upto)
+            {
+                wrong.push(format!(
+                    "mapping page {vtpn} (upto {upto}) should be at {ppn}, which says {oob:?}"
+                ));
                 continue;
             }
             if !expected.live.insert(ppn) {
@@ -52,7 +59,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
             for lpn in self.pages_of(vtpn) {
                 let named = entry_at(&page, lpn % self.per_page());
                 let entry = self.pending.get(lpn);
-                let newest = entry.filter(|_| P::LOOKS_UP_WRITES).map_or(named, |entry| entry.ppn());
+                let newest = entry
+                    .filter(|_| P::LOOKS_UP_WRITES)
+                    .map_or(named, |entry| entry.ppn());
                 if self.policy.peek(lpn).is_some_and(|cached| cached != newest) {
                     wrong.push(format!(
                         "the cache says {:?} of logical page {lpn}, not {newest:?}",
@@ -68,7 +77,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
                     wrong.push(format!("logical page {lpn} shares page {named}"));
                 }
                 if entry.is_some_and(|entry| !entry.update && entry.ppn() != Some(named)) {
-                    wrong.push(format!("logical page {lpn}: the flash says {named}, not what is called written"));
+                    wrong.push(format!(
+                        "logical page {lpn}: the flash says {named}, not what is called written"
+                    ));
                 }
             }
         }
@@ -80,10 +91,15 @@ impl<S: Store, P: Policy> Paged<S, P> {
             let Some(ppn) = entry.ppn() else { continue };
             expected.current.insert(lpn, ppn);
             if !self.pending.holds(self.space.geometry().block_of(ppn)) {
-                wrong.push(format!("logical page {lpn} is pending, but page {ppn} is in no block of the window"));
+                wrong.push(format!(
+                    "logical page {lpn} is pending, but page {ppn} is in no block of the window"
+                ));
             }
             if self.pending.lpn_at(ppn) != Some(lpn) {
-                wrong.push(format!("page {ppn} of logical page {lpn} is listed as {:?}", self.pending.lpn_at(ppn)));
+                wrong.push(format!(
+                    "page {ppn} of logical page {lpn} is listed as {:?}",
+                    self.pending.lpn_at(ppn)
+                ));
             }
             if !expected.live.insert(ppn) {
                 wrong.push(format!("logical page {lpn} shares page {ppn}"));
@@ -91,8 +107,16 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }
     }
 
-    fn audit_trims(&mut self, expected: &mut Expected, wrong: &mut Vec<String>) -> Result<(), FtlError> {
-        let records: Vec<(u64, Ppn)> = self.trims.iter().map(|(seq, record)| (seq, record.ppn)).collect();
+    fn audit_trims(
+        &mut self,
+        expected: &mut Expected,
+        wrong: &mut Vec<String>,
+    ) -> Result<(), FtlError> {
+        let records: Vec<(u64, Ppn)> = self
+            .trims
+            .iter()
+            .map(|(seq, record)| (seq, record.ppn))
+            .collect();
         for (seq, ppn) in records {
             expected.live.insert(ppn);
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
@@ -106,7 +130,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
     fn audit_counts(&self, expected: &Expected, wrong: &mut Vec<String>) {
         let live = self.space.table.valid_pages();
         if live != expected.live.len() as u64 {
-            wrong.push(format!("{live} pages are live, {} should be", expected.live.len()));
+            wrong.push(format!(
+                "{live} pages are live, {} should be",
+                expected.live.len()
+            ));
         }
         wrong.extend(
             expected
@@ -118,31 +145,51 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let mapped = self.mapped.count();
         let differs = expected.current.keys().find(|lpn| !self.mapped.has(**lpn));
         if mapped != expected.current.len() as u64 || differs.is_some() {
-            wrong.push(format!("{} pages are mapped, {mapped} counted; {differs:?} is not", expected.current.len()));
+            wrong.push(format!(
+                "{} pages are mapped, {mapped} counted; {differs:?} is not",
+                expected.current.len()
+            ));
         }
-        let limit = self.settings.buffer_blocks.map_or(self.settings.age_window, u64::from);
+        let limit = self
+            .settings
+            .buffer_blocks
+            .map_or(self.settings.age_window, u64::from);
         if self.pending.block_count() as u64 > limit + super::convert::WINDOW_SLACK {
-            wrong.push(format!("{} blocks with pending pages, limit {limit}", self.pending.block_count()));
+            wrong.push(format!(
+                "{} blocks with pending pages, limit {limit}",
+                self.pending.block_count()
+            ));
         }
         let counts = self.space.table.counts();
-        let sum = counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
+        let sum =
+            counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
         if sum + counts.released + counts.bad != self.space.geometry().blocks {
             wrong.push(format!("blocks do not add up: {counts:?}"));
         }
     }
 
-    fn audit_pages(&mut self, expected: &Expected, wrong: &mut Vec<String>) -> Result<(), FtlError> {
+    fn audit_pages(
+        &mut self,
+        expected: &Expected,
+        wrong: &mut Vec<String>,
+    ) -> Result<(), FtlError> {
         for (&lpn, &ppn) in &expected.current {
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
             if oob.is_none_or(|oob| oob.tag.lpn != lpn || !is_data(&oob)) {
-                wrong.push(format!("logical page {lpn} is at {ppn}, which says {oob:?}"));
+                wrong.push(format!(
+                    "logical page {lpn} is at {ppn}, which says {oob:?}"
+                ));
             }
         }
         Ok(())
     }
 
     /// No page of an unconverted block is newer than the current one, unless its data is lost.
-    fn audit_versions(&mut self, expected: &Expected, wrong: &mut Vec<String>) -> Result<(), FtlError> {
+    fn audit_versions(
+        &mut self,
+        expected: &Expected,
+        wrong: &mut Vec<String>,
+    ) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
         let mut newest: FastMap<u32, u64> = FastMap::default();
         let mut data = vec![0; geometry.page_bytes as usize];
@@ -150,15 +197,37 @@ impl<S: Store, P: Policy> Paged<S, P> {
         for block in blocks {
             for offset in 0..self.space.flash.chip().frontier(block) {
                 let ppn = geometry.page(block, offset);
-                let Some(oob) = self.space.flash.read_oob(ppn, Cause::Recovery)?.filter(is_data) else { continue };
-                let Some(&current) = expected.current.get(&oob.tag.lpn) else { continue };
+                let Some(oob) = self
+                    .space
+                    .flash
+                    .read_oob(ppn, Cause::Recovery)?
+                    .filter(is_data)
+                else {
+                    continue;
+                };
+                let Some(&current) = expected.current.get(&oob.tag.lpn) else {
+                    continue;
+                };
                 let ver = match newest.get(&oob.tag.lpn) {
                     Some(ver) => *ver,
-                    None => self.space.flash.read_oob(current, Cause::Recovery)?.map_or(0, |oob| oob.tag.ver),
+                    None => self
+                        .space
+                        .flash
+                        .read_oob(current, Cause::Recovery)?
+                        .map_or(0, |oob| oob.tag.ver),
                 };
                 newest.insert(oob.tag.lpn, ver);
-                if oob.tag.ver > ver && self.space.flash.read(ppn, &mut data, Cause::Recovery)?.is_some() {
-                    wrong.push(format!("logical page {}: {ppn} is newer than {current}", oob.tag.lpn));
+                if oob.tag.ver > ver
+                    && self
+                        .space
+                        .flash
+                        .read(ppn, &mut data, Cause::Recovery)?
+                        .is_some()
+                {
+                    wrong.push(format!(
+                        "logical page {}: {ppn} is newer than {current}",
+                        oob.tag.lpn
+                    ));
                 }
             }
         }

@@ -1,8 +1,9 @@
-//! Checkpoints: the directory, the blocks whose pages the map may not know, and where the trim records are (LazyFTL's
-//! second recovery method). They bound what a mount has to scan; without one, the age window does.
+//! Checkpoints: the directory, the blocks whose pages the map may not know, and where the trim
+//! records are (LazyFTL's second recovery method). They bound what a mount has to scan; without
+//! one, the age window does.
 //!
-//! The content is that of the moment the checkpoint begins. Whatever was programmed later lies in the named blocks or in
-//! blocks opened later, and a mount looks into those.
+//! The content is that of the moment the checkpoint begins. Whatever was programmed later lies in
+//! the named blocks or in blocks opened later, and a mount looks into those.
 
 use super::{CHECKPOINT, Paged, Policy, STREAMS, UNMAPPED};
 use crate::checkpoint::{Checkpoints, Found};
@@ -13,7 +14,8 @@ use nand_model::{Geometry, Store};
 /// What a checkpoint says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Content {
-    /// Written at shutdown: nothing is in the update and cold area, nothing was programmed after it by that run.
+    /// Written at shutdown: nothing is in the update and cold area, nothing was programmed after it
+    /// by that run.
     pub(crate) clean: bool,
     pub(crate) begin_pseq: u64,
     /// Blocks opened from this number on may hold anything newer.
@@ -32,7 +34,12 @@ pub(crate) struct Content {
 impl Content {
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let head = [self.clean as u64, self.begin_pseq, self.begin_epoch, self.logical_pages];
+        let head = [
+            self.clean as u64,
+            self.begin_pseq,
+            self.begin_epoch,
+            self.logical_pages,
+        ];
         head.into_iter().for_each(|n| out.extend(n.to_le_bytes()));
         for list in [&self.scan, &self.free, &self.trims, &self.directory] {
             out.extend((list.len() as u32).to_le_bytes());
@@ -48,22 +55,46 @@ impl Content {
             rest = left;
             Some(taken)
         };
-        let mut word = || Some(u64::from_le_bytes(take(8)?.try_into().expect("eight bytes")));
-        let (clean, begin_pseq, begin_epoch, logical_pages) = (word()? == 1, word()?, word()?, word()?);
+        let mut word = || {
+            Some(u64::from_le_bytes(
+                take(8)?.try_into().expect("eight bytes"),
+            ))
+        };
+        let (clean, begin_pseq, begin_epoch, logical_pages) =
+            (word()? == 1, word()?, word()?, word()?);
         let mut list = || -> Option<Vec<u32>> {
             let len = u32::from_le_bytes(take(4)?.try_into().expect("four bytes")) as usize;
             let bytes = take(len.checked_mul(4)?)?;
-            Some(bytes.chunks_exact(4).map(|n| u32::from_le_bytes(n.try_into().expect("four bytes"))).collect())
+            Some(
+                bytes
+                    .chunks_exact(4)
+                    .map(|n| u32::from_le_bytes(n.try_into().expect("four bytes")))
+                    .collect(),
+            )
         };
         let (scan, free, trims, directory) = (list()?, list()?, list()?, list()?);
-        Some(Content { clean, begin_pseq, begin_epoch, logical_pages, scan, free, trims, directory })
+        Some(Content {
+            clean,
+            begin_pseq,
+            begin_epoch,
+            logical_pages,
+            scan,
+            free,
+            trims,
+            directory,
+        })
     }
 
     /// The content of a complete set, if it was made for a device of this size.
     pub(crate) fn of(set: &Found, logical_pages: u32, mapping_pages: usize) -> Option<Content> {
-        let bytes: Vec<u8> = set.chunks.iter().flat_map(|(payload, _)| payload.iter().copied()).collect();
+        let bytes: Vec<u8> = set
+            .chunks
+            .iter()
+            .flat_map(|(payload, _)| payload.iter().copied())
+            .collect();
         let content = Content::decode(&bytes)?;
-        let fits = content.logical_pages == logical_pages as u64 && content.directory.len() == mapping_pages;
+        let fits = content.logical_pages == logical_pages as u64
+            && content.directory.len() == mapping_pages;
         let counts = content.begin_pseq.max(content.begin_epoch) <= COUNTER_FOUND_MAX;
         (fits && counts && content.begin_epoch > 0).then_some(content)
     }
@@ -78,7 +109,8 @@ pub(crate) struct Writer {
 impl Writer {
     /// Pages of a checkpoint at most.
     pub(crate) fn pages(geometry: &Geometry, logical_pages: u32, blocks: u32) -> u32 {
-        // Free, named and open blocks are different ones; there are never more records than pages in a block.
+        // Free, named and open blocks are different ones; there are never more records than pages
+        // in a block.
         let numbers = super::map_pages(geometry, logical_pages) + blocks + geometry.pages_per_block;
         (48 + 4 * numbers as u64).div_ceil(Checkpoints::chunk_bytes(geometry) as u64) as u32
     }
@@ -88,14 +120,18 @@ impl Writer {
 const CHUNKS_PER_PROGRAM: u32 = 1;
 
 impl<S: Store, P: Policy> Paged<S, P> {
-    /// Called after `programs` host programs: begins a checkpoint when one is due, and writes its chunks a few at a time.
+    /// Called after `programs` host programs: begins a checkpoint when one is due, and writes its
+    /// chunks a few at a time.
     pub(crate) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {
         if self.settings.checkpoint_interval == 0 {
             return Ok(());
         }
         if self.writer.is_none() {
             let wanted = std::mem::take(&mut self.gc.wants_checkpoint);
-            if !wanted && self.space.flash.pseq() - self.last_checkpoint < self.settings.checkpoint_interval {
+            if !wanted
+                && self.space.flash.pseq() - self.last_checkpoint
+                    < self.settings.checkpoint_interval
+            {
                 return Ok(());
             }
             self.begin_checkpoint(false)?;
@@ -138,8 +174,15 @@ impl<S: Store, P: Policy> Paged<S, P> {
         } else {
             self.make_room(CHECKPOINT)?;
         }
-        let open = STREAMS.filter_map(|stream| self.space.open_block(stream)).map(|(block, _)| block.raw());
-        let mut scan: Vec<u32> = self.pending.blocks().map(|(block, _)| block.raw()).chain(open).collect();
+        let open = STREAMS
+            .filter_map(|stream| self.space.open_block(stream))
+            .map(|(block, _)| block.raw());
+        let mut scan: Vec<u32> = self
+            .pending
+            .blocks()
+            .map(|(block, _)| block.raw())
+            .chain(open)
+            .collect();
         scan.sort_unstable();
         scan.dedup();
         let content = Content {
@@ -148,12 +191,22 @@ impl<S: Store, P: Policy> Paged<S, P> {
             begin_epoch: self.space.next_epoch(),
             logical_pages: self.logical_pages as u64,
             scan,
-            free: if clean { self.space.confirmed_free() } else { Vec::new() },
-            trims: self.trims.iter().map(|(_, record)| record.ppn.raw()).collect(),
+            free: if clean {
+                self.space.confirmed_free()
+            } else {
+                Vec::new()
+            },
+            trims: self
+                .trims
+                .iter()
+                .map(|(_, record)| record.ppn.raw())
+                .collect(),
             directory: self.directory.clone(),
         };
         let bytes = content.encode();
-        let total = bytes.len().div_ceil(Checkpoints::chunk_bytes(&self.space.geometry())) as u32;
+        let total = bytes
+            .len()
+            .div_ceil(Checkpoints::chunk_bytes(&self.space.geometry())) as u32;
         self.checkpoints.begin(&mut self.space, total)?;
         self.last_checkpoint = self.space.flash.pseq();
         self.writer = Some(Writer { bytes, clean });
@@ -168,9 +221,17 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let size = Checkpoints::chunk_bytes(&self.space.geometry());
         let writer = self.writer.as_ref().expect("a checkpoint is under way");
         let number = self.checkpoints.next_chunk().expect("a set is under way") as usize;
-        let payload = writer.bytes.chunks(size).nth(number).expect("counted at the beginning");
+        let payload = writer
+            .bytes
+            .chunks(size)
+            .nth(number)
+            .expect("counted at the beginning");
         let upto = self.space.flash.pseq();
-        if self.checkpoints.write(&mut self.space, payload, upto)?.is_some() {
+        if self
+            .checkpoints
+            .write(&mut self.space, payload, upto)?
+            .is_some()
+        {
             self.writer = None;
             self.stats.checkpoints += 1;
         }
@@ -186,7 +247,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         content.0.clean &= self.checkpoints.next_id() == content.1 + 1;
         let geometry = self.space.geometry();
         let sound = |ppn: &u32| *ppn == UNMAPPED || geometry.contains(nand_model::Ppn::new(*ppn));
-        (content.0.directory.iter().all(sound) && content.0.trims.iter().all(sound)).then_some(content.0)
+        (content.0.directory.iter().all(sound) && content.0.trims.iter().all(sound))
+            .then_some(content.0)
     }
 }
 

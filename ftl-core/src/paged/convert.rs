@@ -1,9 +1,10 @@
-//! Writing mapping pages, and conversion (LazyFTL's Algorithm 1): the flash learns of a block's pages, and the block becomes plain
-//! data.
+//! Writing mapping pages, and conversion (LazyFTL's Algorithm 1): the flash learns of a block's
+//! pages, and the block becomes plain data.
 //!
-//! A conversion writes at most one mapping page per page of the block, so at most one mapping block beyond the open one; the
-//! reserve holds it. If power fails within, some mapping pages are new and the rest of the entries is found again in the
-//! recovery window: a block leaves it only after the mapping pages that replaced its entries are safe.
+//! A conversion writes at most one mapping page per page of the block, so at most one mapping block
+//! beyond the open one; the reserve holds it. If power fails within, some mapping pages are new and
+//! the rest of the entries is found again in the recovery window: a block leaves it only after the
+//! mapping pages that replaced its entries are safe.
 
 use super::map::{entry_at, set_entry};
 use super::pending::Pending;
@@ -14,8 +15,8 @@ use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-/// Blocks that may be opened between two looks at the window: replacements of failing blocks, mapping blocks of one conversion.
-/// Mount looks so much further back.
+/// Blocks that may be opened between two looks at the window: replacements of failing blocks,
+/// mapping blocks of one conversion. Mount looks so much further back.
 pub(crate) const WINDOW_SLACK: u64 = 16;
 
 /// One entry on its way into its mapping page.
@@ -26,19 +27,33 @@ struct Written {
 }
 
 impl<S: Store, P: Policy> Paged<S, P> {
-    /// Converts one block if the update and cold area has no room for `more` blocks, or if one would get too old for the recovery
-    /// window when another block is opened; the open blocks count. Returns whether it did.
+    /// Converts one block if the update and cold area has no room for `more` blocks, or if one
+    /// would get too old for the recovery window when another block is opened; the open blocks
+    /// count. Returns whether it did.
     pub(crate) fn convert_one(&mut self, more: u32) -> Result<bool, FtlError> {
-        let victim = match self.oldest_buffer().filter(|(_, epoch)| self.is_overdue(*epoch)) {
+        let victim = match self
+            .oldest_buffer()
+            .filter(|(_, epoch)| self.is_overdue(*epoch))
+        {
             Some((block, _)) => Some(block),
-            None if self.settings.buffer_blocks.is_some_and(|limit| self.pending.block_count() + more > limit) => {
+            None if self
+                .settings
+                .buffer_blocks
+                .is_some_and(|limit| self.pending.block_count() + more > limit) =>
+            {
                 self.cheapest()
             }
             None => None,
         };
-        let Some(block) = victim else { return Ok(false) };
+        let Some(block) = victim else {
+            return Ok(false);
+        };
         for stream in [HOST, COLD] {
-            if self.space.open_block(stream).is_some_and(|(open, _)| open == block) {
+            if self
+                .space
+                .open_block(stream)
+                .is_some_and(|(open, _)| open == block)
+            {
                 self.space.seal(stream)?;
             }
         }
@@ -48,22 +63,32 @@ impl<S: Store, P: Policy> Paged<S, P> {
 
     /// The filled block whose conversion writes the fewest mapping pages; of several, the oldest.
     fn cheapest(&self) -> Option<Pbn> {
-        let filled = self.pending.blocks().filter(|(block, _)| self.space.table.state(*block) == State::Full);
-        filled.min_by_key(|(_, buffer)| (buffer.cost, buffer.epoch)).map(|(block, _)| block)
+        let filled = self
+            .pending
+            .blocks()
+            .filter(|(block, _)| self.space.table.state(*block) == State::Full);
+        filled
+            .min_by_key(|(_, buffer)| (buffer.cost, buffer.epoch))
+            .map(|(block, _)| block)
     }
 
-    /// Before a mapping block is opened in the midst of other work: nobody gets too old for the window.
+    /// Before a mapping block is opened in the midst of other work: nobody gets too old for the
+    /// window.
     pub(crate) fn keep_window(&mut self) -> Result<(), FtlError> {
         while self.convert_one(0)? {}
         self.settle_window()
     }
 
-    /// Before another block is opened: a converted block leaves the recovery window only when whatever superseded its pages, and
-    /// every mapping page that names them, is safe.
+    /// Before another block is opened: a converted block leaves the recovery window only when
+    /// whatever superseded its pages, and every mapping page that names them, is safe.
     pub(crate) fn settle_window(&mut self) -> Result<(), FtlError> {
         let floor = self.space.safe_floor();
         self.converted.retain(|(_, seq)| *seq >= floor);
-        if self.converted.iter().any(|(epoch, _)| self.is_overdue(*epoch)) {
+        if self
+            .converted
+            .iter()
+            .any(|(epoch, _)| self.is_overdue(*epoch))
+        {
             self.space.make_safe()?;
             self.converted.clear();
         }
@@ -75,25 +100,37 @@ impl<S: Store, P: Policy> Paged<S, P> {
     }
 
     fn oldest_buffer(&self) -> Option<(Pbn, u64)> {
-        self.pending.blocks().map(|(block, buffer)| (block, buffer.epoch)).min_by_key(|(_, epoch)| *epoch)
+        self.pending
+            .blocks()
+            .map(|(block, buffer)| (block, buffer.epoch))
+            .min_by_key(|(_, epoch)| *epoch)
     }
 
     /// Makes plain data of a filled block of the update or cold area.
     pub(crate) fn convert(&mut self, block: Pbn) -> Result<(), FtlError> {
-        assert_eq!(self.space.table.state(block), State::Full, "only filled blocks are converted");
+        assert_eq!(
+            self.space.table.state(block),
+            State::Full,
+            "only filled blocks are converted"
+        );
         let (began, before) = (self.space.flash.now(), self.stats.convert_map_pages);
         let nested = std::mem::replace(&mut self.converting, true);
-        let outcome =
-            self.pending.pages_to_write(block).into_iter().try_for_each(|vtpn| self.write_back(vtpn, Cause::Convert));
+        let outcome = self
+            .pending
+            .pages_to_write(block)
+            .into_iter()
+            .try_for_each(|vtpn| self.write_back(vtpn, Cause::Convert));
         self.converting = nested;
         outcome?;
         self.pending.retire(block);
-        self.converted.push_back((self.space.table.epoch(block), self.space.flash.pseq()));
+        self.converted
+            .push_back((self.space.table.epoch(block), self.space.flash.pseq()));
         self.space.table.set_role(block, Role::Data);
         self.space.table.set_collectable(block);
         self.stats.converts += 1;
         let written = (self.stats.convert_map_pages - before) as u32;
-        self.space.note_event(EventKind::Convert, Some(block), written, began);
+        self.space
+            .note_event(EventKind::Convert, Some(block), written, began);
         Ok(())
     }
 
@@ -102,14 +139,18 @@ impl<S: Store, P: Policy> Paged<S, P> {
         if self.space.room(MAP) == 0 && !self.converting {
             self.keep_window()?;
         }
-        let Some(dirty) = self.pending.dirty(vtpn) else { return Ok(()) };
+        let Some(dirty) = self.pending.dirty(vtpn) else {
+            return Ok(());
+        };
         let plain = |lpn: &u32| {
             let entry = self.pending.get(*lpn).expect("dirty entries are pending");
             !entry.invalidate && entry.ppn().is_none_or(|ppn| self.space.is_safe(ppn))
         };
         let plain = P::LOOKS_UP_WRITES && dirty.lpns.iter().all(plain);
         self.load_map_page(vtpn, plain, cause)?;
-        let Some((written, left)) = self.compose(vtpn) else { return Ok(()) };
+        let Some((written, left)) = self.compose(vtpn) else {
+            return Ok(());
+        };
         let reached = match self.pending.dirty(vtpn) {
             Some(dirty) if !left.is_empty() => dirty.since - 1,
             _ => self.space.flash.pseq(),
@@ -137,15 +178,31 @@ impl<S: Store, P: Policy> Paged<S, P> {
             }
             let old = entry_at(&self.map_page, lpn - first);
             set_entry(&mut self.map_page, lpn - first, entry.ppn());
-            written.push(Written { lpn, superseded: old.filter(|_| entry.invalidate) });
+            written.push(Written {
+                lpn,
+                superseded: old.filter(|_| entry.invalidate),
+            });
         }
         (!written.is_empty()).then_some((written, left))
     }
 
     /// Programs `map_page` as the newest version of a mapping page.
-    pub(crate) fn program_map_page(&mut self, vtpn: u32, upto: u64, cause: Cause) -> Result<(), FtlError> {
-        assert!(upto >= self.upto[vtpn as usize], "mapping page {vtpn} would forget changes");
-        let tag = PageTag { role: Role::Map, flags: Flags::NONE, lpn: vtpn, ver: upto };
+    pub(crate) fn program_map_page(
+        &mut self,
+        vtpn: u32,
+        upto: u64,
+        cause: Cause,
+    ) -> Result<(), FtlError> {
+        assert!(
+            upto >= self.upto[vtpn as usize],
+            "mapping page {vtpn} would forget changes"
+        );
+        let tag = PageTag {
+            role: Role::Map,
+            flags: Flags::NONE,
+            lpn: vtpn,
+            ver: upto,
+        };
         let ppn = self.space.append(MAP, &[tag], &self.map_page, cause)?.0;
         self.set_directory(vtpn, Some(ppn));
         self.upto[vtpn as usize] = upto;
@@ -162,7 +219,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
         };
         while too_many(&self.pending) {
             self.make_room(MAP)?;
-            let (Some(vtpn), before) = (self.pending.dirtiest(), self.pending.len()) else { return Ok(()) };
+            let (Some(vtpn), before) = (self.pending.dirtiest(), self.pending.len()) else {
+                return Ok(());
+            };
             self.write_back(vtpn, Cause::Translation)?;
             if self.pending.len() == before {
                 // All of them lie in pages that can still be lost.
@@ -179,7 +238,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
         loop {
             self.make_room(MAP)?;
             self.space.seal(COLD)?;
-            let Some((block, _)) = self.oldest_buffer() else { break };
+            let Some((block, _)) = self.oldest_buffer() else {
+                break;
+            };
             self.convert(block)?;
         }
         for vtpn in self.pending.dirty_pages() {

@@ -14,7 +14,10 @@ pub(crate) struct Mapped {
 
 impl Mapped {
     pub(crate) fn new(logical_pages: u32) -> Self {
-        Mapped { bits: vec![0; (logical_pages as usize).div_ceil(64)], count: 0 }
+        Mapped {
+            bits: vec![0; (logical_pages as usize).div_ceil(64)],
+            count: 0,
+        }
     }
 
     #[inline]
@@ -26,7 +29,11 @@ impl Mapped {
     pub(crate) fn set(&mut self, lpn: u32, mapped: bool) {
         if self.has(lpn) != mapped {
             self.bits[lpn as usize / 64] ^= 1 << (lpn % 64);
-            self.count = if mapped { self.count + 1 } else { self.count - 1 };
+            self.count = if mapped {
+                self.count + 1
+            } else {
+                self.count - 1
+            };
         }
     }
 
@@ -47,8 +54,12 @@ impl Mapped {
 /// The entry at `index` of a mapping page.
 #[inline]
 pub(crate) fn entry_at(page: &[u8], index: u32) -> Option<Ppn> {
-    let bytes = page[4 * index as usize..][..4].try_into().expect("four bytes");
-    Some(u32::from_le_bytes(bytes)).filter(|raw| *raw != UNMAPPED).map(Ppn::new)
+    let bytes = page[4 * index as usize..][..4]
+        .try_into()
+        .expect("four bytes");
+    Some(u32::from_le_bytes(bytes))
+        .filter(|raw| *raw != UNMAPPED)
+        .map(Ppn::new)
 }
 
 pub(crate) fn set_entry(page: &mut [u8], index: u32, to: Option<Ppn>) {
@@ -68,8 +79,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         first..(first + self.per_page()).min(self.logical_pages)
     }
 
-    /// Where a logical page is: by what is pending, by the cache, or by a mapping page read for it. The request goes on for `more`
-    /// pages behind it.
+    /// Where a logical page is: by what is pending, by the cache, or by a mapping page read for it.
+    /// The request goes on for `more` pages behind it.
     #[inline]
     pub(crate) fn locate(&mut self, lpn: Lpn, more: u32) -> Result<Option<Ppn>, FtlError> {
         let pending = self.pending.get(lpn.raw());
@@ -89,14 +100,22 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }
         self.stats.map_cache_misses += 1;
         self.read_map_page(vtpn, Cause::Translation)?;
-        self.policy.load(vtpn, &self.map_page, lpn.raw(), more, &self.pending);
+        self.policy
+            .load(vtpn, &self.map_page, lpn.raw(), more, &self.pending);
         Ok(entry_at(&self.map_page, index))
     }
 
-    /// Points a page at its new place, or nowhere. The old one dies now if it is known, else when its mapping page is written.
-    /// `seq` is not larger than the number of the program behind the change.
+    /// Points a page at its new place, or nowhere. The old one dies now if it is known, else when
+    /// its mapping page is written. `seq` is not larger than the number of the program behind the
+    /// change.
     #[inline]
-    pub(crate) fn repoint(&mut self, lpn: u32, to: Option<Ppn>, seq: u64, cause: Cause) -> Result<(), FtlError> {
+    pub(crate) fn repoint(
+        &mut self,
+        lpn: u32,
+        to: Option<Ppn>,
+        seq: u64,
+        cause: Cause,
+    ) -> Result<(), FtlError> {
         let known = match self.pending.get(lpn) {
             Some(entry) => Some(entry.ppn()),
             None if P::LOOKS_UP_WRITES => self.policy.peek(lpn),
@@ -104,10 +123,13 @@ impl<S: Store, P: Policy> Paged<S, P> {
         };
         self.pending.point(lpn, to, known.is_none(), seq);
         self.mapped.set(lpn, to.is_some());
-        known.flatten().map_or(Ok(()), |old| self.invalidate(old, cause))
+        known
+            .flatten()
+            .map_or(Ok(()), |old| self.invalidate(old, cause))
     }
 
-    /// Brings the cache back to its size. Where nothing may be written any more, what leaves it stays pending.
+    /// Brings the cache back to its size. Where nothing may be written any more, what leaves it
+    /// stays pending.
     #[inline]
     pub(crate) fn settle_cache(&mut self) -> Result<(), FtlError> {
         while let Some(vtpn) = self.policy.evict(&self.pending) {
@@ -116,7 +138,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
             }
             self.make_room(MAP)?;
             match self.write_back(vtpn, Cause::Translation) {
-                // A mapping page is lost. That is no fault of the request at hand, and what is new stays pending.
+                // A mapping page is lost. That is no fault of the request at hand, and what is new
+                // stays pending.
                 Err(FtlError::MediaLost(_)) => {}
                 other => other?,
             }
@@ -124,9 +147,14 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Leaves the mapping page's content in `map_page`: from the cache, else from flash; all unmapped if there is none. `plain` as
-    /// in [`Policy::copy_page`].
-    pub(crate) fn load_map_page(&mut self, vtpn: u32, plain: bool, cause: Cause) -> Result<(), FtlError> {
+    /// Leaves the mapping page's content in `map_page`: from the cache, else from flash; all
+    /// unmapped if there is none. `plain` as in [`Policy::copy_page`].
+    pub(crate) fn load_map_page(
+        &mut self,
+        vtpn: u32,
+        plain: bool,
+        cause: Cause,
+    ) -> Result<(), FtlError> {
         if self.directory[vtpn as usize] == UNMAPPED {
             self.map_page.fill(0xFF);
             return Ok(());
@@ -142,27 +170,38 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let oob = self.space.flash.read(ppn, &mut self.map_page, cause)?;
         match oob {
             Some(oob) if oob.tag.role == Role::Map && oob.tag.lpn == vtpn => Ok(()),
-            Some(oob) => Err(FtlError::Corrupt(format!("page {ppn} is not mapping page {vtpn} but {:?}", oob.tag))),
+            Some(oob) => Err(FtlError::Corrupt(format!(
+                "page {ppn} is not mapping page {vtpn} but {:?}",
+                oob.tag
+            ))),
             None => Err(FtlError::MediaLost(vtpn * self.per_page())),
         }
     }
 
     /// A new mapping page was programmed: the directory follows, the old one dies.
     pub(crate) fn set_directory(&mut self, vtpn: u32, to: Option<Ppn>) {
-        let old = std::mem::replace(&mut self.directory[vtpn as usize], to.map_or(UNMAPPED, Ppn::raw));
+        let old = std::mem::replace(
+            &mut self.directory[vtpn as usize],
+            to.map_or(UNMAPPED, Ppn::raw),
+        );
         if old != UNMAPPED {
             self.space.table.clear_live(Ppn::new(old));
             self.space.flash.forget(Ppn::new(old));
         }
     }
 
-    /// A page was superseded. On parts that can, its spare area is marked too, as the paper does; nothing relies on the mark.
+    /// A page was superseded. On parts that can, its spare area is marked too, as the paper does;
+    /// nothing relies on the mark.
     #[inline]
     pub(crate) fn invalidate(&mut self, ppn: Ppn, cause: Cause) -> Result<(), FtlError> {
         self.space.table.clear_live(ppn);
         if self.settings.oob_mark {
             use nand_model::NandError::{Host, HostFull, ProgramFailed};
-            match self.space.flash.mark(ppn, &crate::format::Oob::invalid_mark(), cause) {
+            match self
+                .space
+                .flash
+                .mark(ppn, &crate::format::Oob::invalid_mark(), cause)
+            {
                 Ok(()) | Err(ProgramFailed(_) | HostFull | Host(_)) => {}
                 Err(other) => return Err(other.into()),
             }

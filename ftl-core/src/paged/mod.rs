@@ -1,23 +1,31 @@
-//! Page-level maps that lie on flash: what every scheme of this family shares. The scheme itself is a [`Policy`], which says what part of
-//! the map is in RAM and when the rest is written.
+//! Page-level maps that lie on flash: what every scheme of this family shares. The scheme itself is
+//! a [`Policy`], which says what part of the map is in RAM and when the rest is written.
 //!
-//! The map is an array of mapping pages, one entry per logical page; a directory in RAM tells where they are. Host writes and pages
-//! moved by collection go to streams of their own. Of those the map on flash learns later: until then they are *pending* in RAM, and
-//! only as long as their blocks are among the youngest `age_window` ones. Then, or when the policy says so, the mapping page is
-//! written with all that is pending for it (LazyFTL's conversion; the batched updates of DFTL and TPFTL).
+//! The map is an array of mapping pages, one entry per logical page; a directory in RAM tells where
+//! they are. Host writes and pages moved by collection go to streams of their own. Of those the map
+//! on flash learns later: until then they are *pending* in RAM, and only as long as their blocks
+//! are among the youngest `age_window` ones. Then, or when the policy says so, the mapping page is
+//! written with all that is pending for it (LazyFTL's conversion; the batched updates of DFTL and
+//! TPFTL).
 //!
-//! - A mapping page never names a page that can still be lost. Such an entry stays pending when its mapping page is written;
-//! - blocks are converted when they get old, the open ones included, so that the youngest `age_window` blocks always contain every
-//!   page that the flash does not know; checkpoints name them as well (`checkpoint.rs`);
-//! - recovery compares versions, not only page states (`recovery.rs`); trims leave records (`trims.rs`).
+//! - A mapping page never names a page that can still be lost. Such an entry stays pending when its
+//!   mapping page is written;
+//! - blocks are converted when they get old, the open ones included, so that the youngest
+//!   `age_window` blocks always contain every page that the flash does not know; checkpoints name
+//!   them as well (`checkpoint.rs`);
+//! - recovery compares versions, not only page states (`recovery.rs`); trims leave records
+//!   (`trims.rs`).
 //!
-//! On flash (beside docs/FORMAT.md's common record): a mapping page (role MAP, `lpn` = its number) is `page_bytes / 4` entries, 4 bytes
-//! each, little endian, all ones = unmapped; its `ver` is `upto`: the page contains every change of its entries whose program number
-//! is not larger. The newest readable program of a mapping page rules. A trim record (role TRIM, in mapping blocks) carries in
-//! `ver` the program number of the trim itself, which copies of the record keep; the data is one range with its version.
+//! On flash (beside docs/FORMAT.md's common record): a mapping page (role MAP, `lpn` = its number)
+//! is `page_bytes / 4` entries, 4 bytes each, little endian, all ones = unmapped; its `ver` is
+//! `upto`: the page contains every change of its entries whose program number is not larger. The
+//! newest readable program of a mapping page rules. A trim record (role TRIM, in mapping blocks)
+//! carries in `ver` the program number of the trim itself, which copies of the record keep; the
+//! data is one range with its version.
 //!
-//! What always holds: every live page that is newer than the map on flash is pending; every other mapped page is where the map
-//! on flash says. If power fails, mount finds the first kind in the window of young blocks.
+//! What always holds: every live page that is newer than the map on flash is pending; every other
+//! mapped page is where the map on flash says. If power fails, mount finds the first kind in the
+//! window of young blocks.
 
 mod audit;
 mod checkpoint;
@@ -74,36 +82,62 @@ pub(crate) fn estimate_blocks(geometry: &Geometry, logical_pages: u32) -> u32 {
     logical_pages.div_ceil(geometry.pages_per_block) / 16 * 18 + 32
 }
 
-/// Blocks beyond data and over-provisioning: the map twice (its garbage must be cheap to collect), trim records, checkpoints, open
-/// blocks, blocks that wait for their erase, the threshold, and what is not collected while it is what it is.
-pub(crate) fn overhead_blocks(geometry: &Geometry, logical_pages: u32, blocks: u32, settings: &Settings) -> u32 {
+/// Blocks beyond data and over-provisioning: the map twice (its garbage must be cheap to collect),
+/// trim records, checkpoints, open blocks, blocks that wait for their erase, the threshold, and
+/// what is not collected while it is what it is.
+pub(crate) fn overhead_blocks(
+    geometry: &Geometry,
+    logical_pages: u32,
+    blocks: u32,
+    settings: &Settings,
+) -> u32 {
     let map = (2 * map_pages(geometry, logical_pages)).div_ceil(geometry.pages_per_block) + 1;
     let trims = Trims::limit(geometry).div_ceil(geometry.pages_per_block) + 1;
-    let checkpoints = Checkpoints::blocks_needed(geometry, checkpoint_pages(geometry, logical_pages, blocks));
-    settings.buffer_blocks.unwrap_or(0) + map + trims + checkpoints + 4 + 3 + settings.free_threshold
+    let checkpoints =
+        Checkpoints::blocks_needed(geometry, checkpoint_pages(geometry, logical_pages, blocks));
+    settings.buffer_blocks.unwrap_or(0)
+        + map
+        + trims
+        + checkpoints
+        + 4
+        + 3
+        + settings.free_threshold
 }
 
-/// Bytes of a cache of single entries, where nothing else is asked for: a 16th of the table, which is what 64 KiB are of a GiB in
-/// pages of 4 KiB.
+/// Bytes of a cache of single entries, where nothing else is asked for: a 16th of the table, which
+/// is what 64 KiB are of a GiB in pages of 4 KiB.
 pub(crate) fn default_cache(logical_pages: u32) -> u32 {
     (logical_pages / 4).max(256)
 }
 
-/// Free blocks that one collection may need where moved pages may be uncached: a cold block; a mapping block each for a conversion and
-/// for the moved pages; a failing program; on MLC a pair backup.
+/// Free blocks that one collection may need where moved pages may be uncached: a cold block; a
+/// mapping block each for a conversion and for the moved pages; a failing program; on MLC a pair
+/// backup.
 fn reserve(profile: &Profile) -> u32 {
     if profile.is_mlc() { 6 } else { 4 }
 }
 
 /// The common parameters of a scheme that looks up writes, on this chip.
-pub(crate) fn settings_of<S: Store>(chip: &Chip<S>, config: &FtlConfig) -> Result<Settings, FtlError> {
+pub(crate) fn settings_of<S: Store>(
+    chip: &Chip<S>,
+    config: &FtlConfig,
+) -> Result<Settings, FtlError> {
     let geometry = chip.geometry();
     let checkpoint = checkpoint_pages(geometry, config.logical_pages, geometry.blocks);
-    Settings::new(&config.params, geometry.blocks, checkpoint, reserve(chip.profile()))
+    Settings::new(
+        &config.params,
+        geometry.blocks,
+        checkpoint,
+        reserve(chip.profile()),
+    )
 }
 
 /// [`overhead_blocks`] of a scheme that looks up writes.
-pub(crate) fn overhead_of_params(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
+pub(crate) fn overhead_of_params(
+    profile: &Profile,
+    logical_pages: u32,
+    params: &Params,
+) -> Result<u32, FtlError> {
     let geometry = &profile.geometry;
     let blocks = estimate_blocks(geometry, logical_pages);
     let checkpoint = checkpoint_pages(geometry, logical_pages, blocks);
@@ -121,12 +155,14 @@ pub(crate) struct Paged<S: Store, P> {
     pub(crate) pending: Pending,
     /// Mapping page -> where it is; [`UNMAPPED`] if all its entries are unmapped.
     pub(crate) directory: Vec<u32>,
-    /// Mapping page -> the `upto` of its newest version on flash, also where that version was trimmed as a whole.
+    /// Mapping page -> the `upto` of its newest version on flash, also where that version was
+    /// trimmed as a whole.
     upto: Vec<u64>,
     mapped: Mapped,
     /// A mapping page being looked at or composed.
     pub(crate) map_page: Vec<u8>,
-    /// Converted blocks, by epoch, and the last program before: whoever leaves the recovery window must be safe.
+    /// Converted blocks, by epoch, and the last program before: whoever leaves the recovery window
+    /// must be safe.
     converted: VecDeque<(u64, u64)>,
     /// Mapping pages are written in the midst of other work; what they need comes from the reserve.
     converting: bool,
@@ -175,12 +211,20 @@ impl<S: Store, P: Policy> Ftl<S> for Paged<S, P> {
             let bytes = &mut out[start as usize * page..done as usize * page];
             match from {
                 None => bytes.fill(0),
-                Some(ppn) => self.space.flash.read_host(first.raw() + start, ppn, bytes)?,
+                Some(ppn) => self
+                    .space
+                    .flash
+                    .read_host(first.raw() + start, ppn, bytes)?,
             }
         }
         match self.settle_cache() {
             // What leaves the cache is pending as well: the read succeeded.
-            Err(FtlError::HostFull | FtlError::Host(_) | FtlError::ReadOnly(_) | FtlError::MediaLost(_)) => {}
+            Err(
+                FtlError::HostFull
+                | FtlError::Host(_)
+                | FtlError::ReadOnly(_)
+                | FtlError::MediaLost(_),
+            ) => {}
             other => other?,
         }
         Ok(self.space.flash.now())
@@ -247,9 +291,14 @@ impl<S: Store, P: Policy> Ftl<S> for Paged<S, P> {
 
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
-        // What replaces something else needs no hurry: moved pages and mapping pages have their source until they are safe.
+        // What replaces something else needs no hurry: moved pages and mapping pages have their
+        // source until they are safe.
         self.space.make_stream_safe(HOST)?;
-        if self.trims.iter().any(|(_, record)| !self.space.is_safe(record.ppn)) {
+        if self
+            .trims
+            .iter()
+            .any(|(_, record)| !self.space.is_safe(record.ppn))
+        {
             self.space.make_stream_safe(MAP)?;
         }
         Ok(self.space.flash.wait())
@@ -293,25 +342,46 @@ impl<S: Store, P: Policy> Ftl<S> for Paged<S, P> {
     }
 
     fn ram_report(&self) -> RamReport {
-        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry { part, entries, paper_bytes, real_bytes };
+        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry {
+            part,
+            entries,
+            paper_bytes,
+            real_bytes,
+        };
         let geometry = self.space.geometry();
         let (bitmap, victims, blocks) = self.space.table.bytes();
         let (entries, table, indexes) = self.pending.bytes();
         // A scheme that collects blocks only when they are converted accounts for all their pages.
-        let buffered = self.settings.buffer_blocks.unwrap_or(0) as u64 * geometry.pages_per_block as u64;
+        let buffered =
+            self.settings.buffer_blocks.unwrap_or(0) as u64 * geometry.pages_per_block as u64;
         let directory = 4 * self.directory.len() as u64;
         let mut report = vec![
             entry("pending", entries, 4 * buffered, table),
             entry("pending indexes", entries, 0, indexes),
             entry("flags", buffered, (2 * buffered).div_ceil(8), 0),
-            entry("directory", self.directory.len() as u64, directory, 3 * directory),
+            entry(
+                "directory",
+                self.directory.len() as u64,
+                directory,
+                3 * directory,
+            ),
         ];
         report.extend(self.policy.ram());
         report.extend([
             entry("bitmaps", geometry.pages(), 0, bitmap + self.mapped.bytes()),
             entry("gc", geometry.blocks as u64, 0, victims + blocks),
-            entry("other", self.trims.len() as u64, 0, self.trims.bytes() + self.space.pool_bytes()),
-            entry("buffers", 1, 0, self.gc.pages.bytes() + self.map_page.len() as u64),
+            entry(
+                "other",
+                self.trims.len() as u64,
+                0,
+                self.trims.bytes() + self.space.pool_bytes(),
+            ),
+            entry(
+                "buffers",
+                1,
+                0,
+                self.gc.pages.bytes() + self.map_page.len() as u64,
+            ),
         ]);
         report
     }
@@ -345,10 +415,16 @@ impl<S: Store, P: Policy> Paged<S, P> {
     ) -> Result<Self, FtlError> {
         let geometry = *chip.geometry();
         if logical_pages as u64 >= geometry.pages() {
-            return Err(FtlError::Config("more logical pages than the flash has".into()));
+            return Err(FtlError::Config(
+                "more logical pages than the flash has".into(),
+            ));
         }
         let at_once = settings.buffer_blocks.is_none();
-        let stream = |role, collectable| StreamSpec { role, collectable, in_place: false };
+        let stream = |role, collectable| StreamSpec {
+            role,
+            collectable,
+            in_place: false,
+        };
         let streams = [
             stream(settings.host_role, at_once),
             stream(settings.copy_role, at_once),
@@ -360,7 +436,13 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let vtpns = map_pages(&geometry, logical_pages) as usize;
         let mut ftl = Paged {
             scheme,
-            gc: Gc::new(&geometry, settings.free_threshold, settings.reserve, settings.wear, settings.scrub),
+            gc: Gc::new(
+                &geometry,
+                settings.free_threshold,
+                settings.reserve,
+                settings.wear,
+                settings.scrub,
+            ),
             pending: Pending::new(geometry, !at_once),
             map_page: vec![0; geometry.page_bytes as usize],
             space,
@@ -383,7 +465,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
         match start {
             Start::Format => {
                 ftl.space.format();
-                ftl.stats.mount = MountReport { clean: true, ..MountReport::default() };
+                ftl.stats.mount = MountReport {
+                    clean: true,
+                    ..MountReport::default()
+                };
             }
             Start::Mount => ftl.mount()?,
         }
@@ -397,7 +482,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
             (None, None) => true,
             (Some(from), Some(found)) => {
                 let geometry = self.space.flash.geometry();
-                found.raw() == from.raw().wrapping_add(distance) && geometry.block_of(found) == geometry.block_of(from)
+                found.raw() == from.raw().wrapping_add(distance)
+                    && geometry.block_of(found) == geometry.block_of(from)
             }
             _ => false,
         }

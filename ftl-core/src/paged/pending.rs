@@ -1,8 +1,9 @@
 //! Changes of the map that its pages on flash do not contain yet.
 //!
-//! An entry is *dirty* while its update flag is set: the flash does not know it. Dirty entries are also kept per mapping page, so
-//! that a write-back finds what it can write in passing without a search; and counted per block and mapping page, so that
-//! every block knows what converting it costs.
+//! An entry is *dirty* while its update flag is set: the flash does not know it. Dirty entries are
+//! also kept per mapping page, so that a write-back finds what it can write in passing without a
+//! search; and counted per block and mapping page, so that every block knows what converting it
+//! costs.
 
 use crate::format::UNMAPPED;
 use crate::hash::FastMap;
@@ -103,11 +104,16 @@ impl Pending {
 
     /// The mapping page with the most dirty entries.
     pub(crate) fn dirtiest(&self) -> Option<u32> {
-        self.dirty.iter().max_by_key(|(vtpn, dirty)| (dirty.lpns.len(), **vtpn)).map(|(vtpn, _)| *vtpn)
+        self.dirty
+            .iter()
+            .max_by_key(|(vtpn, dirty)| (dirty.lpns.len(), **vtpn))
+            .map(|(vtpn, _)| *vtpn)
     }
 
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (Pbn, &BufferBlock)> {
-        self.blocks.iter().map(|(block, buffer)| (Pbn::new(*block), buffer))
+        self.blocks
+            .iter()
+            .map(|(block, buffer)| (Pbn::new(*block), buffer))
     }
 
     pub(crate) fn holds(&self, block: Pbn) -> bool {
@@ -121,13 +127,27 @@ impl Pending {
     /// A block gets pages that the flash does not know.
     pub(crate) fn enlist(&mut self, block: Pbn, epoch: u64) {
         let lpns = Vec::with_capacity(self.geometry.pages_per_block as usize);
-        let known = self.blocks.insert(block.raw(), BufferBlock { epoch, lpns, cost: 0 });
+        let known = self.blocks.insert(
+            block.raw(),
+            BufferBlock {
+                epoch,
+                lpns,
+                cost: 0,
+            },
+        );
         assert!(known.is_none(), "block {block} is enlisted twice");
     }
 
-    /// Points a logical page at its new place, or nowhere, and returns what was said before. The update flag is set; the
-    /// invalidate flag is inherited, or else `fresh`. `seq` is not larger than the number of the program behind the change.
-    pub(crate) fn point(&mut self, lpn: u32, to: Option<Ppn>, fresh: bool, seq: u64) -> Option<Entry> {
+    /// Points a logical page at its new place, or nowhere, and returns what was said before. The
+    /// update flag is set; the invalidate flag is inherited, or else `fresh`. `seq` is not larger
+    /// than the number of the program behind the change.
+    pub(crate) fn point(
+        &mut self,
+        lpn: u32,
+        to: Option<Ppn>,
+        fresh: bool,
+        seq: u64,
+    ) -> Option<Entry> {
         let vtpn = lpn / self.per_page;
         let old = self.get(lpn);
         let entry = Entry {
@@ -140,7 +160,14 @@ impl Pending {
             self.uncount(old, vtpn);
         }
         if !old.is_some_and(|old| old.update) {
-            self.dirty.entry(vtpn).or_insert(Dirty { lpns: Vec::new(), since: seq }).lpns.push(lpn);
+            self.dirty
+                .entry(vtpn)
+                .or_insert(Dirty {
+                    lpns: Vec::new(),
+                    since: seq,
+                })
+                .lpns
+                .push(lpn);
         }
         match to {
             Some(ppn) => self.count(ppn, lpn, vtpn),
@@ -150,8 +177,14 @@ impl Pending {
     }
 
     fn count(&mut self, ppn: Ppn, lpn: u32, vtpn: u32) {
-        let (block, offset) = (self.geometry.block_of(ppn).raw(), self.geometry.offset_of(ppn) as usize);
-        let buffer = self.blocks.get_mut(&block).expect("a new page lies in an enlisted block");
+        let (block, offset) = (
+            self.geometry.block_of(ppn).raw(),
+            self.geometry.offset_of(ppn) as usize,
+        );
+        let buffer = self
+            .blocks
+            .get_mut(&block)
+            .expect("a new page lies in an enlisted block");
         if buffer.lpns.len() <= offset {
             buffer.lpns.resize(offset + 1, UNMAPPED);
         }
@@ -171,17 +204,27 @@ impl Pending {
             return;
         }
         let block = self.geometry.block_of(ppn).raw();
-        let count = self.counts.get_mut(&(block, vtpn)).expect("dirty entries are counted");
+        let count = self
+            .counts
+            .get_mut(&(block, vtpn))
+            .expect("dirty entries are counted");
         *count -= 1;
         if *count == 0 {
             self.counts.remove(&(block, vtpn));
-            self.blocks.get_mut(&block).expect("dirty pages lie in enlisted blocks").cost -= 1;
+            self.blocks
+                .get_mut(&block)
+                .expect("dirty pages lie in enlisted blocks")
+                .cost -= 1;
         }
     }
 
-    /// The page that the map on flash names for this logical page is gone: do not invalidate it again.
+    /// The page that the map on flash names for this logical page is gone: do not invalidate it
+    /// again.
     pub(crate) fn clear_invalidate(&mut self, lpn: u32) {
-        self.entries.get_mut(&lpn).expect("an overwritten page is pending").invalidate = false;
+        self.entries
+            .get_mut(&lpn)
+            .expect("an overwritten page is pending")
+            .invalidate = false;
     }
 
     /// The flash knows these changes now; `left` are still missing.
@@ -190,20 +233,29 @@ impl Pending {
             let old = self.get(lpn).expect("dirty entries are pending");
             self.uncount(old, vtpn);
             match old.ppn() {
-                Some(_) if self.keeps_clean => {
-                    self.entries.insert(lpn, Entry { update: false, invalidate: false, ..old })
-                }
+                Some(_) if self.keeps_clean => self.entries.insert(
+                    lpn,
+                    Entry {
+                        update: false,
+                        invalidate: false,
+                        ..old
+                    },
+                ),
                 _ => self.entries.remove(&lpn),
             };
         }
         if left.is_empty() {
             self.dirty.remove(&vtpn);
         } else {
-            self.dirty.get_mut(&vtpn).expect("some entries are left").lpns = left;
+            self.dirty
+                .get_mut(&vtpn)
+                .expect("some entries are left")
+                .lpns = left;
         }
     }
 
-    /// A whole mapping page was trimmed: nothing in it is dirty any more. The entries follow one by one.
+    /// A whole mapping page was trimmed: nothing in it is dirty any more. The entries follow one by
+    /// one.
     pub(crate) fn forget(&mut self, lpn: u32) -> Option<Entry> {
         let old = self.entries.remove(&lpn)?;
         self.uncount(old, lpn / self.per_page);
@@ -217,8 +269,11 @@ impl Pending {
 
     /// Mapping pages to be written before this block can be converted, ascending.
     pub(crate) fn pages_to_write(&self, block: Pbn) -> Vec<u32> {
-        let mut pages: Vec<u32> =
-            self.tracked(block).filter(|(_, entry)| entry.update).map(|(lpn, _)| lpn / self.per_page).collect();
+        let mut pages: Vec<u32> = self
+            .tracked(block)
+            .filter(|(_, entry)| entry.update)
+            .map(|(lpn, _)| lpn / self.per_page)
+            .collect();
         pages.sort_unstable();
         pages.dedup();
         pages
@@ -226,10 +281,15 @@ impl Pending {
 
     /// Entries that point into a block.
     fn tracked(&self, block: Pbn) -> impl Iterator<Item = (u32, Entry)> {
-        let lpns = self.blocks.get(&block.raw()).map_or(&[][..], |buffer| &buffer.lpns);
+        let lpns = self
+            .blocks
+            .get(&block.raw())
+            .map_or(&[][..], |buffer| &buffer.lpns);
         lpns.iter().enumerate().filter_map(move |(offset, &lpn)| {
             let here = self.geometry.page(block, offset as u32).raw();
-            self.get(lpn).filter(|entry| entry.ppn == here).map(|entry| (lpn, entry))
+            self.get(lpn)
+                .filter(|entry| entry.ppn == here)
+                .map(|entry| (lpn, entry))
         })
     }
 
@@ -240,14 +300,21 @@ impl Pending {
             assert!(!entry.update, "logical page {lpn} would be lost");
             self.entries.remove(&lpn);
         }
-        let buffer = self.blocks.remove(&block.raw()).expect("only enlisted blocks are converted");
+        let buffer = self
+            .blocks
+            .remove(&block.raw())
+            .expect("only enlisted blocks are converted");
         assert_eq!(buffer.cost, 0, "block {block} has uncounted dirty entries");
     }
 
     /// The logical page that was written here, if the block is not converted yet.
     pub(crate) fn lpn_at(&self, ppn: Ppn) -> Option<u32> {
         let buffer = self.blocks.get(&self.geometry.block_of(ppn).raw())?;
-        buffer.lpns.get(self.geometry.offset_of(ppn) as usize).copied().filter(|lpn| *lpn != UNMAPPED)
+        buffer
+            .lpns
+            .get(self.geometry.offset_of(ppn) as usize)
+            .copied()
+            .filter(|lpn| *lpn != UNMAPPED)
     }
 
     /// Compares the indexes with the entries; one line per difference.
@@ -262,7 +329,9 @@ impl Pending {
             if entry.update {
                 dirty.entry(vtpn).or_default().push(lpn);
                 if let Some(ppn) = entry.ppn() {
-                    *counts.entry((self.geometry.block_of(ppn).raw(), vtpn)).or_default() += 1;
+                    *counts
+                        .entry((self.geometry.block_of(ppn).raw(), vtpn))
+                        .or_default() += 1;
                 }
             }
             if entry.ppn().is_none() && !entry.update {
@@ -270,23 +339,35 @@ impl Pending {
             }
         }
         if counts != self.counts || tombstones != self.tombstones {
-            wrong.push(format!("convert costs differ, or {tombstones} tombstones are not {}", self.tombstones));
+            wrong.push(format!(
+                "convert costs differ, or {tombstones} tombstones are not {}",
+                self.tombstones
+            ));
         }
         for (block, buffer) in self.blocks() {
             let cost = counts.keys().filter(|(b, _)| *b == block.raw()).count() as u32;
             if cost != buffer.cost {
-                wrong.push(format!("converting block {block} costs {cost}, not {}", buffer.cost));
+                wrong.push(format!(
+                    "converting block {block} costs {cost}, not {}",
+                    buffer.cost
+                ));
             }
         }
         if dirty.len() != self.dirty.len() {
-            wrong.push(format!("{} mapping pages are dirty, {} are listed", dirty.len(), self.dirty.len()));
+            wrong.push(format!(
+                "{} mapping pages are dirty, {} are listed",
+                dirty.len(),
+                self.dirty.len()
+            ));
         }
         for (vtpn, mut lpns) in dirty {
             let mut listed = self.dirty.get(&vtpn).map_or(Vec::new(), |d| d.lpns.clone());
             lpns.sort_unstable();
             listed.sort_unstable();
             if lpns != listed {
-                wrong.push(format!("mapping page {vtpn}: dirty entries and their list differ"));
+                wrong.push(format!(
+                    "mapping page {vtpn}: dirty entries and their list differ"
+                ));
             }
         }
         wrong
@@ -295,12 +376,27 @@ impl Pending {
     /// Entries, and bytes really allocated: table, and the indexes beside it.
     pub(crate) fn bytes(&self) -> (u64, u64, u64) {
         let map = |capacity: usize, entry: usize| (capacity * 8 / 7 * (entry + 1)) as u64;
-        let lists: usize = self.dirty.values().map(|dirty| 4 * dirty.lpns.capacity()).sum();
-        let reverse: usize = self.blocks.values().map(|buffer| 4 * buffer.lpns.capacity()).sum();
+        let lists: usize = self
+            .dirty
+            .values()
+            .map(|dirty| 4 * dirty.lpns.capacity())
+            .sum();
+        let reverse: usize = self
+            .blocks
+            .values()
+            .map(|buffer| 4 * buffer.lpns.capacity())
+            .sum();
         let indexes = map(self.dirty.capacity(), 4 + std::mem::size_of::<Dirty>())
             + map(self.counts.capacity(), 12)
-            + map(self.blocks.capacity(), 4 + std::mem::size_of::<BufferBlock>());
+            + map(
+                self.blocks.capacity(),
+                4 + std::mem::size_of::<BufferBlock>(),
+            );
         let table = map(self.entries.capacity(), 4 + std::mem::size_of::<Entry>());
-        (self.entries.len() as u64, table, indexes + (lists + reverse) as u64)
+        (
+            self.entries.len() as u64,
+            table,
+            indexes + (lists + reverse) as u64,
+        )
     }
 }

@@ -1,8 +1,9 @@
 //! Garbage collection (LazyFTL's Algorithm 2; DFTL's lazy copying and batched updates).
 //!
-//! Victims are data and mapping blocks. A live page that was superseded without the flash knowing it is skipped, and its invalidate
-//! flag cleared. The others move to a cold block, so a collection may open one, which may convert a block, which may open a mapping
-//! block; and where moved pages are not cached, their mapping pages are written at once, which may open another: the reserve,
+//! Victims are data and mapping blocks. A live page that was superseded without the flash knowing
+//! it is skipped, and its invalidate flag cleared. The others move to a cold block, so a collection
+//! may open one, which may convert a block, which may open a mapping block; and where moved pages
+//! are not cached, their mapping pages are written at once, which may open another: the reserve,
 //! looked at before a victim is touched.
 //!
 //! If power fails, the victim is still there: it is erased only when no copy can be lost.
@@ -22,19 +23,22 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
         (&mut self.space, &mut self.gc)
     }
 
-    /// None if they fit into the open blocks; else a cold block, and a mapping block for the conversion that makes room for it; and what
-    /// the mapping pages of the moved pages take.
+    /// None if they fit into the open blocks; else a cold block, and a mapping block for the
+    /// conversion that makes room for it; and what the mapping pages of the moved pages take.
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
         let live = self.space.table.valid(victim);
         match self.space.table.role(victim) {
             Role::Map => self.space.blocks_for(MAP, live),
-            _ if P::LOOKS_UP_WRITES => 2 * self.space.blocks_for(COLD, live) + self.space.blocks_for(MAP, live),
+            _ if P::LOOKS_UP_WRITES => {
+                2 * self.space.blocks_for(COLD, live) + self.space.blocks_for(MAP, live)
+            }
             _ => 2 * self.space.blocks_for(COLD, live),
         }
     }
 
-    /// The collectable block with the fewest live pages. When that one is nearly full, garbage sits in the update and cold area:
-    /// a block there with fewer live pages is converted ahead of its turn.
+    /// The collectable block with the fewest live pages. When that one is nearly full, garbage sits
+    /// in the update and cold area: a block there with fewer live pages is converted ahead of its
+    /// turn.
     fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let pages = self.space.pages_per_block();
         let best = self.space.table.greedy_victim();
@@ -43,8 +47,13 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
             return Ok(best);
         }
         let table = &self.space.table;
-        let filled = self.pending.blocks().filter(|(block, _)| table.state(*block) == State::Full);
-        let emptier = filled.map(|(block, buffer)| (table.valid(block), buffer.cost, buffer.epoch, block)).min();
+        let filled = self
+            .pending
+            .blocks()
+            .filter(|(block, _)| table.state(*block) == State::Full);
+        let emptier = filled
+            .map(|(block, buffer)| (table.valid(block), buffer.cost, buffer.epoch, block))
+            .min();
         match emptier.filter(|(valid, ..)| *valid < live) {
             Some((.., block)) => {
                 self.convert(block)?;
@@ -70,7 +79,11 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
             self.expire_records();
         }
         self.gc.pages.load(&mut self.space, victim, cause)?;
-        if is_map { self.move_map_pages(cause) } else { self.move_data_pages(cause) }
+        if is_map {
+            self.move_map_pages(cause)
+        } else {
+            self.move_data_pages(cause)
+        }
     }
 
     fn give_up(&mut self, block: Pbn) {
@@ -81,12 +94,18 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
     }
 
     fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
-        self.space.set_cold_apart(if self.space.table.role(block) == Role::Map { MAP } else { COLD })
+        self.space
+            .set_cold_apart(if self.space.table.role(block) == Role::Map {
+                MAP
+            } else {
+                COLD
+            })
     }
 }
 
 impl<S: Store, P: Policy> Paged<S, P> {
-    /// Makes sure that the stream can take a page, that the areas keep their size and age, and that the reserve is left.
+    /// Makes sure that the stream can take a page, that the areas keep their size and age, and that
+    /// the reserve is left.
     #[inline]
     pub(crate) fn make_room(&mut self, stream: StreamId) -> Result<(), FtlError> {
         if self.space.room(stream) > 0 && self.space.failing_block().is_none() {
@@ -96,10 +115,11 @@ impl<S: Store, P: Policy> Paged<S, P> {
         self.make_blocks((stream == HOST && self.space.room(stream) == 0) as u32)
     }
 
-    /// Makes sure that the pool is full, and that the areas have their size and age if `more` blocks join them.
+    /// Makes sure that the pool is full, and that the areas have their size and age if `more`
+    /// blocks join them.
     pub(crate) fn make_blocks(&mut self, more: u32) -> Result<(), FtlError> {
-        // A collection opens blocks, and with them others get too old. Rounds without end mean that it always does so before it
-        // has made room for their conversion.
+        // A collection opens blocks, and with them others get too old. Rounds without end mean that
+        // it always does so before it has made room for their conversion.
         for _ in 0..2 * self.space.geometry().blocks {
             self.collect_until(self.gc.threshold + 1)?;
             // One conversion at a time: each may need a block of the reserve.
@@ -107,7 +127,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 return self.settle_window();
             }
         }
-        self.gc.set_read_only("the age window is shorter than the collections that a conversion needs");
+        self.gc.set_read_only(
+            "the age window is shorter than the collections that a conversion needs",
+        );
         self.gc.refuse_if_read_only()
     }
 
@@ -124,11 +146,16 @@ impl<S: Store, P: Policy> Paged<S, P> {
             }
             let owned = match tag.role {
                 Role::Map => self.directory.get(tag.lpn as usize) == Some(&from.raw()),
-                Role::Trim => self.trims.get(tag.ver).is_some_and(|record| record.ppn == from),
+                Role::Trim => self
+                    .trims
+                    .get(tag.ver)
+                    .is_some_and(|record| record.ppn == from),
                 _ => false,
             };
             if !owned || tag.flags.has(Flags::LOST) {
-                return Err(FtlError::Corrupt(format!("page {from} of the map cannot be read: {tag:?}")));
+                return Err(FtlError::Corrupt(format!(
+                    "page {from} of the map cannot be read: {tag:?}"
+                )));
             }
             let pages = &mut self.gc.pages;
             let (record, data) = (&mut pages.records[i..=i], &pages.data[i * page..][..page]);
@@ -150,7 +177,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let total = self.gc.pages.from.len();
         let mut uncached: Vec<u32> = Vec::new();
         // Decided before anything moves: nothing below makes another of these pages pending.
-        let stays = (0..total).map(|i| self.skip_superseded(i)).collect::<Result<Vec<bool>, _>>()?;
+        let stays = (0..total)
+            .map(|i| self.skip_superseded(i))
+            .collect::<Result<Vec<bool>, _>>()?;
         while next < total {
             let run = stays[next..].iter().take_while(|stays| !**stays).count();
             if run == 0 {
@@ -162,15 +191,24 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 self.settle_window()?;
             }
             let pages = &mut self.gc.pages;
-            let (records, data) = (&mut pages.records[next..next + run], &pages.data[next * page..][..run * page]);
-            records.iter_mut().for_each(|record| Oob::assume(record, self.settings.copy_role));
+            let (records, data) = (
+                &mut pages.records[next..next + run],
+                &pages.data[next * page..][..run * page],
+            );
+            records
+                .iter_mut()
+                .for_each(|record| Oob::assume(record, self.settings.copy_role));
             let seq = self.space.flash.pseq() + 1;
             let (first, taken) = self.space.append_copies(COLD, records, data, cause)?;
             self.enlist_block_of(first);
             for i in 0..taken {
                 let ((_, lpn), from) = (self.gc.pages.owner(next), self.gc.pages.from[next]);
                 let to = Some(Ppn::new(first.raw() + i));
-                if self.pending.point(lpn, to, false, seq).is_some_and(|old| old.ppn() != Some(from)) {
+                if self
+                    .pending
+                    .point(lpn, to, false, seq)
+                    .is_some_and(|old| old.ppn() != Some(from))
+                {
                     return Err(misplaced(from, lpn));
                 }
                 self.space.table.clear_live(from);
@@ -190,18 +228,27 @@ impl<S: Store, P: Policy> Paged<S, P> {
         vtpns.sort_unstable();
         vtpns.dedup();
         let nested = std::mem::replace(&mut self.converting, true);
-        let outcome = vtpns.into_iter().try_for_each(|vtpn| self.write_back(vtpn, cause));
+        let outcome = vtpns
+            .into_iter()
+            .try_for_each(|vtpn| self.write_back(vtpn, cause));
         self.converting = nested;
         outcome
     }
 
-    /// Whether a newer version of this live page is pending; if so, the page dies here instead of when its mapping page is written.
+    /// Whether a newer version of this live page is pending; if so, the page dies here instead of
+    /// when its mapping page is written.
     fn skip_superseded(&mut self, i: usize) -> Result<bool, FtlError> {
         let ((_, lpn), from) = (self.gc.pages.owner(i), self.gc.pages.from[i]);
         if lpn >= self.logical_pages {
             return Err(misplaced(from, lpn));
         }
-        let Some(entry) = self.pending.get(lpn).filter(|entry| entry.ppn() != Some(from)) else { return Ok(false) };
+        let Some(entry) = self
+            .pending
+            .get(lpn)
+            .filter(|entry| entry.ppn() != Some(from))
+        else {
+            return Ok(false);
+        };
         if !entry.invalidate {
             return Err(misplaced(from, lpn));
         }
@@ -211,10 +258,13 @@ impl<S: Store, P: Policy> Paged<S, P> {
     }
 
     fn is_pending_at(&self, lpn: u32, ppn: Ppn) -> bool {
-        self.pending.get(lpn).is_some_and(|entry| entry.ppn() == Some(ppn))
+        self.pending
+            .get(lpn)
+            .is_some_and(|entry| entry.ppn() == Some(ppn))
     }
 
-    /// Finds the owners of live pages whose record is lost: a search through the whole map, because it happens next to never.
+    /// Finds the owners of live pages whose record is lost: a search through the whole map, because
+    /// it happens next to never.
     fn name_unknown_pages(&mut self) -> Result<(), FtlError> {
         let unknown: Vec<(usize, Ppn)> = self.gc.pages.unknown().collect();
         if unknown.is_empty() {
@@ -222,7 +272,11 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }
         let mut owners: Vec<Option<u32>> = unknown
             .iter()
-            .map(|(_, ppn)| self.pending.lpn_at(*ppn).filter(|lpn| self.is_pending_at(*lpn, *ppn)))
+            .map(|(_, ppn)| {
+                self.pending
+                    .lpn_at(*ppn)
+                    .filter(|lpn| self.is_pending_at(*lpn, *ppn))
+            })
             .collect();
         for vtpn in 0..self.directory.len() as u32 {
             if self.directory[vtpn as usize] == UNMAPPED {
@@ -231,16 +285,24 @@ impl<S: Store, P: Policy> Paged<S, P> {
             self.load_map_page(vtpn, false, Cause::Gc)?;
             for lpn in self.pages_of(vtpn) {
                 let here = entry_at(&self.map_page, lpn % self.per_page());
-                // Where something newer is pending, the map's word counts only if its page is still to be given up.
+                // Where something newer is pending, the map's word counts only if its page is still
+                // to be given up.
                 let counts = self.pending.get(lpn).is_none_or(|entry| entry.invalidate);
-                if let Some(i) = unknown.iter().position(|(_, ppn)| here == Some(*ppn)).filter(|_| counts) {
+                if let Some(i) = unknown
+                    .iter()
+                    .position(|(_, ppn)| here == Some(*ppn))
+                    .filter(|_| counts)
+                {
                     owners[i] = Some(lpn);
                 }
             }
         }
         for ((i, ppn), owner) in unknown.into_iter().zip(owners) {
-            let lpn = owner.ok_or_else(|| FtlError::Corrupt(format!("nobody owns the live page {ppn}")))?;
-            self.gc.pages.name(i, self.settings.copy_role, lpn, self.next_ver);
+            let lpn = owner
+                .ok_or_else(|| FtlError::Corrupt(format!("nobody owns the live page {ppn}")))?;
+            self.gc
+                .pages
+                .name(i, self.settings.copy_role, lpn, self.next_ver);
             self.next_ver += 1;
         }
         Ok(())

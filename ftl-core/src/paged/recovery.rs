@@ -1,24 +1,29 @@
 //! Mount.
 //!
-//! Steps: read the head of every block; load the newest checkpoint; read every record of the blocks that may hold what the
-//! map on flash does not know; read the newest version of every mapping page, and give each of its logical pages the newest readable
-//! version; rebuild counts; make safe again what the cut may have left unstable.
+//! Steps: read the head of every block; load the newest checkpoint; read every record of the blocks
+//! that may hold what the map on flash does not know; read the newest version of every mapping
+//! page, and give each of its logical pages the newest readable version; rebuild counts; make safe
+//! again what the cut may have left unstable.
 //!
-//! Blocks looked into: with a checkpoint, those it names and those opened since; without, every mapping block, and the youngest
-//! `age_window` blocks (LazyFTL's second and third method). And every block whose first page is lost.
+//! Blocks looked into: with a checkpoint, those it names and those opened since; without, every
+//! mapping block, and the youngest `age_window` blocks (LazyFTL's second and third method). And
+//! every block whose first page is lost.
 //!
-//! Of one mapping page the last program rules. A data page in the window competes if its mapping page does not contain it (`pseq >
-//! upto`); it is compared with the page that the map names by version. That page's record is read for it, because the
-//! entry may point into a block that was erased and used again (LazyFTL's state F). Newest `ver` wins; of equal ones the later
-//! copy. A trim wins over older versions unless its mapping page contains it.
+//! Of one mapping page the last program rules. A data page in the window competes if its mapping
+//! page does not contain it (`pseq > upto`); it is compared with the page that the map names by
+//! version. That page's record is read for it, because the entry may point into a block that was
+//! erased and used again (LazyFTL's state F). Newest `ver` wins; of equal ones the later copy. A
+//! trim wins over older versions unless its mapping page contains it.
 //!
-//! A version is never larger than the number of the program that wrote it, so new versions continue above the last program.
+//! A version is never larger than the number of the program that wrote it, so new versions continue
+//! above the last program.
 //!
-//! A mapping page that rotted is rebuilt from the records of all blocks, on top of its newest readable version, and written at once:
-//! what rotted stays until then, since it alone tells the next mount. Trims that only it knew, their records expired, are undone.
+//! A mapping page that rotted is rebuilt from the records of all blocks, on top of its newest
+//! readable version, and written at once: what rotted stays until then, since it alone tells the
+//! next mount. Trims that only it knew, their records expired, are undone.
 //!
-//! If power fails during a mount, the next one does the same: a mount only adds copies of pages it keeps, and erases only blocks
-//! without live pages.
+//! If power fails during a mount, the next one does the same: a mount only adds copies of pages it
+//! keeps, and erases only blocks without live pages.
 
 use super::checkpoint::Content;
 use super::convert::WINDOW_SLACK;
@@ -61,7 +66,8 @@ fn is_data(oob: &Oob) -> bool {
     matches!(oob.tag.role, Role::Update | Role::Cold | Role::Data)
 }
 
-/// Pages to program again, and the blocks that hold what would rule should they be lost before that.
+/// Pages to program again, and the blocks that hold what would rule should they be lost before
+/// that.
 #[derive(Default)]
 struct Rescues {
     pages: Vec<Rescue>,
@@ -70,7 +76,11 @@ struct Rescues {
 
 impl Rescues {
     fn add(&mut self, version: &Version, data: Vec<u8>) {
-        self.pages.push(Rescue { tag: version.oob.tag, from: version.ppn, data });
+        self.pages.push(Rescue {
+            tag: version.oob.tag,
+            from: version.ppn,
+            data,
+        });
     }
 }
 
@@ -100,8 +110,11 @@ struct FoundMap {
 
 impl Window {
     fn sort(&mut self) {
-        self.data.sort_unstable_by_key(|v| (v.oob.tag.lpn, v.oob.tag.ver, v.oob.pseq));
-        self.maps.values_mut().for_each(|versions| versions.sort_unstable_by_key(|v| v.oob.pseq));
+        self.data
+            .sort_unstable_by_key(|v| (v.oob.tag.lpn, v.oob.tag.ver, v.oob.pseq));
+        self.maps
+            .values_mut()
+            .for_each(|versions| versions.sort_unstable_by_key(|v| v.oob.pseq));
     }
 
     fn versions(&self, lpns: std::ops::Range<u32>) -> &[Version] {
@@ -110,11 +123,14 @@ impl Window {
         &self.data[from..to]
     }
 
-    /// The pages that may rule if the newest one does not, of versions in rising order: down to the first that no cut can have
-    /// hit. The suspects among them may be good, and flushed.
+    /// The pages that may rule if the newest one does not, of versions in rising order: down to the
+    /// first that no cut can have hit. The suspects among them may be good, and flushed.
     fn fallbacks<'a>(&'a self, versions: &'a [Version]) -> impl Iterator<Item = Ppn> + 'a {
         let falling = versions.iter().rev().map(|v| v.ppn);
-        let stable = versions.iter().rposition(|v| !self.suspects.contains(v.ppn)).unwrap_or(0);
+        let stable = versions
+            .iter()
+            .rposition(|v| !self.suspects.contains(v.ppn))
+            .unwrap_or(0);
         falling.take(versions.len() - stable)
     }
 
@@ -137,17 +153,27 @@ impl<S: Store, P: Policy> Paged<S, P> {
         self.space.flash.begin(0);
         let mut scanned = 0;
         let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
-        self.stats.mount.end_step("scan heads", self.space.flash.now());
-        let sets = self.checkpoints.load(&mut self.space, &heads, &mut scanned)?;
+        self.stats
+            .mount
+            .end_step("scan heads", self.space.flash.now());
+        let sets = self
+            .checkpoints
+            .load(&mut self.space, &heads, &mut scanned)?;
         let mut base = self.newest_checkpoint(&sets);
-        self.stats.mount.end_step("load checkpoint", self.space.flash.now());
+        self.stats
+            .mount
+            .end_step("load checkpoint", self.space.flash.now());
         let mut window = self.scan_window(&heads, base.as_ref(), &mut scanned)?;
-        let missing = base.as_ref().map_or(HashSet::new(), |base| self.missing(base, &window));
+        let missing = base
+            .as_ref()
+            .map_or(HashSet::new(), |base| self.missing(base, &window));
         if !missing.is_empty() {
             base = None;
             window = self.scan_window(&heads, None, &mut scanned)?;
         }
-        self.stats.mount.end_step("scan window", self.space.flash.now());
+        self.stats
+            .mount
+            .end_step("scan window", self.space.flash.now());
         self.stats.mount.clean = base.as_ref().is_some_and(|base| base.clean) && !window.touched;
         self.adopt_blocks(&heads, base.as_ref(), &window);
         let mut rescues = Rescues::default();
@@ -167,31 +193,42 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }
         let rebuilt: Vec<u32> = outdated.iter().map(|found| found.vtpn).collect();
         for found in outdated {
-            rescues.pinned.extend(found.lost.iter().map(|ppn| self.space.geometry().block_of(*ppn)));
+            rescues.pinned.extend(
+                found
+                    .lost
+                    .iter()
+                    .map(|ppn| self.space.geometry().block_of(*ppn)),
+            );
             self.resolve(found, &window, &trims, &mut rescues)?;
         }
         self.adopt_trims(trims)?;
         self.next_ver = self.space.flash.pseq() + 1;
         self.space.check_counters(self.next_ver)?;
-        self.stats.mount.end_step("resolve versions", self.space.flash.now());
+        self.stats
+            .mount
+            .end_step("resolve versions", self.space.flash.now());
         self.space.begin_mount();
         self.settle_blocks(|block| rescues.pinned.contains(&block));
         self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
         self.rewrite(&rescues.pages)?;
         self.write_rebuilt(&rebuilt)?;
-        self.stats.mount.end_step("rewrite suspects", self.space.flash.now());
+        self.stats
+            .mount
+            .end_step("rewrite suspects", self.space.flash.now());
         let unwritten = !rebuilt.is_empty() && self.gc.is_read_only();
         self.settle_blocks(|block| unwritten && rescues.pinned.contains(&block));
         self.refill_pool()?;
         self.space.end_mount()?;
-        self.stats.mount.end_step("refill pool", self.space.flash.now());
+        self.stats
+            .mount
+            .end_step("refill pool", self.space.flash.now());
         self.stats.mount.pages_scanned = scanned;
         self.last_checkpoint = self.space.flash.pseq();
         Ok(())
     }
 
-    /// Every mount after a cut gives up the rest of the blocks that were open. Were they collected only when the host writes,
-    /// cuts in a row would use the free blocks up.
+    /// Every mount after a cut gives up the rest of the blocks that were open. Were they collected
+    /// only when the host writes, cuts in a row would use the free blocks up.
     fn refill_pool(&mut self) -> Result<(), FtlError> {
         if self.stats.mount.clean || self.gc.is_read_only() {
             return Ok(());
@@ -203,8 +240,14 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }
     }
 
-    /// Reads every record of the blocks that may hold what a checkpoint, or else the map, does not know.
-    fn scan_window(&mut self, heads: &[Head], base: Option<&Content>, scanned: &mut u64) -> Result<Window, FtlError> {
+    /// Reads every record of the blocks that may hold what a checkpoint, or else the map, does not
+    /// know.
+    fn scan_window(
+        &mut self,
+        heads: &[Head],
+        base: Option<&Content>,
+        scanned: &mut u64,
+    ) -> Result<Window, FtlError> {
         for head in heads {
             if let Head::Found { epoch, pseq, .. } = *head {
                 self.space.saw_epoch(epoch);
@@ -215,18 +258,31 @@ impl<S: Store, P: Policy> Paged<S, P> {
             self.space.saw_epoch(base.begin_epoch - 1);
             self.space.flash.saw_pseq(base.begin_pseq);
         }
-        let horizon = self.space.next_epoch().saturating_sub(self.settings.age_window + WINDOW_SLACK);
-        let named: HashSet<u32> = base.map_or(HashSet::new(), |base| base.scan.iter().copied().collect());
+        let horizon = self
+            .space
+            .next_epoch()
+            .saturating_sub(self.settings.age_window + WINDOW_SLACK);
+        let named: HashSet<u32> =
+            base.map_or(HashSet::new(), |base| base.scan.iter().copied().collect());
         let mut window = Window::default();
         for (block, head) in (0..).map(Pbn::new).zip(heads) {
-            let Head::Found { first, epoch, intact, .. } = *head else { continue };
+            let Head::Found {
+                first,
+                epoch,
+                intact,
+                ..
+            } = *head
+            else {
+                continue;
+            };
             let wanted = match (base, first) {
                 (_, Role::Checkpoint) => true,
                 (Some(base), _) => epoch >= base.begin_epoch || named.contains(&block.raw()),
                 (None, Role::Map | Role::Trim | Role::Pad) => true,
                 (None, _) => epoch >= horizon,
             };
-            // A page 0 that an earlier cut took stays lost: only where a block is wanted for itself was it used since.
+            // A page 0 that an earlier cut took stays lost: only where a block is wanted for itself
+            // was it used since.
             window.touched |= wanted && first != Role::Checkpoint;
             if wanted || !intact {
                 self.scan_into(block, &mut window, scanned)?;
@@ -242,8 +298,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(window)
     }
 
-    /// Reads every record of the blocks that were not scanned yet. The trim records there had expired: outdated mapping pages may
-    /// need them.
+    /// Reads every record of the blocks that were not scanned yet. The trim records there had
+    /// expired: outdated mapping pages may need them.
     fn scan_rest(
         &mut self,
         heads: &[Head],
@@ -260,12 +316,22 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }
         window.whole = true;
         window.sort();
-        let expired: Vec<Version> = window.trims.iter().filter(|v| !known.contains(&v.oob.tag.ver)).copied().collect();
+        let expired: Vec<Version> = window
+            .trims
+            .iter()
+            .filter(|v| !known.contains(&v.oob.tag.ver))
+            .copied()
+            .collect();
         trims.extend(self.read_trims(&expired, window, rescues)?);
         Ok(())
     }
 
-    fn scan_into(&mut self, block: Pbn, window: &mut Window, scanned: &mut u64) -> Result<(), FtlError> {
+    fn scan_into(
+        &mut self,
+        block: Pbn,
+        window: &mut Window,
+        scanned: &mut u64,
+    ) -> Result<(), FtlError> {
         let (logical_pages, mapping_pages) = (self.logical_pages, self.directory.len() as u32);
         let mut role = None;
         let ends = scan_block(&mut self.space.flash, block, scanned, |ppn, oob| {
@@ -297,8 +363,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// What the checkpoint knows beside the blocks it names: mapping pages and trim records in older blocks. A page that was moved or
-    /// erased since shows as something else; what replaced it is in a younger block.
+    /// What the checkpoint knows beside the blocks it names: mapping pages and trim records in
+    /// older blocks. A page that was moved or erased since shows as something else; what replaced
+    /// it is in a younger block.
     fn add_base(
         &mut self,
         base: &Content,
@@ -307,8 +374,12 @@ impl<S: Store, P: Policy> Paged<S, P> {
         scanned: &mut u64,
     ) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
-        let pages = (0..).zip(&base.directory).map(|(vtpn, ppn)| (Some(vtpn), *ppn));
-        let pages = pages.chain(base.trims.iter().map(|ppn| (None, *ppn))).filter(|(_, ppn)| *ppn != UNMAPPED);
+        let pages = (0..)
+            .zip(&base.directory)
+            .map(|(vtpn, ppn)| (Some(vtpn), *ppn));
+        let pages = pages
+            .chain(base.trims.iter().map(|ppn| (None, *ppn)))
+            .filter(|(_, ppn)| *ppn != UNMAPPED);
         for (vtpn, ppn) in pages {
             let ppn = Ppn::new(ppn);
             let block = geometry.block_of(ppn);
@@ -317,10 +388,16 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 continue;
             }
             *scanned += 1;
-            let Some(oob) = self.space.flash.read_oob(ppn, Cause::Recovery)? else { continue };
+            let Some(oob) = self.space.flash.read_oob(ppn, Cause::Recovery)? else {
+                continue;
+            };
             match (oob.tag.role, vtpn) {
                 (Role::Map, Some(vtpn)) if oob.tag.lpn == vtpn => {
-                    window.maps.entry(vtpn).or_default().push(Version { oob, ppn });
+                    window
+                        .maps
+                        .entry(vtpn)
+                        .or_default()
+                        .push(Version { oob, ppn });
                 }
                 (Role::Trim, None) => window.trims.push(Version { oob, ppn }),
                 _ => {}
@@ -331,8 +408,13 @@ impl<S: Store, P: Policy> Paged<S, P> {
 
     /// Mapping pages of the checkpoint of which no version was found.
     fn missing(&self, base: &Content, window: &Window) -> HashSet<u32> {
-        let named = (0..).zip(&base.directory).filter(|(_, ppn)| **ppn != UNMAPPED);
-        named.map(|(vtpn, _)| vtpn).filter(|vtpn| !window.maps.contains_key(vtpn)).collect()
+        let named = (0..)
+            .zip(&base.directory)
+            .filter(|(_, ppn)| **ppn != UNMAPPED);
+        named
+            .map(|(vtpn, _)| vtpn)
+            .filter(|vtpn| !window.maps.contains_key(vtpn))
+            .collect()
     }
 
     /// Gives every block its state and role; live pages come later.
@@ -347,7 +429,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 Head::Nothing => self.space.add_free(block, free.contains(&block.raw())),
                 Head::Found { first, epoch, .. } => {
                     let role = match (window.roles.get(&block.raw()), first) {
-                        // Even if the scan cannot read the checkpoint any more, which its loading could.
+                        // Even if the scan cannot read the checkpoint any more, which its loading
+                        // could.
                         (_, Role::Checkpoint) => Role::Checkpoint,
                         (Some(role), _) => *role,
                         (None, Role::Map | Role::Trim) => Role::Map,
@@ -375,7 +458,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
             if found.last().is_some_and(|known| known.seq == seq) {
                 continue;
             }
-            let Some(data) = self.read_trusted(&at)? else { continue };
+            let Some(data) = self.read_trusted(&at)? else {
+                continue;
+            };
             let ranges = trim::decode(&data).unwrap_or_default();
             let Some(range) = ranges.first().copied().filter(|range| self.holds(range)) else {
                 self.stats.mount.pages_discarded += 1;
@@ -386,30 +471,55 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 rescues.add(&at, data);
                 // Should it be lost before it is programmed again, another copy has to be there.
                 let copies = window.trims.iter().filter(|v| v.oob.tag.ver == seq);
-                rescues.pinned.extend(copies.map(|v| geometry.block_of(v.ppn)));
+                rescues
+                    .pinned
+                    .extend(copies.map(|v| geometry.block_of(v.ppn)));
             }
-            found.push(FoundTrim { seq, at, range, shaky });
+            found.push(FoundTrim {
+                seq,
+                at,
+                range,
+                shaky,
+            });
         }
         Ok(found)
     }
 
     fn holds(&self, range: &TrimRange) -> bool {
-        range.count > 0 && range.lpn.checked_add(range.count).is_some_and(|end| end <= self.logical_pages)
+        range.count > 0
+            && range
+                .lpn
+                .checked_add(range.count)
+                .is_some_and(|end| end <= self.logical_pages)
     }
 
     /// A page's data, or `None` (counted) if it is lost.
     fn read_trusted(&mut self, version: &Version) -> Result<Option<Vec<u8>>, FtlError> {
         let mut data = vec![0; self.space.geometry().page_bytes as usize];
-        let read = self.space.flash.read(version.ppn, &mut data, Cause::Recovery)?;
+        let read = self
+            .space
+            .flash
+            .read(version.ppn, &mut data, Cause::Recovery)?;
         self.stats.mount.pages_discarded += read.is_none() as u64;
         Ok(read.map(|_| data))
     }
 
-    /// Reads the newest readable version of a mapping page. It is outdated if a newer one rotted; of one that a cut may have torn
-    /// that shows where entries point to pages that are gone.
-    fn find_map(&mut self, vtpn: u32, window: &Window, trims: &[FoundTrim]) -> Result<(FoundMap, bool), FtlError> {
+    /// Reads the newest readable version of a mapping page. It is outdated if a newer one rotted;
+    /// of one that a cut may have torn that shows where entries point to pages that are gone.
+    fn find_map(
+        &mut self,
+        vtpn: u32,
+        window: &Window,
+        trims: &[FoundTrim],
+    ) -> Result<(FoundMap, bool), FtlError> {
         let (mut newest, mut lost, mut rotten) = (None, Vec::new(), false);
-        for version in window.maps.get(&vtpn).map_or(&[][..], |versions| versions).iter().rev() {
+        for version in window
+            .maps
+            .get(&vtpn)
+            .map_or(&[][..], |versions| versions)
+            .iter()
+            .rev()
+        {
             if let Some(data) = self.read_trusted(version)? {
                 newest = Some((*version, data));
                 break;
@@ -420,7 +530,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let outdated = rotten
             || !lost.is_empty()
                 && match &newest {
-                    Some((version, data)) => self.points_astray(vtpn, version.oob.tag.ver, data, window, trims)?,
+                    Some((version, data)) => {
+                        self.points_astray(vtpn, version.oob.tag.ver, data, window, trims)?
+                    }
                     None => true,
                 };
         Ok((FoundMap { vtpn, newest, lost }, outdated))
@@ -436,9 +548,16 @@ impl<S: Store, P: Policy> Paged<S, P> {
         trims: &[FoundTrim],
     ) -> Result<bool, FtlError> {
         for (index, lpn) in (0..).zip(self.pages_of(vtpn)) {
-            let Some(named) = entry_at(page, index) else { continue };
-            let rewritten = window.versions(lpn..lpn + 1).iter().any(|v| v.oob.pseq > upto);
-            let trimmed = trims.iter().any(|t| t.seq > upto && t.range.lpn <= lpn && lpn - t.range.lpn < t.range.count);
+            let Some(named) = entry_at(page, index) else {
+                continue;
+            };
+            let rewritten = window
+                .versions(lpn..lpn + 1)
+                .iter()
+                .any(|v| v.oob.pseq > upto);
+            let trimmed = trims
+                .iter()
+                .any(|t| t.seq > upto && t.range.lpn <= lpn && lpn - t.range.lpn < t.range.count);
             if !rewritten && !trimmed && !self.may_hold(lpn, named)? {
                 return Ok(true);
             }
@@ -446,7 +565,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(false)
     }
 
-    /// Whether an entry may be right: its page is there, and its record, if it can be read, says the same.
+    /// Whether an entry may be right: its page is there, and its record, if it can be read, says
+    /// the same.
     fn may_hold(&mut self, lpn: u32, named: Ppn) -> Result<bool, FtlError> {
         let geometry = self.space.geometry();
         if !geometry.contains(named)
@@ -462,25 +582,43 @@ impl<S: Store, P: Policy> Paged<S, P> {
     /// Takes a mapping page, and the newest version of every logical page in it.
     fn resolve(
         &mut self,
-        FoundMap { vtpn, mut newest, .. }: FoundMap,
+        FoundMap {
+            vtpn, mut newest, ..
+        }: FoundMap,
         window: &Window,
         trims: &[FoundTrim],
         rescues: &mut Rescues,
     ) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
-        let upto = newest.as_ref().map_or(0, |(version, _)| version.oob.tag.ver);
-        if newest.as_ref().is_some_and(|(version, _)| upto > version.oob.pseq) {
-            return Err(FtlError::Corrupt(format!("mapping page {vtpn} knows of programs that came after it")));
+        let upto = newest
+            .as_ref()
+            .map_or(0, |(version, _)| version.oob.tag.ver);
+        if newest
+            .as_ref()
+            .is_some_and(|(version, _)| upto > version.oob.pseq)
+        {
+            return Err(FtlError::Corrupt(format!(
+                "mapping page {vtpn} knows of programs that came after it"
+            )));
         }
         self.upto[vtpn as usize] = upto;
         let pages = self.pages_of(vtpn);
-        let overlaps = |t: &&FoundTrim| t.range.lpn < pages.end && pages.start < t.range.lpn + t.range.count;
-        let trims: Vec<&FoundTrim> = trims.iter().filter(|t| t.seq > upto).filter(overlaps).collect();
+        let overlaps =
+            |t: &&FoundTrim| t.range.lpn < pages.end && pages.start < t.range.lpn + t.range.count;
+        let trims: Vec<&FoundTrim> = trims
+            .iter()
+            .filter(|t| t.seq > upto)
+            .filter(overlaps)
+            .collect();
         if trims.iter().any(|t| t.shaky) {
             self.pin_untrimmed(vtpn, window, rescues)?;
         }
         // A mapping page trimmed as a whole is gone, unless it was written after the trim.
-        newest = newest.filter(|(v, _)| !trims.iter().any(|t| v.oob.pseq < t.seq && covers(&t.range, &pages)));
+        newest = newest.filter(|(v, _)| {
+            !trims
+                .iter()
+                .any(|t| v.oob.pseq < t.seq && covers(&t.range, &pages))
+        });
         let versions = window.versions(pages.clone());
         match newest {
             Some((version, data)) => {
@@ -489,10 +627,22 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 self.adopt_live(version.ppn)?;
                 if window.suspects.is_shaky(version.ppn) {
                     rescues.add(&version, data);
-                    let older = window.fallbacks(&window.maps[&vtpn]).chain(window.stable_trims());
-                    rescues.pinned.extend(older.map(|ppn| geometry.block_of(ppn)));
+                    let older = window
+                        .fallbacks(&window.maps[&vtpn])
+                        .chain(window.stable_trims());
+                    rescues
+                        .pinned
+                        .extend(older.map(|ppn| geometry.block_of(ppn)));
                 }
-                self.resolve_pages(pages, upto, version.oob.pseq, window, versions, &trims, rescues)
+                self.resolve_pages(
+                    pages,
+                    upto,
+                    version.oob.pseq,
+                    window,
+                    versions,
+                    &trims,
+                    rescues,
+                )
             }
             None => {
                 self.map_page.fill(0xFF);
@@ -502,21 +652,48 @@ impl<S: Store, P: Policy> Paged<S, P> {
     }
 
     /// A trim may yet be lost: keeps everything that it gave up.
-    fn pin_untrimmed(&mut self, vtpn: u32, window: &Window, rescues: &mut Rescues) -> Result<(), FtlError> {
+    fn pin_untrimmed(
+        &mut self,
+        vtpn: u32,
+        window: &Window,
+        rescues: &mut Rescues,
+    ) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
-        let mut needed: Vec<Ppn> = window.versions(self.pages_of(vtpn)).iter().map(|v| v.ppn).collect();
-        for ppn in window.maps.get(&vtpn).into_iter().flat_map(|versions| window.fallbacks(versions)) {
+        let mut needed: Vec<Ppn> = window
+            .versions(self.pages_of(vtpn))
+            .iter()
+            .map(|v| v.ppn)
+            .collect();
+        for ppn in window
+            .maps
+            .get(&vtpn)
+            .into_iter()
+            .flat_map(|versions| window.fallbacks(versions))
+        {
             needed.push(ppn);
             let mut page = vec![0; geometry.page_bytes as usize];
-            if self.space.flash.read(ppn, &mut page, Cause::Recovery)?.is_some() {
+            if self
+                .space
+                .flash
+                .read(ppn, &mut page, Cause::Recovery)?
+                .is_some()
+            {
                 needed.extend((0..self.per_page()).filter_map(|index| entry_at(&page, index)));
             }
         }
-        rescues.pinned.extend(needed.into_iter().filter(|p| geometry.contains(*p)).map(|p| geometry.block_of(p)));
+        rescues.pinned.extend(
+            needed
+                .into_iter()
+                .filter(|p| geometry.contains(*p))
+                .map(|p| geometry.block_of(p)),
+        );
         Ok(())
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one mapping page's facts, passed on once")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one mapping page's facts, passed on once"
+    )]
     fn resolve_pages(
         &mut self,
         pages: std::ops::Range<u32>,
@@ -532,7 +709,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
             let (group, others) = rest.split_at(rest.partition_point(|v| v.oob.tag.lpn == lpn));
             rest = others;
             let named = entry_at(&self.map_page, lpn - pages.start);
-            let trim = trims.iter().filter(|t| t.range.lpn <= lpn && lpn - t.range.lpn < t.range.count);
+            let trim = trims
+                .iter()
+                .filter(|t| t.range.lpn <= lpn && lpn - t.range.lpn < t.range.count);
             let trim = trim.max_by_key(|t| t.range.ver);
             let news = group.iter().any(|v| v.oob.pseq > upto);
             if !news && trim.is_none() && !group.iter().any(|v| window.suspects.contains(v.ppn)) {
@@ -546,13 +725,20 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 }
             }
             let trimmed = trim.map_or(0, |t| t.range.ver);
-            let mut contenders: Vec<Version> =
-                group.iter().filter(|v| v.oob.pseq > upto || Some(v.ppn) == named).copied().collect();
+            let mut contenders: Vec<Version> = group
+                .iter()
+                .filter(|v| v.oob.pseq > upto || Some(v.ppn) == named)
+                .copied()
+                .collect();
             let known = contenders.iter().any(|v| Some(v.ppn) == named);
             // A mapping page older than the trim names nothing newer than the trim.
             let too_old = trim.is_some_and(|t| map_pseq < t.seq);
             // A block that was scanned has shown all it holds.
-            let scanned = |ppn: Ppn| window.roles.contains_key(&self.space.geometry().block_of(ppn).raw());
+            let scanned = |ppn: Ppn| {
+                window
+                    .roles
+                    .contains_key(&self.space.geometry().block_of(ppn).raw())
+            };
             if let Some(named) = named.filter(|named| !known && !too_old && !scanned(*named)) {
                 contenders.extend(self.read_named(lpn, named)?);
             }
@@ -566,13 +752,22 @@ impl<S: Store, P: Policy> Paged<S, P> {
     /// The record of the page that the map names, if it still is what the map says.
     fn read_named(&mut self, lpn: u32, named: Ppn) -> Result<Option<Version>, FtlError> {
         if !self.space.geometry().contains(named) {
-            return Err(FtlError::Corrupt(format!("logical page {lpn} is mapped to {named}, which does not exist")));
+            return Err(FtlError::Corrupt(format!(
+                "logical page {lpn} is mapped to {named}, which does not exist"
+            )));
         }
-        if self.space.table.state(self.space.geometry().block_of(named)) != State::Full {
+        if self
+            .space
+            .table
+            .state(self.space.geometry().block_of(named))
+            != State::Full
+        {
             return Ok(None);
         }
         let oob = self.space.flash.read_oob(named, Cause::Recovery)?;
-        Ok(oob.filter(|oob| oob.tag.lpn == lpn && is_data(oob)).map(|oob| Version { oob, ppn: named }))
+        Ok(oob
+            .filter(|oob| oob.tag.lpn == lpn && is_data(oob))
+            .map(|oob| Version { oob, ppn: named }))
     }
 
     /// Takes the newest readable contender, in rising order, for the logical page.
@@ -587,23 +782,32 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let geometry = self.space.geometry();
         for version in contenders.iter().rev() {
             if window.suspects.contains(version.ppn) {
-                // The cut may have torn this page, or left it unstable: read it once, and keep what was read.
-                let Some(data) = self.read_trusted(version)? else { continue };
+                // The cut may have torn this page, or left it unstable: read it once, and keep what
+                // was read.
+                let Some(data) = self.read_trusted(version)? else {
+                    continue;
+                };
                 if window.suspects.is_shaky(version.ppn) {
                     rescues.add(version, data);
-                    rescues.pinned.extend(window.fallbacks(contenders).map(|ppn| geometry.block_of(ppn)));
+                    rescues.pinned.extend(
+                        window
+                            .fallbacks(contenders)
+                            .map(|ppn| geometry.block_of(ppn)),
+                    );
                 }
             }
             self.adopt_live(version.ppn)?;
             self.mapped.set(lpn, true);
             if Some(version.ppn) != named {
                 self.enlist_found(version.ppn);
-                self.pending.point(lpn, Some(version.ppn), false, self.first_missing(lpn));
+                self.pending
+                    .point(lpn, Some(version.ppn), false, self.first_missing(lpn));
             }
             return Ok(());
         }
         if named.is_some() {
-            self.pending.point(lpn, None, false, self.first_missing(lpn));
+            self.pending
+                .point(lpn, None, false, self.first_missing(lpn));
         }
         Ok(())
     }
@@ -615,7 +819,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
 
     fn adopt_live(&mut self, ppn: Ppn) -> Result<(), FtlError> {
         if !self.space.geometry().contains(ppn) || self.space.table.is_live(ppn) {
-            return Err(FtlError::Corrupt(format!("page {ppn} does not exist, or has two owners")));
+            return Err(FtlError::Corrupt(format!(
+                "page {ppn} does not exist, or has two owners"
+            )));
         }
         let block = self.space.geometry().block_of(ppn);
         let table = &mut self.space.table;
@@ -623,7 +829,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
             table.set_live(ppn);
             return Ok(());
         }
-        Err(FtlError::Corrupt(format!("page {ppn} is in use, but its block holds no data")))
+        Err(FtlError::Corrupt(format!(
+            "page {ppn} is in use, but its block holds no data"
+        )))
     }
 
     /// A block with pages that the map does not know is a buffer block again.
@@ -639,10 +847,18 @@ impl<S: Store, P: Policy> Paged<S, P> {
     fn adopt_trims(&mut self, trims: Vec<FoundTrim>) -> Result<(), FtlError> {
         for FoundTrim { seq, at, range, .. } in trims {
             let end = (range.lpn + range.count).div_ceil(self.per_page());
-            let touched: Vec<u32> =
-                (range.lpn / self.per_page()..end).filter(|vtpn| self.upto[*vtpn as usize] < seq).collect();
+            let touched: Vec<u32> = (range.lpn / self.per_page()..end)
+                .filter(|vtpn| self.upto[*vtpn as usize] < seq)
+                .collect();
             if !touched.is_empty() {
-                self.trims.add(seq, Record { ppn: at.ppn, range, touched });
+                self.trims.add(
+                    seq,
+                    Record {
+                        ppn: at.ppn,
+                        range,
+                        touched,
+                    },
+                );
                 self.adopt_live(at.ppn)?;
             }
         }
@@ -650,8 +866,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Full blocks become collectable, or are released if nothing in them lives and they are not pinned; blocks that have to be
-    /// converted first stay.
+    /// Full blocks become collectable, or are released if nothing in them lives and they are not
+    /// pinned; blocks that have to be converted first stay.
     fn settle_blocks(&mut self, pinned: impl Fn(Pbn) -> bool) {
         for block in self.space.geometry().all_blocks() {
             if self.space.table.state(block) != State::Full {
@@ -671,7 +887,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }
     }
 
-    /// Programs again what the cut may have left unstable, so that it stays what this mount has seen.
+    /// Programs again what the cut may have left unstable, so that it stays what this mount has
+    /// seen.
     fn rewrite(&mut self, rescues: &[Rescue]) -> Result<(), FtlError> {
         for rescue in rescues {
             if !self.space.table.is_live(rescue.from) {
@@ -703,29 +920,49 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 other => other?,
             }
         }
-        if rebuilt.is_empty() { Ok(()) } else { self.space.make_safe() }
+        if rebuilt.is_empty() {
+            Ok(())
+        } else {
+            self.space.make_safe()
+        }
     }
 
     fn rewrite_one(&mut self, rescue: &Rescue) -> Result<(), FtlError> {
-        let tag = PageTag { flags: rescue.tag.flags.with(Flags::COPY), ..rescue.tag };
-        let stream = if matches!(tag.role, Role::Map | Role::Trim) { MAP } else { COLD };
+        let tag = PageTag {
+            flags: rescue.tag.flags.with(Flags::COPY),
+            ..rescue.tag
+        };
+        let stream = if matches!(tag.role, Role::Map | Role::Trim) {
+            MAP
+        } else {
+            COLD
+        };
         if self.space.room(stream) == 0 {
             self.space.reclaim(Cause::Recovery)?;
         }
         let seq = self.space.flash.pseq() + 1;
         match tag.role {
             Role::Map => {
-                let (to, _) = self.space.append(MAP, &[tag], &rescue.data, Cause::Recovery)?;
+                let (to, _) = self
+                    .space
+                    .append(MAP, &[tag], &rescue.data, Cause::Recovery)?;
                 self.set_directory(tag.lpn, Some(to));
             }
             Role::Trim => {
-                let (to, _) = self.space.append(MAP, &[tag], &rescue.data, Cause::Recovery)?;
+                let (to, _) = self
+                    .space
+                    .append(MAP, &[tag], &rescue.data, Cause::Recovery)?;
                 self.trims.moved(tag.ver, to);
                 self.space.table.clear_live(rescue.from);
             }
             _ => {
-                let tag = PageTag { role: self.settings.copy_role, ..tag };
-                let (to, _) = self.space.append(COLD, &[tag], &rescue.data, Cause::Recovery)?;
+                let tag = PageTag {
+                    role: self.settings.copy_role,
+                    ..tag
+                };
+                let (to, _) = self
+                    .space
+                    .append(COLD, &[tag], &rescue.data, Cause::Recovery)?;
                 self.enlist_block_of(to);
                 self.pending.point(tag.lpn, Some(to), false, seq);
                 self.space.table.clear_live(rescue.from);

@@ -11,8 +11,10 @@ use crate::wear::ColdToWorn;
 pub(crate) mod docs {
     use super::ParamDoc;
 
-    pub(crate) const TOMBSTONES: ParamDoc =
-        ParamDoc { key: "map.max_tombstones", help: "trimmed pages that the map may lag behind (default 1024)" };
+    pub(crate) const TOMBSTONES: ParamDoc = ParamDoc {
+        key: "map.max_tombstones",
+        help: "trimmed pages that the map may lag behind (default 1024)",
+    };
     pub(crate) const AGE_WINDOW: ParamDoc = ParamDoc {
         key: "map.age_window",
         help: "block allocations after which the map on flash has to know a block's pages (default 512)",
@@ -26,18 +28,28 @@ pub(crate) mod docs {
         help: "programs between checkpoints, 0 = none (default max(65536, 100 x pages))",
     };
     pub(crate) use crate::wear::{GAP_PARAM as WEAR_GAP, POLICY_PARAM as WEAR_POLICY};
-    pub(crate) const PAIR_POLICY: ParamDoc =
-        ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" };
+    pub(crate) const PAIR_POLICY: ParamDoc = ParamDoc {
+        key: "nand.pair_policy",
+        help: "defer_erase (default), or none: unsafe, for demonstrations",
+    };
 
     /// All of them but the age window, which LazyFTL calls something else.
-    pub(crate) const SHARED: &[ParamDoc] =
-        &[TOMBSTONES, FREE_THRESHOLD, CHECKPOINT_INTERVAL, WEAR_POLICY, WEAR_GAP, crate::gc::SCRUB_PARAM, PAIR_POLICY];
+    pub(crate) const SHARED: &[ParamDoc] = &[
+        TOMBSTONES,
+        FREE_THRESHOLD,
+        CHECKPOINT_INTERVAL,
+        WEAR_POLICY,
+        WEAR_GAP,
+        crate::gc::SCRUB_PARAM,
+        PAIR_POLICY,
+    ];
 }
 
 /// The parameters, validated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// Blocks that are not collected before they are converted: at most so many. `None`: every full block may be collected.
+    /// Blocks that are not collected before they are converted: at most so many. `None`: every full
+    /// block may be collected.
     pub(crate) buffer_blocks: Option<u32>,
     /// Block allocations after which the flash has to know a block's pages.
     pub(crate) age_window: u64,
@@ -59,17 +71,26 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads the common parameters; for a scheme whose full blocks may all be collected. `reserve`: free blocks that one
-    /// collection may need.
+    /// Reads the common parameters; for a scheme whose full blocks may all be collected. `reserve`:
+    /// free blocks that one collection may need.
     ///
     /// # Errors
     /// [`FtlError::Config`] where a value is not one or cannot work.
-    pub(crate) fn new(params: &Params, blocks: u32, checkpoint_pages: u32, reserve: u32) -> Result<Settings, FtlError> {
+    pub(crate) fn new(
+        params: &Params,
+        blocks: u32,
+        checkpoint_pages: u32,
+        reserve: u32,
+    ) -> Result<Settings, FtlError> {
         let pair_protection = params.choice(docs::PAIR_POLICY.key, "defer_erase", "none")?;
-        // With fewer, a mount after a cut would use up by what it programs again what it needs to collect.
+        // With fewer, a mount after a cut would use up by what it programs again what it needs to
+        // collect.
         let of_mount = STREAMS.len() as u32;
         let least = reserve + if pair_protection { of_mount } else { 0 };
-        let free_threshold = params.get(docs::FREE_THRESHOLD.key, reserve + of_mount + 1.max(blocks / 200))?;
+        let free_threshold = params.get(
+            docs::FREE_THRESHOLD.key,
+            reserve + of_mount + 1.max(blocks / 200),
+        )?;
         if free_threshold < least {
             return Err(FtlError::Config(format!(
                 "parameter {}: {free_threshold} blocks; collection and a mount need {least} on this device",
@@ -86,15 +107,21 @@ impl Settings {
             copy_role: Role::Data,
             reserve,
             free_threshold,
-            checkpoint_interval: params
-                .get(docs::CHECKPOINT_INTERVAL.key, u64::max(65_536, 100 * checkpoint_pages as u64))?,
+            checkpoint_interval: params.get(
+                docs::CHECKPOINT_INTERVAL.key,
+                u64::max(65_536, 100 * checkpoint_pages as u64),
+            )?,
             wear: ColdToWorn::from_params(params)?,
             scrub: Scrub::new(params)?,
             pair_protection,
         };
-        // A collection opens blocks too: a window that is over before it has gained one cannot be kept.
+        // A collection opens blocks too: a window that is over before it has gained one cannot be
+        // kept.
         if settings.age_window < 32 {
-            return Err(FtlError::Config(format!("parameter {}: need at least 32", docs::AGE_WINDOW.key)));
+            return Err(FtlError::Config(format!(
+                "parameter {}: need at least 32",
+                docs::AGE_WINDOW.key
+            )));
         }
         Ok(settings)
     }

@@ -1,5 +1,6 @@
-//! What every scheme of the family has to stand, with its tables compared after every step: random work against a plain table, and
-//! cuts in the work and in the mounts after them. The schemes' own tests call these.
+//! What every scheme of the family has to stand, with its tables compared after every step: random
+//! work against a plain table, and cuts in the work and in the mounts after them. The schemes' own
+//! tests call these.
 
 use super::*;
 use crate::config::{FtlConfig, Params};
@@ -11,7 +12,11 @@ use std::sync::{Arc, Mutex};
 /// A scheme under test.
 pub(crate) trait Subject {
     type Policy: Policy;
-    fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, how: Start) -> Result<Paged<S, Self::Policy>, FtlError>;
+    fn start<S: Store>(
+        chip: Chip<S>,
+        config: &FtlConfig,
+        how: Start,
+    ) -> Result<Paged<S, Self::Policy>, FtlError>;
 }
 
 /// The device of a test.
@@ -22,8 +27,13 @@ pub(crate) fn profile(name: &str, blocks: u32) -> Profile {
 }
 
 pub(crate) fn config(logical_pages: u32, params: &[(&str, &str)]) -> FtlConfig {
-    let mut config = FtlConfig { logical_pages, params: Params::default() };
-    params.iter().for_each(|(key, value)| config.params.set(key, value));
+    let mut config = FtlConfig {
+        logical_pages,
+        params: Params::default(),
+    };
+    params
+        .iter()
+        .for_each(|(key, value)| config.params.set(key, value));
     config
 }
 
@@ -51,7 +61,10 @@ pub(crate) fn read<S: Store, P: Policy>(ftl: &mut Paged<S, P>, lpn: u32) -> u64 
     let mut page = vec![1; ftl.space.geometry().page_bytes as usize];
     ftl.read(0, Lpn::new(lpn), &mut page).unwrap();
     let n = u64::from_le_bytes(page[..8].try_into().unwrap());
-    assert!(page.chunks_exact(8).all(|word| word == n.to_le_bytes()), "page {lpn} is mixed");
+    assert!(
+        page.chunks_exact(8).all(|word| word == n.to_le_bytes()),
+        "page {lpn} is mixed"
+    );
     n
 }
 
@@ -74,10 +87,18 @@ pub(crate) fn agrees_with_a_model<T: Subject>(
     let (mut converts, mut collections) = (0, 0);
     for step in 1..=steps {
         let lpn = rng.below(logical_pages as u64) as u32;
-        let extent = |rng: &mut SplitMix, max: u64| (1 + rng.below(max) as u32).min(logical_pages - lpn);
+        let extent =
+            |rng: &mut SplitMix, max: u64| (1 + rng.below(max) as u32).min(logical_pages - lpn);
         match rng.below(40) {
             0 => {
-                let count = extent(&mut rng, if step % 7 == 0 { logical_pages as u64 } else { 20 });
+                let count = extent(
+                    &mut rng,
+                    if step % 7 == 0 {
+                        logical_pages as u64
+                    } else {
+                        20
+                    },
+                );
                 ftl.trim(0, Lpn::new(lpn), count).unwrap();
                 model[lpn as usize..][..count as usize].fill(0);
             }
@@ -94,7 +115,11 @@ pub(crate) fn agrees_with_a_model<T: Subject>(
                 write(&mut ftl, lpn, step);
                 model[lpn as usize] = step;
             }
-            _ => assert_eq!(read(&mut ftl, lpn), model[lpn as usize], "page {lpn} at step {step}"),
+            _ => assert_eq!(
+                read(&mut ftl, lpn),
+                model[lpn as usize],
+                "page {lpn} at step {step}"
+            ),
         }
         if step % 997 == 0 {
             assert_sound(&mut ftl);
@@ -110,7 +135,11 @@ pub(crate) fn agrees_with_a_model<T: Subject>(
         }
     }
     for lpn in 0..logical_pages {
-        assert_eq!(read(&mut ftl, lpn), model[lpn as usize], "page {lpn} at the end");
+        assert_eq!(
+            read(&mut ftl, lpn),
+            model[lpn as usize],
+            "page {lpn} at the end"
+        );
     }
     assert!(collections > 100, "{collections} collections");
     converts
@@ -136,7 +165,10 @@ impl Shared {
         cut: Option<Cut>,
     ) -> Result<Device<T, Shared>, FtlError> {
         let mut chip = Chip::open(profile, self.clone()).unwrap();
-        chip.set_faults(FaultPlan { cut, ..FaultPlan::default() });
+        chip.set_faults(FaultPlan {
+            cut,
+            ..FaultPlan::default()
+        });
         T::start(chip, config, how)
     }
 }
@@ -145,7 +177,13 @@ impl Store for Shared {
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()> {
         self.0.lock().unwrap().load(each)
     }
-    fn read(&mut self, first: Ppn, data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
+    fn read(
+        &mut self,
+        first: Ppn,
+        data: &mut [u8],
+        oobs: &mut [u8],
+        health: &mut [Health],
+    ) -> io::Result<()> {
         self.0.lock().unwrap().read(first, data, oobs, health)
     }
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()> {
@@ -168,7 +206,8 @@ impl Store for Shared {
     }
 }
 
-/// Contents a logical page may have after a cut: the durable one first, then whatever was asked for since.
+/// Contents a logical page may have after a cut: the durable one first, then whatever was asked for
+/// since.
 pub(crate) struct Oracle(Vec<Vec<u64>>);
 
 impl Oracle {
@@ -179,13 +218,18 @@ impl Oracle {
         lpns.for_each(|lpn| self.0[lpn as usize].push(n));
     }
     fn flushed(&mut self) {
-        self.0.iter_mut().for_each(|values| drop(values.drain(..values.len() - 1)));
+        self.0
+            .iter_mut()
+            .for_each(|values| drop(values.drain(..values.len() - 1)));
     }
     /// What is read now stays.
     fn compare<S: Store, P: Policy>(&mut self, ftl: &mut Paged<S, P>, story: &str) {
         for (lpn, values) in (0..).zip(&mut self.0) {
             let got = read(ftl, lpn);
-            assert!(values.contains(&got), "{story}: page {lpn} reads {got}, allowed {values:?}");
+            assert!(
+                values.contains(&got),
+                "{story}: page {lpn} reads {got}, allowed {values:?}"
+            );
             *values = vec![got];
         }
     }
@@ -238,7 +282,9 @@ pub(crate) fn survives_cuts<T: Subject>(
     let mut rng = SplitMix::new(seed);
     let flash = Shared::new(&profile);
     let mut oracle = Oracle::new(logical_pages);
-    let mut ftl = flash.start::<T>(profile, &config, Start::Format, None).unwrap();
+    let mut ftl = flash
+        .start::<T>(profile, &config, Start::Format, None)
+        .unwrap();
     assert!(work(&mut ftl, &mut oracle, &mut rng, 500, 1));
     drop(ftl);
     let mut checkpoints = 0;
@@ -250,9 +296,16 @@ pub(crate) fn survives_cuts<T: Subject>(
             let flash = flash.branch();
             let mut oracle = Oracle(oracle.0.clone());
             let mut rng = SplitMix::new(workload);
-            // Cuts: in the work, or in the mount before it; then twice in the mount after, or soon after that.
-            let second = Cut { at_op: rng.below(6), ..cut };
-            let third = Cut { at_op: rng.below(12), ..cut };
+            // Cuts: in the work, or in the mount before it; then twice in the mount after, or soon
+            // after that.
+            let second = Cut {
+                at_op: rng.below(6),
+                ..cut
+            };
+            let third = Cut {
+                at_op: rng.below(12),
+                ..cut
+            };
             for (steps, cut) in [(150, cut), (5, second), (5, third)] {
                 match flash.start::<T>(profile, &config, Start::Mount, Some(cut)) {
                     Ok(mut ftl) => {
@@ -285,10 +338,18 @@ pub(crate) fn survives_cuts<T: Subject>(
 
 fn small_slc() -> Profile {
     let slc = profile("slc-2k", 72);
-    Profile { geometry: Geometry { pages_per_block: 16, page_bytes: 512, ..slc.geometry }, ..slc }
+    Profile {
+        geometry: Geometry {
+            pages_per_block: 16,
+            page_bytes: 512,
+            ..slc.geometry
+        },
+        ..slc
+    }
 }
 
-/// [`agrees_with_a_model`] on both kinds of cells; `cache` is the parameter that makes the cache small, and how small.
+/// [`agrees_with_a_model`] on both kinds of cells; `cache` is the parameter that makes the cache
+/// small, and how small.
 pub(crate) fn cached_map_agrees_with_a_model<T: Subject>(cache: (&str, &str)) {
     let small = [("ckpt.interval", "500"), cache, ("map.age_window", "32")];
     agrees_with_a_model::<T>(profile("torture", 64), 560, 40_000, 1, &small);

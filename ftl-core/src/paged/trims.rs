@@ -1,14 +1,16 @@
 //! Trims, which the papers do not have.
 //!
-//! A trim is on flash before it is acknowledged: a record (role TRIM, one range) in the mapping area. In RAM it becomes a
-//! pending *tombstone* per mapped page, written into the map like any dirty entry; a mapping page that is covered as a whole
-//! is dropped from the directory instead, without a program, if it can be read: it names the pages that die.
+//! A trim is on flash before it is acknowledged: a record (role TRIM, one range) in the mapping
+//! area. In RAM it becomes a pending *tombstone* per mapped page, written into the map like any
+//! dirty entry; a mapping page that is covered as a whole is dropped from the directory instead,
+//! without a program, if it can be read: it names the pages that die.
 //!
-//! A record counts until every mapping page it touches has a version on flash that contains it, or a newer record that touches
-//! that mapping page too covers it as a whole. A newer record that found nothing mapped there does not touch it, and may go while
-//! the tombstones of the older one are still pending: then only the older record tells a mount of them. There are never more than
-//! a block's worth of records: then the ones with the least work left are made superfluous. If power fails, mount replays the
-//! records that a mapping page does not contain.
+//! A record counts until every mapping page it touches has a version on flash that contains it, or
+//! a newer record that touches that mapping page too covers it as a whole. A newer record that
+//! found nothing mapped there does not touch it, and may go while the tombstones of the older one
+//! are still pending: then only the older record tells a mount of them. There are never more than a
+//! block's worth of records: then the ones with the least work left are made superfluous. If power
+//! fails, mount replays the records that a mapping page does not contain.
 
 use super::map::entry_at;
 use super::{MAP, Paged, Policy};
@@ -44,7 +46,10 @@ impl Trims {
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.live.values().map(|record| 80 + 4 * record.touched.len() as u64).sum()
+        self.live
+            .values()
+            .map(|record| 80 + 4 * record.touched.len() as u64)
+            .sum()
     }
 
     pub(crate) fn add(&mut self, seq: u64, record: Record) {
@@ -53,7 +58,10 @@ impl Trims {
     }
 
     pub(crate) fn moved(&mut self, seq: u64, to: Ppn) {
-        self.live.get_mut(&seq).expect("a live trim record is known").ppn = to;
+        self.live
+            .get_mut(&seq)
+            .expect("a live trim record is known")
+            .ppn = to;
     }
 
     pub(crate) fn get(&self, seq: u64) -> Option<&Record> {
@@ -79,7 +87,11 @@ impl<S: Store, P: Policy> Paged<S, P> {
         self.make_room(MAP)?;
         let ver = self.next_ver;
         self.next_ver += 1;
-        let range = TrimRange { lpn: first, count, ver };
+        let range = TrimRange {
+            lpn: first,
+            count,
+            ver,
+        };
         let seq = self.write_record(range)?;
         for vtpn in self.trims.get(seq).expect("just written").touched.clone() {
             let pages = self.pages_of(vtpn);
@@ -88,8 +100,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 self.entomb(trimmed, seq)?;
                 continue;
             }
-            // The next mount takes the record, so a mapping page that cannot be read does not end the trim: it keeps its place,
-            // and its pages become tombstones.
+            // The next mount takes the record, so a mapping page that cannot be read does not end
+            // the trim: it keeps its place, and its pages become tombstones.
             match self.load_map_page(vtpn, false, Cause::Trim) {
                 Ok(()) => self.drop_map_page(vtpn)?,
                 Err(FtlError::PowerLost) => return Err(FtlError::PowerLost),
@@ -104,15 +116,30 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let mut page = vec![0; self.space.geometry().page_bytes as usize];
         trim::encode(&[range], &mut page);
         let seq = self.space.flash.pseq() + 1;
-        let tag = PageTag { role: Role::Trim, flags: Flags::NONE, lpn: range.lpn, ver: seq };
+        let tag = PageTag {
+            role: Role::Trim,
+            flags: Flags::NONE,
+            lpn: range.lpn,
+            ver: seq,
+        };
         let ppn = self.space.append(MAP, &[tag], &page, Cause::Trim)?.0;
         let end = range.lpn + range.count;
         let mapped = |vtpn: &u32| {
             let pages = self.pages_of(*vtpn);
-            self.mapped.any(range.lpn.max(pages.start)..end.min(pages.end))
+            self.mapped
+                .any(range.lpn.max(pages.start)..end.min(pages.end))
         };
-        let touched = (range.lpn / self.per_page()..end.div_ceil(self.per_page())).filter(mapped).collect();
-        self.trims.add(seq, Record { ppn, range, touched });
+        let touched = (range.lpn / self.per_page()..end.div_ceil(self.per_page()))
+            .filter(mapped)
+            .collect();
+        self.trims.add(
+            seq,
+            Record {
+                ppn,
+                range,
+                touched,
+            },
+        );
         Ok(seq)
     }
 
@@ -127,7 +154,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Every page of the mapping page in `map_page` was trimmed: nothing in it lives, and neither does it.
+    /// Every page of the mapping page in `map_page` was trimmed: nothing in it lives, and neither
+    /// does it.
     fn drop_map_page(&mut self, vtpn: u32) -> Result<(), FtlError> {
         let pages = self.pages_of(vtpn);
         for lpn in pages.clone() {
@@ -151,16 +179,27 @@ impl<S: Store, P: Policy> Paged<S, P> {
     fn unwritten(&self, seq: u64, record: &Record) -> Vec<u32> {
         let open = |vtpn: &u32| {
             let pages = self.pages_of(*vtpn);
-            let replaces = |newer: &Record| newer.touched.contains(vtpn) && covers(&newer.range, &pages);
-            self.upto[*vtpn as usize] < seq && !self.trims.live.range(seq + 1..).any(|(_, newer)| replaces(newer))
+            let replaces =
+                |newer: &Record| newer.touched.contains(vtpn) && covers(&newer.range, &pages);
+            self.upto[*vtpn as usize] < seq
+                && !self
+                    .trims
+                    .live
+                    .range(seq + 1..)
+                    .any(|(_, newer)| replaces(newer))
         };
         record.touched.iter().copied().filter(open).collect()
     }
 
-    /// Gives up the records that nothing needs any more. Their blocks are erased when what replaced them is safe.
+    /// Gives up the records that nothing needs any more. Their blocks are erased when what replaced
+    /// them is safe.
     pub(crate) fn expire_records(&mut self) {
-        let dead: Vec<u64> =
-            self.trims.iter().filter(|(seq, r)| self.unwritten(*seq, r).is_empty()).map(|(seq, _)| seq).collect();
+        let dead: Vec<u64> = self
+            .trims
+            .iter()
+            .filter(|(seq, r)| self.unwritten(*seq, r).is_empty())
+            .map(|(seq, _)| seq)
+            .collect();
         for seq in dead {
             let record = self.trims.live.remove(&seq).expect("just listed");
             self.space.table.clear_live(record.ppn);
@@ -172,8 +211,13 @@ impl<S: Store, P: Policy> Paged<S, P> {
         self.expire_records();
         let keep = (Trims::limit(&self.space.geometry()) * 3 / 4) as usize;
         while self.trims.len() > keep {
-            let cheapest = self.trims.iter().map(|(seq, record)| (self.unwritten(seq, record), seq));
-            let Some((pages, _)) = cheapest.min_by_key(|(pages, seq)| (pages.len(), *seq)) else { break };
+            let cheapest = self
+                .trims
+                .iter()
+                .map(|(seq, record)| (self.unwritten(seq, record), seq));
+            let Some((pages, _)) = cheapest.min_by_key(|(pages, seq)| (pages.len(), *seq)) else {
+                break;
+            };
             // A page left out because it can still be lost would keep the record.
             self.space.make_safe()?;
             for vtpn in pages {
@@ -188,8 +232,12 @@ impl<S: Store, P: Policy> Paged<S, P> {
     /// Writes a mapping page that contains everything so far.
     fn write_contained(&mut self, vtpn: u32) -> Result<(), FtlError> {
         if let Some(dirty) = self.pending.dirty(vtpn) {
-            let unsafe_page =
-                |lpn: &u32| self.pending.get(*lpn).and_then(|e| e.ppn()).is_some_and(|p| !self.space.is_safe(p));
+            let unsafe_page = |lpn: &u32| {
+                self.pending
+                    .get(*lpn)
+                    .and_then(|e| e.ppn())
+                    .is_some_and(|p| !self.space.is_safe(p))
+            };
             if dirty.lpns.iter().any(unsafe_page) {
                 self.space.make_safe()?;
             }

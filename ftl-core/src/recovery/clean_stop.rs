@@ -1,9 +1,10 @@
-//! What a clean stop leaves in a checkpoint: how many pages of every block are programmed, in which of its lives, and which blocks were being
-//! filled. A mount that finds every block so knows that nothing was begun since: nothing is unstable, blocks go on being filled,
-//! and erased blocks are erased. It says nothing about the map; records do.
+//! What a clean stop leaves in a checkpoint: how many pages of every block are programmed, in which
+//! of its lives, and which blocks were being filled. A mount that finds every block so knows that
+//! nothing was begun since: nothing is unstable, blocks go on being filled, and erased blocks are
+//! erased. It says nothing about the map; records do.
 //!
-//! What always holds: one program or erase more, and some block is not as described. If power fails while it is written, the set is
-//! incomplete and does not exist.
+//! What always holds: one program or erase more, and some block is not as described. If power fails
+//! while it is written, the set is incomplete and does not exist.
 
 use super::Head;
 use crate::block_table::State;
@@ -45,44 +46,110 @@ impl CleanStop {
     pub(crate) fn of<S: Store>(space: &Space<S>, next_ver: u64, logical_pages: u32) -> CleanStop {
         let chip = space.flash.chip();
         let is_known = |block: &Pbn| space.table.is_in_use(*block);
-        let epoch = |block: Pbn| if is_known(&block) { space.table.epoch(block) } else { 0 };
-        let open = |stream: StreamId| space.open_block(stream).map(|(block, _)| (stream as u64, block.raw() as u64));
+        let epoch = |block: Pbn| {
+            if is_known(&block) {
+                space.table.epoch(block)
+            } else {
+                0
+            }
+        };
+        let open = |stream: StreamId| {
+            space
+                .open_block(stream)
+                .map(|(block, _)| (stream as u64, block.raw() as u64))
+        };
         CleanStop {
             next_ver,
             logical_pages: logical_pages as u64,
             pseq: space.flash.pseq(),
             next_epoch: space.next_epoch(),
-            blocks: space.geometry().all_blocks().map(|b| state(epoch(b), chip.programmed(b))).collect(),
+            blocks: space
+                .geometry()
+                .all_blocks()
+                .map(|b| state(epoch(b), chip.programmed(b)))
+                .collect(),
             open: (0..space.streams()).filter_map(open).collect(),
             free: space.confirmed_free().into_iter().map(u64::from).collect(),
         }
     }
 
     fn encode(&self) -> Vec<u8> {
-        let head = [self.next_ver, self.logical_pages, self.pseq, self.next_epoch];
-        let lengths = [self.blocks.len(), self.open.len(), self.free.len()].map(|length| length as u64);
-        let open = self.open.iter().flat_map(|(stream, block)| [*stream, *block]);
-        let words = head.into_iter().chain(lengths).chain(self.blocks.iter().copied()).chain(open);
-        words.chain(self.free.iter().copied()).flat_map(u64::to_le_bytes).collect()
+        let head = [
+            self.next_ver,
+            self.logical_pages,
+            self.pseq,
+            self.next_epoch,
+        ];
+        let lengths =
+            [self.blocks.len(), self.open.len(), self.free.len()].map(|length| length as u64);
+        let open = self
+            .open
+            .iter()
+            .flat_map(|(stream, block)| [*stream, *block]);
+        let words = head
+            .into_iter()
+            .chain(lengths)
+            .chain(self.blocks.iter().copied())
+            .chain(open);
+        words
+            .chain(self.free.iter().copied())
+            .flat_map(u64::to_le_bytes)
+            .collect()
     }
 
     fn decode(bytes: &[u8]) -> Option<CleanStop> {
-        let words: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        let (&[next_ver, logical_pages, pseq, next_epoch, blocks, open, free], mut rest) = words.split_first_chunk()?;
+        let words: Vec<u64> = bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|word| u64::from_le_bytes(*word))
+            .collect();
+        let (
+            &[
+                next_ver,
+                logical_pages,
+                pseq,
+                next_epoch,
+                blocks,
+                open,
+                free,
+            ],
+            mut rest,
+        ) = words.split_first_chunk()?;
         let mut take = |length: u64| {
             let (part, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
             rest = behind;
             Some(part)
         };
         let blocks = take(blocks)?.to_vec();
-        let open = take(open.checked_mul(2)?)?.as_chunks().0.iter().map(|[stream, block]| (*stream, *block)).collect();
+        let open = take(open.checked_mul(2)?)?
+            .as_chunks()
+            .0
+            .iter()
+            .map(|[stream, block]| (*stream, *block))
+            .collect();
         let free = take(free)?.to_vec();
-        let sane = [next_ver, pseq, next_epoch].iter().all(|counter| *counter <= COUNTER_FOUND_MAX) && next_epoch > 0;
-        sane.then_some(CleanStop { next_ver, logical_pages, pseq, next_epoch, blocks, open, free })
+        let sane = [next_ver, pseq, next_epoch]
+            .iter()
+            .all(|counter| *counter <= COUNTER_FOUND_MAX)
+            && next_epoch > 0;
+        sane.then_some(CleanStop {
+            next_ver,
+            logical_pages,
+            pseq,
+            next_epoch,
+            blocks,
+            open,
+            free,
+        })
     }
 
     /// Writes the set.
-    pub(crate) fn write<S: Store>(&self, space: &mut Space<S>, checkpoints: &mut Checkpoints) -> Result<(), FtlError> {
+    pub(crate) fn write<S: Store>(
+        &self,
+        space: &mut Space<S>,
+        checkpoints: &mut Checkpoints,
+    ) -> Result<(), FtlError> {
         let bytes = self.encode();
         let chunks = bytes.chunks(Checkpoints::chunk_bytes(&space.geometry()));
         checkpoints.begin(space, chunks.len() as u32)?;
@@ -101,8 +168,17 @@ impl CleanStop {
         scanned: &mut u64,
     ) -> Result<Option<CleanStop>, FtlError> {
         let found = checkpoints.load(space, heads, scanned)?;
-        let Some(newest) = found.last().filter(|set| set.id + 1 == checkpoints.next_id()) else { return Ok(None) };
-        let bytes: Vec<u8> = newest.chunks.iter().flat_map(|(payload, _)| payload.iter().copied()).collect();
+        let Some(newest) = found
+            .last()
+            .filter(|set| set.id + 1 == checkpoints.next_id())
+        else {
+            return Ok(None);
+        };
+        let bytes: Vec<u8> = newest
+            .chunks
+            .iter()
+            .flat_map(|(payload, _)| payload.iter().copied())
+            .collect();
         let damaged = |what: &str| FtlError::Corrupt(format!("checkpoint {}: {what}", newest.id));
         let stop = CleanStop::decode(&bytes).ok_or_else(|| damaged("unreadable"))?;
         if stop.logical_pages != logical_pages as u64 || stop.blocks.len() != heads.len() {
@@ -121,14 +197,23 @@ impl CleanStop {
         let is_as_left = |(block, (head, was)): (Pbn, (&Head, &u64))| match *head {
             // Bad blocks are in no use and may hold anything.
             _ if chip.bad(block).is_some() => true,
-            Head::Factory | Head::Found { role: Role::Checkpoint, .. } => true,
+            Head::Factory
+            | Head::Found {
+                role: Role::Checkpoint,
+                ..
+            } => true,
             // A block that waited for its erase still shows what it held.
-            Head::Found { epoch, .. } if *was == state(0, chip.programmed(block)) => epoch < self.next_epoch,
+            Head::Found { epoch, .. } if *was == state(0, chip.programmed(block)) => {
+                epoch < self.next_epoch
+            }
             Head::Found { epoch, .. } => state(epoch, chip.programmed(block)) == *was,
             // Its only page may have been lost before the stop, or none was programmed yet.
             Head::Nothing => chip.programmed(block) == (*was & ((1 << PAGES_BITS) - 1)) as u32,
         };
-        (0..).map(Pbn::new).zip(heads.iter().zip(&self.blocks)).all(is_as_left)
+        (0..)
+            .map(Pbn::new)
+            .zip(heads.iter().zip(&self.blocks))
+            .all(is_as_left)
     }
 
     /// Blocks whose erase is known to have ended.
@@ -136,7 +221,8 @@ impl CleanStop {
         self.free.iter().map(|block| *block as u32).collect()
     }
 
-    /// Goes on filling the blocks that were being filled, but for those that are appended to and in which a page went astray.
+    /// Goes on filling the blocks that were being filled, but for those that are appended to and in
+    /// which a page went astray.
     pub(crate) fn resume<S: Store>(&self, space: &mut Space<S>) {
         for (stream, block) in &self.open {
             let (stream, block) = (*stream as StreamId, Pbn::new(*block as u32));

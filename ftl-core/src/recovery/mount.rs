@@ -1,9 +1,9 @@
-//! The mount of schemes that keep no map on flash, or none that would save reading: the records of all pages say which are newest, and the
-//! scheme draws its tables from that.
+//! The mount of schemes that keep no map on flash, or none that would save reading: the records of
+//! all pages say which are newest, and the scheme draws its tables from that.
 //!
-//! What always holds: after a clean stop nothing is programmed, and blocks go on being filled; after a cut blocks that it found are
-//! never programmed again. If power fails meanwhile, what this mount programmed does not count ([`crate::space`]), and the next one
-//! begins again.
+//! What always holds: after a clean stop nothing is programmed, and blocks go on being filled;
+//! after a cut blocks that it found are never programmed again. If power fails meanwhile, what this
+//! mount programmed does not count ([`crate::space`]), and the next one begins again.
 
 use super::{CleanStop, Newest, find_newest, scan_heads};
 use crate::checkpoint::Checkpoints;
@@ -51,14 +51,22 @@ pub(crate) trait MountByRecords<S: Store>: Collect<S> {
         self.settle();
         let parts = self.unmounted();
         parts.report.pages_discarded = newest.discarded;
-        parts.report.end_step("rebuild tables", parts.space.flash.now());
+        parts
+            .report
+            .end_step("rebuild tables", parts.space.flash.now());
         Ok(())
     }
 
-    /// After a cut: rescues, and collects until the free blocks are back at their usual number. Every such mount gives up the rest of the
-    /// blocks that were open; were they collected only when the host writes, cuts in a row would use the free blocks up.
+    /// After a cut: rescues, and collects until the free blocks are back at their usual number.
+    /// Every such mount gives up the rest of the blocks that were open; were they collected only
+    /// when the host writes, cuts in a row would use the free blocks up.
     fn put_right(&mut self, newest: &mut Newest) -> Result<(), FtlError> {
-        let Unmounted { space, trims, common, .. } = self.unmounted();
+        let Unmounted {
+            space,
+            trims,
+            common,
+            ..
+        } = self.unmounted();
         space.begin_mount();
         let rescued = newest.rescue(space, trims, common);
         self.adopt(newest)?;
@@ -82,9 +90,19 @@ impl<S: Store> Unmounted<'_, S> {
         self.end_step("load checkpoint");
         let free = stop.as_ref().map(CleanStop::free);
         let (space, trims) = (&mut *self.space, &mut *self.trims);
-        let newest = find_newest(space, &heads, trims, self.checkpoints, pages, free.as_ref(), &mut scanned)?;
+        let newest = find_newest(
+            space,
+            &heads,
+            trims,
+            self.checkpoints,
+            pages,
+            free.as_ref(),
+            &mut scanned,
+        )?;
         self.end_step("scan pages");
-        *self.next_ver = newest.next_ver.max(stop.as_ref().map_or(0, |stop| stop.next_ver));
+        *self.next_ver = newest
+            .next_ver
+            .max(stop.as_ref().map_or(0, |stop| stop.next_ver));
         self.space.check_counters(*self.next_ver)?;
         self.report.pages_scanned = scanned;
         self.report.clean = stop.is_some();

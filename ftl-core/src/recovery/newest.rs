@@ -1,10 +1,12 @@
-//! The newest readable version of every logical page, by the records of all pages: the mount of schemes whose map is not on flash as
-//! such, or is there beside the data in so many pieces that reading it costs no less.
+//! The newest readable version of every logical page, by the records of all pages: the mount of
+//! schemes whose map is not on flash as such, or is there beside the data in so many pieces that
+//! reading it costs no less.
 //!
-//! Nothing is believed but records: the newest version wins, of equal ones the latest copy, and trims take what is older than they are.
-//! Pages that the cut may have hit are read in full before they are chosen, and those that may not stay as they are get
-//! programmed again ([`Newest::rescue`]); until that is safe, no block is erased that holds what they replaced. If power fails
-//! in here, the next mount finds the same.
+//! Nothing is believed but records: the newest version wins, of equal ones the latest copy, and
+//! trims take what is older than they are. Pages that the cut may have hit are read in full before
+//! they are chosen, and those that may not stay as they are get programmed again
+//! ([`Newest::rescue`]); until that is safe, no block is erased that holds what they replaced. If
+//! power fails in here, the next mount finds the same.
 
 use super::{Head, Suspects, scan_block};
 use crate::block_table::State;
@@ -47,8 +49,8 @@ pub(crate) struct Newest {
     withheld: Vec<Pbn>,
 }
 
-/// Reads everything and gives every block its state and every chosen page its life. `clean` tells that nothing can be unstable, and which
-/// blocks' erases are known to have ended.
+/// Reads everything and gives every block its state and every chosen page its life. `clean` tells
+/// that nothing can be unstable, and which blocks' erases are known to have ended.
 pub(crate) fn find_newest<S: Store>(
     space: &mut Space<S>,
     heads: &[Head],
@@ -62,8 +64,12 @@ pub(crate) fn find_newest<S: Store>(
     for (block, head) in (0..).map(Pbn::new).zip(heads) {
         match *head {
             Head::Factory => {}
-            Head::Nothing => space.add_free(block, clean.is_some_and(|free| free.contains(&block.raw()))),
-            Head::Found { role, epoch, pseq, .. } => {
+            Head::Nothing => {
+                space.add_free(block, clean.is_some_and(|free| free.contains(&block.raw())))
+            }
+            Head::Found {
+                role, epoch, pseq, ..
+            } => {
                 space.saw_epoch(epoch);
                 space.flash.saw_pseq(pseq);
                 space.adopt_full(block, role, epoch);
@@ -79,17 +85,28 @@ pub(crate) fn find_newest<S: Store>(
     let mut newest = Newest {
         map: vec![UNMAPPED; logical_pages as usize],
         programmed: vec![0; logical_pages as usize],
-        next_ver: scan.versions.iter().map(|version| version.ver + 1).max().unwrap_or(1),
+        next_ver: scan
+            .versions
+            .iter()
+            .map(|version| version.ver + 1)
+            .max()
+            .unwrap_or(1),
         discarded: 0,
         rescues: Vec::new(),
         pinned: HashSet::new(),
         withheld: Vec::new(),
     };
     scan.versions.retain(|version| version.lpn < logical_pages);
-    scan.versions.sort_unstable_by_key(|version| (version.lpn, version.ver, version.pseq));
+    scan.versions
+        .sort_unstable_by_key(|version| (version.lpn, version.ver, version.pseq));
     let trimmed_at = newest.read_trims(space, &mut scan, trims)?;
     for group in scan.versions.chunk_by(|a, b| a.lpn == b.lpn) {
-        newest.choose(space, group, &scan.suspects, trimmed_at[group[0].lpn as usize])?;
+        newest.choose(
+            space,
+            group,
+            &scan.suspects,
+            trimmed_at[group[0].lpn as usize],
+        )?;
     }
     for (lpn, ppn) in (0..).zip(&newest.map).filter(|(_, ppn)| **ppn != UNMAPPED) {
         space.table.set_live(Ppn::new(*ppn));
@@ -107,13 +124,25 @@ struct Scan {
 }
 
 impl Scan {
-    fn read_block<S: Store>(&mut self, space: &mut Space<S>, block: Pbn, scanned: &mut u64) -> Result<(), FtlError> {
-        let ends = scan_block(&mut space.flash, block, scanned, |ppn, oob| match oob.tag.role {
-            role if role.is_host_data() => {
-                self.versions.push(Version { lpn: oob.tag.lpn, ver: oob.tag.ver, pseq: oob.pseq, ppn });
+    fn read_block<S: Store>(
+        &mut self,
+        space: &mut Space<S>,
+        block: Pbn,
+        scanned: &mut u64,
+    ) -> Result<(), FtlError> {
+        let ends = scan_block(&mut space.flash, block, scanned, |ppn, oob| {
+            match oob.tag.role {
+                role if role.is_host_data() => {
+                    self.versions.push(Version {
+                        lpn: oob.tag.lpn,
+                        ver: oob.tag.ver,
+                        pseq: oob.pseq,
+                        ppn,
+                    });
+                }
+                Role::Trim => self.trims.push((ppn, oob)),
+                _ => {}
             }
-            Role::Trim => self.trims.push((ppn, oob)),
-            _ => {}
         })?;
         self.suspects.note(&space.flash, block, ends);
         Ok(())
@@ -121,7 +150,8 @@ impl Scan {
 }
 
 impl Newest {
-    /// Reads the TRIM pages, the latest of equal ones. Returns the version, by logical page, that it holds nothing older than.
+    /// Reads the TRIM pages, the latest of equal ones. Returns the version, by logical page, that
+    /// it holds nothing older than.
     fn read_trims<S: Store>(
         &mut self,
         space: &mut Space<S>,
@@ -130,7 +160,8 @@ impl Newest {
     ) -> Result<Vec<u64>, FtlError> {
         let mut trimmed_at = vec![0; self.map.len()];
         let mut data = vec![0; space.geometry().page_bytes as usize];
-        scan.trims.sort_unstable_by_key(|(_, oob)| std::cmp::Reverse((oob.tag.ver, oob.pseq)));
+        scan.trims
+            .sort_unstable_by_key(|(_, oob)| std::cmp::Reverse((oob.tag.ver, oob.pseq)));
         let mut last = None;
         let mut shaky = Vec::new();
         for (ppn, oob) in &scan.trims {
@@ -142,7 +173,9 @@ impl Newest {
                 continue;
             }
             let read = space.flash.read(*ppn, &mut data, Cause::Recovery)?;
-            let content = read.and_then(|_| TrimPage::decode(&data)).filter(|content| trims.is_sane(content));
+            let content = read
+                .and_then(|_| TrimPage::decode(&data))
+                .filter(|content| trims.is_sane(content));
             let Some(content) = content.filter(|content| content.ver() == oob.tag.ver) else {
                 self.discarded += 1;
                 continue;
@@ -156,15 +189,23 @@ impl Newest {
             space.table.set_live(*ppn);
             trims.adopt(*ppn, &content);
             if scan.suspects.is_shaky(*ppn) {
-                self.rescues.push(Rescue { tag: oob.tag, from: *ppn, data: data.clone() });
+                self.rescues.push(Rescue {
+                    tag: oob.tag,
+                    from: *ppn,
+                    data: data.clone(),
+                });
                 shaky.push((oob.tag.ver, content));
             }
         }
         for (ver, content) in shaky {
             // What it made obsolete comes back if it is lost.
             let covered: HashSet<u32> = content.pages().collect();
-            let obsolete = scan.versions.iter().filter(|v| v.ver < ver && covered.contains(&v.lpn));
-            self.pinned.extend(obsolete.map(|v| space.geometry().block_of(v.ppn)));
+            let obsolete = scan
+                .versions
+                .iter()
+                .filter(|v| v.ver < ver && covered.contains(&v.lpn));
+            self.pinned
+                .extend(obsolete.map(|v| space.geometry().block_of(v.ppn)));
         }
         Ok(trimmed_at)
     }
@@ -192,9 +233,14 @@ impl Newest {
             };
             self.place(version.lpn, version.ppn, version.pseq);
             if suspects.is_shaky(version.ppn) {
-                self.rescues.push(Rescue { tag: oob.tag, from: version.ppn, data });
+                self.rescues.push(Rescue {
+                    tag: oob.tag,
+                    from: version.ppn,
+                    data,
+                });
                 let others = group.iter().filter(|other| other.ppn != version.ppn);
-                self.pinned.extend(others.map(|other| space.geometry().block_of(other.ppn)));
+                self.pinned
+                    .extend(others.map(|other| space.geometry().block_of(other.ppn)));
             }
             return Ok(());
         }
@@ -206,7 +252,8 @@ impl Newest {
         self.programmed[lpn as usize] = pseq;
     }
 
-    /// Full blocks become collectable, or are released if nothing in them lives and nothing may come back to life.
+    /// Full blocks become collectable, or are released if nothing in them lives and nothing may
+    /// come back to life.
     fn settle_blocks<S: Store>(&mut self, space: &mut Space<S>, checkpoints: &Checkpoints) {
         for block in space.geometry().all_blocks() {
             if space.table.state(block) != State::Full {
@@ -225,8 +272,8 @@ impl Newest {
         }
     }
 
-    /// Programs again what the cut may have left unstable, so that it stays what this mount has seen; then gives up what had to wait
-    /// for that.
+    /// Programs again what the cut may have left unstable, so that it stays what this mount has
+    /// seen; then gives up what had to wait for that.
     pub(crate) fn rescue<S: Store>(
         &mut self,
         space: &mut Space<S>,
@@ -239,7 +286,10 @@ impl Newest {
             if space.room(stream) == 0 {
                 space.reclaim(Cause::Recovery)?;
             }
-            let tag = PageTag { flags: tag.flags.with(Flags::COPY), ..tag };
+            let tag = PageTag {
+                flags: tag.flags.with(Flags::COPY),
+                ..tag
+            };
             let (to, _) = space.append(stream, &[tag], &data, Cause::Recovery)?;
             space.table.clear_live(from);
             if tag.role == Role::Trim {
@@ -249,7 +299,9 @@ impl Newest {
             }
         }
         space.make_safe()?;
-        self.withheld.drain(..).for_each(|block| space.release(block));
+        self.withheld
+            .drain(..)
+            .for_each(|block| space.release(block));
         Ok(())
     }
 }

@@ -1,45 +1,60 @@
-//! What a mount programs counts only when filler behind it in its block vouches for it. Both sides of that rule: how much filler a
-//! mount has to program, and what the next one makes of what it finds.
+//! What a mount programs counts only when filler behind it in its block vouches for it. Both sides
+//! of that rule: how much filler a mount has to program, and what the next one makes of what it
+//! finds.
 //!
-//! What always holds, at whatever page power fails: of the pages between two stretches of filler all count or none does; once
-//! [`vouches`] said so they count for good, whatever a later cut hits in the block, and though any one page of filler rots; and
-//! losing pages never makes others count, so that a block whose erase was cut does not come back to life.
+//! What always holds, at whatever page power fails: of the pages between two stretches of filler
+//! all count or none does; once [`vouches`] said so they count for good, whatever a later cut hits
+//! in the block, and though any one page of filler rots; and losing pages never makes others count,
+//! so that a block whose erase was cut does not come back to life.
 
 use crate::format::{Flags, Oob};
 use nand_model::{PairTable, Ppn};
 use std::ops::Range;
 
-/// Whether the filler at the end of a block, these pages, vouches for what is before it. Of its first two pages, where it meets
-/// what it vouches for, neither may be hit by the cut that hits the last page and what its word line held, nor by a later one;
-/// and beside all that are hit it has to have two pages. Then one may rot. No page before it may be hit by a later cut either, filler
-/// of an earlier stretch included: what that leaves cannot be told from the stretch that follows.
+/// Whether the filler at the end of a block, these pages, vouches for what is before it. Of its
+/// first two pages, where it meets what it vouches for, neither may be hit by the cut that hits the
+/// last page and what its word line held, nor by a later one; and beside all that are hit it has to
+/// have two pages. Then one may rot. No page before it may be hit by a later cut either, filler of
+/// an earlier stretch included: what that leaves cannot be told from the stretch that follows.
 pub(crate) fn vouches(pairs: &PairTable, filler: Range<u32>) -> bool {
     let hit = || pairs.victims(filler.end - 1);
     let seam = filler.start..filler.start + 2;
     let before = filler.start.saturating_sub(pairs.span())..filler.start;
     filler.len() > 2 + hit().count()
         && hit().all(|victim| victim >= seam.end)
-        && before.chain(seam.clone()).all(|page| pairs.last_threat(page).is_none_or(|threat| threat < filler.end))
+        && before.chain(seam.clone()).all(|page| {
+            pairs
+                .last_threat(page)
+                .is_none_or(|threat| threat < filler.end)
+        })
 }
 
 /// Pages of filler with which a full block always vouches for the rest.
 pub(crate) fn filler_of_full_block(pairs: &PairTable, pages: u32) -> u32 {
-    (1..pages).find(|filler| vouches(pairs, pages - filler..pages)).unwrap_or(pages)
+    (1..pages)
+        .find(|filler| vouches(pairs, pages - filler..pages))
+        .unwrap_or(pages)
 }
 
-/// Takes out the runs of provisional pages, unreadable ones among them, that nothing vouches for: there is no final page behind the
-/// run that no cut can have hit. A run that a cut can have hit was not vouched for when that struck. Pages that a cut can have hit
-/// count as unreadable, because they may yet become so, and every mount has to come to the same verdict.
+/// Takes out the runs of provisional pages, unreadable ones among them, that nothing vouches for:
+/// there is no final page behind the run that no cut can have hit. A run that a cut can have hit
+/// was not vouched for when that struck. Pages that a cut can have hit count as unreadable, because
+/// they may yet become so, and every mount has to come to the same verdict.
 pub(super) fn drop_unvouched(pages: &mut [(Ppn, Option<Oob>)], suspects: &[Ppn]) {
-    let is_provisional = |slot: &Option<Oob>| slot.is_some_and(|oob| oob.tag.flags.has(Flags::PROVISIONAL));
-    let is_final =
-        |(ppn, slot): &(Ppn, Option<Oob>)| slot.is_some() && !is_provisional(slot) && !suspects.contains(ppn);
+    let is_provisional =
+        |slot: &Option<Oob>| slot.is_some_and(|oob| oob.tag.flags.has(Flags::PROVISIONAL));
+    let is_final = |(ppn, slot): &(Ppn, Option<Oob>)| {
+        slot.is_some() && !is_provisional(slot) && !suspects.contains(ppn)
+    };
     let mut vouched = false;
     for run in pages.chunk_by_mut(|a, b| is_final(a) == is_final(b)).rev() {
         if is_final(&run[0]) {
             vouched = true;
         } else if !vouched || run.iter().any(|(ppn, _)| suspects.contains(ppn)) {
-            run.iter_mut().map(|(_, slot)| slot).filter(|slot| is_provisional(slot)).for_each(|slot| *slot = None);
+            run.iter_mut()
+                .map(|(_, slot)| slot)
+                .filter(|slot| is_provisional(slot))
+                .for_each(|slot| *slot = None);
         }
     }
 }
@@ -61,16 +76,33 @@ mod tests {
         Pairing::Random { seed: 1, span: 7 },
         Pairing::Random { seed: 2, span: 5 },
         Pairing::Random { seed: 3, span: 3 },
-        Pairing::Random { seed: 2652, span: 5 },
+        Pairing::Random {
+            seed: 2652,
+            span: 5,
+        },
     ];
 
     fn page(provisional: bool) -> Oob {
-        let (role, flags) = if provisional { (Role::Data, Flags::PROVISIONAL) } else { (Role::Pad, Flags::NONE) };
-        Oob { tag: PageTag { role, flags, lpn: 0, ver: 0 }, pseq: 0, epoch: 0 }
+        let (role, flags) = if provisional {
+            (Role::Data, Flags::PROVISIONAL)
+        } else {
+            (Role::Pad, Flags::NONE)
+        };
+        Oob {
+            tag: PageTag {
+                role,
+                flags,
+                lpn: 0,
+                ver: 0,
+            },
+            pseq: 0,
+            epoch: 0,
+        }
     }
 
-    /// A block as a mount fills it: runs of some length, each followed by filler until that vouches and no page is
-    /// threatened. True is a provisional page. The second part tells for every run its pages and when it counted.
+    /// A block as a mount fills it: runs of some length, each followed by filler until that vouches
+    /// and no page is threatened. True is a provisional page. The second part tells for every run
+    /// its pages and when it counted.
     fn filled(pairs: &PairTable, rng: &mut SplitMix) -> (Vec<bool>, Vec<(Range<u32>, u32)>) {
         let last = PAGES - filler_of_full_block(pairs, PAGES);
         let (mut block, mut runs) = (Vec::new(), Vec::new());
@@ -78,9 +110,13 @@ mod tests {
             let begin = block.len() as u32;
             let end = last.min(begin + 1 + rng.below(9) as u32);
             block.resize(end as usize, true);
-            let unsafe_yet =
-                |next: u32| (begin..end).any(|page| pairs.last_threat(page).is_some_and(|threat| threat >= next));
-            while !vouches(pairs, end..block.len().max(end as usize + 1) as u32) || unsafe_yet(block.len() as u32) {
+            let unsafe_yet = |next: u32| {
+                (begin..end)
+                    .any(|page| pairs.last_threat(page).is_some_and(|threat| threat >= next))
+            };
+            while !vouches(pairs, end..block.len().max(end as usize + 1) as u32)
+                || unsafe_yet(block.len() as u32)
+            {
                 block.push(false);
             }
             runs.push((begin..end, block.len() as u32));
@@ -96,11 +132,20 @@ mod tests {
     /// The pages that count when the cut struck at page `at`, given what cannot be read.
     fn standing(pairs: &PairTable, block: &[bool], at: u32, lost: &[u32]) -> Vec<u32> {
         let mut pages: Vec<_> = (0..=at)
-            .map(|offset| (Ppn::new(offset), (!lost.contains(&offset)).then(|| page(block[offset as usize]))))
+            .map(|offset| {
+                (
+                    Ppn::new(offset),
+                    (!lost.contains(&offset)).then(|| page(block[offset as usize])),
+                )
+            })
             .collect();
         let suspects: Vec<Ppn> = hit(pairs, at).into_iter().map(Ppn::new).collect();
         drop_unvouched(&mut pages, &suspects);
-        pages.iter().filter(|(_, slot)| slot.is_some()).map(|(ppn, _)| ppn.raw()).collect()
+        pages
+            .iter()
+            .filter(|(_, slot)| slot.is_some())
+            .map(|(ppn, _)| ppn.raw())
+            .collect()
     }
 
     #[test]
@@ -113,17 +158,32 @@ mod tests {
                 for at in 0..block.len() as u32 {
                     let (hit, whole) = (hit(&pairs, at), standing(&pairs, &block, at, &[]));
                     for some in 0..1u32 << hit.len() {
-                        let lost: Vec<u32> =
-                            (0..).zip(&hit).filter(|(n, _)| some >> n & 1 == 1).map(|(_, page)| *page).collect();
+                        let lost: Vec<u32> = (0..)
+                            .zip(&hit)
+                            .filter(|(n, _)| some >> n & 1 == 1)
+                            .map(|(_, page)| *page)
+                            .collect();
                         let standing = standing(&pairs, &block, at, &lost);
                         let mut before = whole.clone();
                         before.retain(|page| !lost.contains(page));
-                        assert_eq!(standing, before, "{rule:?} cut at {at}: another verdict without {lost:?}");
+                        assert_eq!(
+                            standing, before,
+                            "{rule:?} cut at {at}: another verdict without {lost:?}"
+                        );
                         for (run, counted) in runs.iter().filter(|(run, _)| run.start <= at) {
-                            let readable = || run.clone().filter(|page| *page <= at && !lost.contains(page));
+                            let readable = || {
+                                run.clone()
+                                    .filter(|page| *page <= at && !lost.contains(page))
+                            };
                             let there = readable().filter(|page| standing.contains(page)).count();
-                            assert!(there == 0 || there == readable().count(), "{rule:?} {run:?} cut at {at}: {there}");
-                            assert!(*counted > at || there == run.len(), "{rule:?} {run:?} cut at {at}: {there}");
+                            assert!(
+                                there == 0 || there == readable().count(),
+                                "{rule:?} {run:?} cut at {at}: {there}"
+                            );
+                            assert!(
+                                *counted > at || there == run.len(),
+                                "{rule:?} {run:?} cut at {at}: {there}"
+                            );
                         }
                     }
                 }
@@ -141,7 +201,10 @@ mod tests {
                 for (run, counted) in runs {
                     for rotten in run.end..counted {
                         let standing = standing(&pairs, &block, counted - 1, &[rotten]);
-                        assert!(run.clone().all(|page| standing.contains(&page)), "{rule:?} {run:?} without {rotten}");
+                        assert!(
+                            run.clone().all(|page| standing.contains(&page)),
+                            "{rule:?} {run:?} without {rotten}"
+                        );
                     }
                 }
             }
@@ -159,7 +222,10 @@ mod tests {
                 let all = standing(&pairs, &block, at, &[]);
                 let lost: Vec<u32> = (0..=at).filter(|_| rng.one_in(3)).collect();
                 let some = standing(&pairs, &block, at, &lost);
-                assert!(some.iter().all(|page| all.contains(page)), "{rule:?} cut at {at}: {some:?} of {all:?}");
+                assert!(
+                    some.iter().all(|page| all.contains(page)),
+                    "{rule:?} cut at {at}: {some:?} of {all:?}"
+                );
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Mounts of flash whose pages say what cannot be although they read well: checkpoints, mapping pages, trims and records. A mount
-//! gives an error or a device; neither it nor the device panics.
+//! Mounts of flash whose pages say what cannot be although they read well: checkpoints, mapping
+//! pages, trims and records. A mount gives an error or a device; neither it nor the device panics.
 
 use crate::addr::Lpn;
 use crate::config::{FtlConfig, Params};
@@ -13,7 +13,15 @@ use nand_model::{Chip, Pbn, Ppn, Profile, SplitMix, Store};
 const PAGES: u32 = 64;
 
 /// Words that no device writes there, or not at every place.
-const WORDS: [u64; 7] = [0, 1, 2, PAGES as u64 - 1, COUNTER_FOUND_MAX + 1, u32::MAX as u64 - 1, u64::MAX];
+const WORDS: [u64; 7] = [
+    0,
+    1,
+    2,
+    PAGES as u64 - 1,
+    COUNTER_FOUND_MAX + 1,
+    u32::MAX as u64 - 1,
+    u64::MAX,
+];
 
 /// A device that stopped, as its scheme left it.
 struct Stopped {
@@ -34,7 +42,13 @@ impl Stopped {
         }
         let size = PAGES as u64 * base.geometry.page_bytes as u64;
         let layout = scheme.layout(&base, size, 0.28, &params).unwrap();
-        let (profile, config) = (layout.profile, FtlConfig { logical_pages: layout.logical_pages, params });
+        let (profile, config) = (
+            layout.profile,
+            FtlConfig {
+                logical_pages: layout.logical_pages,
+                params,
+            },
+        );
         let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
         let mut ftl = scheme.start(chip, &config, Start::Format).unwrap();
         let mut rng = SplitMix::new(7);
@@ -53,15 +67,25 @@ impl Stopped {
         }
         let mut store = ftl.into_chip().into_store();
         let all = (0..profile.geometry.page_slots() as u32).map(Ppn::new);
-        let pages = all.filter_map(|ppn| Some((ppn, store.cells(ppn).unwrap()?))).collect();
-        Stopped { scheme, config, profile, pages }
+        let pages = all
+            .filter_map(|ppn| Some((ppn, store.cells(ppn).unwrap()?)))
+            .collect();
+        Stopped {
+            scheme,
+            config,
+            profile,
+            pages,
+        }
     }
 
     /// The pages whose records have one of these roles, by their place in the list.
     fn of_roles(&self, roles: &[Role]) -> Vec<usize> {
         let role = |cells: &Cells| Oob::decode(&cells.oob).map(|oob| oob.tag.role);
         let pages = self.pages.iter().enumerate();
-        pages.filter(|(_, (_, cells))| role(cells).is_some_and(|role| roles.contains(&role))).map(|(i, _)| i).collect()
+        pages
+            .filter(|(_, (_, cells))| role(cells).is_some_and(|role| roles.contains(&role)))
+            .map(|(i, _)| i)
+            .collect()
     }
 
     /// Mounts with one page changed, and asks the device for everything if there is one.
@@ -74,7 +98,11 @@ impl Stopped {
             }
             store.program(*ppn, 1, &cells.data, &cells.oob).unwrap();
         }
-        let mut ftl = self.scheme.start(Chip::open(self.profile, store).unwrap(), &self.config, Start::Mount)?;
+        let mut ftl = self.scheme.start(
+            Chip::open(self.profile, store).unwrap(),
+            &self.config,
+            Start::Mount,
+        )?;
         let bytes = self.profile.geometry.page_bytes as usize;
         for lpn in (0..PAGES).map(Lpn::new) {
             let _ = ftl.read(0, lpn, &mut vec![0; bytes]);
@@ -82,20 +110,31 @@ impl Stopped {
         for lpn in (0..PAGES).step_by(5).map(Lpn::new) {
             let _ = ftl.write(0, lpn, &vec![1; bytes]);
         }
-        let _ = (ftl.trim(0, Lpn::new(9), 7), ftl.flush(0), ftl.check(), ftl.shutdown(0));
+        let _ = (
+            ftl.trim(0, Lpn::new(9), 7),
+            ftl.flush(0),
+            ftl.check(),
+            ftl.shutdown(0),
+        );
         Ok(())
     }
 }
 
 /// At most so many places of a list, evenly.
 fn some<T: Copy>(list: &[T], most: usize) -> Vec<T> {
-    list.iter().step_by(list.len().div_ceil(most).max(1)).copied().collect()
+    list.iter()
+        .step_by(list.len().div_ceil(most).max(1))
+        .copied()
+        .collect()
 }
 
 #[test]
 fn metadata_that_says_what_cannot_be_gives_an_error_or_a_device() {
     let (mut refused, mut mounted) = (0, 0);
-    for (scheme, clean) in SCHEMES.iter().flat_map(|scheme| [true, false].map(|clean| (scheme, clean))) {
+    for (scheme, clean) in SCHEMES
+        .iter()
+        .flat_map(|scheme| [true, false].map(|clean| (scheme, clean)))
+    {
         let stopped = Stopped::new(scheme, clean);
         let checkpoints = stopped.of_roles(&[Role::Checkpoint]);
         // The newest ones rule.
@@ -104,43 +143,84 @@ fn metadata_that_says_what_cannot_be_gives_an_error_or_a_device() {
         for &page in newest.iter().chain(&others) {
             for at in (0..96).step_by(8).chain([200, 504]) {
                 for word in WORDS {
-                    let outcome =
-                        stopped.mount_with(page, |cells| cells.data[at..at + 8].copy_from_slice(&word.to_le_bytes()));
-                    *if outcome.is_ok() { &mut mounted } else { &mut refused } += 1;
+                    let outcome = stopped.mount_with(page, |cells| {
+                        cells.data[at..at + 8].copy_from_slice(&word.to_le_bytes())
+                    });
+                    *if outcome.is_ok() {
+                        &mut mounted
+                    } else {
+                        &mut refused
+                    } += 1;
                 }
             }
         }
     }
-    assert!(refused > 50 && mounted > 1000, "{refused} refused, {mounted} mounted");
+    assert!(
+        refused > 50 && mounted > 1000,
+        "{refused} refused, {mounted} mounted"
+    );
 }
 
 #[test]
 fn records_that_say_what_cannot_be_give_an_error_or_a_device() {
     let (mut refused, mut mounted) = (0, 0);
-    let roles = [Role::Data, Role::Log, Role::Map, Role::Cold, Role::Update, Role::Trim, Role::Checkpoint, Role::Pad];
-    for (scheme, clean) in SCHEMES.iter().flat_map(|scheme| [true, false].map(|clean| (scheme, clean))) {
+    let roles = [
+        Role::Data,
+        Role::Log,
+        Role::Map,
+        Role::Cold,
+        Role::Update,
+        Role::Trim,
+        Role::Checkpoint,
+        Role::Pad,
+    ];
+    for (scheme, clean) in SCHEMES
+        .iter()
+        .flat_map(|scheme| [true, false].map(|clean| (scheme, clean)))
+    {
         let stopped = Stopped::new(scheme, clean);
         for role in roles {
             for page in some(&stopped.of_roles(&[role]), 4) {
                 let record = Oob::decode(&stopped.pages[page].1.oob).unwrap();
                 let tags = roles.map(|role| PageTag { role, ..record.tag }).into_iter();
-                let tags = tags.chain([0, PAGES, u32::MAX].map(|lpn| PageTag { lpn, ..record.tag }));
-                let tags = tags.chain([0, COUNTER_FOUND_MAX].map(|ver| PageTag { ver, ..record.tag }));
+                let tags =
+                    tags.chain([0, PAGES, u32::MAX].map(|lpn| PageTag { lpn, ..record.tag }));
+                let tags =
+                    tags.chain([0, COUNTER_FOUND_MAX].map(|ver| PageTag { ver, ..record.tag }));
                 let flags = [Flags::COMMIT, Flags::PROVISIONAL, Flags::LOST];
-                let tags = tags.chain(flags.map(|flags| PageTag { flags, ..record.tag }));
-                let counters = [(0, record.epoch), (COUNTER_FOUND_MAX, record.epoch), (record.pseq, COUNTER_FOUND_MAX)];
+                let tags = tags.chain(flags.map(|flags| PageTag {
+                    flags,
+                    ..record.tag
+                }));
+                let counters = [
+                    (0, record.epoch),
+                    (COUNTER_FOUND_MAX, record.epoch),
+                    (record.pseq, COUNTER_FOUND_MAX),
+                ];
                 let records = tags.map(|tag| Oob { tag, ..record });
-                for forged in records.chain(counters.map(|(pseq, epoch)| Oob { pseq, epoch, ..record })) {
+                for forged in records.chain(counters.map(|(pseq, epoch)| Oob {
+                    pseq,
+                    epoch,
+                    ..record
+                })) {
                     let outcome = stopped.mount_with(page, |cells| {
                         // What the scheme keeps behind the record stays.
                         cells.oob[..crate::format::OOB_BYTES]
                             .copy_from_slice(&forged.encode()[..crate::format::OOB_BYTES]);
                     });
-                    *if outcome.is_ok() { &mut mounted } else { &mut refused } += 1;
+                    *if outcome.is_ok() {
+                        &mut mounted
+                    } else {
+                        &mut refused
+                    } += 1;
                 }
                 for byte in [0, 40, 63] {
                     let outcome = stopped.mount_with(page, |cells| cells.oob[byte] ^= 0x5A);
-                    *if outcome.is_ok() { &mut mounted } else { &mut refused } += 1;
+                    *if outcome.is_ok() {
+                        &mut mounted
+                    } else {
+                        &mut refused
+                    } += 1;
                 }
             }
         }
@@ -150,7 +230,10 @@ fn records_that_say_what_cannot_be_give_an_error_or_a_device() {
 
 #[test]
 fn blocks_that_read_badly_give_an_error_or_a_device() {
-    for (scheme, clean) in SCHEMES.iter().flat_map(|scheme| [true, false].map(|clean| (scheme, clean))) {
+    for (scheme, clean) in SCHEMES
+        .iter()
+        .flat_map(|scheme| [true, false].map(|clean| (scheme, clean)))
+    {
         let stopped = Stopped::new(scheme, clean);
         let blocks: Vec<Pbn> = stopped.profile.geometry.all_blocks().collect();
         for block in blocks {

@@ -1,4 +1,5 @@
-//! The table of schemes. Command line, tests, metrics and documents iterate over it; nothing else names a scheme.
+//! The table of schemes. Command line, tests, metrics and documents iterate over it; nothing else
+//! names a scheme.
 
 mod asast;
 mod bast;
@@ -64,8 +65,9 @@ pub struct Scheme {
     oob_only: Constructor<OobOnlyStore>,
 }
 
-/// Every scheme, the default first. A static, so that the schemes are compiled here: whoever names a constant gets its functions, all of
-/// every scheme over every store, compiled into their own crate.
+/// Every scheme, the default first. A static, so that the schemes are compiled here: whoever names
+/// a constant gets its functions, all of every scheme over every store, compiled into their own
+/// crate.
 pub static SCHEMES: &[Scheme] = &[
     lazyftl::SCHEME,
     pagemap::SCHEME,
@@ -114,30 +116,52 @@ impl Scheme {
 
     /// Lays a device out: what the host sees and how many raw blocks that takes.
     ///
-    /// A profile by size: data x (1 + over-provisioning), the scheme's overhead, and the bad blocks its data sheet allows. A
-    /// paper's device has its raw blocks; then the logical size follows and `size_bytes` must be 0 or not larger.
-    pub fn layout(&self, profile: &Profile, size_bytes: u64, op: f64, params: &Params) -> Result<Layout, FtlError> {
+    /// A profile by size: data x (1 + over-provisioning), the scheme's overhead, and the bad blocks
+    /// its data sheet allows. A paper's device has its raw blocks; then the logical size follows
+    /// and `size_bytes` must be 0 or not larger.
+    pub fn layout(
+        &self,
+        profile: &Profile,
+        size_bytes: u64,
+        op: f64,
+        params: &Params,
+    ) -> Result<Layout, FtlError> {
         params.only(self.all_params())?;
         if !(0.01..=10.0).contains(&op) {
-            return Err(FtlError::Config(format!("over-provisioning of {:.1} %: need 1 to 1000 %", op * 100.0)));
+            return Err(FtlError::Config(format!(
+                "over-provisioning of {:.1} %: need 1 to 1000 %",
+                op * 100.0
+            )));
         }
         let pages_per_block = profile.geometry.pages_per_block as u64;
-        let spare = |blocks: u64| (blocks * profile.max_bad_permille as u64).div_ceil(1000).max(4);
+        let spare = |blocks: u64| {
+            (blocks * profile.max_bad_permille as u64)
+                .div_ceil(1000)
+                .max(4)
+        };
         match profile.capacity {
             Capacity::BySize => {
                 let logical_pages = self.logical_pages(profile, size_bytes)?;
-                let data = ((logical_pages as f64 * (1.0 + op)).ceil() as u64).div_ceil(pages_per_block);
+                let data =
+                    ((logical_pages as f64 * (1.0 + op)).ceil() as u64).div_ceil(pages_per_block);
                 let used = data + (self.overhead_blocks)(profile, logical_pages, params)? as u64;
                 let blocks = used + spare(used);
                 let blocks = u32::try_from(blocks).map_err(|_| too_large(size_bytes))?;
                 let profile = profile.with_blocks(blocks);
                 profile.geometry.validate().map_err(FtlError::Config)?;
-                Ok(Layout { profile, logical_pages })
+                Ok(Layout {
+                    profile,
+                    logical_pages,
+                })
             }
             Capacity::Blocks(blocks) => {
                 let fits = |logical_pages: u32| -> Result<bool, FtlError> {
-                    let data = ((logical_pages as f64 * (1.0 + op)).ceil() as u64).div_ceil(pages_per_block);
-                    Ok(data + (self.overhead_blocks)(profile, logical_pages, params)? as u64 <= blocks as u64)
+                    let data = ((logical_pages as f64 * (1.0 + op)).ceil() as u64)
+                        .div_ceil(pages_per_block);
+                    Ok(
+                        data + (self.overhead_blocks)(profile, logical_pages, params)? as u64
+                            <= blocks as u64,
+                    )
                 };
                 let (mut low, mut high) = (0u32, (blocks as u64 * pages_per_block) as u32);
                 while low + 1 < high {
@@ -146,7 +170,11 @@ impl Scheme {
                 }
                 let whole = (4096 / profile.geometry.page_bytes).max(1);
                 let largest = low / whole * whole;
-                let wanted = if size_bytes == 0 { largest } else { self.logical_pages(profile, size_bytes)? };
+                let wanted = if size_bytes == 0 {
+                    largest
+                } else {
+                    self.logical_pages(profile, size_bytes)?
+                };
                 if wanted == 0 || wanted > largest {
                     return Err(FtlError::Config(format!(
                         "profile {} has {blocks} blocks: at most {} bytes at this over-provisioning",
@@ -154,22 +182,32 @@ impl Scheme {
                         largest as u64 * profile.geometry.page_bytes as u64
                     )));
                 }
-                Ok(Layout { profile: profile.with_blocks(blocks), logical_pages: wanted })
+                Ok(Layout {
+                    profile: profile.with_blocks(blocks),
+                    logical_pages: wanted,
+                })
             }
         }
     }
 
     fn logical_pages(&self, profile: &Profile, size_bytes: u64) -> Result<u32, FtlError> {
         if size_bytes == 0 || !size_bytes.is_multiple_of(4096) {
-            return Err(FtlError::Config(format!("size of {size_bytes} bytes: need a multiple of 4 KiB")));
+            return Err(FtlError::Config(format!(
+                "size of {size_bytes} bytes: need a multiple of 4 KiB"
+            )));
         }
         let pages = size_bytes.div_ceil(profile.geometry.page_bytes as u64);
-        u32::try_from(pages).ok().filter(|p| *p < 1 << 31).ok_or_else(|| too_large(size_bytes))
+        u32::try_from(pages)
+            .ok()
+            .filter(|p| *p < 1 << 31)
+            .ok_or_else(|| too_large(size_bytes))
     }
 }
 
 fn too_large(size_bytes: u64) -> FtlError {
-    FtlError::Config(format!("size of {size_bytes} bytes does not fit 32-bit page numbers"))
+    FtlError::Config(format!(
+        "size of {size_bytes} bytes does not fit 32-bit page numbers"
+    ))
 }
 
 /// A device's shape.

@@ -1,23 +1,27 @@
 //! Physical space: streams that append pages, blocks that are opened, filled, released and erased.
 //!
-//! Schemes choose what to write and which block to give up; this part opens blocks, obeys page order and pairing, deals with
-//! failed programs and erases, and decides *when* a released block may be erased.
+//! Schemes choose what to write and which block to give up; this part opens blocks, obeys page
+//! order and pairing, deals with failed programs and erases, and decides *when* a released block
+//! may be erased.
 //!
-//! What always holds: nothing is given up for a page that can still be lost. An LSB page whose MSB partner is not programmed
-//! yet can be destroyed by the cut that interrupts the partner's program; until then it is *unsafe*. A block is released with
-//! the sequence number of the last program so far, and is erased only when every page programmed up to that number is safe.
-//! So whatever replaced its pages cannot be lost any more. If power fails between release and erase, mount finds a block
-//! without live pages and erases it.
+//! What always holds: nothing is given up for a page that can still be lost. An LSB page whose MSB
+//! partner is not programmed yet can be destroyed by the cut that interrupts the partner's program;
+//! until then it is *unsafe*. A block is released with the sequence number of the last program so
+//! far, and is erased only when every page programmed up to that number is safe. So whatever
+//! replaced its pages cannot be lost any more. If power fails between release and erase, mount
+//! finds a block without live pages and erases it.
 //!
-//! Where a unit's pages are replaced by its own alone, its blocks need not wait for the others': see [`Space::release_within`].
+//! Where a unit's pages are replaced by its own alone, its blocks need not wait for the others':
+//! see [`Space::release_within`].
 //!
-//! A block that a mount finds partly filled is never continued, so its LSB pages are safe for good. (After a clean stop it may be: what
-//! was at risk then was made safe.)
+//! A block that a mount finds partly filled is never continued, so its LSB pages are safe for good.
+//! (After a clean stop it may be: what was at risk then was made safe.)
 //!
-//! A mount may be cut like anything else, and what it leaves must not add up. So what it programs is *provisional*, which is one
-//! more way to be unsafe: it counts from the moment that filler follows in its block. Until then nothing it replaces is
-//! erased, and the next mount passes over it ([`crate::recovery`]): it finds what this one found, and the blocks that this one
-//! took are free again.
+//! A mount may be cut like anything else, and what it leaves must not add up. So what it programs
+//! is *provisional*, which is one more way to be unsafe: it counts from the moment that filler
+//! follows in its block. Until then nothing it replaces is erased, and the next mount passes over
+//! it ([`crate::recovery`]): it finds what this one found, and the blocks that this one took are
+//! free again.
 
 mod pool;
 mod streams;
@@ -76,7 +80,8 @@ pub(crate) struct Space<S> {
     pair_protection: bool,
     /// Whether a mount after a cut is under way.
     mounting: bool,
-    /// Whether what is programmed may be at risk at first: where pages are paired, and while a mount runs.
+    /// Whether what is programmed may be at risk at first: where pages are paired, and while a
+    /// mount runs.
     risky: bool,
     /// Pages at the end of a block that take nothing but filler: none, but while a mount runs.
     kept_back: u32,
@@ -88,7 +93,10 @@ impl<S: Store> Space<S> {
     /// A space over an unmounted chip: good blocks are not yet in the pool.
     pub(crate) fn new(flash: Flash<S>, streams: &[StreamSpec]) -> Self {
         let geometry = *flash.geometry();
-        assert!(flash.chip().pairs().span() as usize <= RECENT, "a pairing that reaches further than is remembered");
+        assert!(
+            flash.chip().pairs().span() as usize <= RECENT,
+            "a pairing that reaches further than is remembered"
+        );
         let mut space = Space {
             table: BlockTable::new(geometry),
             flash,
@@ -115,8 +123,8 @@ impl<S: Store> Space<S> {
         space
     }
 
-    /// Adds so many streams for units that have an open block each, and returns the first. A block whose pages are replaced only by
-    /// those of its unit goes by [`Space::release_within`].
+    /// Adds so many streams for units that have an open block each, and returns the first. A block
+    /// whose pages are replaced only by those of its unit goes by [`Space::release_within`].
     pub(crate) fn add_streams(&mut self, spec: StreamSpec, count: usize) -> StreamId {
         let first = self.streams.len();
         self.streams.resize(first + count, Stream::new(spec));
@@ -132,14 +140,15 @@ impl<S: Store> Space<S> {
         }
     }
 
-    /// Switches the protection of paired pages off, to show what it is for (docs/DURABILITY.md). Never on a real device.
+    /// Switches the protection of paired pages off, to show what it is for (docs/DURABILITY.md).
+    /// Never on a real device.
     pub(crate) fn set_pair_protection(&mut self, on: bool) {
         self.pair_protection = on;
         self.risky = on && self.flash.chip().pairs().span() > 0;
     }
 
-    /// A mount begins: what is programmed from now on is provisional. (Blocks of a few pages have no room for that; there a
-    /// mount is like anything else.)
+    /// A mount begins: what is programmed from now on is provisional. (Blocks of a few pages have
+    /// no room for that; there a mount is like anything else.)
     pub(crate) fn begin_mount(&mut self) {
         self.mounting = true;
         let pages = self.geometry().pages_per_block;
@@ -151,7 +160,8 @@ impl<S: Store> Space<S> {
         }
     }
 
-    /// Whether the device can count on from what a mount found: its own records must stay among those that are accepted.
+    /// Whether the device can count on from what a mount found: its own records must stay among
+    /// those that are accepted.
     pub(crate) fn check_counters(&self, next_ver: u64) -> Result<(), FtlError> {
         let most = self.flash.pseq().max(self.next_epoch).max(next_ver);
         if most > COUNTER_FOUND_MAX / 2 {
@@ -213,8 +223,9 @@ impl<S: Store> Space<S> {
         self.next_epoch = self.next_epoch.max(epoch + 1);
     }
 
-    /// A block that holds nothing goes to the pool; `confirmed` tells that its last erase is known to have ended. A block with pages is
-    /// erased again all the same: its part may have lost that erase.
+    /// A block that holds nothing goes to the pool; `confirmed` tells that its last erase is known
+    /// to have ended. A block with pages is erased again all the same: its part may have lost that
+    /// erase.
     pub(crate) fn add_free(&mut self, block: Pbn, confirmed: bool) {
         if self.flash.chip().bad(block).is_some() {
             self.table.set_state(block, State::Bad);
@@ -222,7 +233,11 @@ impl<S: Store> Space<S> {
         }
         self.table.set_state(block, State::Free);
         let blank = self.flash.chip().frontier(block) == 0;
-        self.pool.put(block, self.flash.chip().erase_count(block), confirmed && blank);
+        self.pool.put(
+            block,
+            self.flash.chip().erase_count(block),
+            confirmed && blank,
+        );
     }
 
     /// Numbers of the free blocks whose last erase is known to have ended.
@@ -239,25 +254,39 @@ impl<S: Store> Space<S> {
         }
     }
 
-    /// Mount found a full block as a clean stop left it: the stream goes on filling it. Nothing in it is at risk.
+    /// Mount found a full block as a clean stop left it: the stream goes on filling it. Nothing in
+    /// it is at risk.
     pub(crate) fn resume(&mut self, stream: StreamId, block: Pbn) {
         let (role, epoch) = (self.streams[stream].spec.role, self.table.epoch(block));
         self.table.set_open(block, role, epoch);
         self.filled_by[block.index()] = stream as u32;
-        self.streams[stream].open = Some(OpenBlock::new(block, epoch, self.flash.chip().programmed(block)));
+        self.streams[stream].open = Some(OpenBlock::new(
+            block,
+            epoch,
+            self.flash.chip().programmed(block),
+        ));
     }
 
-    /// A full block without live pages that has room left is filled on by a stream that has none, in the gaps between its pages if the part
-    /// takes them in any order.
+    /// A full block without live pages that has room left is filled on by a stream that has none,
+    /// in the gaps between its pages if the part takes them in any order.
     pub(crate) fn reopen(&mut self, stream: StreamId, block: Pbn) {
-        assert_eq!(self.table.valid(block), 0, "block {block} is used again with live pages");
+        assert_eq!(
+            self.table.valid(block),
+            0,
+            "block {block} is used again with live pages"
+        );
         let chip = self.flash.chip();
         let gaps = chip.frontier(block) != chip.programmed(block);
         self.resume(stream, block);
-        self.streams[stream].open.as_mut().expect("just opened").gaps = gaps;
+        self.streams[stream]
+            .open
+            .as_mut()
+            .expect("just opened")
+            .gaps = gaps;
     }
 
-    /// Whether the stream can fill this block on: where it appends, all pages that are programmed have to be at the beginning.
+    /// Whether the stream can fill this block on: where it appends, all pages that are programmed
+    /// have to be at the beginning.
     pub(crate) fn can_resume(&self, stream: StreamId, block: Pbn) -> bool {
         let chip = self.flash.chip();
         self.streams[stream].spec.in_place || chip.programmed(block) == chip.frontier(block)
@@ -284,14 +313,34 @@ impl<S: Store> Space<S> {
             (State::Full, Role::Checkpoint) => BlockUse::Checkpoint,
             (State::Full, Role::Trim | Role::Pad) => BlockUse::Other,
         };
-        let age = if self.table.is_in_use(block) { self.next_epoch.saturating_sub(self.table.epoch(block)) } else { 0 };
-        BlockView { used, valid: self.table.valid(block), age }
+        let age = if self.table.is_in_use(block) {
+            self.next_epoch.saturating_sub(self.table.epoch(block))
+        } else {
+            0
+        };
+        BlockView {
+            used,
+            valid: self.table.valid(block),
+            age,
+        }
     }
 
     /// Something was done that began at this instant.
-    pub(crate) fn note_event(&mut self, kind: EventKind, block: Option<Pbn>, pages: u32, began: Nanos) {
+    pub(crate) fn note_event(
+        &mut self,
+        kind: EventKind,
+        block: Option<Pbn>,
+        pages: u32,
+        began: Nanos,
+    ) {
         let took = self.flash.now().saturating_sub(began);
-        self.events.note(Event { kind, block, pages, at: began, took });
+        self.events.note(Event {
+            kind,
+            block,
+            pages,
+            at: began,
+            took,
+        });
     }
 
     /// A block that could not be erased is used no more.
@@ -306,13 +355,17 @@ impl<S: Store> Space<S> {
 
     /// The block a stream is filling and how many of its pages are programmed.
     pub(crate) fn open_block(&self, stream: StreamId) -> Option<(Pbn, u32)> {
-        self.streams[stream].open.as_ref().map(|open| (open.block, open.next))
+        self.streams[stream]
+            .open
+            .as_ref()
+            .map(|open| (open.block, open.next))
     }
 
     /// Pages that the stream can take before it needs another block.
     pub(crate) fn room(&self, stream: StreamId) -> u32 {
         let pages = self.flash.geometry().pages_per_block;
-        self.open_block(stream).map_or(0, |(_, next)| pages.saturating_sub(next + self.kept_back))
+        self.open_block(stream)
+            .map_or(0, |(_, next)| pages.saturating_sub(next + self.kept_back))
     }
 
     /// Pages that a block takes.
@@ -323,12 +376,14 @@ impl<S: Store> Space<S> {
 
     /// Blocks that the stream opens for so many pages more.
     pub(crate) fn blocks_for(&self, stream: StreamId, pages: u32) -> u32 {
-        pages.saturating_sub(self.room(stream)).div_ceil(self.pages_per_block())
+        pages
+            .saturating_sub(self.room(stream))
+            .div_ceil(self.pages_per_block())
     }
 
-    /// Appends as many of the pages as fit into the stream's open block, at least one, and marks them live. Returns the first
-    /// and how many. A failed program is survived: the rest goes to another block and the failing one is put on
-    /// [`Space::failing_block`].
+    /// Appends as many of the pages as fit into the stream's open block, at least one, and marks
+    /// them live. Returns the first and how many. A failed program is survived: the rest goes to
+    /// another block and the failing one is put on [`Space::failing_block`].
     pub(crate) fn append(
         &mut self,
         stream: StreamId,
@@ -352,8 +407,9 @@ impl<S: Store> Space<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<Ppn, FtlError> {
-        let appended =
-            self.append_with(stream, 1, |flash, first, epoch, _| flash.program(first, epoch, &[tag], data, cause));
+        let appended = self.append_with(stream, 1, |flash, first, epoch, _| {
+            flash.program(first, epoch, &[tag], data, cause)
+        });
         appended.map(|(ppn, _)| ppn)
     }
 
@@ -371,8 +427,8 @@ impl<S: Store> Space<S> {
         })
     }
 
-    /// Appends one page with a scheme part in its spare bytes, which `fill` writes for the place that it is told; more than once if a
-    /// program fails.
+    /// Appends one page with a scheme part in its spare bytes, which `fill` writes for the place
+    /// that it is told; more than once if a program fails.
     pub(crate) fn append_with_spare(
         &mut self,
         stream: StreamId,
@@ -387,8 +443,9 @@ impl<S: Store> Space<S> {
         appended.map(|(ppn, _)| ppn)
     }
 
-    /// Appends a copy of logical page `lpn`, stored at `from`, without a transfer over the bus. `fill` is as above. `None` if the page
-    /// is unreadable or belongs to another address, or if a program failed and the stream's next block is in another plane.
+    /// Appends a copy of logical page `lpn`, stored at `from`, without a transfer over the bus.
+    /// `fill` is as above. `None` if the page is unreadable or belongs to another address, or if a
+    /// program failed and the stream's next block is in another plane.
     pub(crate) fn append_copyback(
         &mut self,
         stream: StreamId,
@@ -400,10 +457,16 @@ impl<S: Store> Space<S> {
         let mut impossible = false;
         let appended = self.append_with(stream, 1, |flash, to, epoch, _| {
             let copied = flash.copy_back(lpn, from, to, epoch, |spare| fill(to, spare), cause);
-            impossible = copied.as_ref().is_err_and(|run| matches!(run.error, NandError::Uncorrectable { .. }));
+            impossible = copied
+                .as_ref()
+                .is_err_and(|run| matches!(run.error, NandError::Uncorrectable { .. }));
             copied
         });
-        if impossible { Ok(None) } else { appended.map(|(ppn, _)| Some(ppn)) }
+        if impossible {
+            Ok(None)
+        } else {
+            appended.map(|(ppn, _)| Some(ppn))
+        }
     }
 
     /// Where the stream's next page goes; opens a block if need be.
@@ -422,8 +485,9 @@ impl<S: Store> Space<S> {
         self.program_where(stream, wanted, |_, next| next, program)
     }
 
-    /// Programs pages upwards from this offset of the stream's open block, where none of them is programmed; if a program fails, at the
-    /// same offsets of another block. Only on parts that take pages in any order and share nothing between them, and never in a mount.
+    /// Programs pages upwards from this offset of the stream's open block, where none of them is
+    /// programmed; if a program fails, at the same offsets of another block. Only on parts that
+    /// take pages in any order and share nothing between them, and never in a mount.
     pub(crate) fn program_at(
         &mut self,
         stream: StreamId,
@@ -432,16 +496,25 @@ impl<S: Store> Space<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<(Ppn, u32), FtlError> {
-        assert!(!self.risky, "pages that may be at risk go one after the other");
-        let at_offset = |geometry: &Geometry, next: Ppn| geometry.page(geometry.block_of(next), offset);
-        self.program_where(stream, tags.len(), at_offset, |flash, first, epoch, count| {
-            let bytes = count * flash.geometry().page_bytes as usize;
-            flash.program(first, epoch, &tags[..count], &data[..bytes], cause)
-        })
+        assert!(
+            !self.risky,
+            "pages that may be at risk go one after the other"
+        );
+        let at_offset =
+            |geometry: &Geometry, next: Ppn| geometry.page(geometry.block_of(next), offset);
+        self.program_where(
+            stream,
+            tags.len(),
+            at_offset,
+            |flash, first, epoch, count| {
+                let bytes = count * flash.geometry().page_bytes as usize;
+                flash.program(first, epoch, &tags[..count], &data[..bytes], cause)
+            },
+        )
     }
 
-    /// Calls `program` with first page, epoch and count of pages until some were programmed; `place` says where in the open block, which
-    /// is full up to the page that it is given.
+    /// Calls `program` with first page, epoch and count of pages until some were programmed;
+    /// `place` says where in the open block, which is full up to the page that it is given.
     #[inline(always)]
     fn program_where(
         &mut self,
@@ -453,15 +526,24 @@ impl<S: Store> Space<S> {
         loop {
             let (next, room, epoch) = self.frontier(stream)?;
             let first = place(self.flash.geometry(), next);
-            // An open block has room for one page: the compiler is told, so that it can drop the loops over one.
-            let count = if wanted == 1 { 1 } else { wanted.min(room as usize) };
+            // An open block has room for one page: the compiler is told, so that it can drop the
+            // loops over one.
+            let count = if wanted == 1 {
+                1
+            } else {
+                wanted.min(room as usize)
+            };
             let seq = self.flash.pseq();
             let outcome = program(&mut self.flash, first, epoch, count);
-            let done = outcome.as_ref().map_or_else(|run| run.done, |()| count as u32);
+            let done = outcome
+                .as_ref()
+                .map_or_else(|run| run.done, |()| count as u32);
             self.note_programmed(stream, first, done, seq);
             match outcome {
                 Ok(()) => {}
-                Err(run) if matches!(run.error, NandError::ProgramFailed(_)) => self.abandon_failing(stream),
+                Err(run) if matches!(run.error, NandError::ProgramFailed(_)) => {
+                    self.abandon_failing(stream)
+                }
                 Err(run) if done == 0 => return Err(run.error.into()),
                 Err(_) => {}
             }
@@ -498,7 +580,11 @@ impl<S: Store> Space<S> {
 
     /// Closes the stream's block, if one is open; its remaining pages stay unused.
     pub(crate) fn seal(&mut self, stream: StreamId) -> Result<(), FtlError> {
-        if self.streams[stream].open.as_ref().is_some_and(OpenBlock::is_provisional) {
+        if self.streams[stream]
+            .open
+            .as_ref()
+            .is_some_and(OpenBlock::is_provisional)
+        {
             self.make_stream_safe(stream)?;
         }
         self.close(stream);
@@ -507,7 +593,8 @@ impl<S: Store> Space<S> {
 
     /// Whether a unit's stream fills this block. It may stay as it is for as long as any full one.
     pub(crate) fn is_open_for_unit(&self, block: Pbn) -> bool {
-        self.table.state(block) == State::Open && self.filled_by[block.index()] as usize >= self.fixed
+        self.table.state(block) == State::Open
+            && self.filled_by[block.index()] as usize >= self.fixed
     }
 
     /// Closes this block, if a stream is filling it.
@@ -540,7 +627,11 @@ impl<S: Store> Space<S> {
 
     fn close(&mut self, stream: StreamId) {
         if let Some(open) = self.streams[stream].open.take() {
-            assert!(!open.is_provisional(), "block {} is closed before its pages count", open.block);
+            assert!(
+                !open.is_provisional(),
+                "block {} is closed before its pages count",
+                open.block
+            );
             self.table.set_state(open.block, State::Full);
             if self.streams[stream].spec.collectable {
                 self.table.set_collectable(open.block);
@@ -556,14 +647,17 @@ impl<S: Store> Space<S> {
         }
     }
 
-    /// Where the stream's next pages go, for how many there is room, and the block's allocation number; opens a block if need be.
+    /// Where the stream's next pages go, for how many there is room, and the block's allocation
+    /// number; opens a block if need be.
     #[inline(always)]
     fn frontier(&mut self, stream: StreamId) -> Result<(Ppn, u32, u64), FtlError> {
         let (geometry, pages) = (self.flash.geometry(), self.pages_per_block());
         match &self.streams[stream].open {
-            Some(open) if open.next < pages && !open.gaps => {
-                Ok((geometry.page(open.block, open.next), pages - open.next, open.epoch))
-            }
+            Some(open) if open.next < pages && !open.gaps => Ok((
+                geometry.page(open.block, open.next),
+                pages - open.next,
+                open.epoch,
+            )),
             _ => self.new_frontier(stream),
         }
     }
@@ -587,9 +681,19 @@ impl<S: Store> Space<S> {
     #[cold]
     fn first_gap(&self, block: Pbn) -> (Ppn, u32) {
         let geometry = self.geometry();
-        let free = |offset: &u32| !self.flash.chip().is_programmed(geometry.page(block, *offset));
-        let first = (0..geometry.pages_per_block).find(free).expect("an open block has room");
-        (geometry.page(block, first), (first..geometry.pages_per_block).take_while(free).count() as u32)
+        let free = |offset: &u32| {
+            !self
+                .flash
+                .chip()
+                .is_programmed(geometry.page(block, *offset))
+        };
+        let first = (0..geometry.pages_per_block)
+            .find(free)
+            .expect("an open block has room");
+        (
+            geometry.page(block, first),
+            (first..geometry.pages_per_block).take_while(free).count() as u32,
+        )
     }
 
     fn open_new(&mut self, stream: StreamId) -> Result<(), FtlError> {
@@ -618,7 +722,8 @@ impl<S: Store> Space<S> {
                 Ok(()) => return Ok(block),
                 Err(NandError::EraseFailed(_)) => self.set_bad(block),
                 Err(other) => {
-                    self.pool.put(block, self.flash.chip().erase_count(block), false);
+                    self.pool
+                        .put(block, self.flash.chip().erase_count(block), false);
                     return Err(other.into());
                 }
             }
@@ -630,7 +735,11 @@ impl<S: Store> Space<S> {
     #[cold]
     fn refill_pool(&mut self) -> Result<(), FtlError> {
         self.hurry()?;
-        if self.reclaim(Cause::Gc)? > 0 { Ok(()) } else { Err(NO_BLOCK) }
+        if self.reclaim(Cause::Gc)? > 0 {
+            Ok(())
+        } else {
+            Err(NO_BLOCK)
+        }
     }
 
     /// A full bad block that still holds live pages, to be collected before any other.
@@ -638,12 +747,14 @@ impl<S: Store> Space<S> {
         self.failing.last().copied()
     }
 
-    /// Gives up a full block without live pages. It is erased once nothing that replaced its pages can be lost.
+    /// Gives up a full block without live pages. It is erased once nothing that replaced its pages
+    /// can be lost.
     pub(crate) fn release(&mut self, block: Pbn) {
         self.release_to(block, Heirs::Anywhere);
     }
 
-    /// The same with a block whose pages were replaced by pages of this stream or of the fixed ones: no others need be safe.
+    /// The same with a block whose pages were replaced by pages of this stream or of the fixed
+    /// ones: no others need be safe.
     pub(crate) fn release_within(&mut self, block: Pbn, stream: StreamId) {
         self.release_to(block, Heirs::Stream(stream));
     }
@@ -655,13 +766,24 @@ impl<S: Store> Space<S> {
             return;
         }
         self.table.set_state(block, State::Released);
-        self.released.push_back(Released { block, seq: self.flash.pseq(), heirs });
+        self.released.push_back(Released {
+            block,
+            seq: self.flash.pseq(),
+            heirs,
+        });
     }
 
-    /// Whether released blocks are to be hurried along by filler, when a collector wants so many free blocks, keeps a reserve,
-    /// and will take `needs` blocks for the next victim. A mount waits as long as it can, and so does a `patient` collector: the
-    /// filler between two collections would take more than they give.
-    pub(crate) fn should_hurry(&self, wanted: u32, reserve: u32, needs: u32, patient: bool) -> bool {
+    /// Whether released blocks are to be hurried along by filler, when a collector wants so many
+    /// free blocks, keeps a reserve, and will take `needs` blocks for the next victim. A mount
+    /// waits as long as it can, and so does a `patient` collector: the filler between two
+    /// collections would take more than they give.
+    pub(crate) fn should_hurry(
+        &self,
+        wanted: u32,
+        reserve: u32,
+        needs: u32,
+        patient: bool,
+    ) -> bool {
         let (free, waiting) = (self.free_blocks(), self.released_blocks());
         let due = if patient || self.kept_back > 0 {
             free + waiting >= wanted || free < needs
@@ -673,7 +795,11 @@ impl<S: Store> Space<S> {
 
     /// Programs the filler that released blocks wait for.
     pub(crate) fn hurry(&mut self) -> Result<(), FtlError> {
-        if self.released.iter().any(|released| released.heirs == Heirs::Anywhere) {
+        if self
+            .released
+            .iter()
+            .any(|released| released.heirs == Heirs::Anywhere)
+        {
             return self.make_safe();
         }
         for at in 0..self.released.len() {
@@ -684,9 +810,12 @@ impl<S: Store> Space<S> {
         (0..self.fixed).try_for_each(|stream| self.make_stream_safe(stream))
     }
 
-    /// Programs at most so many pages of the filler that the oldest released block waits for. Returns how many.
+    /// Programs at most so many pages of the filler that the oldest released block waits for.
+    /// Returns how many.
     pub(crate) fn hurry_oldest(&mut self, most: u32) -> Result<u32, FtlError> {
-        let Some(&oldest) = self.released.front() else { return Ok(0) };
+        let Some(&oldest) = self.released.front() else {
+            return Ok(0);
+        };
         let blank = vec![0; self.geometry().page_bytes as usize];
         let mut done = 0;
         while done < most
@@ -700,10 +829,15 @@ impl<S: Store> Space<S> {
 
     /// Pages of filler that a stream needs at most until none of its pages can be lost.
     pub(crate) fn most_filler(&self) -> u32 {
-        if self.pair_protection { self.flash.chip().pairs().span() } else { 0 }
+        if self.pair_protection {
+            self.flash.chip().pairs().span()
+        } else {
+            0
+        }
     }
 
-    /// Erases the released blocks that nothing depends on any more. Returns how many blocks became free.
+    /// Erases the released blocks that nothing depends on any more. Returns how many blocks became
+    /// free.
     pub(crate) fn reclaim(&mut self, cause: Cause) -> Result<u32, FtlError> {
         let before = self.free_blocks();
         while self.reclaim_one(cause)? {}
@@ -712,7 +846,9 @@ impl<S: Store> Space<S> {
 
     /// Erases the first of them. False if there is none.
     pub(crate) fn reclaim_one(&mut self, cause: Cause) -> Result<bool, FtlError> {
-        let Some(at) = (0..self.released.len()).find(|at| self.waits_for(self.released[*at]).is_none()) else {
+        let Some(at) =
+            (0..self.released.len()).find(|at| self.waits_for(self.released[*at]).is_none())
+        else {
             return Ok(false);
         };
         let block = self.released[at].block;
@@ -728,12 +864,18 @@ impl<S: Store> Space<S> {
     /// A stream with a page at risk that the erase of this block has to wait for.
     fn waits_for(&mut self, Released { seq, heirs, .. }: Released) -> Option<StreamId> {
         match heirs {
-            Heirs::Anywhere => self.oldest_at_risk().filter(|(oldest, _)| *oldest <= seq).map(|(_, stream)| stream),
-            Heirs::Stream(stream) => (0..self.fixed).chain([stream]).find(|stream| self.oldest_unsafe(*stream) <= seq),
+            Heirs::Anywhere => self
+                .oldest_at_risk()
+                .filter(|(oldest, _)| *oldest <= seq)
+                .map(|(_, stream)| stream),
+            Heirs::Stream(stream) => (0..self.fixed)
+                .chain([stream])
+                .find(|stream| self.oldest_unsafe(*stream) <= seq),
         }
     }
 
-    /// Sequence number of the oldest page that the next program may destroy; all before it are safe. `u64::MAX` if none.
+    /// Sequence number of the oldest page that the next program may destroy; all before it are
+    /// safe. `u64::MAX` if none.
     pub(crate) fn safe_floor(&mut self) -> u64 {
         self.oldest_at_risk().map_or(NEVER, |(seq, _)| seq)
     }
@@ -741,13 +883,21 @@ impl<S: Store> Space<S> {
     /// The oldest page that can be lost, and its stream.
     fn oldest_at_risk(&mut self) -> Option<(u64, StreamId)> {
         let pairs = self.pair_protection.then(|| self.flash.chip().pairs());
-        let oldest_of = |stream: &Stream| stream.open.as_ref().map_or(NEVER, |open| open.oldest_unsafe(pairs));
+        let oldest_of = |stream: &Stream| {
+            stream
+                .open
+                .as_ref()
+                .map_or(NEVER, |open| open.oldest_unsafe(pairs))
+        };
         self.at_risk.oldest(&mut self.streams, oldest_of)
     }
 
     fn oldest_unsafe(&self, stream: StreamId) -> u64 {
         let pairs = self.pair_protection.then(|| self.flash.chip().pairs());
-        self.streams[stream].open.as_ref().map_or(NEVER, |open| open.oldest_unsafe(pairs))
+        self.streams[stream]
+            .open
+            .as_ref()
+            .map_or(NEVER, |open| open.oldest_unsafe(pairs))
     }
 
     /// Whether this page can no longer be destroyed by a later program.
@@ -757,8 +907,14 @@ impl<S: Store> Space<S> {
         if self.table.state(block) != State::Open {
             return true;
         }
-        let open = self.streams[self.filled_by[block.index()] as usize].open.as_ref().expect("it fills the block");
-        !open.at_risk(self.pair_protection.then(|| self.flash.chip().pairs()), offset)
+        let open = self.streams[self.filled_by[block.index()] as usize]
+            .open
+            .as_ref()
+            .expect("it fills the block");
+        !open.at_risk(
+            self.pair_protection.then(|| self.flash.chip().pairs()),
+            offset,
+        )
     }
 
     /// Programs filler until no page of any stream can be lost.
@@ -784,7 +940,10 @@ impl<S: Store> Space<S> {
     /// Programs one page of filler into the stream's open block.
     fn pad(&mut self, stream: StreamId, blank: &[u8]) -> Result<(), FtlError> {
         let geometry = self.geometry();
-        let open = self.streams[stream].open.as_mut().expect("only pages of an open block are unsafe");
+        let open = self.streams[stream]
+            .open
+            .as_mut()
+            .expect("only pages of an open block are unsafe");
         let ppn = geometry.page(open.block, open.next);
         match self.flash.program_filler(ppn, open.epoch, blank) {
             Ok(()) => {}

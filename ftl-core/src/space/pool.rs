@@ -16,7 +16,12 @@ pub(super) struct FreePool {
 impl FreePool {
     pub(super) fn new(geometry: Geometry) -> Self {
         let by_wear = vec![BTreeSet::new(); geometry.dies() as usize];
-        FreePool { geometry, by_wear, unconfirmed: BTreeSet::new(), len: 0 }
+        FreePool {
+            geometry,
+            by_wear,
+            unconfirmed: BTreeSet::new(),
+            len: 0,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -29,13 +34,15 @@ impl FreePool {
     }
 
     pub(super) fn put(&mut self, block: Pbn, erase_count: u32, confirmed: bool) {
-        self.len += self.by_wear[self.geometry.die_of(block) as usize].insert((erase_count, block)) as usize;
+        self.len += self.by_wear[self.geometry.die_of(block) as usize].insert((erase_count, block))
+            as usize;
         if !confirmed {
             self.unconfirmed.insert(block);
         }
     }
 
-    /// The least worn block, or the most worn one, of this die if it has any; and whether its last erase is known to have ended.
+    /// The least worn block, or the most worn one, of this die if it has any; and whether its last
+    /// erase is known to have ended.
     pub(super) fn take(&mut self, worn: bool, die: Option<u32>) -> Option<(Pbn, bool)> {
         let best_of = |die: u32| {
             let blocks = &self.by_wear[die as usize];

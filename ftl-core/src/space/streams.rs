@@ -1,5 +1,6 @@
-//! Streams, the blocks they fill, and which of those blocks' pages can still be lost. There may be tens of thousands: a stream keeps
-//! the little that pairing asks for, and those that are at risk are on a list.
+//! Streams, the blocks they fill, and which of those blocks' pages can still be lost. There may be
+//! tens of thousands: a stream keeps the little that pairing asks for, and those that are at risk
+//! are on a list.
 
 use crate::format::Role;
 use crate::recovery::provisional;
@@ -14,7 +15,8 @@ pub(crate) struct StreamSpec {
     pub(crate) role: Role,
     /// Whether full blocks may be collected at once.
     pub(crate) collectable: bool,
-    /// Whether pages have their own offsets in its blocks, with gaps between them: they all go by [`super::Space::program_at`].
+    /// Whether pages have their own offsets in its blocks, with gaps between them: they all go by
+    /// [`super::Space::program_at`].
     pub(crate) in_place: bool,
 }
 
@@ -38,7 +40,8 @@ pub(super) struct OpenBlock {
     filler: u32,
     /// Sequence numbers of the last programs, by offset modulo [`RECENT`]; [`NEVER`] for filler.
     recent: [u64; RECENT],
-    /// Whether the pages that are programmed are not all at the beginning: appending fills the gaps between them.
+    /// Whether the pages that are programmed are not all at the beginning: appending fills the gaps
+    /// between them.
     pub(super) gaps: bool,
     /// First of the provisional pages that no filler vouches for yet, and its sequence number.
     provisional: Option<(u32, u64)>,
@@ -47,13 +50,25 @@ pub(super) struct OpenBlock {
 impl OpenBlock {
     /// A block of which `next` pages are programmed, none of them at risk.
     pub(super) fn new(block: Pbn, epoch: u64, next: u32) -> Self {
-        OpenBlock { block, epoch, next, filler: 0, recent: [NEVER; RECENT], gaps: false, provisional: None }
+        OpenBlock {
+            block,
+            epoch,
+            next,
+            filler: 0,
+            recent: [NEVER; RECENT],
+            gaps: false,
+            provisional: None,
+        }
     }
 
     /// `count` pages more are programmed, the last of them as number `last`.
     #[inline(always)]
     pub(super) fn note(&mut self, count: u32, last: u64) {
-        let kept = if count == 1 { 1 } else { count.min(RECENT as u32) };
+        let kept = if count == 1 {
+            1
+        } else {
+            count.min(RECENT as u32)
+        };
         self.next += count;
         self.filler = 0;
         for back in 0..kept {
@@ -83,7 +98,11 @@ impl OpenBlock {
 
     /// Whether a later program may destroy this page, or nothing vouches for it yet.
     pub(super) fn at_risk(&self, pairs: Option<&PairTable>, offset: u32) -> bool {
-        let unpaired = |pairs: &PairTable| pairs.last_threat(offset).is_some_and(|threat| threat >= self.next);
+        let unpaired = |pairs: &PairTable| {
+            pairs
+                .last_threat(offset)
+                .is_some_and(|threat| threat >= self.next)
+        };
         self.provisional.is_some_and(|(first, _)| offset >= first) || pairs.is_some_and(unpaired)
     }
 
@@ -95,9 +114,17 @@ impl OpenBlock {
 
     /// Of the pages whose partner is not programmed yet, the oldest.
     fn oldest_unpaired(&self, pairs: &PairTable) -> u64 {
-        let at_risk = |offset: &u32| pairs.last_threat(*offset).is_some_and(|threat| threat >= self.next);
+        let at_risk = |offset: &u32| {
+            pairs
+                .last_threat(*offset)
+                .is_some_and(|threat| threat >= self.next)
+        };
         let recent = self.next.saturating_sub(pairs.span())..self.next;
-        recent.filter(at_risk).map(|offset| self.recent[offset as usize % RECENT]).min().unwrap_or(NEVER)
+        recent
+            .filter(at_risk)
+            .map(|offset| self.recent[offset as usize % RECENT])
+            .min()
+            .unwrap_or(NEVER)
     }
 }
 
@@ -115,12 +142,19 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(spec: StreamSpec) -> Self {
-        Stream { spec, open: None, for_cold: false, die: None, listed: false }
+        Stream {
+            spec,
+            open: None,
+            for_cold: false,
+            die: None,
+            listed: false,
+        }
     }
 }
 
-/// The streams that may have pages at risk, by a number that none of those is older than. A stream's oldest page at risk only ever gets
-/// younger, so entries are put right when they come to the top.
+/// The streams that may have pages at risk, by a number that none of those is older than. A
+/// stream's oldest page at risk only ever gets younger, so entries are put right when they come to
+/// the top.
 #[derive(Debug, Default)]
 pub(super) struct AtRisk(BinaryHeap<Reverse<(u64, StreamId)>>);
 
@@ -129,7 +163,8 @@ impl AtRisk {
         self.0.push(Reverse((seq, stream)));
     }
 
-    /// The oldest page at risk and its stream. `oldest_of` tells of a stream; one that is safe is taken off the list and `unlisted`.
+    /// The oldest page at risk and its stream. `oldest_of` tells of a stream; one that is safe is
+    /// taken off the list and `unlisted`.
     pub(super) fn oldest(
         &mut self,
         streams: &mut [Stream],
@@ -161,25 +196,44 @@ mod tests {
     /// What the list replaces: every number is kept, every page looked at.
     fn oldest_by_search(pairs: &PairTable, seqs: &[u64]) -> u64 {
         let next = seqs.len() as u32;
-        let at_risk = |offset: &u32| pairs.last_threat(*offset).is_some_and(|threat| threat >= next);
-        (0..next).filter(at_risk).map(|offset| seqs[offset as usize]).min().unwrap_or(NEVER)
+        let at_risk = |offset: &u32| {
+            pairs
+                .last_threat(*offset)
+                .is_some_and(|threat| threat >= next)
+        };
+        (0..next)
+            .filter(at_risk)
+            .map(|offset| seqs[offset as usize])
+            .min()
+            .unwrap_or(NEVER)
     }
 
     #[test]
     fn the_last_numbers_and_the_list_tell_what_a_search_of_all_pages_tells() {
-        for rule in
-            [Pairing::None, Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4, Pairing::Group4]
-        {
+        for rule in [
+            Pairing::None,
+            Pairing::Adjacent,
+            Pairing::Dist3,
+            Pairing::Dist6,
+            Pairing::Shared4,
+            Pairing::Group4,
+        ] {
             let pairs = PairTable::new(rule, PAGES);
             assert!(pairs.span() as usize <= RECENT);
             let mut rng = SplitMix::new(1);
-            let spec = StreamSpec { role: Role::Data, collectable: true, in_place: false };
+            let spec = StreamSpec {
+                role: Role::Data,
+                collectable: true,
+                in_place: false,
+            };
             let mut streams = vec![Stream::new(spec); 40];
             let (mut all, mut list, mut seq) = (vec![Vec::new(); 40], AtRisk::default(), 0);
             for _ in 0..5_000 {
                 let id = rng.below(40) as usize;
                 let stream = &mut streams[id];
-                let open = stream.open.get_or_insert_with(|| OpenBlock::new(Pbn::new(id as u32), 1, 0));
+                let open = stream
+                    .open
+                    .get_or_insert_with(|| OpenBlock::new(Pbn::new(id as u32), 1, 0));
                 if rng.one_in(4) {
                     open.note_filler(&pairs);
                     all[id].push(NEVER);
@@ -197,8 +251,16 @@ mod tests {
                     streams[id].open = None;
                     all[id].clear();
                 }
-                let by_search = all.iter().map(|seqs| oldest_by_search(&pairs, seqs)).min().unwrap();
-                let of = |stream: &Stream| stream.open.map_or(NEVER, |open| open.oldest_unsafe(Some(&pairs)));
+                let by_search = all
+                    .iter()
+                    .map(|seqs| oldest_by_search(&pairs, seqs))
+                    .min()
+                    .unwrap();
+                let of = |stream: &Stream| {
+                    stream
+                        .open
+                        .map_or(NEVER, |open| open.oldest_unsafe(Some(&pairs)))
+                };
                 let oldest = list.oldest(&mut streams, of);
                 assert_eq!(oldest.map_or(NEVER, |(seq, _)| seq), by_search, "{rule:?}");
             }

@@ -1,6 +1,7 @@
 //! The block lists of units: which physical blocks each has, and which unit has the most.
 //!
-//! A physical block has a *node* number in its list, which it keeps as long as it is there; entries of tables name pages by it.
+//! A physical block has a *node* number in its list, which it keeps as long as it is there; entries
+//! of tables name pages by it.
 
 use nand_model::Pbn;
 use std::cmp::Reverse;
@@ -22,7 +23,8 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Lists of at most `max_length` blocks; a collection may add more for a while, up to `max_nodes`.
+    /// Lists of at most `max_length` blocks; a collection may add more for a while, up to
+    /// `max_nodes`.
     pub(crate) fn new(units: u32, blocks: u32, max_nodes: u32, max_length: u32) -> Self {
         Lists {
             nodes: vec![Vec::new(); units as usize],
@@ -47,13 +49,19 @@ impl Lists {
 
     /// The block of this number.
     pub(crate) fn block(&self, unit: u32, node: u32) -> Option<Pbn> {
-        let block = self.nodes[unit as usize].get(node as usize).copied().filter(|block| *block != NONE);
+        let block = self.nodes[unit as usize]
+            .get(node as usize)
+            .copied()
+            .filter(|block| *block != NONE);
         block.map(Pbn::new)
     }
 
     /// The blocks of a list.
     pub(crate) fn blocks(&self, unit: u32) -> impl Iterator<Item = Pbn> {
-        self.nodes[unit as usize].iter().filter(|block| **block != NONE).map(|block| Pbn::new(*block))
+        self.nodes[unit as usize]
+            .iter()
+            .filter(|block| **block != NONE)
+            .map(|block| Pbn::new(*block))
     }
 
     /// How many blocks a list has.
@@ -76,15 +84,19 @@ impl Lists {
         self.length(unit) < self.max_nodes
     }
 
-    /// Puts a block on the list, with the number `wanted` if that is free. Not if there are too many.
+    /// Puts a block on the list, with the number `wanted` if that is free. Not if there are too
+    /// many.
     pub(crate) fn add(&mut self, unit: u32, block: Pbn, epoch: u64, wanted: Option<u32>) {
         if self.owner(block).is_some() || !self.takes_another(unit) {
             return;
         }
         let nodes = &mut self.nodes[unit as usize];
-        let is_free =
-            |node: &u32| *node < self.max_nodes && nodes.get(*node as usize).is_none_or(|block| *block == NONE);
-        let node = wanted.filter(is_free).unwrap_or_else(|| (0..).find(is_free).expect("the list is not full"));
+        let is_free = |node: &u32| {
+            *node < self.max_nodes && nodes.get(*node as usize).is_none_or(|block| *block == NONE)
+        };
+        let node = wanted
+            .filter(is_free)
+            .unwrap_or_else(|| (0..).find(is_free).expect("the list is not full"));
         if nodes.len() <= node as usize {
             nodes.resize(node as usize + 1, NONE);
         }
@@ -99,14 +111,18 @@ impl Lists {
         let (unit, node) = std::mem::replace(&mut self.owners[block.index()], (NONE, NONE));
         let nodes = &mut self.nodes[unit as usize];
         nodes[node as usize] = NONE;
-        let kept = nodes.iter().rposition(|block| *block != NONE).map_or(0, |last| last + 1);
+        let kept = nodes
+            .iter()
+            .rposition(|block| *block != NONE)
+            .map_or(0, |last| last + 1);
         nodes.truncate(kept);
         let (length, newest) = self.lengths[unit as usize];
         self.set_length(unit, length - 1, newest);
     }
 
     fn set_length(&mut self, unit: u32, length: u32, newest: u64) {
-        let (old, old_newest) = std::mem::replace(&mut self.lengths[unit as usize], (length, newest));
+        let (old, old_newest) =
+            std::mem::replace(&mut self.lengths[unit as usize], (length, newest));
         if old >= 2 {
             self.long.remove(&(old, Reverse(old_newest), unit));
         }
@@ -115,14 +131,19 @@ impl Lists {
         }
     }
 
-    /// Units with two blocks or more, the longest list first; of equal ones that whose newest block is the oldest.
+    /// Units with two blocks or more, the longest list first; of equal ones that whose newest block
+    /// is the oldest.
     pub(crate) fn longest_first(&self) -> impl Iterator<Item = u32> {
         self.long.iter().rev().map(|(.., unit)| *unit)
     }
 
     /// Bytes really allocated.
     pub(crate) fn bytes(&self) -> u64 {
-        let lists = self.nodes.iter().map(|nodes| nodes.capacity() * 4 + size_of::<Vec<u32>>()).sum::<usize>();
+        let lists = self
+            .nodes
+            .iter()
+            .map(|nodes| nodes.capacity() * 4 + size_of::<Vec<u32>>())
+            .sum::<usize>();
         (lists + self.lengths.len() * 16 + self.owners.len() * 8 + self.long.len() * 24) as u64
     }
 
@@ -132,11 +153,20 @@ impl Lists {
         for unit in 0..self.nodes.len() as u32 {
             let (listed, counted) = (self.blocks(unit).count() as u32, self.length(unit));
             if listed != counted {
-                wrong.push(format!("unit {unit} has {listed} blocks, {counted} counted"));
+                wrong.push(format!(
+                    "unit {unit} has {listed} blocks, {counted} counted"
+                ));
             }
-            wrong.extend(self.blocks(unit).filter(|block| self.owner(*block) != Some(unit)).map(|block| {
-                format!("block {block} is on the list of unit {unit} and belongs to {:?}", self.owner(block))
-            }));
+            wrong.extend(
+                self.blocks(unit)
+                    .filter(|block| self.owner(*block) != Some(unit))
+                    .map(|block| {
+                        format!(
+                            "block {block} is on the list of unit {unit} and belongs to {:?}",
+                            self.owner(block)
+                        )
+                    }),
+            );
         }
         wrong
     }
@@ -154,13 +184,23 @@ mod tests {
         }
         assert_eq!(lists.longest_first().collect::<Vec<_>>(), [0, 1]);
         lists.remove(Pbn::new(6));
-        assert_eq!(lists.longest_first().collect::<Vec<_>>(), [1, 0], "of equal ones the older");
-        assert_eq!((lists.node(0, Pbn::new(9)), lists.node(0, Pbn::new(6))), (Some(2), None));
+        assert_eq!(
+            lists.longest_first().collect::<Vec<_>>(),
+            [1, 0],
+            "of equal ones the older"
+        );
+        assert_eq!(
+            (lists.node(0, Pbn::new(9)), lists.node(0, Pbn::new(6))),
+            (Some(2), None)
+        );
         lists.add(0, Pbn::new(10), 6, Some(2));
         assert_eq!(lists.node(0, Pbn::new(10)), Some(1), "number 2 is taken");
         lists.add(0, Pbn::new(11), 7, Some(3));
         lists.add(0, Pbn::new(12), 8, None);
-        assert_eq!((lists.is_full(0), lists.owner(Pbn::new(12)), lists.total()), (true, None, 6));
+        assert_eq!(
+            (lists.is_full(0), lists.owner(Pbn::new(12)), lists.total()),
+            (true, None, 6)
+        );
         assert_eq!(lists.audit(), Vec::<String>::new());
     }
 }

@@ -1,15 +1,19 @@
-//! Schemes whose logical units (a logical block, or some together) own physical blocks and append to a block of their own. The page map of a
-//! unit is cut into tables, which travel in the spare bytes of the pages that are programmed (`tables.rs`); which blocks a unit has is in
-//! RAM (`lists.rs`). What the schemes differ in (the shape, how long a list may be, which unit is collected) is a [`Policy`].
+//! Schemes whose logical units (a logical block, or some together) own physical blocks and append
+//! to a block of their own. The page map of a unit is cut into tables, which travel in the spare
+//! bytes of the pages that are programmed (`tables.rs`); which blocks a unit has is in RAM
+//! (`lists.rs`). What the schemes differ in (the shape, how long a list may be, which unit is
+//! collected) is a [`Policy`].
 //!
-//! Beside them there are *common blocks*, for pages of any unit: trim records, and what a mount programs, because that cannot continue what a
-//! cut left and must not open a block per unit. From there pages go home when their block is collected and their unit has
-//! room. A group of tables that maps such a page is in RAM. When no unit can do with fewer blocks, the emptiest block is collected into the
-//! common ones.
+//! Beside them there are *common blocks*, for pages of any unit: trim records, and what a mount
+//! programs, because that cannot continue what a cut left and must not open a block per unit. From
+//! there pages go home when their block is collected and their unit has room. A group of tables
+//! that maps such a page is in RAM. When no unit can do with fewer blocks, the emptiest block is
+//! collected into the common ones.
 //!
-//! What always holds: tables on flash name live pages of their unit's own blocks only; a page is live if and only if the newest content of
-//! its logical page is there. A write is acknowledged when its page is programmed. If power fails, mount takes the newest
-//! readable version of every page and compares: a group that says something else is in RAM from then on (`recovery.rs`).
+//! What always holds: tables on flash name live pages of their unit's own blocks only; a page is
+//! live if and only if the newest content of its logical page is there. A write is acknowledged
+//! when its page is programmed. If power fails, mount takes the newest readable version of every
+//! page and compares: a group that says something else is in RAM from then on (`recovery.rs`).
 
 mod lists;
 mod reclaim;
@@ -46,7 +50,8 @@ pub(crate) trait Policy: Send {
     /// Blocks of a unit from which on its list is collected before another is opened.
     fn max_length(&self, shape: &Shape) -> u32;
 
-    /// The unit to collect when blocks are short, of those that can do with fewer; `None` to take the emptiest block of all.
+    /// The unit to collect when blocks are short, of those that can do with fewer; `None` to take
+    /// the emptiest block of all.
     fn choose(&self, lists: &Lists, can_shrink: &dyn Fn(u32) -> bool) -> Option<u32>;
 
     /// Whether the emptiest block of all is collected rather than one of the unit that was chosen.
@@ -62,10 +67,12 @@ pub(crate) trait Policy: Send {
     /// The unit to collect in idle time, if one is worth it.
     fn choose_idle(&self, lists: &Lists) -> Option<u32>;
 
-    /// Whether a collection reads all tables of the unit, as the paper finds out which pages are valid.
+    /// Whether a collection reads all tables of the unit, as the paper finds out which pages are
+    /// valid.
     fn reads_all_tables(&self) -> bool;
 
-    /// How blocks are cleaned while requests come, where they are not collected when free ones are short (`slices.rs`).
+    /// How blocks are cleaned while requests come, where they are not collected when free ones are
+    /// short (`slices.rs`).
     fn slicing(&self) -> Option<Slicing> {
         None
     }
@@ -94,8 +101,9 @@ const RESERVE: u32 = 3;
 /// Groups in RAM, whatever the size of the device.
 const MIN_IN_RAM: u32 = 64;
 
-/// Blocks beyond data and over-provisioning of a device with units of so many pages: three sets of checkpoints; trim pages; an open common
-/// block, one for a failing block, two waiting for their erase, a partly filled unit, and the free threshold.
+/// Blocks beyond data and over-provisioning of a device with units of so many pages: three sets of
+/// checkpoints; trim pages; an open common block, one for a failing block, two waiting for their
+/// erase, a partly filled unit, and the free threshold.
 pub(crate) fn overhead_blocks(
     profile: &Profile,
     logical_pages: u32,
@@ -103,8 +111,16 @@ pub(crate) fn overhead_blocks(
     params: &Params,
 ) -> Result<u32, FtlError> {
     let estimate = logical_pages / profile.geometry.pages_per_block;
-    let settings = Settings::new(params, profile, estimate, logical_pages.div_ceil(unit_pages))?;
-    let geometry = Geometry { blocks: estimate.max(64) * 2, ..profile.geometry };
+    let settings = Settings::new(
+        params,
+        profile,
+        estimate,
+        logical_pages.div_ceil(unit_pages),
+    )?;
+    let geometry = Geometry {
+        blocks: estimate.max(64) * 2,
+        ..profile.geometry
+    };
     let checkpoints = Checkpoints::blocks_needed(&geometry, CleanStop::chunks(&geometry));
     Ok(checkpoints + Trims::blocks_needed(&geometry, logical_pages) + 6 + settings.free_threshold)
 }
@@ -122,7 +138,8 @@ pub(crate) struct UnitFtl<S: Store, P> {
     checkpoints: Checkpoints,
     next_ver: u64,
     gc: Gc,
-    /// The unit being collected, how many blocks it had, and how often that was tried: it was worth it when one is free.
+    /// The unit being collected, how many blocks it had, and how often that was tried: it was worth
+    /// it when one is free.
     collecting: Option<(u32, u32, u32)>,
     /// Where blocks are cleaned in slices.
     slices: Option<Slices>,
@@ -146,21 +163,41 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let units = config.logical_pages.div_ceil(shape.pages);
         let settings = Settings::new(&config.params, chip.profile(), geometry.blocks, units)?;
         if config.logical_pages as u64 >= geometry.pages() {
-            return Err(FtlError::Config("more logical pages than the flash has".into()));
+            return Err(FtlError::Config(
+                "more logical pages than the flash has".into(),
+            ));
         }
         let mut flash = Flash::new(chip);
         flash.reserve_spare(shape.spare_bytes())?;
-        let stream = |role, collectable| StreamSpec { role, collectable, in_place: false };
-        let mut space = Space::new(flash, &[stream(Role::Cold, true), stream(Role::Checkpoint, false)]);
+        let stream = |role, collectable| StreamSpec {
+            role,
+            collectable,
+            in_place: false,
+        };
+        let mut space = Space::new(
+            flash,
+            &[stream(Role::Cold, true), stream(Role::Checkpoint, false)],
+        );
         let first = space.add_streams(stream(Role::Data, true), units as usize);
         assert_eq!(first, FIRST_UNIT);
         space.set_pair_protection(settings.pair_protection);
         let mut ftl = UnitFtl {
-            gc: Gc::new(&geometry, settings.free_threshold, RESERVE, settings.wear, settings.scrub),
+            gc: Gc::new(
+                &geometry,
+                settings.free_threshold,
+                RESERVE,
+                settings.wear,
+                settings.scrub,
+            ),
             space,
             logical_pages: config.logical_pages,
             shape,
-            lists: Lists::new(units, geometry.blocks, shape.max_nodes(), policy.max_length(&shape)),
+            lists: Lists::new(
+                units,
+                geometry.blocks,
+                shape.max_nodes(),
+                policy.max_length(&shape),
+            ),
             policy,
             tables: Tables::new(units * shape.groups()),
             at_hand: AtHand::default(),
@@ -173,11 +210,17 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             stats: SchemeStats::default(),
             places: Vec::new(),
         };
-        ftl.slices = ftl.policy.slicing().map(|how| Slices::new(how, geometry.blocks));
+        ftl.slices = ftl
+            .policy
+            .slicing()
+            .map(|how| Slices::new(how, geometry.blocks));
         match start {
             Start::Format => {
                 ftl.space.format();
-                ftl.stats.mount = MountReport { clean: true, ..MountReport::default() };
+                ftl.stats.mount = MountReport {
+                    clean: true,
+                    ..MountReport::default()
+                };
             }
             Start::Mount => ftl.mount()?,
         }
@@ -206,7 +249,9 @@ impl<S: Store, P: Policy> Ftl<S> for UnitFtl<S, P> {
             let ppn = self.look_up(lpn, Cause::Host)?;
             self.places.push(ppn);
         }
-        self.space.flash.read_places(first.raw(), &self.places, out)?;
+        self.space
+            .flash
+            .read_places(first.raw(), &self.places, out)?;
         Ok(self.space.flash.now())
     }
 
@@ -220,7 +265,12 @@ impl<S: Store, P: Policy> Ftl<S> for UnitFtl<S, P> {
             let stream = self.stream_of_write(unit);
             self.make_room(stream)?;
             self.policy.wrote(unit);
-            let tag = PageTag { role: Role::Data, flags: Flags::NONE, lpn, ver: self.next_ver };
+            let tag = PageTag {
+                role: Role::Data,
+                flags: Flags::NONE,
+                lpn,
+                ver: self.next_ver,
+            };
             if stream == COMMON {
                 self.program_abroad(tag, bytes, Cause::Host)?;
             } else {
@@ -245,7 +295,8 @@ impl<S: Store, P: Policy> Ftl<S> for UnitFtl<S, P> {
         self.read_tables_at_ends(first.raw(), count)?;
         let ver = self.next_ver;
         self.next_ver += 1;
-        self.trims.record(&mut self.space, first.raw(), count, ver)?;
+        self.trims
+            .record(&mut self.space, first.raw(), count, ver)?;
         self.unmap(first.raw(), count)?;
         if self.trims.bitmap_due() {
             self.make_room(COMMON)?;
@@ -299,7 +350,12 @@ impl<S: Store, P: Policy> Ftl<S> for UnitFtl<S, P> {
     }
 
     fn ram_report(&self) -> RamReport {
-        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry { part, entries, paper_bytes, real_bytes };
+        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry {
+            part,
+            entries,
+            paper_bytes,
+            real_bytes,
+        };
         let geometry = self.space.geometry();
         let (bitmap, victims, blocks) = self.space.table.bytes();
         let units = self.logical_pages.div_ceil(self.shape.pages) as u64;
@@ -310,7 +366,12 @@ impl<S: Store, P: Policy> Ftl<S> for UnitFtl<S, P> {
             entry("map", units, paper, real),
             entry("bitmaps", geometry.pages(), 0, bitmap),
             entry("gc", geometry.blocks as u64, 0, victims + blocks + queue),
-            entry("other", self.trims.len() as u64, 0, self.trims.bytes() + self.space.pool_bytes()),
+            entry(
+                "other",
+                self.trims.len() as u64,
+                0,
+                self.trims.bytes() + self.space.pool_bytes(),
+            ),
             entry("buffers", 1, 0, self.gc.pages.bytes()),
         ]
     }
@@ -345,7 +406,11 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Unit, table in it, and slot among the unit's.
     fn split(&self, lpn: u32) -> (u32, u32, usize) {
         let offset = lpn % self.shape.pages;
-        (lpn / self.shape.pages, offset / self.shape.slots, offset as usize)
+        (
+            lpn / self.shape.pages,
+            offset / self.shape.slots,
+            offset as usize,
+        )
     }
 
     /// Where the page is: [`UNMAPPED`], [`LOST`] or its physical page.
@@ -384,11 +449,17 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         match self.tables.place(self.group_number(unit, k)) {
             Place::Nowhere => {
                 self.at_hand.group_slots(group, &self.shape).fill(UNMAPPED);
-                self.at_hand.group_carriers(group, &self.shape).fill(UNMAPPED);
+                self.at_hand
+                    .group_carriers(group, &self.shape)
+                    .fill(UNMAPPED);
             }
             Place::Ram(kept) => {
-                self.at_hand.group_slots(group, &self.shape).copy_from_slice(&kept.slots);
-                self.at_hand.group_carriers(group, &self.shape).copy_from_slice(&kept.carriers);
+                self.at_hand
+                    .group_slots(group, &self.shape)
+                    .copy_from_slice(&kept.slots);
+                self.at_hand
+                    .group_carriers(group, &self.shape)
+                    .copy_from_slice(&kept.carriers);
             }
             Place::Flash(head) => {
                 self.stats.map_cache_misses += (cause == Cause::Host) as u64;
@@ -418,7 +489,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             UNMAPPED => self.at_hand.table(k, &self.shape).fill(UNMAPPED),
             carrier => {
                 let carrier = Ppn::new(carrier);
-                if !self.read_spare(unit, group, carrier, false, cause)? || !self.at_hand.turn_to(unit, k, &self.shape)
+                if !self.read_spare(unit, group, carrier, false, cause)?
+                    || !self.at_hand.turn_to(unit, k, &self.shape)
                 {
                     return self.rebuild_group(unit, group, carrier);
                 }
@@ -428,17 +500,30 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         Ok(())
     }
 
-    /// Reads what a page of this group has in its spare bytes: its table, and the directory if that is wanted. False if it says nothing.
-    fn read_spare(&mut self, unit: u32, group: u32, ppn: Ppn, directory: bool, cause: Cause) -> Result<bool, FtlError> {
+    /// Reads what a page of this group has in its spare bytes: its table, and the directory if that
+    /// is wanted. False if it says nothing.
+    fn read_spare(
+        &mut self,
+        unit: u32,
+        group: u32,
+        ppn: Ppn,
+        directory: bool,
+        cause: Cause,
+    ) -> Result<bool, FtlError> {
         let shape = self.shape;
-        let Some((oob, spare)) = self.space.flash.read_spare(ppn, cause)? else { return Ok(false) };
+        let Some((oob, spare)) = self.space.flash.read_spare(ppn, cause)? else {
+            return Ok(false);
+        };
         let k = oob.tag.lpn % shape.pages / shape.slots;
         if oob.tag.lpn / shape.pages != unit || k / shape.fan != group {
             return Ok(false);
         }
         if directory {
             let carriers = self.at_hand.group_carriers(group, &shape);
-            if shape.decode_directory(&self.lists, unit, spare, carriers).is_none() {
+            if shape
+                .decode_directory(&self.lists, unit, spare, carriers)
+                .is_none()
+            {
                 return Ok(false);
             }
             if self.at_hand.carriers[k as usize] != ppn.raw() {
@@ -446,12 +531,21 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             }
         }
         let slots = self.at_hand.table(k, &shape);
-        if shape.decode_table(&self.lists, unit, spare, slots).is_none() {
+        if shape
+            .decode_table(&self.lists, unit, spare, slots)
+            .is_none()
+        {
             return Ok(false);
         }
         // What a part tells that lies may be of another life.
         let is_live = |page: &u32| *page == UNMAPPED || self.space.table.is_live(Ppn::new(*page));
-        if !slots.iter().all(is_live) || !self.at_hand.group_carriers(group, &shape).iter().all(is_live) {
+        if !slots.iter().all(is_live)
+            || !self
+                .at_hand
+                .group_carriers(group, &shape)
+                .iter()
+                .all(is_live)
+        {
             return Ok(false);
         }
         self.at_hand.note_table(k);
@@ -460,21 +554,31 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     /// Reads all tables of a group.
     fn take_group(&mut self, unit: u32, group: u32, cause: Cause) -> Result<(), FtlError> {
-        self.shape.tables_of(group).try_for_each(|k| self.take_table(unit, k, cause))
+        self.shape
+            .tables_of(group)
+            .try_for_each(|k| self.take_table(unit, k, cause))
     }
 
-    /// A page with a table cannot be read any more. The live pages of the unit say where they belong; what is missing is lost.
+    /// A page with a table cannot be read any more. The live pages of the unit say where they
+    /// belong; what is missing is lost.
     #[cold]
     fn rebuild_group(&mut self, unit: u32, group: u32, lost: Ppn) -> Result<(), FtlError> {
         let tables = self.shape.tables_of(group);
         let first = unit * self.shape.pages + tables.start * self.shape.slots;
         let mut slots = vec![UNMAPPED; self.at_hand.group_slots(group, &self.shape).len()];
         let mut live = Vec::new();
-        self.lists.blocks(unit).for_each(|block| self.space.table.live_pages(block, &mut live));
+        self.lists
+            .blocks(unit)
+            .for_each(|block| self.space.table.live_pages(block, &mut live));
         for ppn in live {
-            let found = self.space.flash.read_oob(ppn, Cause::Recovery)?.filter(|oob| oob.tag.role == Role::Data);
-            let slot =
-                found.and_then(|oob| oob.tag.lpn.checked_sub(first)).filter(|slot| (*slot as usize) < slots.len());
+            let found = self
+                .space
+                .flash
+                .read_oob(ppn, Cause::Recovery)?
+                .filter(|oob| oob.tag.role == Role::Data);
+            let slot = found
+                .and_then(|oob| oob.tag.lpn.checked_sub(first))
+                .filter(|slot| (*slot as usize) < slots.len());
             if let Some(slot) = slot.filter(|slot| self.trims.is_mapped(first + slot)) {
                 slots[slot as usize] = ppn.raw();
             }
@@ -487,8 +591,12 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 *slot = places.next().unwrap_or(LOST);
             }
         }
-        self.at_hand.group_slots(group, &self.shape).copy_from_slice(&slots);
-        self.at_hand.group_carriers(group, &self.shape).fill(UNMAPPED);
+        self.at_hand
+            .group_slots(group, &self.shape)
+            .copy_from_slice(&slots);
+        self.at_hand
+            .group_carriers(group, &self.shape)
+            .fill(UNMAPPED);
         self.at_hand.note_group(group, &self.shape);
         self.keep_group(unit, group);
         Ok(())
@@ -497,10 +605,15 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Keeps a group that is at hand in RAM.
     fn keep_group(&mut self, unit: u32, group: u32) {
         let (slots, carriers) = (self.shape.tables_of(group), self.shape.tables_of(group));
-        let slots = (slots.start * self.shape.slots) as usize..(slots.end * self.shape.slots) as usize;
+        let slots =
+            (slots.start * self.shape.slots) as usize..(slots.end * self.shape.slots) as usize;
         let carriers = carriers.start as usize..carriers.end as usize;
         let number = unit * self.shape.groups() + group;
-        self.tables.keep(number, &self.at_hand.slots[slots], &self.at_hand.carriers[carriers]);
+        self.tables.keep(
+            number,
+            &self.at_hand.slots[slots],
+            &self.at_hand.carriers[carriers],
+        );
     }
 
     /// Whether the table maps nothing but pages of its unit's own blocks.
@@ -515,7 +628,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         self.at_hand.table(k, &self.shape).iter().all(at_home)
     }
 
-    /// Programs a page into its unit's own block, with its table and directory, and gives up the place where it was.
+    /// Programs a page into its unit's own block, with its table and directory, and gives up the
+    /// place where it was.
     fn program_home(&mut self, tag: PageTag, data: &[u8], cause: Cause) -> Result<(), FtlError> {
         let (unit, k, slot) = self.split(tag.lpn);
         let group = k / self.shape.fan;
@@ -525,21 +639,27 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             self.take_group(unit, group, cause)?;
         }
         let old = self.at_hand.slots[slot];
-        let (stream, geometry, shape, epoch) =
-            (self.stream_of(unit), self.space.geometry(), self.shape, self.space.next_epoch());
+        let (stream, geometry, shape, epoch) = (
+            self.stream_of(unit),
+            self.space.geometry(),
+            self.shape,
+            self.space.next_epoch(),
+        );
         let (lists, at_hand) = (&mut self.lists, &mut self.at_hand);
         let mut said = false;
-        let programmed = self.space.append_with_spare(stream, tag, data, cause, |ppn, spare| {
-            let block = geometry.block_of(ppn);
-            // Epochs ascend, so a block that was not on the list before has the latest.
-            lists.add(unit, block, epoch, None);
-            at_hand.slots[slot] = ppn.raw();
-            at_hand.carriers[k as usize] = ppn.raw();
-            let tables = shape.tables_of(group);
-            let carriers = &at_hand.carriers[tables.start as usize..tables.end as usize];
-            let slots = &at_hand.slots[(k * shape.slots) as usize..][..shape.slots as usize];
-            said = shape.encode(lists, unit, block, slots, carriers, spare);
-        });
+        let programmed = self
+            .space
+            .append_with_spare(stream, tag, data, cause, |ppn, spare| {
+                let block = geometry.block_of(ppn);
+                // Epochs ascend, so a block that was not on the list before has the latest.
+                lists.add(unit, block, epoch, None);
+                at_hand.slots[slot] = ppn.raw();
+                at_hand.carriers[k as usize] = ppn.raw();
+                let tables = shape.tables_of(group);
+                let carriers = &at_hand.carriers[tables.start as usize..tables.end as usize];
+                let slots = &at_hand.slots[(k * shape.slots) as usize..][..shape.slots as usize];
+                said = shape.encode(lists, unit, block, slots, carriers, spare);
+            });
         let ppn = match programmed {
             Ok(ppn) => ppn,
             Err(error) => {
@@ -547,7 +667,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 return Err(error);
             }
         };
-        // Before anything else is read: should a table have to be rebuilt, one live page of each must be left.
+        // Before anything else is read: should a table have to be rebuilt, one live page of each
+        // must be left.
         self.give_up_place(old);
         self.note_block(geometry.block_of(ppn));
         if !said {
@@ -587,8 +708,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         self.note_block(self.space.geometry().block_of(ppn));
     }
 
-    /// Reads what [`Self::unmap`] will have to read: once a record says that pages are gone, they must not come back because a table
-    /// could not be read.
+    /// Reads what [`Self::unmap`] will have to read: once a record says that pages are gone, they
+    /// must not come back because a table could not be read.
     fn read_tables_at_ends(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
         let (mut lpn, end) = (first, first + count);
         while lpn < end {
@@ -598,7 +719,9 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 lpn = unit_end;
                 continue;
             }
-            let table_end = (unit * self.shape.pages + (k + 1) * self.shape.slots).min(unit_end).min(end);
+            let table_end = (unit * self.shape.pages + (k + 1) * self.shape.slots)
+                .min(unit_end)
+                .min(end);
             if (lpn..table_end).any(|lpn| self.trims.is_mapped(lpn)) {
                 self.take_group(unit, k / self.shape.fan, Cause::Trim)?;
             }
@@ -618,19 +741,29 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 lpn = unit_end;
                 continue;
             }
-            let table_end = (unit * self.shape.pages + (k + 1) * self.shape.slots).min(unit_end).min(end);
+            let table_end = (unit * self.shape.pages + (k + 1) * self.shape.slots)
+                .min(unit_end)
+                .min(end);
             self.unmap_in_table(unit, k, lpn..table_end)?;
             lpn = table_end;
         }
         Ok(())
     }
 
-    fn unmap_in_table(&mut self, unit: u32, k: u32, pages: std::ops::Range<u32>) -> Result<(), FtlError> {
+    fn unmap_in_table(
+        &mut self,
+        unit: u32,
+        k: u32,
+        pages: std::ops::Range<u32>,
+    ) -> Result<(), FtlError> {
         if pages.clone().all(|lpn| !self.trims.is_mapped(lpn)) {
             return Ok(());
         }
         self.take_group(unit, k / self.shape.fan, Cause::Trim)?;
-        for lpn in pages.filter(|lpn| self.trims.is_mapped(*lpn)).collect::<Vec<_>>() {
+        for lpn in pages
+            .filter(|lpn| self.trims.is_mapped(*lpn))
+            .collect::<Vec<_>>()
+        {
             let (.., slot) = self.split(lpn);
             let old = std::mem::replace(&mut self.at_hand.slots[slot], UNMAPPED);
             self.give_up_place(old);
@@ -647,13 +780,21 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let mut gone = Vec::new();
         for group in unit * self.shape.groups()..(unit + 1) * self.shape.groups() {
             if let Place::Ram(kept) = self.tables.place(group) {
-                let ppns = kept.slots.iter().filter(|slot| **slot < LOST).map(|slot| Ppn::new(*slot));
-                gone.extend(ppns.filter(|ppn| self.lists.owner(self.space.geometry().block_of(*ppn)) != Some(unit)));
+                let ppns = kept
+                    .slots
+                    .iter()
+                    .filter(|slot| **slot < LOST)
+                    .map(|slot| Ppn::new(*slot));
+                gone.extend(ppns.filter(|ppn| {
+                    self.lists.owner(self.space.geometry().block_of(*ppn)) != Some(unit)
+                }));
             }
             self.tables.clear(group);
         }
         let blocks: Vec<Pbn> = self.lists.blocks(unit).collect();
-        blocks.iter().for_each(|block| self.space.table.live_pages(*block, &mut gone));
+        blocks
+            .iter()
+            .for_each(|block| self.space.table.live_pages(*block, &mut gone));
         gone.into_iter().for_each(|ppn| self.give_up_page(ppn));
         for lpn in unit * self.shape.pages..end {
             if self.trims.is_mapped(lpn) {
@@ -665,7 +806,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         Ok(())
     }
 
-    /// Takes groups out of RAM while there are too many: copies pages of theirs that are abroad, or any.
+    /// Takes groups out of RAM while there are too many: copies pages of theirs that are abroad, or
+    /// any.
     fn settle_groups(&mut self) -> Result<(), FtlError> {
         let limit = MIN_IN_RAM.max(self.logical_pages / (self.shape.slots * self.shape.fan) / 16);
         // A trim leaves at most one at either end.
@@ -690,16 +832,31 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             }
             self.make_room(self.stream_of(unit))?;
             self.take_group(unit, group, Cause::Trim)?;
-            let Some((lpn, ppn)) = self.page_to_settle(unit, group) else { return Ok(()) };
-            let Some(oob) = self.space.flash.read(ppn, &mut data, Cause::Trim)?.filter(|oob| oob.tag.lpn == lpn) else {
+            let Some((lpn, ppn)) = self.page_to_settle(unit, group) else {
                 return Ok(());
             };
-            self.program_home(PageTag { flags: oob.tag.flags.with(Flags::COPY), ..oob.tag }, &data, Cause::Trim)?;
+            let Some(oob) = self
+                .space
+                .flash
+                .read(ppn, &mut data, Cause::Trim)?
+                .filter(|oob| oob.tag.lpn == lpn)
+            else {
+                return Ok(());
+            };
+            self.program_home(
+                PageTag {
+                    flags: oob.tag.flags.with(Flags::COPY),
+                    ..oob.tag
+                },
+                &data,
+                Cause::Trim,
+            )?;
         }
         Ok(())
     }
 
-    /// A page of a table without carrier: one abroad, or if all are at home, any. None of a table that cannot have one.
+    /// A page of a table without carrier: one abroad, or if all are at home, any. None of a table
+    /// that cannot have one.
     fn page_to_settle(&mut self, unit: u32, group: u32) -> Option<(u32, Ppn)> {
         let geometry = self.space.geometry();
         for k in self.shape.tables_of(group) {
@@ -711,10 +868,17 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 return None;
             }
             let first = unit * self.shape.pages + k * self.shape.slots;
-            let mapped = (first..).zip(&*slots).filter(|(_, slot)| **slot != UNMAPPED);
+            let mapped = (first..)
+                .zip(&*slots)
+                .filter(|(_, slot)| **slot != UNMAPPED);
             let mapped = mapped.map(|(lpn, slot)| (lpn, Ppn::new(*slot)));
-            let is_abroad = |(_, ppn): &(u32, Ppn)| self.lists.owner(geometry.block_of(*ppn)) != Some(unit);
-            if let Some(page) = mapped.clone().find(is_abroad).or_else(|| mapped.clone().next()) {
+            let is_abroad =
+                |(_, ppn): &(u32, Ppn)| self.lists.owner(geometry.block_of(*ppn)) != Some(unit);
+            if let Some(page) = mapped
+                .clone()
+                .find(is_abroad)
+                .or_else(|| mapped.clone().next())
+            {
                 return Some(page);
             }
         }
@@ -725,7 +889,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let mut wrong = self.space.table.audit();
         wrong.extend(self.lists.audit());
         let counts = self.space.table.counts();
-        let sum = counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
+        let sum =
+            counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
         if sum + counts.released + counts.bad != self.space.geometry().blocks {
             wrong.push(format!("blocks do not add up: {counts:?}"));
         }
@@ -734,7 +899,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         for lpn in 0..self.logical_pages {
             let place = self.look_up(lpn, Cause::Recovery)?;
             if (place != UNMAPPED) != self.trims.is_mapped(lpn) {
-                wrong.push(format!("logical page {lpn} is at {place:#x}, but mapped: {}", self.trims.is_mapped(lpn)));
+                wrong.push(format!(
+                    "logical page {lpn} is at {place:#x}, but mapped: {}",
+                    self.trims.is_mapped(lpn)
+                ));
             }
             match place {
                 UNMAPPED => continue,
@@ -748,7 +916,9 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let live = self.space.table.valid_pages();
         if placed + lost != self.trims.mapped_pages() || live != placed + self.trims.len() as u64 {
             let (mapped, trims) = (self.trims.mapped_pages(), self.trims.len());
-            wrong.push(format!("{placed} pages placed, {lost} lost, {mapped} mapped; {live} live, {trims} trims"));
+            wrong.push(format!(
+                "{placed} pages placed, {lost} lost, {mapped} mapped; {live} live, {trims} trims"
+            ));
         }
         Ok(wrong)
     }
@@ -757,11 +927,20 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let (unit, k, _) = self.split(lpn);
         let geometry = self.space.geometry();
         if !geometry.contains(ppn) || !self.space.table.is_live(ppn) {
-            return Ok(Some(format!("logical page {lpn} is at {ppn}, which is not live")));
+            return Ok(Some(format!(
+                "logical page {lpn} is at {ppn}, which is not live"
+            )));
         }
         let at_home = self.lists.owner(geometry.block_of(ppn)) == Some(unit);
-        if !at_home && matches!(self.tables.place(self.group_number(unit, k)), Place::Flash(_)) {
-            return Ok(Some(format!("logical page {lpn} is at {ppn}, abroad, and its table is on flash")));
+        if !at_home
+            && matches!(
+                self.tables.place(self.group_number(unit, k)),
+                Place::Flash(_)
+            )
+        {
+            return Ok(Some(format!(
+                "logical page {lpn} is at {ppn}, abroad, and its table is on flash"
+            )));
         }
         let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
         let is_it = oob.is_some_and(|oob| oob.tag.lpn == lpn && oob.tag.role == Role::Data);

@@ -1,7 +1,8 @@
-//! Garbage collection: which block, and where its pages go. Valid pages stay inside their unit; the policy says which unit.
+//! Garbage collection: which block, and where its pages go. Valid pages stay inside their unit; the
+//! policy says which unit.
 //!
-//! A unit that has more blocks than its valid pages fill can do with one less. The first collection may have to open a block for
-//! that; so the same unit is collected on until it gave one back.
+//! A unit that has more blocks than its valid pages fill can do with one less. The first collection
+//! may have to open a block for that; so the same unit is collected on until it gave one back.
 
 use super::slices::HEADROOM;
 use super::{COMMON, FIRST_UNIT, Policy, UnitFtl};
@@ -22,12 +23,20 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
         let valid = self.space.table.valid(victim);
         let abroad = self.space.blocks_for(COMMON, valid);
-        match self.lists.owner(victim).filter(|_| !self.space.is_mounting()) {
+        match self
+            .lists
+            .owner(victim)
+            .filter(|_| !self.space.is_mounting())
+        {
             None => abroad,
             Some(unit) => {
                 let home = self.space.blocks_for(self.stream_of(unit), valid);
                 let stays = self.can_shrink(unit) || self.is_under_way(victim);
-                if stays && self.lists.takes_another(unit) { home } else { home.max(abroad) }
+                if stays && self.lists.takes_another(unit) {
+                    home
+                } else {
+                    home.max(abroad)
+                }
             }
         }
     }
@@ -35,21 +44,32 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
     fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let emptiest = self.space.table.greedy_victim();
         let valid = |block: Pbn| self.space.table.valid(block);
-        if self.space.is_mounting() || self.policy.takes_emptiest() || emptiest.is_some_and(|block| valid(block) == 0) {
+        if self.space.is_mounting()
+            || self.policy.takes_emptiest()
+            || emptiest.is_some_and(|block| valid(block) == 0)
+        {
             return Ok(emptiest);
         }
-        // Filler may take what a collection gives back; then the emptiest block helps more than the same unit again.
-        let goes_on =
-            |(unit, length, _): &(u32, u32, u32)| self.lists.length(*unit) >= *length && self.can_shrink(*unit);
+        // Filler may take what a collection gives back; then the emptiest block helps more than the
+        // same unit again.
+        let goes_on = |(unit, length, _): &(u32, u32, u32)| {
+            self.lists.length(*unit) >= *length && self.can_shrink(*unit)
+        };
         let (unit, length, tries) = match self.collecting.filter(goes_on) {
             Some(collecting) => collecting,
-            None => match self.policy.choose(&self.lists, &|unit| self.can_shrink(unit)) {
+            None => match self
+                .policy
+                .choose(&self.lists, &|unit| self.can_shrink(unit))
+            {
                 Some(unit) => (unit, self.lists.length(unit), 0),
                 None => return Ok(emptiest),
             },
         };
-        let Some(victim) = self.emptiest_of(unit) else { return Ok(emptiest) };
-        let is_cheaper = |block: &Pbn| self.lists.owner(*block).is_none() && valid(*block) <= valid(victim);
+        let Some(victim) = self.emptiest_of(unit) else {
+            return Ok(emptiest);
+        };
+        let is_cheaper =
+            |block: &Pbn| self.lists.owner(*block).is_none() && valid(*block) <= valid(victim);
         if tries > 2 * length || emptiest.as_ref().is_some_and(is_cheaper) {
             return Ok(emptiest);
         }
@@ -82,7 +102,10 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
     }
 
     fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
-        let stream = self.lists.owner(block).map_or(COMMON, |unit| self.stream_of(unit));
+        let stream = self
+            .lists
+            .owner(block)
+            .map_or(COMMON, |unit| self.stream_of(unit));
         self.space.set_cold_apart(stream)
     }
 
@@ -112,10 +135,16 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
         if self.slices.is_some() {
             return self.clean_a_slice();
         }
-        if self.space.free_blocks() >= 2 * self.gc.threshold || self.space.free_blocks() < self.gc.reserve {
+        if self.space.free_blocks() >= 2 * self.gc.threshold
+            || self.space.free_blocks() < self.gc.reserve
+        {
             return Ok(None);
         }
-        let dead = self.space.table.greedy_victim().filter(|block| self.space.table.valid(*block) == 0);
+        let dead = self
+            .space
+            .table
+            .greedy_victim()
+            .filter(|block| self.space.table.valid(*block) == 0);
         match dead.or_else(|| self.emptiest_of(self.policy.choose_idle(&self.lists)?)) {
             Some(victim) => Ok(Some(self.collect(victim)?)),
             None => Ok(None),
@@ -154,14 +183,20 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     /// Whether the unit has more blocks than its valid pages fill.
     pub(super) fn can_shrink(&self, unit: u32) -> bool {
-        let valid: u32 = self.lists.blocks(unit).map(|block| self.space.table.valid(block)).sum();
+        let valid: u32 = self
+            .lists
+            .blocks(unit)
+            .map(|block| self.space.table.valid(block))
+            .sum();
         self.lists.length(unit) > valid.div_ceil(self.space.geometry().pages_per_block).max(1)
     }
 
     /// A unit with as many blocks as it may have gives one up before it takes another.
     fn shorten(&mut self, unit: u32) -> Result<(), FtlError> {
         while self.lists.is_full(unit) && self.space.room(self.stream_of(unit)) == 0 {
-            let Some(victim) = self.emptiest_of(unit) else { break };
+            let Some(victim) = self.emptiest_of(unit) else {
+                break;
+            };
             if self.blocks_to_move(victim) > self.space.free_blocks() {
                 break;
             }
@@ -173,8 +208,12 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Collects the unit of the policy's choice while all together have too many blocks.
     fn limit_all(&mut self) -> Result<(), FtlError> {
         while self.policy.has_too_many(&self.lists) {
-            let chosen = self.policy.choose(&self.lists, &|unit| self.can_shrink(unit));
-            let Some(victim) = chosen.and_then(|unit| self.emptiest_of(unit)) else { break };
+            let chosen = self
+                .policy
+                .choose(&self.lists, &|unit| self.can_shrink(unit));
+            let Some(victim) = chosen.and_then(|unit| self.emptiest_of(unit)) else {
+                break;
+            };
             if self.blocks_to_move(victim) > self.space.free_blocks() {
                 break;
             }
@@ -186,7 +225,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// The full block of a unit with the fewest valid pages, if it has an invalid one.
     pub(crate) fn emptiest_of(&self, unit: u32) -> Option<Pbn> {
         let table = &self.space.table;
-        let full = self.lists.blocks(unit).filter(|block| table.is_collectable(*block));
+        let full = self
+            .lists
+            .blocks(unit)
+            .filter(|block| table.is_collectable(*block));
         let emptiest = full.min_by_key(|block| (table.valid(*block), table.epoch(*block)))?;
         (table.valid(emptiest) < self.space.geometry().pages_per_block).then_some(emptiest)
     }
@@ -211,7 +253,11 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         most: u32,
         cause: Cause,
     ) -> Result<u32, FtlError> {
-        if let Some(unit) = self.lists.owner(victim).filter(|_| self.policy.reads_all_tables()) {
+        if let Some(unit) = self
+            .lists
+            .owner(victim)
+            .filter(|_| self.policy.reads_all_tables())
+        {
             (0..self.shape.tables()).try_for_each(|k| self.take_table(unit, k, cause))?;
         }
         pages.load_first(&mut self.space, victim, most, cause)?;
@@ -223,8 +269,18 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         Ok(pages.from.len() as u32)
     }
 
-    fn copy_page(&mut self, victim: Pbn, from: Ppn, tag: PageTag, data: &[u8], cause: Cause) -> Result<(), FtlError> {
-        let tag = PageTag { flags: tag.flags.with(Flags::COPY), ..tag };
+    fn copy_page(
+        &mut self,
+        victim: Pbn,
+        from: Ppn,
+        tag: PageTag,
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(), FtlError> {
+        let tag = PageTag {
+            flags: tag.flags.with(Flags::COPY),
+            ..tag
+        };
         if tag.role == Role::Trim {
             let to = self.space.append_page(COMMON, tag, data, cause)?;
             self.trims.moved(from, to);
@@ -246,8 +302,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         }
     }
 
-    /// Finds the owners of live pages whose record is lost: a search, because it happens next to never. Where there is none, the page stays
-    /// without a name.
+    /// Finds the owners of live pages whose record is lost: a search, because it happens next to
+    /// never. Where there is none, the page stays without a name.
     fn name_unknown_pages(&mut self, victim: Pbn, pages: &mut CopyBuffer) -> Result<(), FtlError> {
         let unknown: Vec<(usize, Ppn)> = pages.unknown().collect();
         for (i, ppn) in unknown {
@@ -263,10 +319,13 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     fn owner_of_page(&mut self, victim: Pbn, ppn: Ppn) -> Result<Option<u32>, FtlError> {
         let pages = match self.lists.owner(victim) {
-            Some(unit) => unit * self.shape.pages..((unit + 1) * self.shape.pages).min(self.logical_pages),
+            Some(unit) => {
+                unit * self.shape.pages..((unit + 1) * self.shape.pages).min(self.logical_pages)
+            }
             None => 0..self.logical_pages,
         };
-        // Twice: a table that cannot be read is rebuilt on the way, and the page may then stand for an address that was passed.
+        // Twice: a table that cannot be read is rebuilt on the way, and the page may then stand for
+        // an address that was passed.
         for lpn in pages.clone().chain(pages) {
             if self.trims.is_mapped(lpn) && self.look_up(lpn, Cause::Recovery)? == ppn.raw() {
                 return Ok(Some(lpn));
@@ -275,7 +334,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         Ok(None)
     }
 
-    /// Leaves everything so that the next mount finds nothing to do; the device is idle and stays so.
+    /// Leaves everything so that the next mount finds nothing to do; the device is idle and stays
+    /// so.
     pub(super) fn stop_cleanly(&mut self) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
         let pages = CleanStop::chunks(&geometry);

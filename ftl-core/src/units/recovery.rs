@@ -1,5 +1,6 @@
-//! Mount: the newest version of every page by all records (`crate::recovery`), then the block lists, by what the pages say of their
-//! block, and the tables, by comparison. After a clean stop the open blocks go on being filled.
+//! Mount: the newest version of every page by all records (`crate::recovery`), then the block
+//! lists, by what the pages say of their block, and the tables, by comparison. After a clean stop
+//! the open blocks go on being filled.
 
 use super::{COMMON, Policy, UnitFtl};
 use crate::block_table::State;
@@ -23,7 +24,8 @@ impl<S: Store, P: Policy> MountByRecords<S> for UnitFtl<S, P> {
 
     fn adopt(&mut self, newest: &Newest) -> Result<(), FtlError> {
         self.adopt_blocks()?;
-        (0..self.logical_pages.div_ceil(self.shape.pages)).try_for_each(|unit| self.adopt_unit(unit, newest))
+        (0..self.logical_pages.div_ceil(self.shape.pages))
+            .try_for_each(|unit| self.adopt_unit(unit, newest))
     }
 }
 
@@ -32,7 +34,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     fn adopt_blocks(&mut self) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
         let in_use = |block: &nand_model::Pbn| {
-            matches!(self.space.table.state(*block), State::Full | State::Open) && self.space.table.valid(*block) > 0
+            matches!(self.space.table.state(*block), State::Full | State::Open)
+                && self.space.table.valid(*block) > 0
         };
         let mut blocks: Vec<_> = geometry.all_blocks().filter(in_use).collect();
         blocks.sort_by_key(|block| self.space.table.epoch(*block));
@@ -40,18 +43,25 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         for block in blocks {
             live.clear();
             self.space.table.live_pages(block, &mut live);
-            let Some((oob, spare)) = self.space.flash.read_spare(live[0], Cause::Recovery)? else { continue };
-            let own = self.shape.own_node(spare).filter(|_| oob.tag.role == Role::Data);
+            let Some((oob, spare)) = self.space.flash.read_spare(live[0], Cause::Recovery)? else {
+                continue;
+            };
+            let own = self
+                .shape
+                .own_node(spare)
+                .filter(|_| oob.tag.role == Role::Data);
             if let Some(node) = own.filter(|_| oob.tag.lpn < self.logical_pages) {
                 let epoch = self.space.table.epoch(block);
-                self.lists.add(oob.tag.lpn / self.shape.pages, block, epoch, Some(node));
+                self.lists
+                    .add(oob.tag.lpn / self.shape.pages, block, epoch, Some(node));
             }
         }
         Ok(())
     }
 
-    /// The tables of a unit. A table has a carrier where the page programmed last of those it maps says the same as the records, and a group
-    /// is on flash where the page programmed last has the directory of those.
+    /// The tables of a unit. A table has a carrier where the page programmed last of those it maps
+    /// says the same as the records, and a group is on flash where the page programmed last has the
+    /// directory of those.
     fn adopt_unit(&mut self, unit: u32, newest: &Newest) -> Result<(), FtlError> {
         let first = (unit * self.shape.pages) as usize;
         let found = &newest.map[first..newest.map.len().min(first + self.shape.pages as usize)];
@@ -77,8 +87,11 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             let carried = self.at_hand.is_carried(group, &self.shape);
             match head {
                 None => {}
-                Some((_, head)) if carried && self.says_directory(unit, group, Ppn::new(head))? => {
-                    self.tables.set_on_flash(unit * self.shape.groups() + group, Ppn::new(head));
+                Some((_, head))
+                    if carried && self.says_directory(unit, group, Ppn::new(head))? =>
+                {
+                    self.tables
+                        .set_on_flash(unit * self.shape.groups() + group, Ppn::new(head));
                 }
                 Some(_) => self.keep_group(unit, group),
             }
@@ -89,16 +102,23 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     fn last_programmed(&mut self, unit: u32, k: u32, newest: &Newest) -> Option<(u64, Ppn)> {
         let first = (unit * self.shape.pages + k * self.shape.slots) as usize;
-        let mapped = (first..).zip(&*self.at_hand.table(k, &self.shape)).filter(|(_, ppn)| **ppn != UNMAPPED);
-        mapped.map(|(lpn, ppn)| (newest.programmed[lpn], Ppn::new(*ppn))).max()
+        let mapped = (first..)
+            .zip(&*self.at_hand.table(k, &self.shape))
+            .filter(|(_, ppn)| **ppn != UNMAPPED);
+        mapped
+            .map(|(lpn, ppn)| (newest.programmed[lpn], Ppn::new(*ppn)))
+            .max()
     }
 
     /// Whether the page's spare bytes have the table as it is at hand.
     fn says_table(&mut self, unit: u32, k: u32, ppn: Ppn) -> Result<bool, FtlError> {
-        let Some((_, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else { return Ok(false) };
+        let Some((_, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else {
+            return Ok(false);
+        };
         let mut said = vec![UNMAPPED; self.shape.slots as usize];
         let decoded = self.shape.own_node(spare);
-        let decoded = decoded.and_then(|_| self.shape.decode_table(&self.lists, unit, spare, &mut said));
+        let decoded =
+            decoded.and_then(|_| self.shape.decode_table(&self.lists, unit, spare, &mut said));
         Ok(decoded.is_some() && said == self.at_hand.table(k, &self.shape))
     }
 
@@ -107,10 +127,14 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         if self.shape.fan == 1 {
             return Ok(true);
         }
-        let Some((_, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else { return Ok(false) };
+        let Some((_, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else {
+            return Ok(false);
+        };
         let carriers = self.at_hand.group_carriers(group, &self.shape);
         let mut said = vec![UNMAPPED; carriers.len()];
-        let decoded = self.shape.decode_directory(&self.lists, unit, spare, &mut said);
+        let decoded = self
+            .shape
+            .decode_directory(&self.lists, unit, spare, &mut said);
         Ok(decoded.is_some() && said == carriers)
     }
 }

@@ -1,10 +1,12 @@
-//! Cleaning in slices: a full block that holds a page which is not valid waits in a queue, and each request does a bounded piece of its collection,
-//! so that none has to wait for a whole one. A slice is one erase, or a few copies, or as many pages of filler. While a unit's
-//! block is being cleaned, or as long as it is full, the unit's writes go to the common blocks.
+//! Cleaning in slices: a full block that holds a page which is not valid waits in a queue, and each
+//! request does a bounded piece of its collection, so that none has to wait for a whole one. A
+//! slice is one erase, or a few copies, or as many pages of filler. While a unit's block is being
+//! cleaned, or as long as it is full, the unit's writes go to the common blocks.
 //!
-//! What always holds: the queue and the block under way are hints in RAM. A slice moves pages as any collection does, and a collection that
-//! was left is the victim with fewer live pages. So another one may take the block over, and if power fails, mount finds copies of
-//! equal version and a block that is worth collecting.
+//! What always holds: the queue and the block under way are hints in RAM. A slice moves pages as
+//! any collection does, and a collection that was left is the victim with fewer live pages. So
+//! another one may take the block over, and if power fails, mount finds copies of equal version and
+//! a block that is worth collecting.
 
 use super::{COMMON, Policy, UnitFtl};
 use crate::error::FtlError;
@@ -13,10 +15,12 @@ use crate::space::StreamId;
 use nand_model::{Cause, Nanos, Pbn, Store};
 use std::collections::VecDeque;
 
-/// Released blocks that may wait for their erase before slices program the filler that they wait for.
+/// Released blocks that may wait for their erase before slices program the filler that they wait
+/// for.
 const MAX_WAITING: u32 = 2;
 
-/// Free blocks beyond the threshold that are made when slices could not keep up: then they have room to begin again.
+/// Free blocks beyond the threshold that are made when slices could not keep up: then they have
+/// room to begin again.
 pub(super) const HEADROOM: u32 = 2;
 
 /// How long a slice may be.
@@ -33,7 +37,8 @@ pub(crate) struct Slicing {
 /// Blocks to clean in slices.
 pub(super) struct Slices {
     pub(super) how: Slicing,
-    /// In the order in which they became worth it; those that are [`Slices::queued`] no more are passed over.
+    /// In the order in which they became worth it; those that are [`Slices::queued`] no more are
+    /// passed over.
     queue: VecDeque<Pbn>,
     /// By block.
     queued: Vec<bool>,
@@ -44,7 +49,13 @@ pub(super) struct Slices {
 
 impl Slices {
     pub(super) fn new(how: Slicing, blocks: u32) -> Self {
-        Slices { how, queue: VecDeque::new(), queued: vec![false; blocks as usize], urgent: None, under_way: None }
+        Slices {
+            how,
+            queue: VecDeque::new(),
+            queued: vec![false; blocks as usize],
+            urgent: None,
+            under_way: None,
+        }
     }
 
     fn add(&mut self, block: Pbn) {
@@ -61,7 +72,8 @@ impl Slices {
     }
 
     fn is_under_way(&self, block: Pbn) -> bool {
-        self.under_way.is_some_and(|(under_way, _)| under_way == block)
+        self.under_way
+            .is_some_and(|(under_way, _)| under_way == block)
     }
 
     /// The block to begin with: the urgent one, else the first of the queue.
@@ -86,11 +98,18 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// The slice of one request, before it is served.
     #[inline]
     pub(super) fn take_slice(&mut self) -> Result<(), FtlError> {
-        let Some(Slicing { slot_ns, always, .. }) = self.slices.as_ref().map(|slices| slices.how) else {
+        let Some(Slicing {
+            slot_ns, always, ..
+        }) = self.slices.as_ref().map(|slices| slices.how)
+        else {
             return Ok(());
         };
         let end = self.space.flash.now() + slot_ns;
-        let outcome = if self.gc.is_read_only() { Ok(None) } else { self.clean_a_slice() };
+        let outcome = if self.gc.is_read_only() {
+            Ok(None)
+        } else {
+            self.clean_a_slice()
+        };
         if always {
             let now = self.space.flash.now();
             self.space.flash.begin(now.max(end));
@@ -98,7 +117,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         outcome.map(drop)
     }
 
-    /// The same before a read, which is served whatever becomes of the slice: what keeps cleaning from going on keeps writes from it, too.
+    /// The same before a read, which is served whatever becomes of the slice: what keeps cleaning
+    /// from going on keeps writes from it, too.
     #[inline]
     pub(super) fn take_slice_of_read(&mut self) -> Result<(), FtlError> {
         match self.take_slice() {
@@ -107,9 +127,12 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         }
     }
 
-    /// Does one slice of cleaning. Returns how many pages it moved, or `None` if there is nothing to do.
+    /// Does one slice of cleaning. Returns how many pages it moved, or `None` if there is nothing
+    /// to do.
     pub(super) fn clean_a_slice(&mut self) -> Result<Option<u32>, FtlError> {
-        let Some(Slicing { pages, .. }) = self.slices.as_ref().map(|slices| slices.how) else { return Ok(None) };
+        let Some(Slicing { pages, .. }) = self.slices.as_ref().map(|slices| slices.how) else {
+            return Ok(None);
+        };
         let victim = self.victim_of_slice()?;
         let waiting = self.space.released_blocks();
         if waiting > 0 && self.space.reclaim_one(Cause::Gc)? {
@@ -118,7 +141,9 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         if waiting > MAX_WAITING && self.space.hurry_oldest(pages)? > 0 {
             return Ok(Some(0));
         }
-        let Some((victim, cause)) = victim else { return Ok(None) };
+        let Some((victim, cause)) = victim else {
+            return Ok(None);
+        };
         // What a new home takes from the free blocks comes back with the old one.
         if self.blocks_to_move(victim) > 0 && self.space.free_blocks() <= self.gc.threshold {
             return Ok(None);
@@ -158,7 +183,9 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     }
 
     fn block_under_way(&mut self) -> Result<Option<(Pbn, Cause)>, FtlError> {
-        let Some(slices) = &mut self.slices else { return Ok(None) };
+        let Some(slices) = &mut self.slices else {
+            return Ok(None);
+        };
         if slices.under_way.is_some() {
             return Ok(slices.under_way);
         }
@@ -169,9 +196,12 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         Ok(next)
     }
 
-    /// Whether this block can be the next one to move in slices: it is not yet, and no other one waits for that.
+    /// Whether this block can be the next one to move in slices: it is not yet, and no other one
+    /// waits for that.
     pub(super) fn may_move_in_slices(&self, block: Pbn) -> bool {
-        self.slices.as_ref().is_some_and(|slices| slices.urgent.is_none() && !slices.is_under_way(block))
+        self.slices
+            .as_ref()
+            .is_some_and(|slices| slices.urgent.is_none() && !slices.is_under_way(block))
     }
 
     /// Moves this block next, in slices. Returns how many pages were moved so far.
@@ -209,14 +239,22 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     /// Whether this block is being cleaned in slices.
     pub(super) fn is_under_way(&self, block: Pbn) -> bool {
-        self.slices.as_ref().is_some_and(|slices| slices.is_under_way(block))
+        self.slices
+            .as_ref()
+            .is_some_and(|slices| slices.is_under_way(block))
     }
 
-    /// Where a page of this unit goes that the host writes: home, or while that is full or being cleaned, to the common blocks.
+    /// Where a page of this unit goes that the host writes: home, or while that is full or being
+    /// cleaned, to the common blocks.
     pub(super) fn stream_of_write(&mut self, unit: u32) -> StreamId {
         let home = self.stream_of(unit);
-        let Some(slices) = &self.slices else { return home };
-        if slices.under_way.is_some_and(|(block, _)| self.lists.owner(block) == Some(unit)) {
+        let Some(slices) = &self.slices else {
+            return home;
+        };
+        if slices
+            .under_way
+            .is_some_and(|(block, _)| self.lists.owner(block) == Some(unit))
+        {
             return COMMON;
         }
         if self.space.room(home) > 0 {

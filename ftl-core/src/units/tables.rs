@@ -1,9 +1,12 @@
-//! Tables: where the pages of a unit lie. A table is in the spare bytes of the page that was programmed last of those it maps, its
-//! *carrier*. Tables come in groups. A group of several has a directory, which names their carriers and lies in the spare bytes of the page
-//! that was programmed last of the group; RAM has a pointer to that page. In a group of one, that is the carrier.
+//! Tables: where the pages of a unit lie. A table is in the spare bytes of the page that was
+//! programmed last of those it maps, its *carrier*. Tables come in groups. A group of several has a
+//! directory, which names their carriers and lies in the spare bytes of the page that was
+//! programmed last of the group; RAM has a pointer to that page. In a group of one, that is the
+//! carrier.
 //!
-//! A group that no page on flash says is kept in RAM: a trim changed it, or it maps a page abroad ([`super`]). There are few: each
-//! program of a page of a table puts that on flash again, and trims see to it that their number stays below a limit.
+//! A group that no page on flash says is kept in RAM: a trim changed it, or it maps a page abroad
+//! ([`super`]). There are few: each program of a page of a table puts that on flash again, and
+//! trims see to it that their number stays below a limit.
 
 use super::lists::Lists;
 use crate::format::{LOST, UNMAPPED};
@@ -14,9 +17,10 @@ use std::ops::Range;
 /// Pointer of a group that is in RAM.
 const IN_RAM: u32 = UNMAPPED - 1;
 
-/// How units are cut into tables and groups, and how those lie in the spare bytes: entries of equally many bits, the lowest first. The
-/// page's own block, the slots of its table, the directory of its group if there is one. An entry is the number of a block in the
-/// list, above, and a page in it; all ones is no page, one less a page that cannot be named.
+/// How units are cut into tables and groups, and how those lie in the spare bytes: entries of
+/// equally many bits, the lowest first. The page's own block, the slots of its table, the directory
+/// of its group if there is one. An entry is the number of a block in the list, above, and a page
+/// in it; all ones is no page, one less a page that cannot be named.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Pages of a unit.
@@ -32,7 +36,13 @@ pub(crate) struct Shape {
 impl Shape {
     pub(crate) fn new(geometry: &Geometry, pages: u32, slots: u32, fan: u32, bits: u32) -> Self {
         let fan = fan.min(pages.div_ceil(slots));
-        Shape { pages, slots, fan, geometry: *geometry, bits }
+        Shape {
+            pages,
+            slots,
+            fan,
+            geometry: *geometry,
+            bits,
+        }
     }
 
     /// Tables of a unit.
@@ -90,18 +100,26 @@ impl Shape {
             UNMAPPED => self.none(),
             LOST => self.unsaid(),
             ppn => {
-                let (block, offset) = (self.geometry.block_of(Ppn::new(ppn)), self.geometry.offset_of(Ppn::new(ppn)));
-                lists.node(unit, block).map_or(self.unsaid(), |node| node << self.geometry.page_shift() | offset)
+                let (block, offset) = (
+                    self.geometry.block_of(Ppn::new(ppn)),
+                    self.geometry.offset_of(Ppn::new(ppn)),
+                );
+                lists.node(unit, block).map_or(self.unsaid(), |node| {
+                    node << self.geometry.page_shift() | offset
+                })
             }
         }
     }
 
     /// The block's own number in its list, as a page of it says.
     pub(super) fn own_node(&self, spare: &[u8]) -> Option<u32> {
-        Some(self.get(spare, 0)).filter(|own| *own < self.unsaid()).map(|own| own >> self.geometry.page_shift())
+        Some(self.get(spare, 0))
+            .filter(|own| *own < self.unsaid())
+            .map(|own| own >> self.geometry.page_shift())
     }
 
-    /// Writes the part of a page in block `own` with this table and directory. Returns whether all of the table can be said.
+    /// Writes the part of a page in block `own` with this table and directory. Returns whether all
+    /// of the table can be said.
     pub(super) fn encode(
         &self,
         lists: &Lists,
@@ -111,7 +129,9 @@ impl Shape {
         carriers: &[u32],
         spare: &mut [u8],
     ) -> bool {
-        let own = lists.node(unit, own).map(|node| node << self.geometry.page_shift());
+        let own = lists
+            .node(unit, own)
+            .map(|node| node << self.geometry.page_shift());
         let mut all = own.is_some();
         self.put(spare, 0, own.unwrap_or(self.none()));
         for (entry, slot) in (1..).zip(slots) {
@@ -127,16 +147,28 @@ impl Shape {
         all
     }
 
-    /// The pages that entries say, from the `first` on, or `None` where one says what cannot be, or nothing.
-    fn decode(&self, lists: &Lists, unit: u32, spare: &[u8], first: u32, pages: &mut [u32]) -> Option<()> {
+    /// The pages that entries say, from the `first` on, or `None` where one says what cannot be, or
+    /// nothing.
+    fn decode(
+        &self,
+        lists: &Lists,
+        unit: u32,
+        spare: &[u8],
+        first: u32,
+        pages: &mut [u32],
+    ) -> Option<()> {
         for (entry, page) in (first..).zip(pages) {
             *page = match self.get(spare, entry) {
                 none if none == self.none() => UNMAPPED,
                 unsaid if unsaid == self.unsaid() => return None,
                 said => {
-                    let (node, offset) =
-                        (said >> self.geometry.page_shift(), said & ((1 << self.geometry.page_shift()) - 1));
-                    let block = lists.block(unit, node).filter(|_| offset < self.geometry.pages_per_block)?;
+                    let (node, offset) = (
+                        said >> self.geometry.page_shift(),
+                        said & ((1 << self.geometry.page_shift()) - 1),
+                    );
+                    let block = lists
+                        .block(unit, node)
+                        .filter(|_| offset < self.geometry.pages_per_block)?;
                     self.geometry.page(block, offset).raw()
                 }
             };
@@ -145,12 +177,24 @@ impl Shape {
     }
 
     /// The table of a page's spare bytes.
-    pub(super) fn decode_table(&self, lists: &Lists, unit: u32, spare: &[u8], slots: &mut [u32]) -> Option<()> {
+    pub(super) fn decode_table(
+        &self,
+        lists: &Lists,
+        unit: u32,
+        spare: &[u8],
+        slots: &mut [u32],
+    ) -> Option<()> {
         self.decode(lists, unit, spare, 1, slots)
     }
 
     /// The directory in a page's spare bytes.
-    pub(super) fn decode_directory(&self, lists: &Lists, unit: u32, spare: &[u8], carriers: &mut [u32]) -> Option<()> {
+    pub(super) fn decode_directory(
+        &self,
+        lists: &Lists,
+        unit: u32,
+        spare: &[u8],
+        carriers: &mut [u32],
+    ) -> Option<()> {
         self.decode(lists, unit, spare, 1 + self.slots, carriers)
     }
 }
@@ -181,7 +225,10 @@ pub(super) struct Tables {
 
 impl Tables {
     pub(super) fn new(groups: u32) -> Self {
-        Tables { pointers: vec![UNMAPPED; groups as usize], in_ram: BTreeMap::new() }
+        Tables {
+            pointers: vec![UNMAPPED; groups as usize],
+            in_ram: BTreeMap::new(),
+        }
     }
 
     pub(super) fn place(&self, group: u32) -> Place<'_> {
@@ -207,7 +254,13 @@ impl Tables {
             return self.clear(group);
         }
         self.set(group, IN_RAM);
-        self.in_ram.insert(group, Kept { slots: slots.into(), carriers: carriers.into() });
+        self.in_ram.insert(
+            group,
+            Kept {
+                slots: slots.into(),
+                carriers: carriers.into(),
+            },
+        );
     }
 
     fn set(&mut self, group: u32, pointer: u32) {
@@ -223,12 +276,20 @@ impl Tables {
 
     /// The first group in RAM from this number on, round and round.
     pub(super) fn next_in_ram(&self, from: u32) -> Option<u32> {
-        self.in_ram.range(from..).chain(&self.in_ram).next().map(|(group, _)| *group)
+        self.in_ram
+            .range(from..)
+            .chain(&self.in_ram)
+            .next()
+            .map(|(group, _)| *group)
     }
 
     /// Bytes really allocated.
     pub(super) fn bytes(&self) -> u64 {
-        let in_ram: usize = self.in_ram.values().map(|kept| 4 * (kept.slots.len() + kept.carriers.len()) + 64).sum();
+        let in_ram: usize = self
+            .in_ram
+            .values()
+            .map(|kept| 4 * (kept.slots.len() + kept.carriers.len()) + 64)
+            .sum();
         (4 * self.pointers.len() + in_ram) as u64
     }
 }
@@ -254,7 +315,8 @@ impl AtHand {
     pub(super) fn turn_to(&mut self, unit: u32, k: u32, shape: &Shape) -> bool {
         if self.unit != Some(unit) {
             self.unit = Some(unit);
-            self.slots.resize((shape.tables() * shape.slots) as usize, UNMAPPED);
+            self.slots
+                .resize((shape.tables() * shape.slots) as usize, UNMAPPED);
             self.carriers.resize(shape.tables() as usize, UNMAPPED);
             self.tables.clear();
             self.tables.resize(shape.tables() as usize, false);
@@ -332,7 +394,9 @@ mod tests {
                 shape.put(&mut spare, entry as u32, values[entry]);
                 let read: Vec<u32> = (0..33).map(|entry| shape.get(&spare, entry)).collect();
                 let written = (0..33).filter(|entry| values[*entry] > 0);
-                written.for_each(|entry| assert_eq!(read[entry], values[entry], "{bits} bits, entry {entry}"));
+                written.for_each(|entry| {
+                    assert_eq!(read[entry], values[entry], "{bits} bits, entry {entry}")
+                });
             }
         }
     }

@@ -12,7 +12,10 @@ use crate::timing::Nanos;
 impl<S: Store> Chip<S> {
     /// Erases a block.
     pub fn erase(&mut self, at: Nanos, block: Pbn, cause: Cause) -> Result<Nanos, NandError> {
-        assert!(block.raw() < self.geometry().blocks, "law: no block {block}");
+        assert!(
+            block.raw() < self.geometry().blocks,
+            "law: no block {block}"
+        );
         if !self.powered {
             return Err(NandError::PowerLost);
         }
@@ -23,7 +26,10 @@ impl<S: Store> Chip<S> {
         if let Verdict::Cut(cut) = verdict {
             self.powered = false;
             let cell_ns = self.profile.timing.erase_ns;
-            let end = self.clocks.clone().work(at, self.profile.geometry.die_of(block), cell_ns);
+            let end = self
+                .clocks
+                .clone()
+                .work(at, self.profile.geometry.die_of(block), cell_ns);
             let cut = self.cut_in_flight(block, (end - cell_ns, end), false, cut)?;
             self.cut_erase(at, block, cut)?;
             return Err(NandError::PowerLost);
@@ -32,7 +38,9 @@ impl<S: Store> Chip<S> {
         let cell_ns = self.profile.timing.erase_ns;
         self.counters.of_mut(cause).erases += 1;
         self.counters.erase_busy_ns += cell_ns;
-        let done = self.clocks.work(at, self.profile.geometry.die_of(block), cell_ns);
+        let done = self
+            .clocks
+            .work(at, self.profile.geometry.die_of(block), cell_ns);
         let erase_count = self.blocks[block.index()].erase_count + 1;
         let facts = self.fresh_facts(at, erase_count, false);
         match verdict {
@@ -50,16 +58,24 @@ impl<S: Store> Chip<S> {
             Verdict::Cut(_) | Verdict::Succeed => {
                 self.keep_ghosts(block)?;
                 let before = self.blocks[block.index()];
-                let pages = if self.tracks_ops() { self.programmed_pages(block)? } else { Vec::new() };
+                let pages = if self.tracks_ops() {
+                    self.programmed_pages(block)?
+                } else {
+                    Vec::new()
+                };
                 self.forget_pages(block, facts)?;
-                self.note_op(block, (done - cell_ns, done), || LastVerb::Erase(block, before, pages));
+                self.note_op(block, (done - cell_ns, done), || {
+                    LastVerb::Erase(block, before, pages)
+                });
             }
         }
         Ok(done)
     }
 
     fn erase_verdict(&mut self, block: Pbn) -> Verdict {
-        let Some(faults) = &mut self.faults else { return Verdict::Succeed };
+        let Some(faults) = &mut self.faults else {
+            return Verdict::Succeed;
+        };
         let erases = self.blocks[block.index()].erase_count;
         let worn = match faults.plan().wear_out {
             0.0 => 0.0,
@@ -87,10 +103,14 @@ impl<S: Store> Chip<S> {
 
     /// Remembers what a block holds before its erase, if a later read may still return it.
     fn keep_ghosts(&mut self, block: Pbn) -> Result<(), NandError> {
-        let Some(faults) = self.faults.as_mut().filter(|faults| faults.keeps_ghosts()) else { return Ok(()) };
+        let Some(faults) = self.faults.as_mut().filter(|faults| faults.keeps_ghosts()) else {
+            return Ok(());
+        };
         for offset in 0..self.profile.geometry.pages_per_block {
             let ppn = self.profile.geometry.page(block, offset);
-            faults.ghosts.extend(self.store.cells(ppn)?.map(|cells| (ppn, cells)));
+            faults
+                .ghosts
+                .extend(self.store.cells(ppn)?.map(|cells| (ppn, cells)));
         }
         Ok(())
     }
@@ -98,7 +118,13 @@ impl<S: Store> Chip<S> {
     /// Facts of a good block at the end of an erase.
     fn fresh_facts(&mut self, at: Nanos, erase_count: u32, weak: bool) -> BlockFacts {
         self.tell_hour(at);
-        BlockFacts { erase_count, bad: None, weak, since: self.hour(at), reads: 0 }
+        BlockFacts {
+            erase_count,
+            bad: None,
+            weak,
+            since: self.hour(at),
+            reads: 0,
+        }
     }
 
     fn cut_erase(&mut self, at: Nanos, block: Pbn, cut: Cut) -> Result<(), NandError> {
@@ -110,7 +136,11 @@ impl<S: Store> Chip<S> {
                 self.forget_pages(block, facts)
             }
             EraseCut::Mixed | EraseCut::AllButOne | EraseCut::OnlyOne => {
-                let facts = BlockFacts { erase_count, weak: true, ..self.blocks[block.index()] };
+                let facts = BlockFacts {
+                    erase_count,
+                    weak: true,
+                    ..self.blocks[block.index()]
+                };
                 let pages = self.programmed_pages(block)?;
                 self.erase_in_part(block, facts, pages, cut.erase, &mut SplitMix::new(cut.seed))
             }
@@ -120,20 +150,35 @@ impl<S: Store> Chip<S> {
     /// Every programmed page of a block with what can be read of it.
     fn programmed_pages(&mut self, block: Pbn) -> Result<Vec<LeftPage>, NandError> {
         let geometry = self.profile.geometry;
-        let offsets = (0..self.frontier(block)).filter(|&offset| self.is_programmed(geometry.page(block, offset)));
+        let offsets = (0..self.frontier(block))
+            .filter(|&offset| self.is_programmed(geometry.page(block, offset)));
         let mut pages = Vec::new();
         for offset in offsets.collect::<Vec<_>>() {
-            let (mut data, mut oob) = (vec![0; geometry.page_bytes as usize], vec![0; geometry.oob_bytes as usize]);
+            let (mut data, mut oob) = (
+                vec![0; geometry.page_bytes as usize],
+                vec![0; geometry.oob_bytes as usize],
+            );
             let mut health = [Health::Good];
-            self.store.read(geometry.page(block, offset), &mut data, &mut oob, &mut health)?;
-            pages.push(LeftPage { offset, data, oob, health: health[0] });
+            self.store.read(
+                geometry.page(block, offset),
+                &mut data,
+                &mut oob,
+                &mut health,
+            )?;
+            pages.push(LeftPage {
+                offset,
+                data,
+                oob,
+                health: health[0],
+            });
         }
         Ok(pages)
     }
 
-    /// Erases a block and puts back what an interrupted erase leaves of its pages. All of it is erases and programs: a host crash that
-    /// undoes the programs before this erase must undo the erase, too. Pages that look blank in the middle of a block cannot
-    /// be told from unreadable ones once the frontier is past them, so only the tail reads blank.
+    /// Erases a block and puts back what an interrupted erase leaves of its pages. All of it is
+    /// erases and programs: a host crash that undoes the programs before this erase must undo the
+    /// erase, too. Pages that look blank in the middle of a block cannot be told from unreadable
+    /// ones once the frontier is past them, so only the tail reads blank.
     pub(super) fn erase_in_part(
         &mut self,
         block: Pbn,
@@ -144,7 +189,16 @@ impl<S: Store> Chip<S> {
     ) -> Result<(), NandError> {
         self.forget_pages(block, facts)?;
         let one = rng.below(pages.len().max(1) as u64) as usize;
-        for (number, LeftPage { offset, data, oob, health }) in pages.into_iter().enumerate() {
+        for (
+            number,
+            LeftPage {
+                offset,
+                data,
+                oob,
+                health,
+            },
+        ) in pages.into_iter().enumerate()
+        {
             let spoiled = match outcome {
                 EraseCut::AllButOne => number == one,
                 EraseCut::OnlyOne => number != one,
@@ -152,7 +206,12 @@ impl<S: Store> Chip<S> {
                 EraseCut::NotStarted | EraseCut::LooksBlank | EraseCut::Complete => false,
             };
             let health = if spoiled { Health::Lost } else { health };
-            self.store.program_as(self.profile.geometry.page(block, offset), &data, &oob, health)?;
+            self.store.program_as(
+                self.profile.geometry.page(block, offset),
+                &data,
+                &oob,
+                health,
+            )?;
             self.note_programmed(block, offset, 1);
         }
         Ok(())

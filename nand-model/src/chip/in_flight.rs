@@ -1,7 +1,9 @@
-//! Operations in flight on several dies when power fails: each die remembers its last program or erase while a fault plan asks for it.
+//! Operations in flight on several dies when power fails: each die remembers its last program or
+//! erase while a fault plan asks for it.
 //!
-//! Power fails when the last of them begins, so that every operation the chip accepted has begun. An operation that the host was
-//! told of before it issued the next one had ended by then, and is never hit.
+//! Power fails when the last of them begins, so that every operation the chip accepted has begun.
+//! An operation that the host was told of before it issued the next one had ended by then, and is
+//! never hit.
 
 use super::Chip;
 use crate::addr::{Pbn, Ppn};
@@ -32,14 +34,29 @@ impl<S: Store> Chip<S> {
 
     /// Whether a cut may hit operations that were issued before.
     pub(super) fn tracks_ops(&self) -> bool {
-        self.faults.as_ref().is_some_and(|faults| faults.tracks_ops())
+        self.faults
+            .as_ref()
+            .is_some_and(|faults| faults.tracks_ops())
     }
 
-    /// Remembers an operation that a cut may hit later. Its die did nothing else in the meantime, so what it did before has ended.
-    pub(super) fn note_op(&mut self, block: Pbn, (start, end): (Nanos, Nanos), what: impl FnOnce() -> LastVerb) {
+    /// Remembers an operation that a cut may hit later. Its die did nothing else in the meantime,
+    /// so what it did before has ended.
+    pub(super) fn note_op(
+        &mut self,
+        block: Pbn,
+        (start, end): (Nanos, Nanos),
+        what: impl FnOnce() -> LastVerb,
+    ) {
         let die = self.profile.geometry.die_of(block);
         if let Some(faults) = self.faults.as_mut().filter(|faults| faults.tracks_ops()) {
-            faults.last_ops.insert(die, LastOp { start, end, what: what() });
+            faults.last_ops.insert(
+                die,
+                LastOp {
+                    start,
+                    end,
+                    what: what(),
+                },
+            );
         }
     }
 
@@ -51,8 +68,8 @@ impl<S: Store> Chip<S> {
         }
     }
 
-    /// Hits what is in flight on other dies when power fails in the operation on `block`. Returns the cut of that operation: it is complete
-    /// if it had ended.
+    /// Hits what is in flight on other dies when power fails in the operation on `block`. Returns
+    /// the cut of that operation: it is complete if it had ended.
     pub(super) fn cut_in_flight(
         &mut self,
         block: Pbn,
@@ -61,8 +78,16 @@ impl<S: Store> Chip<S> {
         cut: Cut,
     ) -> Result<Cut, NandError> {
         let own_die = self.profile.geometry.die_of(block);
-        let last_ops = self.faults.as_mut().map(|faults| std::mem::take(&mut faults.last_ops)).unwrap_or_default();
-        let others: Vec<_> = last_ops.into_iter().filter(|(die, _)| *die != own_die).map(|(_, op)| op).collect();
+        let last_ops = self
+            .faults
+            .as_mut()
+            .map(|faults| std::mem::take(&mut faults.last_ops))
+            .unwrap_or_default();
+        let others: Vec<_> = last_ops
+            .into_iter()
+            .filter(|(die, _)| *die != own_die)
+            .map(|(_, op)| op)
+            .collect();
         let power_fails = others.iter().map(|op| op.start).fold(start, Nanos::max);
         self.cut_hits = CutHits::default();
         let mut rng = SplitMix::new(!cut.seed);
@@ -78,8 +103,12 @@ impl<S: Store> Chip<S> {
                 }
             }
         }
-        let had_ended =
-            Cut { program: ProgramCut::Complete, partner: PartnerCut::Intact, erase: EraseCut::Complete, ..cut };
+        let had_ended = Cut {
+            program: ProgramCut::Complete,
+            partner: PartnerCut::Intact,
+            erase: EraseCut::Complete,
+            ..cut
+        };
         let cut = if end <= power_fails { had_ended } else { cut };
         self.cut_hits.program = is_program.then_some((cut.program, cut.partner));
         self.cut_hits.erase = (!is_program).then_some(cut.erase);
@@ -87,7 +116,12 @@ impl<S: Store> Chip<S> {
     }
 
     /// Tears a page whose program had been accepted.
-    fn hit_program(&mut self, ppn: Ppn, flickers: bool, rng: &mut SplitMix) -> Result<(), NandError> {
+    fn hit_program(
+        &mut self,
+        ppn: Ppn,
+        flickers: bool,
+        rng: &mut SplitMix,
+    ) -> Result<(), NandError> {
         let number = rng.next_u64() as u8;
         let health = match rng.below(5 + flickers as u64) {
             0 => Health::Good,
@@ -128,10 +162,19 @@ impl<S: Store> Chip<S> {
                 self.blocks[block.index()].weak = true;
                 Ok(self.store.set_facts(block, self.blocks[block.index()])?)
             }
-            // A second erase of the store, which counts as none: the block has one more erase behind it, and its old pages.
+            // A second erase of the store, which counts as none: the block has one more erase
+            // behind it, and its old pages.
             EraseCut::NotStarted | EraseCut::Mixed | EraseCut::AllButOne | EraseCut::OnlyOne => {
-                let weak = if outcome == EraseCut::NotStarted { before.weak } else { true };
-                let facts = BlockFacts { erase_count: erased.erase_count, weak, ..before };
+                let weak = if outcome == EraseCut::NotStarted {
+                    before.weak
+                } else {
+                    true
+                };
+                let facts = BlockFacts {
+                    erase_count: erased.erase_count,
+                    weak,
+                    ..before
+                };
                 self.erase_in_part(block, facts, pages, outcome, rng)
             }
         }

@@ -1,14 +1,16 @@
 //! The chip: geometry, the law, wear, bad blocks, timing and counters by cause, in one verb each.
 //!
-//! What always holds, in release builds too: a page is programmed only when erased, in the order its profile allows, at most
-//! NOP times; a bad block is never programmed or erased with success. Breaking the law is the caller's bug and panics. What
-//! silicon really does (a failed program, a torn page, lost power) is a [`NandError`] that says what to do.
+//! What always holds, in release builds too: a page is programmed only when erased, in the order
+//! its profile allows, at most NOP times; a bad block is never programmed or erased with success.
+//! Breaking the law is the caller's bug and panics. What silicon really does (a failed program, a
+//! torn page, lost power) is a [`NandError`] that says what to do.
 //!
-//! The chip judges what was *asked*: a program that silently did nothing counts as done until power fails. Then only the cells are left
-//! to tell, and the chip looks at them again.
+//! The chip judges what was *asked*: a program that silently did nothing counts as done until power
+//! fails. Then only the cells are left to tell, and the chip looks at them again.
 //!
-//! If power fails here (a [`Cut`](crate::Cut) of the fault plan), the operation under way leaves what the cut's outcome says, and every
-//! later verb returns [`NandError::PowerLost`] until [`Chip::power_on`].
+//! If power fails here (a [`Cut`](crate::Cut) of the fault plan), the operation under way leaves
+//! what the cut's outcome says, and every later verb returns [`NandError::PowerLost`] until
+//! [`Chip::power_on`].
 
 mod erase;
 mod in_flight;
@@ -42,7 +44,8 @@ pub struct Chip<S> {
     blocks: Vec<BlockFacts>,
     /// Per block: one past the highest page programmed since the erase.
     frontier: Vec<u16>,
-    /// Per page: programs since the erase; empty when pages are programmed consecutively and once, where the frontier says all.
+    /// Per page: programs since the erase; empty when pages are programmed consecutively and once,
+    /// where the frontier says all.
     programs: Vec<u8>,
     clocks: Clocks,
     program_times: ProgramTimes,
@@ -102,12 +105,22 @@ impl<S: Store> Chip<S> {
 
     /// Takes facts and programmed pages from the store, as a blank check of every page tells them.
     fn look_at_cells(&mut self) -> Result<(), NandError> {
-        let Chip { store, blocks, frontier, programs, profile, .. } = self;
+        let Chip {
+            store,
+            blocks,
+            frontier,
+            programs,
+            profile,
+            ..
+        } = self;
         let mut seen = 0;
         store.load(&mut |block, facts, counts| {
             seen += 1;
             blocks[block.index()] = facts;
-            frontier[block.index()] = counts.iter().rposition(|&n| n > 0).map_or(0, |last| last as u16 + 1);
+            frontier[block.index()] = counts
+                .iter()
+                .rposition(|&n| n > 0)
+                .map_or(0, |last| last as u16 + 1);
             if !programs.is_empty() {
                 let first = profile.geometry.page(block, 0).index();
                 programs[first..first + counts.len()].copy_from_slice(counts);
@@ -120,7 +133,8 @@ impl<S: Store> Chip<S> {
     /// Marks the factory-bad blocks of a new device, the profile's share of them, chosen by `seed`.
     pub fn mark_factory_bad(&mut self, seed: u64) -> Result<(), NandError> {
         let mut rng = SplitMix::new(seed);
-        let wanted = self.geometry().blocks as u64 * self.profile.factory_bad_permille as u64 / 1000;
+        let wanted =
+            self.geometry().blocks as u64 * self.profile.factory_bad_permille as u64 / 1000;
         let mut marked = 0;
         while marked < wanted {
             let block = Pbn::new(rng.below(self.geometry().blocks as u64) as u32);
@@ -164,7 +178,8 @@ impl<S: Store> Chip<S> {
         self.clocks.busy_until()
     }
 
-    /// Programs and erases begun since the chip was opened: the index space of [`Cut::at_op`](crate::Cut::at_op).
+    /// Programs and erases begun since the chip was opened: the index space of
+    /// [`Cut::at_op`](crate::Cut::at_op).
     pub fn ops(&self) -> u64 {
         self.ops
     }
@@ -186,7 +201,8 @@ impl<S: Store> Chip<S> {
         self.blocks.iter().map(|facts| facts.erase_count)
     }
 
-    /// One past the highest page programmed since the last erase, as a blank check of every page would tell.
+    /// One past the highest page programmed since the last erase, as a blank check of every page
+    /// would tell.
     #[inline]
     pub fn frontier(&self, block: Pbn) -> u32 {
         self.frontier[block.index()] as u32
@@ -212,7 +228,10 @@ impl<S: Store> Chip<S> {
     /// Installs a fault plan; its operation count starts at the next verb.
     pub fn set_faults(&mut self, plan: FaultPlan) {
         let checked = self.store.tag(Ppn::new(0)).is_some();
-        assert!(checked || !plan.is_silent(), "silent faults need a store that checks what it reads");
+        assert!(
+            checked || !plan.is_silent(),
+            "silent faults need a store that checks what it reads"
+        );
         let state = FaultState::new(plan);
         (self.program_faults, self.read_faults) = (state.touches_programs(), state.touches_reads());
         self.faults = Some(Box::new(state));
@@ -223,20 +242,28 @@ impl<S: Store> Chip<S> {
         self.faults.as_ref().map(|state| state.plan())
     }
 
-    /// Changes the plan in use, or one that lets nothing happen. What the old plan has counted stays counted; chances are drawn anew from
-    /// the seed.
+    /// Changes the plan in use, or one that lets nothing happen. What the old plan has counted
+    /// stays counted; chances are drawn anew from the seed.
     pub fn amend_faults(&mut self, amend: impl FnOnce(&mut FaultPlan)) {
-        let mut plan = self.faults.take().map(|state| state.into_rest()).unwrap_or_default();
+        let mut plan = self
+            .faults
+            .take()
+            .map(|state| state.into_rest())
+            .unwrap_or_default();
         amend(&mut plan);
         self.set_faults(plan);
     }
 
-    /// Lets so many bits of one data codeword of a programmed page be wrong until its block is erased. Returns whether they can be corrected:
-    /// then they stand in the fault plan ([`FaultPlan::wrong_bits`]); otherwise the page's data is lost, also for those who open the store
-    /// again.
+    /// Lets so many bits of one data codeword of a programmed page be wrong until its block is
+    /// erased. Returns whether they can be corrected: then they stand in the fault plan
+    /// ([`FaultPlan::wrong_bits`]); otherwise the page's data is lost, also for those who open the
+    /// store again.
     pub fn flip_bits(&mut self, ppn: Ppn, bits: u32) -> Result<bool, NandError> {
         self.check_page(ppn)?;
-        assert!(self.is_programmed(ppn), "law: wrong bits in the erased page {ppn}");
+        assert!(
+            self.is_programmed(ppn),
+            "law: wrong bits in the erased page {ppn}"
+        );
         if !self.profile.ecc.correct_bits(bits).data_lost {
             self.amend_faults(|plan| plan.wrong_bits.push(WrongBits { page: ppn, bits }));
             return Ok(true);
@@ -244,7 +271,14 @@ impl<S: Store> Chip<S> {
         let mut health = [Health::Good];
         self.store.read(ppn, &mut [], &mut [], &mut health)?;
         let [before] = health;
-        self.store.set_health(ppn, if before.oob_ok() { Health::DataLost } else { Health::Lost })?;
+        self.store.set_health(
+            ppn,
+            if before.oob_ok() {
+                Health::DataLost
+            } else {
+                Health::Lost
+            },
+        )?;
         Ok(false)
     }
 
@@ -254,14 +288,16 @@ impl<S: Store> Chip<S> {
         self.faults = None;
         (self.program_faults, self.read_faults) = (false, false);
         self.to_refresh.clear();
-        // Without strays the cells hold what was asked for. A store that cannot be read says so at the next verb.
+        // Without strays the cells hold what was asked for. A store that cannot be read says so at
+        // the next verb.
         if self.strays && self.look_at_cells().is_ok() {
             self.strays = false;
         }
     }
 
-    /// Blocks whose data should soon be written anew elsewhere: since the chip got power, some codeword read from them had three quarters of
-    /// the wrong bits that can be corrected ([`Ecc::refresh_bits`](crate::Ecc::refresh_bits)), or needed a read retry. A block leaves
+    /// Blocks whose data should soon be written anew elsewhere: since the chip got power, some
+    /// codeword read from them had three quarters of the wrong bits that can be corrected
+    /// ([`Ecc::refresh_bits`](crate::Ecc::refresh_bits)), or needed a read retry. A block leaves
     /// the set by its erase.
     pub fn blocks_to_refresh(&self) -> &BTreeSet<Pbn> {
         &self.to_refresh
@@ -269,24 +305,30 @@ impl<S: Store> Chip<S> {
 
     /// Whether bits of this chip go wrong by themselves.
     pub fn bits_go_wrong(&self) -> bool {
-        self.faults.as_ref().is_some_and(|faults| faults.plan().bit_errors > 0.0)
+        self.faults
+            .as_ref()
+            .is_some_and(|faults| faults.plan().bit_errors > 0.0)
     }
 
-    /// Whether every programmed page can be read: nothing is kept that could be lost, and no fault plan says otherwise.
+    /// Whether every programmed page can be read: nothing is kept that could be lost, and no fault
+    /// plan says otherwise.
     #[inline]
     pub fn reads_are_sure(&self) -> bool {
         !self.read_faults && !self.store.keeps_data()
     }
 
-    /// What a block's data was exposed to: hours since its first page was programmed, and reads of its pages since the erase.
+    /// What a block's data was exposed to: hours since its first page was programmed, and reads of
+    /// its pages since the erase.
     pub fn exposure(&self, at: Nanos, block: Pbn) -> (u32, u32) {
         let facts = self.blocks[block.index()];
         (self.hour(at).saturating_sub(facts.since), facts.reads)
     }
 
-    /// The device's hour at an emulated instant: the clock of retention. It goes on where the image's last use ended.
+    /// The device's hour at an emulated instant: the clock of retention. It goes on where the
+    /// image's last use ended.
     pub fn hour(&self, at: Nanos) -> u32 {
-        self.hour_base.saturating_add((at / HOUR_NS).min(u32::MAX as Nanos) as u32)
+        self.hour_base
+            .saturating_add((at / HOUR_NS).min(u32::MAX as Nanos) as u32)
     }
 
     /// Lets the device lie for this many hours: every page gets older.
@@ -313,9 +355,9 @@ impl<S: Store> Chip<S> {
         self.powered = false;
     }
 
-    /// Moves a page inside one plane without crossing the bus. Its OOB, as far as `oob` has room, is read and handed to `renew`; what that
-    /// makes of it is programmed. If it returns false, this is not the page that was meant, and an error. Counts one read and
-    /// one program.
+    /// Moves a page inside one plane without crossing the bus. Its OOB, as far as `oob` has room,
+    /// is read and handed to `renew`; what that makes of it is programmed. If it returns false,
+    /// this is not the page that was meant, and an error. Counts one read and one program.
     pub fn copyback(
         &mut self,
         at: Nanos,
@@ -329,22 +371,31 @@ impl<S: Store> Chip<S> {
         let target = self.check_page(to)?;
         let domain = |b: Pbn, g: &Geometry| (g.die_of(b), b.raw() / g.dies() % g.planes);
         let geometry = self.profile.geometry;
-        assert_eq!(domain(source, &geometry), domain(target, &geometry), "law: copyback leaves its plane");
+        assert_eq!(
+            domain(source, &geometry),
+            domain(target, &geometry),
+            "law: copyback leaves its plane"
+        );
         let mut page = std::mem::take(&mut self.scratch);
         page.resize(geometry.page_bytes as usize, 0);
         let cell_ns = self.profile.timing.read_ns;
         self.counters.of_mut(cause).reads += 1;
         self.counters.read_busy_ns += cell_ns;
         let sensed = self.clocks.work(at, geometry.die_of(source), cell_ns);
-        let result = self.fetch(sensed, cell_ns, from, &mut page, oob).and_then(|sensed| {
-            if !renew(oob) {
-                return Err(NandError::Uncorrectable { ppn: from, part: Part::Oob });
-            }
-            let bus_ns = self.clocks.set_bus_ns(0);
-            let programmed = self.program(sensed, to, &page, oob, cause);
-            self.clocks.set_bus_ns(bus_ns);
-            programmed
-        });
+        let result = self
+            .fetch(sensed, cell_ns, from, &mut page, oob)
+            .and_then(|sensed| {
+                if !renew(oob) {
+                    return Err(NandError::Uncorrectable {
+                        ppn: from,
+                        part: Part::Oob,
+                    });
+                }
+                let bus_ns = self.clocks.set_bus_ns(0);
+                let programmed = self.program(sensed, to, &page, oob, cause);
+                self.clocks.set_bus_ns(bus_ns);
+                programmed
+            });
         self.scratch = page;
         result
     }
@@ -359,25 +410,42 @@ impl<S: Store> Chip<S> {
         }
     }
 
-    /// Whether [`Chip::program_oob`] of this page is legal: it is programmed, and NOP allows another program.
+    /// Whether [`Chip::program_oob`] of this page is legal: it is programmed, and NOP allows
+    /// another program.
     pub fn takes_oob_program(&self, ppn: Ppn) -> bool {
-        self.programs.get(ppn.index()).is_some_and(|programs| (1..self.profile.nop).contains(programs))
+        self.programs
+            .get(ppn.index())
+            .is_some_and(|programs| (1..self.profile.nop).contains(programs))
     }
 
-    /// Pages of the block that were programmed since it was erased: where pages go in order, [`Chip::frontier`].
+    /// Pages of the block that were programmed since it was erased: where pages go in order,
+    /// [`Chip::frontier`].
     pub fn programmed(&self, block: Pbn) -> u32 {
         let frontier = self.frontier(block);
         if self.programs.is_empty() {
             return frontier;
         }
-        (0..frontier).filter(|offset| self.is_programmed(self.profile.geometry.page(block, *offset))).count() as u32
+        (0..frontier)
+            .filter(|offset| self.is_programmed(self.profile.geometry.page(block, *offset)))
+            .count() as u32
     }
 
     #[inline]
     fn check_page(&mut self, ppn: Ppn) -> Result<Pbn, NandError> {
-        let (block, offset, geometry) = (self.split.block_of(ppn), self.split.offset_of(ppn), &self.profile.geometry);
-        assert!(block.raw() < geometry.blocks && offset < geometry.pages_per_block, "law: no page {ppn}");
-        if self.powered { Ok(block) } else { Err(NandError::PowerLost) }
+        let (block, offset, geometry) = (
+            self.split.block_of(ppn),
+            self.split.offset_of(ppn),
+            &self.profile.geometry,
+        );
+        assert!(
+            block.raw() < geometry.blocks && offset < geometry.pages_per_block,
+            "law: no page {ppn}"
+        );
+        if self.powered {
+            Ok(block)
+        } else {
+            Err(NandError::PowerLost)
+        }
     }
 
     fn mark_bad(&mut self, block: Pbn, bad: Bad) -> Result<(), NandError> {

@@ -24,12 +24,21 @@ pub struct RunError {
 impl<S: Store> Chip<S> {
     /// Programs one page, data and OOB in one cycle. OOB bytes beyond the slice stay erased.
     #[inline]
-    pub fn program(&mut self, at: Nanos, ppn: Ppn, data: &[u8], oob: &[u8], cause: Cause) -> Result<Nanos, NandError> {
-        self.program_run(at, ppn, 1, data, oob, cause).map_err(|run| run.error)
+    pub fn program(
+        &mut self,
+        at: Nanos,
+        ppn: Ppn,
+        data: &[u8],
+        oob: &[u8],
+        cause: Cause,
+    ) -> Result<Nanos, NandError> {
+        self.program_run(at, ppn, 1, data, oob, cause)
+            .map_err(|run| run.error)
     }
 
-    /// Programs `count` pages of one block, upwards from `first`; `oobs` holds `count` equal slices. Same time, counts and faults
-    /// as page by page, one store access. On an error the first [`RunError::done`] pages are programmed.
+    /// Programs `count` pages of one block, upwards from `first`; `oobs` holds `count` equal
+    /// slices. Same time, counts and faults as page by page, one store access. On an error the
+    /// first [`RunError::done`] pages are programmed.
     #[inline(always)]
     pub fn program_run(
         &mut self,
@@ -67,11 +76,20 @@ impl<S: Store> Chip<S> {
         self.program_run_with_faults(at, block, first, count, data, oobs, cause)
     }
 
-    /// Clears OOB bits of a page that is programmed already: those that are 0 in `oob`. Legal where the profile's NOP allows
-    /// another program.
-    pub fn program_oob(&mut self, at: Nanos, ppn: Ppn, oob: &[u8], cause: Cause) -> Result<Nanos, NandError> {
+    /// Clears OOB bits of a page that is programmed already: those that are 0 in `oob`. Legal where
+    /// the profile's NOP allows another program.
+    pub fn program_oob(
+        &mut self,
+        at: Nanos,
+        ppn: Ppn,
+        oob: &[u8],
+        cause: Cause,
+    ) -> Result<Nanos, NandError> {
         let block = self.check_page(ppn)?;
-        assert!(self.is_programmed(ppn), "law: OOB program of the erased page {ppn}");
+        assert!(
+            self.is_programmed(ppn),
+            "law: OOB program of the erased page {ppn}"
+        );
         assert!(
             !self.programs.is_empty() && self.programs[ppn.index()] < self.profile.nop,
             "law: page {ppn} was programmed {} times, NOP is {}",
@@ -86,26 +104,44 @@ impl<S: Store> Chip<S> {
         self.counters.of_mut(cause).oob_programs += 1;
         let cell_ns = self.profile.timing.oob_program_ns;
         self.counters.program_busy_ns += cell_ns;
-        Ok(self.clocks.work(at, self.profile.geometry.die_of(block), cell_ns))
+        Ok(self
+            .clocks
+            .work(at, self.profile.geometry.die_of(block), cell_ns))
     }
 
-    /// The law of programs, as asked for: `count` pages upwards from `first`. Returns how far the block is programmed already.
+    /// The law of programs, as asked for: `count` pages upwards from `first`. Returns how far the
+    /// block is programmed already.
     #[inline(always)]
     fn judge_programs(&self, first: Ppn, count: u32) -> u32 {
         let (block, offset) = (self.split.block_of(first), self.split.offset_of(first));
         let frontier = self.frontier(block);
-        // Pages behind the first follow one another, so in an ordered block only the first can be out of order.
+        // Pages behind the first follow one another, so in an ordered block only the first can be
+        // out of order.
         match self.profile.order {
             PageOrder::Consecutive => {
-                assert!(offset >= frontier, "law: program of page {offset} of block {block}, which is not erased");
-                assert!(offset == frontier, "law: program of page {offset} of block {block}, page {frontier} is next");
+                assert!(
+                    offset >= frontier,
+                    "law: program of page {offset} of block {block}, which is not erased"
+                );
+                assert!(
+                    offset == frontier,
+                    "law: program of page {offset} of block {block}, page {frontier} is next"
+                );
             }
             PageOrder::Ascending => {
-                assert!(offset >= frontier, "law: program of page {offset} of block {block} after page {frontier}");
+                assert!(
+                    offset >= frontier,
+                    "law: program of page {offset} of block {block} after page {frontier}"
+                );
             }
             PageOrder::Any => {
-                for (offset, programs) in (offset..).zip(&self.programs[first.index()..][..count as usize]) {
-                    assert!(*programs == 0, "law: program of page {offset} of block {block}, which is not erased");
+                for (offset, programs) in
+                    (offset..).zip(&self.programs[first.index()..][..count as usize])
+                {
+                    assert!(
+                        *programs == 0,
+                        "law: program of page {offset} of block {block}, which is not erased"
+                    );
                 }
             }
         }
@@ -127,10 +163,24 @@ impl<S: Store> Chip<S> {
     }
 
     #[inline(always)]
-    fn account_programs(&mut self, at: Nanos, block: Pbn, first: Ppn, count: u32, cause: Cause) -> Nanos {
-        let (die, offset) = (self.profile.geometry.die_of(block), self.split.offset_of(first));
+    fn account_programs(
+        &mut self,
+        at: Nanos,
+        block: Pbn,
+        first: Ppn,
+        count: u32,
+        cause: Cause,
+    ) -> Nanos {
+        let (die, offset) = (
+            self.profile.geometry.die_of(block),
+            self.split.offset_of(first),
+        );
         let cells_ns = self.program_times.of_run(offset, count);
-        let last_ns = if count == 1 { cells_ns } else { self.program_times.of_run(offset + count - 1, 1) };
+        let last_ns = if count == 1 {
+            cells_ns
+        } else {
+            self.program_times.of_run(offset + count - 1, 1)
+        };
         let done = self.clocks.program_run(at, die, cells_ns, last_ns, count);
         self.counters.program_busy_ns += cells_ns;
         self.ops += count as u64;
@@ -145,13 +195,18 @@ impl<S: Store> Chip<S> {
         *frontier = (*frontier).max((offset + count) as u16);
         if !self.programs.is_empty() {
             let first = self.profile.geometry.page(block, offset).index();
-            self.programs[first..][..count as usize].iter_mut().for_each(|n| *n = (*n).max(1));
+            self.programs[first..][..count as usize]
+                .iter_mut()
+                .for_each(|n| *n = (*n).max(1));
         }
     }
 
     /// A run when chance has a say.
     #[cold]
-    #[expect(clippy::too_many_arguments, reason = "the arguments of the verb, and the block it has looked up")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of the verb, and the block it has looked up"
+    )]
     fn program_run_with_faults(
         &mut self,
         at: Nanos,
@@ -165,7 +220,10 @@ impl<S: Store> Chip<S> {
         let (page, part) = (data.len() / count as usize, oobs.len() / count as usize);
         let mut at = at;
         for i in 0..count {
-            let (data, oob) = (&data[i as usize * page..][..page], &oobs[i as usize * part..][..part]);
+            let (data, oob) = (
+                &data[i as usize * page..][..page],
+                &oobs[i as usize * part..][..part],
+            );
             match self.program_with_faults(at, block, Ppn::new(first.raw() + i), data, oob, cause) {
                 Ok(done) => at = done,
                 Err(error) => return Err(RunError { done: i, at, error }),
@@ -188,7 +246,10 @@ impl<S: Store> Chip<S> {
             Verdict::Cut(cut) => {
                 self.powered = false;
                 let (die, cell_ns) = (self.profile.geometry.die_of(block), self.cell_ns(ppn));
-                let end = self.clocks.clone().program_run(at, die, cell_ns, cell_ns, 1);
+                let end = self
+                    .clocks
+                    .clone()
+                    .program_run(at, die, cell_ns, cell_ns, 1);
                 let cut = self.cut_in_flight(block, (end - cell_ns, end), true, cut)?;
                 self.cut_program(block, ppn, data, oob, cut)?;
                 return Err(NandError::PowerLost);
@@ -207,7 +268,9 @@ impl<S: Store> Chip<S> {
                 let health = if weak { Health::Lost } else { Health::Good };
                 self.store.program_as(ppn, data, oob, health)?;
                 let done = self.account_programs(at, block, ppn, 1, cause);
-                self.note_op(block, (done - self.cell_ns(ppn), done), || LastVerb::Program(ppn));
+                self.note_op(block, (done - self.cell_ns(ppn), done), || {
+                    LastVerb::Program(ppn)
+                });
                 return Ok(done);
             }
         }
@@ -220,7 +283,9 @@ impl<S: Store> Chip<S> {
     }
 
     fn program_verdict(&mut self, block: Pbn) -> Verdict {
-        let Some(faults) = &mut self.faults else { return Verdict::Succeed };
+        let Some(faults) = &mut self.faults else {
+            return Verdict::Succeed;
+        };
         let erases = self.blocks[block.index()].erase_count;
         let worn = match faults.plan().wear_out {
             0.0 => 0.0,
@@ -248,22 +313,39 @@ impl<S: Store> Chip<S> {
     /// Programs what was meant for a page into another one, of the same block as often as not.
     fn misdirect(&mut self, ppn: Ppn, data: &[u8], oob: &[u8]) -> Result<(), NandError> {
         let geometry = self.profile.geometry;
-        let faults = self.faults.as_mut().expect("a plan sent the program astray");
+        let faults = self
+            .faults
+            .as_mut()
+            .expect("a plan sent the program astray");
         let mut block = geometry.block_of(ppn).raw();
         if geometry.blocks > 1 && faults.choose(2) == 0 {
-            block = (block + 1 + faults.choose(geometry.blocks as u64 - 1) as u32) % geometry.blocks;
+            block =
+                (block + 1 + faults.choose(geometry.blocks as u64 - 1) as u32) % geometry.blocks;
         }
         let mut offset = faults.choose(geometry.pages_per_block as u64) as u32;
         if geometry.page(Pbn::new(block), offset) == ppn {
             offset = (offset + 1) % geometry.pages_per_block;
         }
-        let mut cells = Cells { data: data.to_vec(), oob: oob.to_vec(), tag: self.store.tag(ppn).expect("checked") };
+        let mut cells = Cells {
+            data: data.to_vec(),
+            oob: oob.to_vec(),
+            tag: self.store.tag(ppn).expect("checked"),
+        };
         cells.oob.resize(geometry.oob_bytes as usize, 0xFF);
         self.strays = true;
-        Ok(self.store.put_cells(geometry.page(Pbn::new(block), offset), &cells)?)
+        Ok(self
+            .store
+            .put_cells(geometry.page(Pbn::new(block), offset), &cells)?)
     }
 
-    fn cut_program(&mut self, block: Pbn, ppn: Ppn, data: &[u8], oob: &[u8], cut: Cut) -> Result<(), NandError> {
+    fn cut_program(
+        &mut self,
+        block: Pbn,
+        ppn: Ppn,
+        data: &[u8],
+        oob: &[u8],
+        cut: Cut,
+    ) -> Result<(), NandError> {
         if cut.program == ProgramCut::NotStarted {
             return Ok(());
         }
@@ -302,7 +384,11 @@ impl<S: Store> Chip<S> {
     }
 
     /// Does to the earlier pages of a word line what the interrupted program of this one does.
-    pub(super) fn spoil_partners(&mut self, ppn: Ppn, partner: PartnerCut) -> Result<(), NandError> {
+    pub(super) fn spoil_partners(
+        &mut self,
+        ppn: Ppn,
+        partner: PartnerCut,
+    ) -> Result<(), NandError> {
         let (block, offset) = (self.split.block_of(ppn), self.split.offset_of(ppn));
         let after = match partner {
             PartnerCut::Intact => return Ok(()),

@@ -14,9 +14,10 @@ use crate::timing::Nanos;
 const READS_PER_NOTE: u32 = 1024;
 
 impl<S: Store> Chip<S> {
-    /// Reads a page: data and OOB. Either buffer may be empty; an OOB buffer may be shorter than the OOB. An erased page reads
-    /// as all ones. `Uncorrectable` names the first part asked for that is lost; the other part's buffer is filled all the same. Like every
-    /// read, one that came near to what can be corrected puts its block among [`Chip::blocks_to_refresh`].
+    /// Reads a page: data and OOB. Either buffer may be empty; an OOB buffer may be shorter than
+    /// the OOB. An erased page reads as all ones. `Uncorrectable` names the first part asked for
+    /// that is lost; the other part's buffer is filled all the same. Like every read, one that came
+    /// near to what can be corrected puts its block among [`Chip::blocks_to_refresh`].
     #[inline]
     pub fn read(
         &mut self,
@@ -30,23 +31,34 @@ impl<S: Store> Chip<S> {
         let cell_ns = self.profile.timing.read_ns;
         self.counters.of_mut(cause).reads += 1;
         self.counters.read_busy_ns += cell_ns;
-        let done = self.clocks.read_run(at, self.profile.geometry.die_of(block), cell_ns, 1);
+        let done = self
+            .clocks
+            .read_run(at, self.profile.geometry.die_of(block), cell_ns, 1);
         self.fetch(done, cell_ns, ppn, data, oob)
     }
 
     /// Reads the OOB alone, at the price of a short read.
     #[inline]
-    pub fn read_oob(&mut self, at: Nanos, ppn: Ppn, oob: &mut [u8], cause: Cause) -> Result<Nanos, NandError> {
+    pub fn read_oob(
+        &mut self,
+        at: Nanos,
+        ppn: Ppn,
+        oob: &mut [u8],
+        cause: Cause,
+    ) -> Result<Nanos, NandError> {
         let block = self.check_page(ppn)?;
         let cell_ns = self.profile.timing.partial_read_ns;
         self.counters.of_mut(cause).partial_reads += 1;
         self.counters.read_busy_ns += cell_ns;
-        let done = self.clocks.work(at, self.profile.geometry.die_of(block), cell_ns);
+        let done = self
+            .clocks
+            .work(at, self.profile.geometry.die_of(block), cell_ns);
         self.fetch(done, cell_ns, ppn, &mut [], oob)
     }
 
-    /// Reads `health.len()` pages of one block in one go: same time and counts as page by page, one store access. Pages that
-    /// cannot be read are reported in `health` instead of as an error; erased pages read as all ones.
+    /// Reads `health.len()` pages of one block in one go: same time and counts as page by page, one
+    /// store access. Pages that cannot be read are reported in `health` instead of as an error;
+    /// erased pages read as all ones.
     pub fn read_run(
         &mut self,
         at: Nanos,
@@ -59,7 +71,10 @@ impl<S: Store> Chip<S> {
         let block = self.check_page(first)?;
         let count = health.len() as u32;
         let offset = self.profile.geometry.offset_of(first);
-        assert!(offset + count <= self.profile.geometry.pages_per_block, "law: a run leaves its block");
+        assert!(
+            offset + count <= self.profile.geometry.pages_per_block,
+            "law: a run leaves its block"
+        );
         let cell_ns = self.profile.timing.read_ns;
         self.counters.of_mut(cause).reads += count as u64;
         self.counters.read_busy_ns += cell_ns * count as u64;
@@ -68,7 +83,9 @@ impl<S: Store> Chip<S> {
         let whole = if self.programs.is_empty() {
             offset + count <= self.frontier(block)
         } else {
-            self.programs[first.index()..][..count as usize].iter().all(|n| *n > 0)
+            self.programs[first.index()..][..count as usize]
+                .iter()
+                .all(|n| *n > 0)
         };
         let pages = (first.raw()..first.raw() + count).map(Ppn::new);
         if whole {
@@ -79,8 +96,8 @@ impl<S: Store> Chip<S> {
         self.conclude(done, cell_ns, block, pages, data, oobs, health)
     }
 
-    /// Reads pages of one block, ascending, one behind the other into the buffers: same time, counts and reports as
-    /// [`Chip::read_run`] of each.
+    /// Reads pages of one block, ascending, one behind the other into the buffers: same time,
+    /// counts and reports as [`Chip::read_run`] of each.
     pub fn read_pages(
         &mut self,
         at: Nanos,
@@ -90,18 +107,27 @@ impl<S: Store> Chip<S> {
         health: &mut [Health],
         cause: Cause,
     ) -> Result<Nanos, NandError> {
-        let (Some(first), Some(last)) = (pages.first(), pages.last()) else { return Ok(at) };
+        let (Some(first), Some(last)) = (pages.first(), pages.last()) else {
+            return Ok(at);
+        };
         let block = self.check_page(*first)?;
         self.check_page(*last)?;
-        assert!(self.profile.geometry.block_of(*last) == block, "law: a run leaves its block");
+        assert!(
+            self.profile.geometry.block_of(*last) == block,
+            "law: a run leaves its block"
+        );
         // Without a branch per page.
-        let ascend = pages.windows(2).fold(true, |so_far, pair| so_far & (pair[0] < pair[1]));
+        let ascend = pages
+            .windows(2)
+            .fold(true, |so_far, pair| so_far & (pair[0] < pair[1]));
         assert!(ascend, "law: pages of a run ascend");
         let count = pages.len() as u32;
         let cell_ns = self.profile.timing.read_ns;
         self.counters.of_mut(cause).reads += count as u64;
         self.counters.read_busy_ns += cell_ns * count as u64;
-        let done = self.clocks.read_run(at, self.profile.geometry.die_of(block), cell_ns, count);
+        let done = self
+            .clocks
+            .read_run(at, self.profile.geometry.die_of(block), cell_ns, count);
         let whole = if self.programs.is_empty() {
             self.is_programmed(*last)
         } else {
@@ -112,7 +138,15 @@ impl<S: Store> Chip<S> {
         } else {
             self.fetch_each(pages.iter().copied(), data, oobs, health)?;
         }
-        self.conclude(done, cell_ns, block, pages.iter().copied(), data, oobs, health)
+        self.conclude(
+            done,
+            cell_ns,
+            block,
+            pages.iter().copied(),
+            data,
+            oobs,
+            health,
+        )
     }
 
     /// One page, and an error if a part that was asked for is lost.
@@ -130,12 +164,29 @@ impl<S: Store> Chip<S> {
             return Ok(done);
         }
         let block = self.profile.geometry.block_of(ppn);
-        let done = self.conclude(done, cell_ns, block, std::iter::once(ppn), data, oob, &mut health)?;
+        let done = self.conclude(
+            done,
+            cell_ns,
+            block,
+            std::iter::once(ppn),
+            data,
+            oob,
+            &mut health,
+        )?;
         let [health] = health;
-        match (data.is_empty() || health.data_ok(), oob.is_empty() || health.oob_ok()) {
+        match (
+            data.is_empty() || health.data_ok(),
+            oob.is_empty() || health.oob_ok(),
+        ) {
             (true, true) => Ok(done),
-            (false, _) => Err(NandError::Uncorrectable { ppn, part: Part::Data }),
-            (true, false) => Err(NandError::Uncorrectable { ppn, part: Part::Oob }),
+            (false, _) => Err(NandError::Uncorrectable {
+                ppn,
+                part: Part::Data,
+            }),
+            (true, false) => Err(NandError::Uncorrectable {
+                ppn,
+                part: Part::Oob,
+            }),
         }
     }
 
@@ -156,11 +207,17 @@ impl<S: Store> Chip<S> {
     }
 
     #[inline]
-    fn fetch_health(&mut self, ppn: Ppn, data: &mut [u8], oob: &mut [u8]) -> Result<Health, NandError> {
+    fn fetch_health(
+        &mut self,
+        ppn: Ppn,
+        data: &mut [u8],
+        oob: &mut [u8],
+    ) -> Result<Health, NandError> {
         if !self.is_programmed(ppn) {
             data.fill(0xFF);
             oob.fill(0xFF);
-            // What lies in cells that nobody was told of belongs to another page or life: its check fails.
+            // What lies in cells that nobody was told of belongs to another page or life: its check
+            // fails.
             let stray = self.strays && self.store.cells(ppn)?.is_some();
             return Ok(if stray { Health::Lost } else { Health::Good });
         }
@@ -169,9 +226,13 @@ impl<S: Store> Chip<S> {
         Ok(health[0])
     }
 
-    /// The end of every read: `pages` of one block, their bytes, and what the store could read of them. Returns when the chip is done.
+    /// The end of every read: `pages` of one block, their bytes, and what the store could read of
+    /// them. Returns when the chip is done.
     #[inline]
-    #[expect(clippy::too_many_arguments, reason = "the arguments of the verb, and what it has found out")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of the verb, and what it has found out"
+    )]
     fn conclude(
         &mut self,
         done: Nanos,
@@ -182,10 +243,15 @@ impl<S: Store> Chip<S> {
         oobs: &mut [u8],
         health: &mut [Health],
     ) -> Result<Nanos, NandError> {
-        let retries = if self.read_faults { self.suffer(done, block, pages, data, oobs, health) } else { 0 };
+        let retries = if self.read_faults {
+            self.suffer(done, block, pages, data, oobs, health)
+        } else {
+            0
+        };
         if !self.reads_are_sure() && health.iter().any(|health| *health != Health::Good) {
-            let lost =
-                |health: &&Health| (!data.is_empty() && !health.data_ok()) || (!oobs.is_empty() && !health.oob_ok());
+            let lost = |health: &&Health| {
+                (!data.is_empty() && !health.data_ok()) || (!oobs.is_empty() && !health.oob_ok())
+            };
             self.counters.uncorrectable_reads += health.iter().filter(lost).count() as u64;
         }
         if retries == 0 {
@@ -194,7 +260,9 @@ impl<S: Store> Chip<S> {
         let again_ns = cell_ns * retries;
         self.counters.read_retries += retries;
         self.counters.read_busy_ns += again_ns;
-        Ok(self.clocks.work(done, self.profile.geometry.die_of(block), again_ns))
+        Ok(self
+            .clocks
+            .work(done, self.profile.geometry.die_of(block), again_ns))
     }
 
     /// What the fault plan makes of pages that were read. Returns how many read retries it took.
@@ -208,11 +276,17 @@ impl<S: Store> Chip<S> {
         oobs: &mut [u8],
         health: &mut [Health],
     ) -> u64 {
-        let Some(mut faults) = self.faults.take() else { return 0 };
+        let Some(mut faults) = self.faults.take() else {
+            return 0;
+        };
         let (page, part) = (data.len() / health.len(), oobs.len() / health.len());
         let dead = faults.die_is_dead(self.profile.geometry.die_of(block));
         let (factor, seed) = (faults.plan().bit_errors, faults.plan().seed);
-        let rber = if factor > 0.0 { factor * self.rber(at, block, health.len() as u32) } else { 0.0 };
+        let rber = if factor > 0.0 {
+            factor * self.rber(at, block, health.len() as u32)
+        } else {
+            0.0
+        };
         let mut retries = 0;
         for (i, (ppn, health)) in pages.zip(health).enumerate() {
             if dead {
@@ -221,7 +295,10 @@ impl<S: Store> Chip<S> {
                 let (data, oob) = (&mut data[i * page..][..page], &mut oobs[i * part..][..part]);
                 self.haunt(&mut faults, ppn, data, oob, health);
                 if rber > 0.0 {
-                    let wanted = (!data.is_empty() && health.data_ok(), !oob.is_empty() && health.oob_ok());
+                    let wanted = (
+                        !data.is_empty() && health.data_ok(),
+                        !oob.is_empty() && health.oob_ok(),
+                    );
                     retries += self.decay(rber, seed, ppn, wanted, health);
                 }
                 let wrong = faults.wrong_bits(ppn);
@@ -235,8 +312,16 @@ impl<S: Store> Chip<S> {
         retries
     }
 
-    /// Perhaps returns what the page held in its block's former life. Its tag is judged as that of any other page.
-    fn haunt(&mut self, faults: &mut FaultState, ppn: Ppn, data: &mut [u8], oob: &mut [u8], health: &mut Health) {
+    /// Perhaps returns what the page held in its block's former life. Its tag is judged as that of
+    /// any other page.
+    fn haunt(
+        &mut self,
+        faults: &mut FaultState,
+        ppn: Ppn,
+        data: &mut [u8],
+        oob: &mut [u8],
+        health: &mut Health,
+    ) {
         let block = self.profile.geometry.block_of(ppn);
         if !faults.ghosts.contains_key(&ppn) || !faults.read_is_stale(block) {
             return;
@@ -244,7 +329,11 @@ impl<S: Store> Chip<S> {
         let ghost = &faults.ghosts[&ppn];
         data.copy_from_slice(&ghost.data[..data.len()]);
         oob.copy_from_slice(&ghost.oob[..oob.len()]);
-        *health = if self.store.tag(ppn) == Some(ghost.tag) { Health::Good } else { Health::Lost };
+        *health = if self.store.tag(ppn) == Some(ghost.tag) {
+            Health::Good
+        } else {
+            Health::Lost
+        };
         self.counters.note_fault(Fault::StaleRead);
     }
 
@@ -255,34 +344,53 @@ impl<S: Store> Chip<S> {
         let before = facts.reads;
         facts.reads = before.saturating_add(pages);
         let facts = *facts;
-        if before / READS_PER_NOTE != facts.reads / READS_PER_NOTE && self.frontier[block.index()] > 0 {
+        if before / READS_PER_NOTE != facts.reads / READS_PER_NOTE
+            && self.frontier[block.index()] > 0
+        {
             // A count that cannot be kept is only less exact after the next start.
             let _ = self.store.set_facts(block, facts);
         }
         let days = hour.saturating_sub(facts.since) as f64 / 24.0;
-        self.profile.decay.rber(facts.erase_count, days, facts.reads)
+        self.profile
+            .decay
+            .rber(facts.erase_count, days, facts.reads)
     }
 
-    /// Corrects the wanted parts, data and OOB, of one page as far as that goes. Returns how many read retries it took.
-    fn decay(&mut self, rber: f64, seed: u64, ppn: Ppn, wanted: (bool, bool), health: &mut Health) -> u64 {
+    /// Corrects the wanted parts, data and OOB, of one page as far as that goes. Returns how many
+    /// read retries it took.
+    fn decay(
+        &mut self,
+        rber: f64,
+        seed: u64,
+        ppn: Ppn,
+        wanted: (bool, bool),
+        health: &mut Health,
+    ) -> u64 {
         let geometry = &self.profile.geometry;
         let block = geometry.block_of(ppn);
         let life = self.blocks[block.index()].erase_count as u64;
         let page = SplitMix::new(seed ^ (life << 32 | ppn.raw() as u64)).next_u64();
         let bytes = |wanted: bool, bytes: u32| if wanted { bytes } else { 0 };
-        let (data, oob) = (bytes(wanted.0, geometry.page_bytes), bytes(wanted.1, geometry.oob_bytes));
+        let (data, oob) = (
+            bytes(wanted.0, geometry.page_bytes),
+            bytes(wanted.1, geometry.oob_bytes),
+        );
         let found = self.profile.ecc.correct(rber, page, data, oob);
         self.note_correction(ppn, &found, health)
     }
 
-    /// Counts what correcting a page took, and says what is lost. Returns how many read retries there were.
+    /// Counts what correcting a page took, and says what is lost. Returns how many read retries
+    /// there were.
     fn note_correction(&mut self, ppn: Ppn, found: &Correction, health: &mut Health) -> u64 {
         self.counters.corrected_bits += found.bits as u64;
         if found.near_limit {
             self.to_refresh.insert(self.profile.geometry.block_of(ppn));
         }
         if found.data_lost || found.oob_lost {
-            *health = match (health.data_ok() && !found.data_lost, health.oob_ok() && !found.oob_lost) {
+            *health = match (
+                health.data_ok() && !found.data_lost,
+                health.oob_ok() && !found.oob_lost,
+            ) {
                 (false, false) => Health::Lost,
                 (false, true) => Health::DataLost,
                 (true, _) => Health::OobLost,

@@ -1,5 +1,5 @@
-//! Power cuts: where they strike and what they leave. The menu is that of Tseng, Grupp, Swanson (DAC'11), Djelic's unstable bits and
-//! the paired-page effect; docs/NAND.md lists sources.
+//! Power cuts: where they strike and what they leave. The menu is that of Tseng, Grupp, Swanson
+//! (DAC'11), Djelic's unstable bits and the paired-page effect; docs/NAND.md lists sources.
 
 /// What an interrupted program leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,9 +80,10 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Every distinct outcome for a cut at operation `at_op` but flickering; each program outcome comes with each of the partner's.
-    /// A mount takes the older version of a page that it cannot read. If that page flickers, a later mount may read it: no
-    /// translation layer here promises one content then.
+    /// Every distinct outcome for a cut at operation `at_op` but flickering; each program outcome
+    /// comes with each of the partner's. A mount takes the older version of a page that it cannot
+    /// read. If that page flickers, a later mount may read it: no translation layer here promises
+    /// one content then.
     pub fn menu(at_op: u64, seed: u64) -> Vec<Cut> {
         let programs = [
             ProgramCut::NotStarted,
@@ -94,10 +95,20 @@ impl Cut {
             ProgramCut::Complete,
         ];
         let mut menu = Vec::new();
-        for partner in [PartnerCut::Intact, PartnerCut::Destroyed, PartnerCut::Unstable(2)] {
+        for partner in [
+            PartnerCut::Intact,
+            PartnerCut::Destroyed,
+            PartnerCut::Unstable(2),
+        ] {
             for (i, program) in programs.into_iter().enumerate() {
                 let erase = EraseCut::ALL[i % EraseCut::ALL.len()];
-                menu.push(Cut { at_op, program, partner, erase, seed: seed ^ i as u64 });
+                menu.push(Cut {
+                    at_op,
+                    program,
+                    partner,
+                    erase,
+                    seed: seed ^ i as u64,
+                });
             }
         }
         menu
@@ -105,6 +116,7 @@ impl Cut {
 
     /// Whether the cut leaves pages that flicker.
     pub(crate) fn flickers(&self) -> bool {
-        matches!(self.program, ProgramCut::Flickering(_)) || matches!(self.partner, PartnerCut::Flickering(_))
+        matches!(self.program, ProgramCut::Flickering(_))
+            || matches!(self.partner, PartnerCut::Flickering(_))
     }
 }

@@ -1,8 +1,9 @@
 //! Everything that can go wrong, asked once per verb.
 //!
-//! A plan decides what silicon does to a verb that was *legal*; the law is judged before, on what was asked. All chances come from
-//! the plan's seed, so a run repeats. Faults that the part reports (a failed program) and those it keeps to itself (a program that did
-//! nothing) stand in one list, [`Fault`].
+//! A plan decides what silicon does to a verb that was *legal*; the law is judged before, on what
+//! was asked. All chances come from the plan's seed, so a run repeats. Faults that the part reports
+//! (a failed program) and those it keeps to itself (a program that did nothing) stand in one list,
+//! [`Fault`].
 
 mod cut;
 
@@ -83,7 +84,9 @@ impl<const N: usize> From<[(Fault, u32); N]> for Chances {
 impl FromIterator<(Fault, u32)> for Chances {
     fn from_iter<I: IntoIterator<Item = (Fault, u32)>>(listed: I) -> Self {
         let mut chances = Chances::default();
-        listed.into_iter().for_each(|(fault, ppb)| chances.0[fault as usize] = ppb);
+        listed
+            .into_iter()
+            .for_each(|(fault, ppb)| chances.0[fault as usize] = ppb);
         chances
     }
 }
@@ -93,7 +96,8 @@ impl FromIterator<(Fault, u32)> for Chances {
 pub struct Bomb {
     /// Where.
     pub block: Pbn,
-    /// What it does; a program's fault strikes at a page program, an erase's at an erase, a read's at a page read.
+    /// What it does; a program's fault strikes at a page program, an erase's at an erase, a read's
+    /// at a page read.
     pub fault: Fault,
     /// How many verbs of that kind on the block still go well.
     pub after: u32,
@@ -102,16 +106,22 @@ pub struct Bomb {
 impl Bomb {
     /// Strikes at the next verb of its kind on the block.
     pub const fn next(block: Pbn, fault: Fault) -> Self {
-        Bomb { block, fault, after: 0 }
+        Bomb {
+            block,
+            fault,
+            after: 0,
+        }
     }
 }
 
-/// A die that stops working: it programs and erases nothing any more, and nothing can be read from it.
+/// A die that stops working: it programs and erases nothing any more, and nothing can be read from
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DieFailure {
     /// Which.
     pub die: u32,
-    /// From which program or erase of the whole chip on, counted from 0 since the plan was installed.
+    /// From which program or erase of the whole chip on, counted from 0 since the plan was
+    /// installed.
     pub at_op: u64,
 }
 
@@ -129,14 +139,16 @@ pub struct WrongBits {
 pub struct FaultPlan {
     /// Cut power at this operation.
     pub cut: Option<Cut>,
-    /// The cut also hits operations in flight on other dies, each with an outcome that follows from the cut's seed. Of each die the
-    /// last operation since the plan was installed counts. Power fails at the latest instant at which one of them begins, the one
-    /// that was cut included; those that end later are in flight. They leave flickering pages only if the cut names such an
-    /// outcome itself.
+    /// The cut also hits operations in flight on other dies, each with an outcome that follows from
+    /// the cut's seed. Of each die the last operation since the plan was installed counts. Power
+    /// fails at the latest instant at which one of them begins, the one that was cut included;
+    /// those that end later are in flight. They leave flickering pages only if the cut names such
+    /// an outcome itself.
     ///
-    /// What a FLUSH covers is never hit if the caller keeps to the emulated instants of a host that waits: it issues the FLUSH
-    /// when what it is to cover is done, and the next request when the FLUSH is. Then all of that ends before the last
-    /// operation begins. Requests issued at the same instant overlap; one after the other they never do.
+    /// What a FLUSH covers is never hit if the caller keeps to the emulated instants of a host that
+    /// waits: it issues the FLUSH when what it is to cover is done, and the next request when the
+    /// FLUSH is. Then all of that ends before the last operation begins. Requests issued at the
+    /// same instant overlap; one after the other they never do.
     pub in_flight: bool,
     /// Faults by chance.
     pub chances: Chances,
@@ -144,10 +156,12 @@ pub struct FaultPlan {
     pub bombs: Vec<Bomb>,
     /// A die that stops working.
     pub die: Option<DieFailure>,
-    /// Programs and erases fail more often as blocks wear, this many times as often as the profile's part does. 0: never.
+    /// Programs and erases fail more often as blocks wear, this many times as often as the
+    /// profile's part does. 0: never.
     pub wear_out: f64,
-    /// Bits go wrong with wear, age and reads, this many times as often as in the profile's part. 0: never. Which pages are weak follows from
-    /// the seed alone: under the next plan with the same one they still are.
+    /// Bits go wrong with wear, age and reads, this many times as often as in the profile's part.
+    /// 0: never. Which pages are weak follows from the seed alone: under the next plan with the
+    /// same one they still are.
     pub bit_errors: f64,
     /// Wrong bits of named pages.
     pub wrong_bits: Vec<WrongBits>,
@@ -158,7 +172,9 @@ pub struct FaultPlan {
 impl FaultPlan {
     /// Whether a fault may strike that the part keeps to itself.
     pub fn is_silent(&self) -> bool {
-        Fault::ALL.into_iter().any(|fault| fault.is_silent() && self.may_strike(fault))
+        Fault::ALL
+            .into_iter()
+            .any(|fault| fault.is_silent() && self.may_strike(fault))
     }
 
     fn may_strike(&self, fault: Fault) -> bool {
@@ -173,7 +189,11 @@ pub(crate) enum Verdict {
     Suffer(Fault),
 }
 
-const PROGRAM_MENU: &[Fault] = &[Fault::ProgramFail, Fault::LostProgram, Fault::MisdirectedProgram];
+const PROGRAM_MENU: &[Fault] = &[
+    Fault::ProgramFail,
+    Fault::LostProgram,
+    Fault::MisdirectedProgram,
+];
 const ERASE_MENU: &[Fault] = &[Fault::EraseFail, Fault::LostErase];
 const READ_MENU: &[Fault] = &[Fault::StaleRead];
 
@@ -217,7 +237,13 @@ pub(crate) struct LeftPage {
 impl FaultState {
     pub(crate) fn new(plan: FaultPlan) -> Self {
         let rng = SplitMix::new(plan.seed);
-        FaultState { plan, ops: 0, rng, ghosts: HashMap::new(), last_ops: BTreeMap::new() }
+        FaultState {
+            plan,
+            ops: 0,
+            rng,
+            ghosts: HashMap::new(),
+            last_ops: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn plan(&self) -> &FaultPlan {
@@ -227,14 +253,25 @@ impl FaultState {
     /// What is still to come of the plan, counted from now.
     pub(crate) fn into_rest(self) -> FaultPlan {
         let FaultState { mut plan, ops, .. } = self;
-        plan.cut = plan.cut.map(|cut| Cut { at_op: cut.at_op.saturating_sub(ops), ..cut });
-        plan.die = plan.die.map(|die| DieFailure { at_op: die.at_op.saturating_sub(ops), ..die });
+        plan.cut = plan.cut.map(|cut| Cut {
+            at_op: cut.at_op.saturating_sub(ops),
+            ..cut
+        });
+        plan.die = plan.die.map(|die| DieFailure {
+            at_op: die.at_op.saturating_sub(ops),
+            ..die
+        });
         plan
     }
 
     /// Wrong bits of a page, beside those of the rate.
     pub(crate) fn wrong_bits(&self, page: Ppn) -> u32 {
-        self.plan.wrong_bits.iter().filter(|wrong| wrong.page == page).map(|wrong| wrong.bits).sum()
+        self.plan
+            .wrong_bits
+            .iter()
+            .filter(|wrong| wrong.page == page)
+            .map(|wrong| wrong.bits)
+            .sum()
     }
 
     /// A block was erased: its pages are as good as new.
@@ -244,14 +281,23 @@ impl FaultState {
 
     /// Whether programs have to ask.
     pub(crate) fn touches_programs(&self) -> bool {
-        let FaultPlan { cut, die, wear_out, .. } = &self.plan;
-        let listed = PROGRAM_MENU.iter().any(|fault| self.plan.may_strike(*fault));
+        let FaultPlan {
+            cut, die, wear_out, ..
+        } = &self.plan;
+        let listed = PROGRAM_MENU
+            .iter()
+            .any(|fault| self.plan.may_strike(*fault));
         listed || cut.is_some() || die.is_some() || *wear_out > 0.0
     }
 
     /// Whether reads have to ask.
     pub(crate) fn touches_reads(&self) -> bool {
-        let FaultPlan { die, bit_errors, wrong_bits, .. } = &self.plan;
+        let FaultPlan {
+            die,
+            bit_errors,
+            wrong_bits,
+            ..
+        } = &self.plan;
         die.is_some() || *bit_errors > 0.0 || !wrong_bits.is_empty() || self.keeps_ghosts()
     }
 
@@ -280,7 +326,9 @@ impl FaultState {
     }
 
     pub(crate) fn die_is_dead(&self, die: u32) -> bool {
-        self.plan.die.is_some_and(|failure| failure.die == die && self.ops >= failure.at_op)
+        self.plan
+            .die
+            .is_some_and(|failure| failure.die == die && self.ops >= failure.at_op)
     }
 
     /// A number below `bound` for what a fault leaves open.
@@ -306,11 +354,19 @@ impl FaultState {
 
     fn explode(&mut self, block: Pbn, menu: &[Fault]) -> Option<Fault> {
         let armed = |bomb: &Bomb| bomb.block == block && menu.contains(&bomb.fault);
-        let ripe = self.plan.bombs.iter().position(|bomb| armed(bomb) && bomb.after == 0);
+        let ripe = self
+            .plan
+            .bombs
+            .iter()
+            .position(|bomb| armed(bomb) && bomb.after == 0);
         if let Some(ripe) = ripe {
             return Some(self.plan.bombs.swap_remove(ripe).fault);
         }
-        self.plan.bombs.iter_mut().filter(|bomb| armed(bomb)).for_each(|bomb| bomb.after -= 1);
+        self.plan
+            .bombs
+            .iter_mut()
+            .filter(|bomb| armed(bomb))
+            .for_each(|bomb| bomb.after -= 1);
         None
     }
 
@@ -339,15 +395,24 @@ mod tests {
         for (i, fault) in Fault::ALL.iter().enumerate() {
             assert_eq!(*fault as usize, i);
         }
-        let names: std::collections::BTreeSet<_> = Fault::ALL.iter().map(|fault| fault.name()).collect();
+        let names: std::collections::BTreeSet<_> =
+            Fault::ALL.iter().map(|fault| fault.name()).collect();
         assert_eq!(names.len(), Fault::COUNT);
     }
 
     #[test]
     fn chances_are_what_was_asked_for_and_repeat_from_the_seed() {
-        let chances = [(Fault::ProgramFail, 100_000_000), (Fault::LostProgram, 30_000_000)].into();
+        let chances = [
+            (Fault::ProgramFail, 100_000_000),
+            (Fault::LostProgram, 30_000_000),
+        ]
+        .into();
         let run = |seed| {
-            let mut state = FaultState::new(FaultPlan { chances, seed, ..FaultPlan::default() });
+            let mut state = FaultState::new(FaultPlan {
+                chances,
+                seed,
+                ..FaultPlan::default()
+            });
             let verdicts = (0..100_000).map(|_| match state.program(0, Pbn::new(0), 0.05) {
                 Verdict::Suffer(fault) => Some(fault),
                 _ => None,
@@ -356,7 +421,10 @@ mod tests {
         };
         let seen = run(4);
         let count = |fault| seen.iter().filter(|seen| **seen == fault).count();
-        assert!((14_500..15_500).contains(&count(Some(Fault::ProgramFail))), "a tenth by chance, a twentieth by wear");
+        assert!(
+            (14_500..15_500).contains(&count(Some(Fault::ProgramFail))),
+            "a tenth by chance, a twentieth by wear"
+        );
         assert!((2_700..3_300).contains(&count(Some(Fault::LostProgram))));
         assert_eq!(count(Some(Fault::MisdirectedProgram)), 0);
         assert!(seen == run(4) && seen != run(5));
@@ -365,20 +433,40 @@ mod tests {
     #[test]
     fn bombs_count_the_verbs_of_their_kind_on_their_block() {
         let bombs = vec![
-            Bomb { block: Pbn::new(3), fault: Fault::ProgramFail, after: 2 },
-            Bomb { block: Pbn::new(3), fault: Fault::LostErase, after: 1 },
+            Bomb {
+                block: Pbn::new(3),
+                fault: Fault::ProgramFail,
+                after: 2,
+            },
+            Bomb {
+                block: Pbn::new(3),
+                fault: Fault::LostErase,
+                after: 1,
+            },
         ];
-        let mut state = FaultState::new(FaultPlan { bombs, ..FaultPlan::default() });
+        let mut state = FaultState::new(FaultPlan {
+            bombs,
+            ..FaultPlan::default()
+        });
         let mut struck = Vec::new();
         for step in 0..6 {
             for block in [Pbn::new(2), Pbn::new(3)] {
-                for (verb, verdict) in [("p", state.program(0, block, 0.0)), ("e", state.erase(0, block, 0.0))] {
+                for (verb, verdict) in [
+                    ("p", state.program(0, block, 0.0)),
+                    ("e", state.erase(0, block, 0.0)),
+                ] {
                     if let Verdict::Suffer(fault) = verdict {
                         struck.push((step, block.raw(), verb, fault));
                     }
                 }
             }
         }
-        assert_eq!(struck, [(1, 3, "e", Fault::LostErase), (2, 3, "p", Fault::ProgramFail)]);
+        assert_eq!(
+            struck,
+            [
+                (1, 3, "e", Fault::LostErase),
+                (2, 3, "p", Fault::ProgramFail)
+            ]
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The header: who the image is, its flash, and up to which operation everything is on the disk.
 //!
-//! Two copies are written alternately with a sync between, so power failing in one write leaves the other. The newest copy whose
-//! check holds counts.
+//! Two copies are written alternately with a sync between, so power failing in one write leaves the
+//! other. The newest copy whose check holds counts.
 
 use super::layout::{COPY_BYTES, Layout};
 use super::{FORMAT_VERSION, ImageInfo, NAME_BYTES_MAX, PARAMS_BYTES_MAX};
@@ -47,11 +47,18 @@ pub(crate) fn choose_header(copies: [&[u8]; 2]) -> Result<(Header, usize), Heade
     let mut best: Option<(Header, usize)> = None;
     for (copy, result) in decoded.iter().enumerate() {
         match result {
-            Ok(header) if best.as_ref().is_none_or(|(b, _)| header.generation > b.generation) => {
+            Ok(header)
+                if best
+                    .as_ref()
+                    .is_none_or(|(b, _)| header.generation > b.generation) =>
+            {
                 best = Some((header.clone(), copy));
             }
-            // A whole header of another version: the file was rewritten by another build, the other copy is history.
-            Err(HeaderFault::Version(version)) if checks(copies[copy]) => return Err(HeaderFault::Version(*version)),
+            // A whole header of another version: the file was rewritten by another build, the other
+            // copy is history.
+            Err(HeaderFault::Version(version)) if checks(copies[copy]) => {
+                return Err(HeaderFault::Version(*version));
+            }
             _ => {}
         }
     }
@@ -76,27 +83,54 @@ impl Header {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut put = Put(Vec::with_capacity(COPY_BYTES));
         let Header { info, .. } = self;
-        let Profile { geometry: g, timing: t, .. } = info.profile;
+        let Profile {
+            geometry: g,
+            timing: t,
+            ..
+        } = info.profile;
         put.0.extend_from_slice(MAGIC);
         put.u32(info.version);
-        let flags = [(info.clean, CLEAN), (info.sync_failed, SYNC_FAILED), (self.undoing, UNDOING)];
+        let flags = [
+            (info.clean, CLEAN),
+            (info.sync_failed, SYNC_FAILED),
+            (self.undoing, UNDOING),
+        ];
         put.u32(flags.iter().map(|(set, flag)| *set as u32 * flag).sum());
         put.0.extend_from_slice(&info.uuid);
         put.u64(self.generation);
         put.u64(self.synced_seq);
         put.u64(info.size);
-        for n in [g.channels, g.ways, g.planes, g.blocks, g.pages_per_block, g.page_bytes, g.oob_bytes] {
+        for n in [
+            g.channels,
+            g.ways,
+            g.planes,
+            g.blocks,
+            g.pages_per_block,
+            g.page_bytes,
+            g.oob_bytes,
+        ] {
             put.u32(n);
         }
         put.u32(self.spare_slots);
-        for n in [t.read_ns, t.partial_read_ns, t.program_ns, t.program_msb_ns, t.oob_program_ns, t.erase_ns, t.bus_ns]
-        {
+        for n in [
+            t.read_ns,
+            t.partial_read_ns,
+            t.program_ns,
+            t.program_msb_ns,
+            t.oob_program_ns,
+            t.erase_ns,
+            t.bus_ns,
+        ] {
             put.u64(n);
         }
         put.u32(order_code(info.profile.order));
         put.u32(info.profile.nop as u32);
         put.u32(pairing_code(info.profile.pairing));
-        for n in [info.profile.endurance, info.profile.factory_bad_permille, info.profile.max_bad_permille] {
+        for n in [
+            info.profile.endurance,
+            info.profile.factory_bad_permille,
+            info.profile.max_bad_permille,
+        ] {
             put.u32(n);
         }
         put.u32(match info.profile.capacity {
@@ -153,17 +187,23 @@ impl Header {
             bus_ns: take.u64(),
         };
         let (order, nop, pairing) = (take.u32(), take.u32(), take.u32());
-        let (endurance, factory_bad_permille, max_bad_permille) = (take.u32(), take.u32(), take.u32());
+        let (endurance, factory_bad_permille, max_bad_permille) =
+            (take.u32(), take.u32(), take.u32());
         let capacity = match take.u32() {
             0 => Capacity::BySize,
             blocks => Capacity::Blocks(blocks),
         };
         let name = take.text(NAME_BYTES_MAX)?;
-        let known = Profile::find(&name).ok_or_else(|| format!("no profile {name:?} in this build"))?;
+        let known =
+            Profile::find(&name).ok_or_else(|| format!("no profile {name:?} in this build"))?;
         let pairing = pairing_of(pairing)?;
         let is_random = matches!(pairing, Pairing::Random { .. }) && known.pairing != Pairing::None;
-        if (order, nop) != (order_code(known.order), known.nop as u32) || !(is_random || pairing == known.pairing) {
-            return Err(format!("its page order, NOP or pairing is not that of profile {name}"));
+        if (order, nop) != (order_code(known.order), known.nop as u32)
+            || !(is_random || pairing == known.pairing)
+        {
+            return Err(format!(
+                "its page order, NOP or pairing is not that of profile {name}"
+            ));
         }
         // Times, endurance and shape stay those the image was made with, the law is the profile's.
         let own = Profile {
@@ -179,21 +219,51 @@ impl Header {
         own.check_bounds()?;
         Layout::new(geometry, known.nop, spare_slots)?;
         if spare_slots > geometry.blocks / 8 + 65_536 {
-            return Err(format!("{spare_slots} spare slots for {} blocks", geometry.blocks));
+            return Err(format!(
+                "{spare_slots} spare slots for {} blocks",
+                geometry.blocks
+            ));
         }
         if synced_seq > SEQ_MAX || generation > SEQ_MAX {
             return Err("a sequence number or generation that cannot have been reached".into());
         }
-        let (scheme, params, hour) = (take.text(NAME_BYTES_MAX)?, take.text(PARAMS_BYTES_MAX)?, take.u32());
-        let [clean, sync_failed, undoing] = [CLEAN, SYNC_FAILED, UNDOING].map(|flag| flags & flag != 0);
-        let info = ImageInfo { uuid, profile: own, size, scheme, params, version, clean, sync_failed };
-        Ok(Header { info, generation, synced_seq, spare_slots, hour, undoing })
+        let (scheme, params, hour) = (
+            take.text(NAME_BYTES_MAX)?,
+            take.text(PARAMS_BYTES_MAX)?,
+            take.u32(),
+        );
+        let [clean, sync_failed, undoing] =
+            [CLEAN, SYNC_FAILED, UNDOING].map(|flag| flags & flag != 0);
+        let info = ImageInfo {
+            uuid,
+            profile: own,
+            size,
+            scheme,
+            params,
+            version,
+            clean,
+            sync_failed,
+        };
+        Ok(Header {
+            info,
+            generation,
+            synced_seq,
+            spare_slots,
+            hour,
+            undoing,
+        })
     }
 }
 
 /// Codes in the file are positions in this list.
-const PAIRINGS: [Pairing; 6] =
-    [Pairing::None, Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4, Pairing::Group4];
+const PAIRINGS: [Pairing; 6] = [
+    Pairing::None,
+    Pairing::Adjacent,
+    Pairing::Dist3,
+    Pairing::Dist6,
+    Pairing::Shared4,
+    Pairing::Group4,
+];
 
 /// Code of a random table; its span and seed are in the bytes above.
 const RANDOM_PAIRING: u32 = PAIRINGS.len() as u32;
@@ -201,16 +271,25 @@ const RANDOM_PAIRING: u32 = PAIRINGS.len() as u32;
 fn pairing_code(pairing: Pairing) -> u32 {
     match pairing {
         Pairing::Random { seed, span } => RANDOM_PAIRING | (span as u32) << 8 | (seed as u32) << 16,
-        listed => PAIRINGS.iter().position(|&pairing| pairing == listed).expect("listed") as u32,
+        listed => PAIRINGS
+            .iter()
+            .position(|&pairing| pairing == listed)
+            .expect("listed") as u32,
     }
 }
 
 fn pairing_of(code: u32) -> Result<Pairing, String> {
     let [kind, span, low, high] = code.to_le_bytes();
     if kind as u32 == RANDOM_PAIRING && (1..=Pairing::SPAN_MAX).contains(&span) {
-        return Ok(Pairing::Random { seed: u16::from_le_bytes([low, high]), span });
+        return Ok(Pairing::Random {
+            seed: u16::from_le_bytes([low, high]),
+            span,
+        });
     }
-    PAIRINGS.get(code as usize).copied().ok_or_else(|| format!("pairing {code:#x} is unknown"))
+    PAIRINGS
+        .get(code as usize)
+        .copied()
+        .ok_or_else(|| format!("pairing {code:#x} is unknown"))
 }
 
 fn order_code(order: PageOrder) -> u32 {
@@ -225,9 +304,24 @@ impl Profile {
     /// Figures no part has, so that emulated time cannot overflow on a hostile image.
     fn check_bounds(&self) -> Result<(), String> {
         const HOUR_NS: u64 = 3_600_000_000_000;
-        let Timing { read_ns, partial_read_ns, program_ns, program_msb_ns, oob_program_ns, erase_ns, bus_ns } =
-            self.timing;
-        let times = [read_ns, partial_read_ns, program_ns, program_msb_ns, oob_program_ns, erase_ns, bus_ns];
+        let Timing {
+            read_ns,
+            partial_read_ns,
+            program_ns,
+            program_msb_ns,
+            oob_program_ns,
+            erase_ns,
+            bus_ns,
+        } = self.timing;
+        let times = [
+            read_ns,
+            partial_read_ns,
+            program_ns,
+            program_msb_ns,
+            oob_program_ns,
+            erase_ns,
+            bus_ns,
+        ];
         if times.into_iter().any(|ns| ns > HOUR_NS) {
             return Err("an operation of more than an hour".into());
         }
@@ -274,7 +368,9 @@ impl<'a> Take<'a> {
     fn text(&mut self, bytes_max: usize) -> Result<String, String> {
         let length = self.u32() as usize;
         let room = self.bytes(bytes_max);
-        let text = room.get(..length).ok_or_else(|| format!("a text of {length} bytes"))?;
+        let text = room
+            .get(..length)
+            .ok_or_else(|| format!("a text of {length} bytes"))?;
         String::from_utf8(text.to_vec()).map_err(|_| "a text that is not UTF-8".into())
     }
 }
@@ -295,7 +391,14 @@ mod tests {
             clean: true,
             sync_failed: false,
         };
-        Header { info, generation: 4, synced_seq: 99, spare_slots: 16, hour: 5_000, undoing: true }
+        Header {
+            info,
+            generation: 4,
+            synced_seq: 99,
+            spare_slots: 16,
+            hour: 5_000,
+            undoing: true,
+        }
     }
 
     #[test]
@@ -310,10 +413,17 @@ mod tests {
     fn a_random_pairing_is_kept_with_its_seed_where_pages_are_paired() {
         for profile in PROFILES {
             for (seed, span) in [(0, 1), (999, 7), (u16::MAX, 3)] {
-                let header = header(&Profile { pairing: Pairing::Random { seed, span }, ..*profile });
+                let header = header(&Profile {
+                    pairing: Pairing::Random { seed, span },
+                    ..*profile
+                });
                 let read = Header::decode(&header.encode());
                 if profile.pairing == Pairing::None {
-                    assert!(matches!(read, Err(HeaderFault::Contradiction(_))), "{}", profile.name);
+                    assert!(
+                        matches!(read, Err(HeaderFault::Contradiction(_))),
+                        "{}",
+                        profile.name
+                    );
                 } else {
                     assert_eq!(read, Ok(header));
                 }
@@ -326,7 +436,13 @@ mod tests {
 
     #[test]
     fn every_flipped_byte_leaves_the_other_copy() {
-        let (old, new) = (header(&PROFILES[0]), Header { generation: 5, ..header(&PROFILES[0]) });
+        let (old, new) = (
+            header(&PROFILES[0]),
+            Header {
+                generation: 5,
+                ..header(&PROFILES[0])
+            },
+        );
         let copies = [old.encode(), new.encode()];
         for (copy, other) in [(0, &new), (1, &old)] {
             for i in 0..COPY_BYTES {
@@ -349,13 +465,22 @@ mod tests {
         assert_eq!(fault(&torn, &zero), HeaderFault::Damaged);
         let mut newer = good.clone();
         newer.info.version = 9;
-        assert_eq!(fault(&newer.encode(), &good.encode()), HeaderFault::Version(9));
+        assert_eq!(
+            fault(&newer.encode(), &good.encode()),
+            HeaderFault::Version(9)
+        );
         let mut odd = good.clone();
         odd.info.profile.geometry.page_bytes = 1000;
-        assert!(matches!(fault(&odd.encode(), &zero), HeaderFault::Contradiction(_)));
+        assert!(matches!(
+            fault(&odd.encode(), &zero),
+            HeaderFault::Contradiction(_)
+        ));
         let mut lawless = good;
         lawless.info.profile.nop = 9;
-        assert!(matches!(fault(&lawless.encode(), &zero), HeaderFault::Contradiction(_)));
+        assert!(matches!(
+            fault(&lawless.encode(), &zero),
+            HeaderFault::Contradiction(_)
+        ));
     }
 
     #[test]
@@ -364,7 +489,9 @@ mod tests {
             let mut odd = header(&PROFILES[0]);
             change(&mut odd);
             match Header::decode(&odd.encode()) {
-                Err(HeaderFault::Contradiction(reason)) => assert!(reason.contains(part), "{reason}, not {part}"),
+                Err(HeaderFault::Contradiction(reason)) => {
+                    assert!(reason.contains(part), "{reason}, not {part}")
+                }
                 other => panic!("{part}: {other:?}"),
             }
         };
@@ -373,9 +500,18 @@ mod tests {
         refused(|h| h.spare_slots = 0, "spare slots");
         refused(|h| h.synced_seq = SEQ_MAX + 1, "cannot have been reached");
         refused(|h| h.generation = u64::MAX, "cannot have been reached");
-        refused(|h| h.info.profile.timing.erase_ns = u64::MAX, "more than an hour");
-        refused(|h| h.info.profile.factory_bad_permille = 501, "more bad blocks");
-        refused(|h| h.info.profile.max_bad_permille = 1001, "more bad blocks");
+        refused(
+            |h| h.info.profile.timing.erase_ns = u64::MAX,
+            "more than an hour",
+        );
+        refused(
+            |h| h.info.profile.factory_bad_permille = 501,
+            "more bad blocks",
+        );
+        refused(
+            |h| h.info.profile.max_bad_permille = 1001,
+            "more bad blocks",
+        );
         // Texts: of a length that has no room, and of bytes that are no text.
         let checked = |mut bytes: Vec<u8>| {
             let check = crc32c(&bytes[..CHECK_AT]);
@@ -384,7 +520,10 @@ mod tests {
         };
         let good = header(&PROFILES[0]).encode();
         for text in [PROFILES[0].name, "lazyftl", "a = 1"] {
-            let at = good.windows(text.len()).position(|window| window == text.as_bytes()).unwrap();
+            let at = good
+                .windows(text.len())
+                .position(|window| window == text.as_bytes())
+                .unwrap();
             for (change, part) in [(at - 2, "a text of"), (at, "not UTF-8")] {
                 let mut bytes = good.clone();
                 bytes[change] = 0xFF;

@@ -1,4 +1,5 @@
-//! Where everything lies. Every offset follows from the geometry, the NOP count and the number of spare slots.
+//! Where everything lies. Every offset follows from the geometry, the NOP count and the number of
+//! spare slots.
 //!
 //! ```text
 //! 0        header copy 0
@@ -15,7 +16,8 @@ use crate::geometry::Geometry;
 pub(crate) const PAGE: u64 = 4096;
 /// Size of one header copy.
 pub(crate) const COPY_BYTES: usize = PAGE as usize;
-/// Smallest write that a host crash leaves whole; no slot header, record core or table entry crosses a multiple of it.
+/// Smallest write that a host crash leaves whole; no slot header, record core or table entry
+/// crosses a multiple of it.
 const SECTOR: u64 = 512;
 
 /// The offsets of one image.
@@ -38,7 +40,10 @@ impl Layout {
     /// The layout, or why there is none.
     pub(crate) fn new(geometry: Geometry, nop: u8, spare_slots: u32) -> Result<Layout, String> {
         geometry.validate()?;
-        let slots = geometry.blocks.checked_add(spare_slots).filter(|_| spare_slots >= 2);
+        let slots = geometry
+            .blocks
+            .checked_add(spare_slots)
+            .filter(|_| spare_slots >= 2);
         let slots = slots.ok_or_else(|| format!("{spare_slots} spare slots"))?;
         let hints = nop > 1;
         let record_bytes = record_bytes(geometry.oob_bytes as u64, hints);
@@ -46,12 +51,27 @@ impl Layout {
         // The factors are bounded by `validate`: one slot stays far below 2^40 bytes.
         let meta_bytes = (SECTOR + pages * record_bytes).next_multiple_of(PAGE);
         let slot_bytes = meta_bytes + (pages * geometry.page_bytes as u64).next_multiple_of(PAGE);
-        let counts_at = 2 * PAGE + (geometry.blocks as u64 * TABLE_ENTRY_BYTES as u64).next_multiple_of(PAGE);
+        let counts_at =
+            2 * PAGE + (geometry.blocks as u64 * TABLE_ENTRY_BYTES as u64).next_multiple_of(PAGE);
         let slots_at = counts_at + geometry.pages().next_multiple_of(PAGE);
-        let file_bytes = (slots as u64).checked_mul(slot_bytes).and_then(|all| all.checked_add(slots_at));
-        let file_bytes = file_bytes.filter(|&all| all <= i64::MAX as u64).ok_or("more bytes than a file can have")?;
+        let file_bytes = (slots as u64)
+            .checked_mul(slot_bytes)
+            .and_then(|all| all.checked_add(slots_at));
+        let file_bytes = file_bytes
+            .filter(|&all| all <= i64::MAX as u64)
+            .ok_or("more bytes than a file can have")?;
         let record_bytes = record_bytes as usize;
-        Ok(Layout { geometry, record_bytes, hints, slots, counts_at, slots_at, meta_bytes, slot_bytes, file_bytes })
+        Ok(Layout {
+            geometry,
+            record_bytes,
+            hints,
+            slots,
+            counts_at,
+            slots_at,
+            meta_bytes,
+            slot_bytes,
+            file_bytes,
+        })
     }
 
     /// How many slots beyond one per block a new image gets: one sync serves that many erases.
@@ -113,15 +133,19 @@ impl Layout {
     }
 }
 
-/// A record holds its core, the OOB and perhaps a hint. Without a hint, cores only must not cross a sector; with one, the hint should
-/// not either, because it is changed in place.
+/// A record holds its core, the OOB and perhaps a hint. Without a hint, cores only must not cross a
+/// sector; with one, the hint should not either, because it is changed in place.
 fn record_bytes(oob_bytes: u64, hints: bool) -> u64 {
     let core = CORE_BYTES as u64;
     if !hints {
         return (core + oob_bytes).next_multiple_of(core);
     }
     let whole = core + oob_bytes + HINT_HEAD_BYTES as u64 + oob_bytes;
-    if whole <= SECTOR { whole.next_power_of_two() } else { whole.next_multiple_of(SECTOR) }
+    if whole <= SECTOR {
+        whole.next_power_of_two()
+    } else {
+        whole.next_multiple_of(SECTOR)
+    }
 }
 
 #[cfg(test)]
@@ -138,11 +162,18 @@ mod tests {
             assert!(layout.counts_at(100) <= layout.slot_at(0));
             assert_eq!(layout.slot_at(1) % PAGE, 0);
             assert!(layout.record_at(0, last) + layout.record_bytes as u64 <= layout.data_at(0, 0));
-            assert!(layout.data_at(0, last) + layout.geometry.page_bytes as u64 <= layout.slot_at(1));
+            assert!(
+                layout.data_at(0, last) + layout.geometry.page_bytes as u64 <= layout.slot_at(1)
+            );
             assert_eq!(layout.slot_at(116), layout.file_bytes);
             for page in 0..=last {
                 let at = layout.record_at(3, page);
-                assert_eq!(at / SECTOR, (at + CORE_BYTES as u64 - 1) / SECTOR, "{}: torn core", profile.name);
+                assert_eq!(
+                    at / SECTOR,
+                    (at + CORE_BYTES as u64 - 1) / SECTOR,
+                    "{}: torn core",
+                    profile.name
+                );
             }
         }
     }
@@ -150,15 +181,28 @@ mod tests {
     #[test]
     fn the_default_profile_spends_a_quarter_kilobyte_per_page() {
         let mlc = crate::Profile::default_profile().with_blocks(64);
-        assert_eq!(Layout::new(mlc.geometry, mlc.nop, 16).unwrap().record_bytes, 256);
+        assert_eq!(
+            Layout::new(mlc.geometry, mlc.nop, 16).unwrap().record_bytes,
+            256
+        );
     }
 
     #[test]
     fn records_with_hints_take_a_power_of_two_or_whole_sectors_and_a_file_has_an_end() {
-        assert_eq!([16, 64, 224, 448].map(|oob| record_bytes(oob, true)), [128, 256, 512, 1024]);
-        let geometry = Geometry { blocks: u32::MAX / 256, pages_per_block: 256, ..PROFILES[0].geometry };
+        assert_eq!(
+            [16, 64, 224, 448].map(|oob| record_bytes(oob, true)),
+            [128, 256, 512, 1024]
+        );
+        let geometry = Geometry {
+            blocks: u32::MAX / 256,
+            pages_per_block: 256,
+            ..PROFILES[0].geometry
+        };
         let error = Layout::new(geometry, 1, u32::MAX - geometry.blocks).err();
-        assert!(error.as_deref().is_none_or(|error| error.contains("file")), "{error:?}");
+        assert!(
+            error.as_deref().is_none_or(|error| error.contains("file")),
+            "{error:?}"
+        );
         let none = Layout::new(PROFILES[0].with_blocks(8).geometry, 1, 1).unwrap_err();
         assert!(none.contains("1 spare slots"), "{none}");
         let many = Layout::new(PROFILES[0].with_blocks(8).geometry, 1, u32::MAX).unwrap_err();

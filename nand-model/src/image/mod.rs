@@ -1,8 +1,10 @@
-//! The image file's bytes: header, block table, slots, page records, and the offsets of all of them. docs/FORMAT.md says the same in
-//! prose; a change here changes that page and [`FORMAT_VERSION`].
+//! The image file's bytes: header, block table, slots, page records, and the offsets of all of
+//! them. docs/FORMAT.md says the same in prose; a change here changes that page and
+//! [`FORMAT_VERSION`].
 //!
-//! What always holds: every offset follows from the header and is computed with checked arithmetic; whatever was read from a file is
-//! validated before it is used as an index or a length. Nothing here does I/O, so nothing is lost here when power fails.
+//! What always holds: every offset follows from the header and is computed with checked arithmetic;
+//! whatever was read from a file is validated before it is used as an index or a length. Nothing
+//! here does I/O, so nothing is lost here when power fails.
 
 mod error;
 mod header;
@@ -13,8 +15,8 @@ pub use error::ImageError;
 pub(crate) use header::{Header, HeaderFault, SEQ_MAX, choose_header};
 pub(crate) use layout::{COPY_BYTES, Layout, PAGE};
 pub(crate) use record::{
-    CORE_BYTES, Core, HINT_HEAD_BYTES, Hint, Mark, SLOT_HEADER_BYTES, SlotHeader, TABLE_ENTRY_BYTES, TableEntry,
-    is_zero,
+    CORE_BYTES, Core, HINT_HEAD_BYTES, Hint, Mark, SLOT_HEADER_BYTES, SlotHeader,
+    TABLE_ENTRY_BYTES, TableEntry, is_zero,
 };
 
 use crate::profile::Profile;

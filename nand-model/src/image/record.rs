@@ -1,7 +1,8 @@
-//! The small fixed parts of an image: slot header, page record, block table entry. All numbers are little-endian.
+//! The small fixed parts of an image: slot header, page record, block table entry. All numbers are
+//! little-endian.
 //!
-//! Each part that is ever changed in place is smaller than a disk sector and inside one, so a host crash leaves its old or its new
-//! bytes, never a mixture.
+//! Each part that is ever changed in place is smaller than a disk sector and inside one, so a host
+//! crash leaves its old or its new bytes, never a mixture.
 
 use crate::store::{Bad, BlockFacts, Health};
 use crc32c::{crc32c, crc32c_append};
@@ -19,7 +20,9 @@ const NO_SLOT: u32 = u32::MAX;
 
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     // A piece at a time, so that the compiler compares many bytes at once.
-    bytes.chunks(64).all(|piece| piece.iter().fold(0, |all, byte| all | byte) == 0)
+    bytes
+        .chunks(64)
+        .all(|piece| piece.iter().fold(0, |all, byte| all | byte) == 0)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -62,7 +65,8 @@ impl Core {
             oob_check: u32_at(bytes, 12),
             tag: u32_at(bytes, 16),
         };
-        let good = core.seq != 0 && u32_at(bytes, 20) == crc32c_append(place(slot, page), &bytes[..20]);
+        let good =
+            core.seq != 0 && u32_at(bytes, 20) == crc32c_append(place(slot, page), &bytes[..20]);
         good.then_some(core)
     }
 }
@@ -77,13 +81,17 @@ fn place(slot: u32, page: u32) -> u32 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) health: Health,
-    /// Page of the same block whose interrupted program set the mark: without that program the mark is void.
+    /// Page of the same block whose interrupted program set the mark: without that program the mark
+    /// is void.
     pub(crate) cause: Option<u16>,
 }
 
 impl From<Health> for Mark {
     fn from(health: Health) -> Self {
-        Mark { health, cause: None }
+        Mark {
+            health,
+            cause: None,
+        }
     }
 }
 
@@ -111,7 +119,8 @@ impl Mark {
     /// The mark of a record whose core is valid; a page without a valid mark is good.
     pub(crate) fn decode(seq: u64, record: &[u8]) -> Mark {
         let mark = &record[MARK_AT..MARK_AT + 8];
-        if is_zero(mark) || u32_at(mark, 4) != crc32c_append(crc32c(&seq.to_le_bytes()), &mark[..4]) {
+        if is_zero(mark) || u32_at(mark, 4) != crc32c_append(crc32c(&seq.to_le_bytes()), &mark[..4])
+        {
             return Mark::default();
         }
         let health = match mark[0] {
@@ -122,11 +131,15 @@ impl Mark {
             5 => Health::Flickering(mark[1]),
             _ => Health::Good,
         };
-        Mark { health, cause: u16::from_le_bytes([mark[2], mark[3]]).checked_sub(1) }
+        Mark {
+            health,
+            cause: u16::from_le_bytes([mark[2], mark[3]]).checked_sub(1),
+        }
     }
 }
 
-/// OOB bits cleared after the program, kept apart from the OOB so that a torn change costs the hint and not the page.
+/// OOB bits cleared after the program, kept apart from the OOB so that a torn change costs the hint
+/// and not the page.
 pub(crate) struct Hint;
 
 impl Hint {
@@ -134,11 +147,15 @@ impl Hint {
     pub(crate) fn encode(seq: u64, programs: u8, mask: &[u8], out: &mut [u8]) {
         out[4..8].copy_from_slice(&[programs, 0, 0, 0]);
         out[HINT_HEAD_BYTES..][..mask.len()].copy_from_slice(mask);
-        let check = crc32c_append(crc32c(&seq.to_le_bytes()), &out[4..HINT_HEAD_BYTES + mask.len()]);
+        let check = crc32c_append(
+            crc32c(&seq.to_le_bytes()),
+            &out[4..HINT_HEAD_BYTES + mask.len()],
+        );
         out[..4].copy_from_slice(&check.to_le_bytes());
     }
 
-    /// Programs so far and mask of a record whose core holds, if it has a hint. `record` is the whole record.
+    /// Programs so far and mask of a record whose core holds, if it has a hint. `record` is the
+    /// whole record.
     #[inline]
     pub(crate) fn decode(seq: u64, record: &[u8], oob_bytes: usize) -> Option<(u8, &[u8])> {
         let hint = &record[CORE_BYTES + oob_bytes..][..HINT_HEAD_BYTES + oob_bytes];
@@ -169,14 +186,39 @@ pub(crate) struct SlotHeader {
 impl SlotHeader {
     /// The header of a block with these facts; whether it is bad stands in the table.
     pub(crate) fn new(block: u32, erase_seq: u64, facts: BlockFacts) -> Self {
-        let BlockFacts { erase_count, weak, since, reads, bad: _ } = facts;
-        SlotHeader { block, erase_seq, erase_count, weak, since, reads }
+        let BlockFacts {
+            erase_count,
+            weak,
+            since,
+            reads,
+            bad: _,
+        } = facts;
+        SlotHeader {
+            block,
+            erase_seq,
+            erase_count,
+            weak,
+            since,
+            reads,
+        }
     }
 
     /// What it says about its block, of which the table says `bad`.
     pub(crate) fn facts(&self, bad: Option<Bad>) -> BlockFacts {
-        let SlotHeader { erase_count, weak, since, reads, .. } = *self;
-        BlockFacts { erase_count, bad, weak, since, reads }
+        let SlotHeader {
+            erase_count,
+            weak,
+            since,
+            reads,
+            ..
+        } = *self;
+        BlockFacts {
+            erase_count,
+            bad,
+            weak,
+            since,
+            reads,
+        }
     }
 
     pub(crate) fn encode(&self, slot: u32) -> [u8; SLOT_HEADER_BYTES] {
@@ -199,7 +241,9 @@ impl SlotHeader {
         if is_zero(bytes) {
             return Ok(None);
         }
-        if u32_at(bytes, 0) != SLOT_MAGIC || u32_at(bytes, 60) != crc32c_append(place(slot, 0), &bytes[..60]) {
+        if u32_at(bytes, 0) != SLOT_MAGIC
+            || u32_at(bytes, 60) != crc32c_append(place(slot, 0), &bytes[..60])
+        {
             return Err(format!("header of slot {slot} fails its check"));
         }
         Ok(Some(SlotHeader {
@@ -279,11 +323,22 @@ mod tests {
 
     #[test]
     fn a_core_holds_only_at_its_place_and_unchanged() {
-        let core = Core { seq: 77, data_check: 1, oob_check: 2, tag: 3 };
+        let core = Core {
+            seq: 77,
+            data_check: 1,
+            oob_check: 2,
+            tag: 3,
+        };
         let mut bytes = [0xAA; CORE_BYTES];
         core.encode(5, 6, &mut bytes);
         assert_eq!(Core::decode(5, 6, &bytes), Some(core));
-        assert_eq!((Core::decode(6, 5, &bytes), Core::decode(5, 6, &[0; CORE_BYTES])), (None, None));
+        assert_eq!(
+            (
+                Core::decode(6, 5, &bytes),
+                Core::decode(5, 6, &[0; CORE_BYTES])
+            ),
+            (None, None)
+        );
         for i in 0..MARK_AT {
             let mut flipped = bytes;
             flipped[i] ^= 1;
@@ -294,12 +349,21 @@ mod tests {
     #[test]
     fn marks_and_hints_belong_to_one_program() {
         let mut record = vec![0; CORE_BYTES + 2 * 16 + HINT_HEAD_BYTES];
-        let all = [Health::DataLost, Health::OobLost, Health::Lost, Health::Unstable(9), Health::Good];
+        let all = [
+            Health::DataLost,
+            Health::OobLost,
+            Health::Lost,
+            Health::Unstable(9),
+            Health::Good,
+        ];
         for health in all.into_iter().chain([Health::Flickering(8)]) {
             for cause in [None, Some(0), Some(700)] {
                 let mark = Mark { health, cause };
                 record[Mark::AT..][..8].copy_from_slice(&mark.encode(3));
-                assert_eq!((Mark::decode(3, &record), Mark::decode(4, &record)), (mark, Mark::default()));
+                assert_eq!(
+                    (Mark::decode(3, &record), Mark::decode(4, &record)),
+                    (mark, Mark::default())
+                );
             }
         }
         assert!(Hint::decode(3, &record, 16).is_none());
@@ -310,10 +374,22 @@ mod tests {
 
     #[test]
     fn slot_headers_and_entries_round_trip_and_refuse_every_flip() {
-        let facts = BlockFacts { erase_count: 8, bad: Some(Bad::Grown), weak: true, since: 700, reads: 1 << 30 };
+        let facts = BlockFacts {
+            erase_count: 8,
+            bad: Some(Bad::Grown),
+            weak: true,
+            since: 700,
+            reads: 1 << 30,
+        };
         let header = SlotHeader::new(9, 1 << 40, facts);
         assert_eq!(header.facts(Some(Bad::Grown)), facts);
-        let entry = TableEntry { slot: Some(3), facts, erase_seq: 6, marked: true, counts_check: 99 };
+        let entry = TableEntry {
+            slot: Some(3),
+            facts,
+            erase_seq: 6,
+            marked: true,
+            counts_check: 99,
+        };
         assert_eq!(SlotHeader::decode(4, &header.encode(4)), Ok(Some(header)));
         assert_eq!(SlotHeader::decode(4, &[0; SLOT_HEADER_BYTES]), Ok(None));
         assert_eq!(TableEntry::decode(2, &entry.encode(2)), Ok(entry));

@@ -1,7 +1,8 @@
-//! Everything in memory: for tests that branch at any operation. Clones share every block until one of them changes it.
+//! Everything in memory: for tests that branch at any operation. Clones share every block until one
+//! of them changes it.
 //!
-//! A store can journal its changes. Played back onto a clone of the state they began with, they give the flash as it was before
-//! any operation of a run, without running what issued them again.
+//! A store can journal its changes. Played back onto a clone of the state they began with, they
+//! give the flash as it was before any operation of a run, without running what issued them again.
 
 use super::{BlockFacts, Cells, Health, NOBODY, Store, tag_of};
 use crate::addr::{Pbn, Ppn};
@@ -10,7 +11,8 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-/// One change of a store, in the order of [`Store`]'s verbs; a run of programs is one change per page.
+/// One change of a store, in the order of [`Store`]'s verbs; a run of programs is one change per
+/// page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A page was programmed.
@@ -92,7 +94,12 @@ impl MemStore {
     /// An erased store of this shape.
     pub fn new(geometry: Geometry) -> Self {
         let pages = geometry.pages_per_block as usize;
-        let blank = Pages { data: Vec::new(), oob: Vec::new(), programs: vec![0; pages], tags: vec![NOBODY; pages] };
+        let blank = Pages {
+            data: Vec::new(),
+            oob: Vec::new(),
+            programs: vec![0; pages],
+            tags: vec![NOBODY; pages],
+        };
         let blank = Arc::new(blank);
         MemStore {
             geometry,
@@ -107,8 +114,8 @@ impl MemStore {
         }
     }
 
-    /// Pretends that the host has room for this many pages more and is full then, as a file system may be; `None` for room
-    /// without end.
+    /// Pretends that the host has room for this many pages more and is full then, as a file system
+    /// may be; `None` for room without end.
     pub fn set_room(&mut self, pages: Option<u64>) {
         self.room = pages;
     }
@@ -149,7 +156,10 @@ impl MemStore {
     /// Where a page lies: its block and its number there.
     #[inline]
     fn place(&self, ppn: Ppn) -> (usize, usize) {
-        (self.geometry.block_of(ppn).index(), self.geometry.offset_of(ppn) as usize)
+        (
+            self.geometry.block_of(ppn).index(),
+            self.geometry.offset_of(ppn) as usize,
+        )
     }
 
     fn is_blank(&self, ppn: Ppn) -> bool {
@@ -162,13 +172,20 @@ impl MemStore {
     }
 
     fn cells_at(&self, ppn: Ppn) -> Option<Cells> {
-        let (page_bytes, oob_bytes) = (self.geometry.page_bytes as usize, self.geometry.oob_bytes as usize);
+        let (page_bytes, oob_bytes) = (
+            self.geometry.page_bytes as usize,
+            self.geometry.oob_bytes as usize,
+        );
         let (block, page) = self.place(ppn);
         let pages = &self.blocks[block];
         (pages.programs[page] > 0).then(|| Cells {
             data: pages.data[page * page_bytes..][..page_bytes].to_vec(),
             oob: pages.oob[page * oob_bytes..][..oob_bytes].to_vec(),
-            tag: if self.sick.get(&ppn.raw()) == Some(&Health::Lost) { NOBODY } else { pages.tags[page] },
+            tag: if self.sick.get(&ppn.raw()) == Some(&Health::Lost) {
+                NOBODY
+            } else {
+                pages.tags[page]
+            },
         })
     }
 
@@ -178,14 +195,23 @@ impl MemStore {
             self.sick.insert(ppn.raw(), Health::Lost);
             return;
         }
-        let (page_bytes, oob_bytes) = (self.geometry.page_bytes as usize, self.geometry.oob_bytes as usize);
+        let (page_bytes, oob_bytes) = (
+            self.geometry.page_bytes as usize,
+            self.geometry.oob_bytes as usize,
+        );
         let (block, page) = self.place(ppn);
         let pages = Arc::make_mut(&mut self.blocks[block]);
         if pages.data.is_empty() {
-            pages.data.reserve_exact(self.geometry.pages_per_block as usize * page_bytes);
-            pages.oob.resize(self.geometry.pages_per_block as usize * oob_bytes, 0xFF);
+            pages
+                .data
+                .reserve_exact(self.geometry.pages_per_block as usize * page_bytes);
+            pages
+                .oob
+                .resize(self.geometry.pages_per_block as usize * oob_bytes, 0xFF);
         }
-        pages.data.resize(pages.data.len().max((page + 1) * page_bytes), 0xFF);
+        pages
+            .data
+            .resize(pages.data.len().max((page + 1) * page_bytes), 0xFF);
         pages.data[page * page_bytes..][..page_bytes].copy_from_slice(data);
         pages.oob[page * oob_bytes..][..oob.len()].copy_from_slice(oob);
         pages.tags[page] = tag;
@@ -196,19 +222,32 @@ impl MemStore {
 impl Store for MemStore {
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()> {
         for block in self.geometry.all_blocks() {
-            each(block, self.facts[block.index()], &self.blocks[block.index()].programs);
+            each(
+                block,
+                self.facts[block.index()],
+                &self.blocks[block.index()].programs,
+            );
         }
         Ok(())
     }
 
-    fn read(&mut self, first: Ppn, data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
+    fn read(
+        &mut self,
+        first: Ppn,
+        data: &mut [u8],
+        oobs: &mut [u8],
+        health: &mut [Health],
+    ) -> io::Result<()> {
         let oob = self.geometry.oob_bytes as usize;
         let (page_bytes, part) = (data.len() / health.len(), oobs.len() / health.len());
         for (i, health) in health.iter_mut().enumerate() {
             let ppn = Ppn::new(first.raw() + i as u32);
             let (block, page) = self.place(ppn);
             let pages = &self.blocks[block];
-            let (data, oobs) = (&mut data[i * page_bytes..][..page_bytes], &mut oobs[i * part..][..part]);
+            let (data, oobs) = (
+                &mut data[i * page_bytes..][..page_bytes],
+                &mut oobs[i * part..][..part],
+            );
             if pages.programs[page] == 0 {
                 data.fill(0xFF);
                 oobs.fill(0xFF);
@@ -233,14 +272,23 @@ impl Store for MemStore {
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()> {
         if let Some(room) = &mut self.room {
             const ENOSPC: i32 = 28;
-            *room = room.checked_sub(count as u64).ok_or(io::Error::from_raw_os_error(ENOSPC))?;
+            *room = room
+                .checked_sub(count as u64)
+                .ok_or(io::Error::from_raw_os_error(ENOSPC))?;
         }
-        let (page, part) = (self.geometry.page_bytes as usize, oobs.len() / count as usize);
+        let (page, part) = (
+            self.geometry.page_bytes as usize,
+            oobs.len() / count as usize,
+        );
         for i in 0..count as usize {
             let ppn = Ppn::new(first.raw() + i as u32);
             let (data, oob) = (&data[i * page..][..page], &oobs[i * part..][..part]);
             self.fill(ppn, data, oob, self.tag_now(ppn));
-            self.note(|| Change::Program { ppn, data: data.to_vec(), oob: oob.to_vec() });
+            self.note(|| Change::Program {
+                ppn,
+                data: data.to_vec(),
+                oob: oob.to_vec(),
+            });
         }
         Ok(())
     }
@@ -249,18 +297,28 @@ impl Store for MemStore {
     fn program_as(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], health: Health) -> io::Result<()> {
         let was_blank = self.is_blank(ppn);
         self.program(ppn, 1, data, oob)?;
-        if was_blank && health != Health::Good { self.set_health(ppn, health) } else { Ok(()) }
+        if was_blank && health != Health::Good {
+            self.set_health(ppn, health)
+        } else {
+            Ok(())
+        }
     }
 
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()> {
         if self.is_blank(ppn) {
             return Ok(());
         }
-        self.note(|| Change::AndOob { ppn, oob: oob.to_vec() });
+        self.note(|| Change::AndOob {
+            ppn,
+            oob: oob.to_vec(),
+        });
         let (oob_bytes, (block, page)) = (self.geometry.oob_bytes as usize, self.place(ppn));
         let pages = Arc::make_mut(&mut self.blocks[block]);
         pages.programs[page] += 1;
-        pages.oob[page * oob_bytes..][..oob.len()].iter_mut().zip(oob).for_each(|(have, new)| *have &= new);
+        pages.oob[page * oob_bytes..][..oob.len()]
+            .iter_mut()
+            .zip(oob)
+            .for_each(|(have, new)| *have &= new);
         Ok(())
     }
 
@@ -277,7 +335,8 @@ impl Store for MemStore {
         self.blocks[block.index()] = self.blank.clone();
         self.lives[block.index()] += 1;
         if !self.sick.is_empty() {
-            self.sick.retain(|&ppn, _| self.geometry.block_of(Ppn::new(ppn)) != block);
+            self.sick
+                .retain(|&ppn, _| self.geometry.block_of(Ppn::new(ppn)) != block);
         }
         self.facts[block.index()] = facts;
         self.note(|| Change::Erase { block, facts });
@@ -300,7 +359,10 @@ impl Store for MemStore {
 
     fn put_cells(&mut self, ppn: Ppn, cells: &Cells) -> io::Result<()> {
         self.fill(ppn, &cells.data, &cells.oob, cells.tag);
-        self.note(|| Change::Cells { ppn, cells: cells.clone() });
+        self.note(|| Change::Cells {
+            ppn,
+            cells: cells.clone(),
+        });
         Ok(())
     }
 
@@ -325,20 +387,33 @@ mod tests {
         let mut chip = Chip::open(profile, begin.clone()).unwrap();
         chip.store_mut().record();
         let first = profile.geometry.page(Pbn::new(1), 0);
-        chip.program_run(0, first, 2, &[7; 4096], &[1, 2], Cause::Host).unwrap();
+        chip.program_run(0, first, 2, &[7; 4096], &[1, 2], Cause::Host)
+            .unwrap();
         chip.program_oob(0, first, &[0], Cause::Host).unwrap();
         chip.erase(0, Pbn::new(2), Cause::Gc).unwrap();
-        chip.store_mut().set_health(first, Health::Unstable(3)).unwrap();
-        chip.store_mut().read(first, &mut [], &mut [0; 4], &mut [Health::Good]).unwrap();
+        chip.store_mut()
+            .set_health(first, Health::Unstable(3))
+            .unwrap();
+        chip.store_mut()
+            .read(first, &mut [], &mut [0; 4], &mut [Health::Good])
+            .unwrap();
         chip.mark_factory_bad_block(Pbn::new(3)).unwrap();
-        let cells = Cells { data: vec![1; 2048], oob: vec![2; 64], tag: 7 };
-        chip.store_mut().put_cells(profile.geometry.page(Pbn::new(0), 0), &cells).unwrap();
+        let cells = Cells {
+            data: vec![1; 2048],
+            oob: vec![2; 64],
+            tag: 7,
+        };
+        chip.store_mut()
+            .put_cells(profile.geometry.page(Pbn::new(0), 0), &cells)
+            .unwrap();
         let mut end = chip.into_store();
         let recorded = end.recorded().len();
         let journal = end.take_record();
         assert_eq!((recorded, journal.len()), (8, 8), "{journal:?}");
         let mut again = begin;
-        journal.iter().for_each(|change| again.replay(change).unwrap());
+        journal
+            .iter()
+            .for_each(|change| again.replay(change).unwrap());
         assert_eq!((again.blocks, again.facts), (end.blocks, end.facts));
         assert_eq!((again.sick, again.lives), (end.sick, end.lives));
     }
@@ -349,16 +424,28 @@ mod tests {
         let mut store = MemStore::new(profile.geometry);
         let page = |offset| profile.geometry.page(Pbn::new(1), offset);
         let programs = |store: &mut MemStore, offset, count: u32| {
-            let refused = store.program(page(offset), count, &vec![7; count as usize * 2048], &[]).err();
+            let refused = store
+                .program(page(offset), count, &vec![7; count as usize * 2048], &[])
+                .err();
             refused.map(|error| error.kind())
         };
         store.set_room(Some(3));
         let full = io::ErrorKind::StorageFull;
         assert_eq!(
-            [programs(&mut store, 0, 2), programs(&mut store, 2, 2), programs(&mut store, 2, 1)],
+            [
+                programs(&mut store, 0, 2),
+                programs(&mut store, 2, 2),
+                programs(&mut store, 2, 1)
+            ],
             [None, Some(full), None]
         );
-        assert_eq!(store.program_as(page(3), &[7; 2048], &[], Health::Lost).unwrap_err().kind(), full);
+        assert_eq!(
+            store
+                .program_as(page(3), &[7; 2048], &[], Health::Lost)
+                .unwrap_err()
+                .kind(),
+            full
+        );
         store.set_room(None);
         assert_eq!(programs(&mut store, 3, 4), None);
         store.set_health(page(9), Health::Lost).unwrap();
@@ -366,7 +453,13 @@ mod tests {
         let mut oob = [0; 4];
         let mut health = [Health::Good];
         store.read(page(9), &mut [], &mut oob, &mut health).unwrap();
-        assert_eq!((oob, health, store.cells(page(9)).unwrap()), ([0xFF; 4], [Health::Lost], None));
-        assert_eq!((store.erase_credit(), store.erase_credit_full()), (u32::MAX, u32::MAX));
+        assert_eq!(
+            (oob, health, store.cells(page(9)).unwrap()),
+            ([0xFF; 4], [Health::Lost], None)
+        );
+        assert_eq!(
+            (store.erase_credit(), store.erase_credit_full()),
+            (u32::MAX, u32::MAX)
+        );
     }
 }

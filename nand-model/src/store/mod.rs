@@ -1,12 +1,14 @@
-//! Where a chip's bytes live. A store keeps bytes and judges nothing: the law, faults and time are the chip's.
+//! Where a chip's bytes live. A store keeps bytes and judges nothing: the law, faults and time are
+//! the chip's.
 //!
-//! Every programmed page carries a *tag* beside its bytes: one number made of its address and of the present life of its block, given by the
-//! store when the page is programmed and compared when it is read. A page whose tag is not that of its place and life reads as
+//! Every programmed page carries a *tag* beside its bytes: one number made of its address and of
+//! the present life of its block, given by the store when the page is programmed and compared when
+//! it is read. A page whose tag is not that of its place and life reads as
 //! [`Health::Lost`]: it was programmed for another page, or before an erase that never took place.
 //!
 //! What always holds: a page is programmed at most once between two erases of its block, except for
-//! [`Store::and_oob`]; the chip has checked that before it calls. Only injected faults break it: a page that is programmed twice
-//! is [`Health::Lost`] and belongs to nobody.
+//! [`Store::and_oob`]; the chip has checked that before it calls. Only injected faults break it: a
+//! page that is programmed twice is [`Health::Lost`] and belongs to nobody.
 
 mod file;
 mod mem;
@@ -37,7 +39,8 @@ pub enum Health {
     Lost,
     /// Everything, this many more times; then nothing.
     Unstable(u8),
-    /// Everything or nothing, at random at every read. The number says which reads come next, so that a run repeats.
+    /// Everything or nothing, at random at every read. The number says which reads come next, so
+    /// that a run repeats.
     Flickering(u8),
 }
 
@@ -45,13 +48,17 @@ impl Health {
     /// Whether the data part can be read now.
     #[inline]
     pub fn data_ok(self) -> bool {
-        matches!(self, Health::Good | Health::OobLost | Health::Unstable(1..)) || self.flickers_well()
+        matches!(self, Health::Good | Health::OobLost | Health::Unstable(1..))
+            || self.flickers_well()
     }
 
     /// Whether the OOB part can be read now.
     #[inline]
     pub fn oob_ok(self) -> bool {
-        matches!(self, Health::Good | Health::DataLost | Health::Unstable(1..)) || self.flickers_well()
+        matches!(
+            self,
+            Health::Good | Health::DataLost | Health::Unstable(1..)
+        ) || self.flickers_well()
     }
 
     #[inline]
@@ -85,9 +92,11 @@ pub struct BlockFacts {
     pub erase_count: u32,
     /// Whether the block is bad.
     pub bad: Option<Bad>,
-    /// The last erase was interrupted although the block looks blank: what is programmed now will not hold.
+    /// The last erase was interrupted although the block looks blank: what is programmed now will
+    /// not hold.
     pub weak: bool,
-    /// Hour of the device's emulated time at which the first page since the last erase was programmed; of the erase, while there is none.
+    /// Hour of the device's emulated time at which the first page since the last erase was
+    /// programmed; of the erase, while there is none.
     pub since: u32,
     /// Page reads since the last erase, as far as they were counted.
     pub reads: u32,
@@ -107,8 +116,8 @@ pub struct Cells {
 /// Tag of cells that cannot be read: no page's.
 const NOBODY: u32 = 0;
 
-/// The tag of a page in a life of its block. A CRC: two pages of one life, or two lives of one page, never share one; any other two
-/// do by a chance of 2⁻³².
+/// The tag of a page in a life of its block. A CRC: two pages of one life, or two lives of one
+/// page, never share one; any other two do by a chance of 2⁻³².
 #[inline]
 fn tag_of(ppn: Ppn, life: u64) -> u32 {
     let mut bytes = [0; 12];
@@ -122,47 +131,70 @@ fn tag_of(ppn: Ppn, life: u64) -> u32 {
 
 /// Keeper of bytes. Runs never cross a block; `first` and the run's length are within one.
 pub trait Store: Send + 'static {
-    /// Calls `each` once per block, ascending, with its facts and how often each of its pages was programmed since the last
-    /// erase (0 = erased).
+    /// Calls `each` once per block, ascending, with its facts and how often each of its pages was
+    /// programmed since the last erase (0 = erased).
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()>;
 
-    /// Reads `health.len()` programmed pages from `first` on. `data` is empty or holds that many pages; `oobs` is empty or holds
-    /// that many equal slices, each at most the OOB size. Every element of `health` is set, whatever it was before.
-    fn read(&mut self, first: Ppn, data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()>;
+    /// Reads `health.len()` programmed pages from `first` on. `data` is empty or holds that many
+    /// pages; `oobs` is empty or holds that many equal slices, each at most the OOB size. Every
+    /// element of `health` is set, whatever it was before.
+    fn read(
+        &mut self,
+        first: Ppn,
+        data: &mut [u8],
+        oobs: &mut [u8],
+        health: &mut [Health],
+    ) -> io::Result<()>;
 
     /// Reads programmed pages of one block, ascending; the buffers are as in [`Store::read`].
-    fn read_pages(&mut self, pages: &[Ppn], data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
+    fn read_pages(
+        &mut self,
+        pages: &[Ppn],
+        data: &mut [u8],
+        oobs: &mut [u8],
+        health: &mut [Health],
+    ) -> io::Result<()> {
         let (page, part) = (data.len() / pages.len(), oobs.len() / pages.len());
         let mut done = 0;
         for run in pages.chunk_by(|a, b| a.raw() + 1 == b.raw()) {
             let range = |size: usize| done * size..(done + run.len()) * size;
-            self.read(run[0], &mut data[range(page)], &mut oobs[range(part)], &mut health[range(1)])?;
+            self.read(
+                run[0],
+                &mut data[range(page)],
+                &mut oobs[range(part)],
+                &mut health[range(1)],
+            )?;
             done += run.len();
         }
         Ok(())
     }
 
-    /// Keeps `count` pages from `first` on. `oobs` holds `count` equal slices; OOB bytes beyond them read as 0xFF.
-    /// On an error none of the pages counts as programmed.
+    /// Keeps `count` pages from `first` on. `oobs` holds `count` equal slices; OOB bytes beyond
+    /// them read as 0xFF. On an error none of the pages counts as programmed.
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()>;
 
-    /// Keeps one page with its health; the rest is as in [`Store::program`]. A host crash keeps both or neither.
+    /// Keeps one page with its health; the rest is as in [`Store::program`]. A host crash keeps
+    /// both or neither.
     fn program_as(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], health: Health) -> io::Result<()>;
 
-    /// Records what the interrupted program of `by` did to programmed pages of its block. A host crash that undoes that program
-    /// undoes this, too.
+    /// Records what the interrupted program of `by` did to programmed pages of its block. A host
+    /// crash that undoes that program undoes this, too.
     fn spoil(&mut self, _by: Ppn, pages: &[(Ppn, Health)]) -> io::Result<()> {
-        pages.iter().try_for_each(|(ppn, health)| self.set_health(*ppn, *health))
+        pages
+            .iter()
+            .try_for_each(|(ppn, health)| self.set_health(*ppn, *health))
     }
 
-    /// Clears those OOB bits of a programmed page that are 0 in `oob`; blank cells stay blank. A host crash may lose or keep this on its own: what it
-    /// says is a hint.
+    /// Clears those OOB bits of a programmed page that are 0 in `oob`; blank cells stay blank. A
+    /// host crash may lose or keep this on its own: what it says is a hint.
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()>;
 
-    /// Records what can still be read of a programmed page; of a page that holds nothing there is nothing to record.
+    /// Records what can still be read of a programmed page; of a page that holds nothing there is
+    /// nothing to record.
     fn set_health(&mut self, ppn: Ppn, health: Health) -> io::Result<()>;
 
-    /// Forgets the block's pages and records its facts. Whether it is bad does not change: bad blocks are not erased.
+    /// Forgets the block's pages and records its facts. Whether it is bad does not change: bad
+    /// blocks are not erased.
     fn erase(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()>;
 
     /// Records facts that changed without an erase.
@@ -173,13 +205,14 @@ pub trait Store: Send + 'static {
         None
     }
 
-    /// What the cells of a page hold, belonging there or not; `None` while they are blank. For faults that the part keeps to itself.
+    /// What the cells of a page hold, belonging there or not; `None` while they are blank. For
+    /// faults that the part keeps to itself.
     fn cells(&mut self, _ppn: Ppn) -> io::Result<Option<Cells>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Programs cells with a tag of any origin. A page that is programmed already is [`Health::Lost`] from then on; its bytes stay.
-    /// For faults that the part keeps to itself.
+    /// Programs cells with a tag of any origin. A page that is programmed already is
+    /// [`Health::Lost`] from then on; its bytes stay. For faults that the part keeps to itself.
     fn put_cells(&mut self, _ppn: Ppn, _cells: &Cells) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -189,7 +222,8 @@ pub trait Store: Send + 'static {
         0
     }
 
-    /// Notes the device's hour. A crash may lose it; what [`BlockFacts::since`] says stays a lower bound.
+    /// Notes the device's hour. A crash may lose it; what [`BlockFacts::since`] says stays a lower
+    /// bound.
     fn set_hour(&mut self, _hour: u32) {}
 
     /// Whether a page's data can be read back; else only its first OOB bytes can.

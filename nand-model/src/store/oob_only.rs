@@ -1,8 +1,11 @@
-//! The first bytes of every OOB and no data: for simulation, where only placement matters. No health, no checks.
+//! The first bytes of every OOB and no data: for simulation, where only placement matters. No
+//! health, no checks.
 //!
-//! How fast a simulation runs depends on how much of this stays in the processor's caches. So of an OOB's first 32 bytes only the first half,
-//! which tells pages of one block apart, is kept for every page. The second half is mostly the same all over a block and is kept
-//! once; the few pages that have something else there are kept apart. If those become many, every page gets room of its own.
+//! How fast a simulation runs depends on how much of this stays in the processor's caches. So of an
+//! OOB's first 32 bytes only the first half, which tells pages of one block apart, is kept for
+//! every page. The second half is mostly the same all over a block and is kept once; the few pages
+//! that have something else there are kept apart. If those become many, every page gets room of its
+//! own.
 
 use super::{BlockFacts, Health, Store};
 use crate::addr::{Pbn, Ppn};
@@ -13,7 +16,8 @@ use std::io;
 /// OOB bytes kept of every page: the fixed record of every scheme fits.
 const SLOT: usize = 32;
 
-/// Half of those, in words: as a caller wrote them a moment ago. A wider load would have to wait for them.
+/// Half of those, in words: as a caller wrote them a moment ago. A wider load would have to wait
+/// for them.
 type Half = [u64; 2];
 
 const ERASED: Half = [u64::MAX; 2];
@@ -21,7 +25,8 @@ const ERASED: Half = [u64::MAX; 2];
 /// One page in so many may have a second half of its own before all get room for one.
 const PAGES_PER_OTHER: usize = 64;
 
-/// A store that keeps 32 bytes per page, and the whole OOB once a program brings more. Data reads leave the caller's buffer as it is.
+/// A store that keeps 32 bytes per page, and the whole OOB once a program brings more. Data reads
+/// leave the caller's buffer as it is.
 #[derive(Clone, Debug)]
 pub struct OobOnlyStore {
     geometry: Geometry,
@@ -53,7 +58,11 @@ struct Shared {
 }
 
 impl Shared {
-    const ERASED: Shared = Shared { half: ERASED, decided: false, mixed: false };
+    const ERASED: Shared = Shared {
+        half: ERASED,
+        decided: false,
+        mixed: false,
+    };
 }
 
 impl OobOnlyStore {
@@ -75,10 +84,14 @@ impl OobOnlyStore {
     #[inline]
     fn slot(&self, ppn: Ppn) -> [u8; SLOT] {
         let second = match &self.second_halves {
-            SecondHalves::Shared(blocks, others) => match blocks[self.split.block_of(ppn).index()] {
-                Shared { mixed: true, half, .. } => *others.get(&ppn).unwrap_or(&half),
-                Shared { half, .. } => half,
-            },
+            SecondHalves::Shared(blocks, others) => {
+                match blocks[self.split.block_of(ppn).index()] {
+                    Shared {
+                        mixed: true, half, ..
+                    } => *others.get(&ppn).unwrap_or(&half),
+                    Shared { half, .. } => half,
+                }
+            }
             SecondHalves::Own(halves) => halves[ppn.index()],
         };
         join(self.first_halves[ppn.index()], second)
@@ -88,17 +101,24 @@ impl OobOnlyStore {
     #[inline]
     fn shared(&self, block: Pbn) -> Option<Half> {
         match &self.second_halves {
-            SecondHalves::Shared(blocks, _) => Some(blocks[block.index()]).filter(|shared| !shared.mixed),
+            SecondHalves::Shared(blocks, _) => {
+                Some(blocks[block.index()]).filter(|shared| !shared.mixed)
+            }
             SecondHalves::Own(_) => None,
         }
         .map(|shared| shared.half)
     }
 
-    /// Asks memory for all cache lines with records of these ascending pages at once: they come while the first is waited for.
+    /// Asks memory for all cache lines with records of these ascending pages at once: they come
+    /// while the first is waited for.
     #[inline]
     fn fetch_lines(&self, pages: &[Ppn]) {
-        let (Some(first), Some(last)) = (pages.first(), pages.last()) else { return };
-        let lines = self.first_halves[first.index()..=last.index()].iter().step_by(64 / size_of::<Half>());
+        let (Some(first), Some(last)) = (pages.first(), pages.last()) else {
+            return;
+        };
+        let lines = self.first_halves[first.index()..=last.index()]
+            .iter()
+            .step_by(64 / size_of::<Half>());
         std::hint::black_box(lines.fold(0, |sum, half| sum ^ half[0]));
     }
 
@@ -116,7 +136,11 @@ impl OobOnlyStore {
             SecondHalves::Shared(blocks, _) => {
                 let shared = &mut blocks[self.split.block_of(first).index()];
                 if !shared.decided {
-                    *shared = Shared { half: split(&slots[0]).1, decided: true, mixed: false };
+                    *shared = Shared {
+                        half: split(&slots[0]).1,
+                        decided: true,
+                        mixed: false,
+                    };
                 }
                 let mut differences = 0;
                 for (kept, slot) in kept.iter_mut().zip(slots) {
@@ -140,7 +164,9 @@ impl OobOnlyStore {
     /// Second halves of pages of a block of which some have another than the rest.
     #[cold]
     fn program_mixed(&mut self, first: Ppn, slots: &[[u8; SLOT]]) {
-        let SecondHalves::Shared(blocks, others) = &mut self.second_halves else { return };
+        let SecondHalves::Shared(blocks, others) = &mut self.second_halves else {
+            return;
+        };
         let shared = &mut blocks[self.split.block_of(first).index()];
         shared.mixed = true;
         for (ppn, slot) in (first.raw()..).map(Ppn::new).zip(slots) {
@@ -151,13 +177,16 @@ impl OobOnlyStore {
         }
         if others.len() > self.first_halves.len() / PAGES_PER_OTHER {
             let pages = (0..self.first_halves.len() as u32).map(Ppn::new);
-            self.second_halves = SecondHalves::Own(pages.map(|ppn| split(&self.slot(ppn)).1).collect());
+            self.second_halves =
+                SecondHalves::Own(pages.map(|ppn| split(&self.slot(ppn)).1).collect());
         }
     }
 
     /// What a page's OOB has behind the first [`SLOT`] bytes.
     fn read_tail(&self, ppn: Ppn, oob: &mut [u8]) {
-        let Some(to) = oob.get_mut(SLOT..) else { return };
+        let Some(to) = oob.get_mut(SLOT..) else {
+            return;
+        };
         let from = &self.tails[ppn.index() * self.tail..][..self.tail];
         let kept = from.len().min(to.len());
         to[..kept].copy_from_slice(&from[..kept]);
@@ -187,7 +216,10 @@ impl OobOnlyStore {
     fn widen(&mut self, tail: usize) {
         let mut tails = vec![0xFF; self.geometry.page_slots() * tail];
         if self.tail > 0 {
-            let pages = self.tails.chunks_exact(self.tail).zip(tails.chunks_exact_mut(tail));
+            let pages = self
+                .tails
+                .chunks_exact(self.tail)
+                .zip(tails.chunks_exact_mut(tail));
             pages.for_each(|(from, to)| to[..from.len()].copy_from_slice(from));
         }
         (self.tails, self.tail) = (tails, tail);
@@ -198,7 +230,11 @@ impl OobOnlyStore {
 #[inline(always)]
 fn join(first: Half, second: Half) -> [u8; SLOT] {
     let mut slot = [0; SLOT];
-    let words = slot.as_chunks_mut().0.iter_mut().zip([first, second].into_iter().flatten());
+    let words = slot
+        .as_chunks_mut()
+        .0
+        .iter_mut()
+        .zip([first, second].into_iter().flatten());
     words.for_each(|(to, word)| *to = word.to_le_bytes());
     slot
 }
@@ -213,31 +249,53 @@ fn split(slot: &[u8; SLOT]) -> (Half, Half) {
 impl Store for OobOnlyStore {
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()> {
         let erased = vec![0; self.geometry.pages_per_block as usize];
-        self.geometry.all_blocks().for_each(|block| each(block, BlockFacts::default(), &erased));
+        self.geometry
+            .all_blocks()
+            .for_each(|block| each(block, BlockFacts::default(), &erased));
         Ok(())
     }
 
     #[inline]
-    fn read(&mut self, first: Ppn, _data: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
+    fn read(
+        &mut self,
+        first: Ppn,
+        _data: &mut [u8],
+        oobs: &mut [u8],
+        health: &mut [Health],
+    ) -> io::Result<()> {
         health.fill(Health::Good);
         let part = oobs.len() / health.len();
         if part > 0 {
             let pages = (first.raw()..).map(Ppn::new);
-            pages.zip(oobs.chunks_exact_mut(part)).for_each(|(ppn, oob)| self.read_oob(ppn, oob));
+            pages
+                .zip(oobs.chunks_exact_mut(part))
+                .for_each(|(ppn, oob)| self.read_oob(ppn, oob));
         }
         Ok(())
     }
 
     #[inline]
-    fn read_pages(&mut self, pages: &[Ppn], _: &mut [u8], oobs: &mut [u8], health: &mut [Health]) -> io::Result<()> {
+    fn read_pages(
+        &mut self,
+        pages: &[Ppn],
+        _: &mut [u8],
+        oobs: &mut [u8],
+        health: &mut [Health],
+    ) -> io::Result<()> {
         health.fill(Health::Good);
         let part = oobs.len() / pages.len();
         let shared = self.shared(self.split.block_of(pages[0]));
         if let (SLOT, (slots, []), Some(second)) = (part, oobs.as_chunks_mut::<SLOT>(), shared) {
             self.fetch_lines(pages);
-            pages.iter().zip(slots).for_each(|(ppn, to)| *to = join(self.first_halves[ppn.index()], second));
+            pages
+                .iter()
+                .zip(slots)
+                .for_each(|(ppn, to)| *to = join(self.first_halves[ppn.index()], second));
         } else if part > 0 {
-            pages.iter().zip(oobs.chunks_exact_mut(part)).for_each(|(ppn, oob)| self.read_oob(*ppn, oob));
+            pages
+                .iter()
+                .zip(oobs.chunks_exact_mut(part))
+                .for_each(|(ppn, oob)| self.read_oob(*ppn, oob));
         }
         Ok(())
     }
@@ -249,7 +307,9 @@ impl Store for OobOnlyStore {
             self.program_slots(first, slots);
         } else {
             let pages = (first.raw()..first.raw() + count).map(Ppn::new);
-            pages.enumerate().for_each(|(i, ppn)| self.program_oob(ppn, &oobs[i * part..][..part]));
+            pages
+                .enumerate()
+                .for_each(|(i, ppn)| self.program_oob(ppn, &oobs[i * part..][..part]));
         }
         Ok(())
     }
@@ -260,7 +320,9 @@ impl Store for OobOnlyStore {
 
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()> {
         let mut slot = self.slot(ppn);
-        slot.iter_mut().zip(oob).for_each(|(have, new)| *have &= new);
+        slot.iter_mut()
+            .zip(oob)
+            .for_each(|(have, new)| *have &= new);
         self.program_slots(ppn, &[slot]);
         Ok(())
     }
@@ -295,11 +357,19 @@ mod tests {
     use crate::rng::SplitMix;
     use crate::store::MemStore;
 
-    const GEOMETRY: Geometry =
-        Geometry { channels: 1, ways: 1, planes: 1, blocks: 16, pages_per_block: 16, page_bytes: 512, oob_bytes: 64 };
+    const GEOMETRY: Geometry = Geometry {
+        channels: 1,
+        ways: 1,
+        planes: 1,
+        blocks: 16,
+        pages_per_block: 16,
+        page_bytes: 512,
+        oob_bytes: 64,
+    };
 
-    /// OOBs whose second halves are mostly those of their block, of several lengths, programmed, marked, read and erased: they read as in a store that
-    /// keeps them whole. `odd` in a hundred are different.
+    /// OOBs whose second halves are mostly those of their block, of several lengths, programmed,
+    /// marked, read and erased: they read as in a store that keeps them whole. `odd` in a hundred
+    /// are different.
     fn reads_as_if_kept_whole(odd: u64, lengths: &[usize]) -> OobOnlyStore {
         let (mut small, mut whole) = (OobOnlyStore::new(GEOMETRY), MemStore::new(GEOMETRY));
         let mut rng = SplitMix::new(odd + lengths.len() as u64);
@@ -320,25 +390,38 @@ mod tests {
             let mut oobs = Vec::new();
             for _ in 0..count {
                 let mut oob = vec![block as u8; length];
-                oob.iter_mut().take(16).for_each(|byte| *byte = rng.next_u64() as u8);
+                oob.iter_mut()
+                    .take(16)
+                    .for_each(|byte| *byte = rng.next_u64() as u8);
                 if rng.below(100) < odd {
-                    oob.iter_mut().skip(16).for_each(|byte| *byte = rng.next_u64() as u8);
+                    oob.iter_mut()
+                        .skip(16)
+                        .for_each(|byte| *byte = rng.next_u64() as u8);
                 }
                 oobs.extend(oob);
             }
             next[block as usize] += count;
-            let marked = rng
-                .one_in(3)
-                .then(|| (Ppn::new(first.raw() + rng.below(count as u64) as u32), rng.next_u64().to_le_bytes()));
+            let marked = rng.one_in(3).then(|| {
+                (
+                    Ppn::new(first.raw() + rng.below(count as u64) as u32),
+                    rng.next_u64().to_le_bytes(),
+                )
+            });
             let mut read = Vec::new();
             for store in [&mut small as &mut dyn Keeps, &mut whole] {
                 store.program(first, count, &oobs);
                 if let Some((ppn, mark)) = &marked {
                     store.mark(*ppn, mark);
                 }
-                let pages: Vec<_> =
-                    (0..next[block as usize]).map(|offset| GEOMETRY.page(Pbn::new(block), offset)).collect();
-                read.push([10, 32, 64].map(|part| (store.run(pages[0], pages.len(), part), store.pages(&pages, part))));
+                let pages: Vec<_> = (0..next[block as usize])
+                    .map(|offset| GEOMETRY.page(Pbn::new(block), offset))
+                    .collect();
+                read.push([10, 32, 64].map(|part| {
+                    (
+                        store.run(pages[0], pages.len(), part),
+                        store.pages(&pages, part),
+                    )
+                }));
             }
             assert_eq!(read[0], read[1]);
         }
@@ -366,12 +449,19 @@ mod tests {
         }
         fn run(&mut self, first: Ppn, count: usize, part: usize) -> Vec<u8> {
             let mut oobs = vec![0; count * part];
-            self.read(first, &mut [], &mut oobs, &mut vec![Health::Good; count]).unwrap();
+            self.read(first, &mut [], &mut oobs, &mut vec![Health::Good; count])
+                .unwrap();
             oobs
         }
         fn pages(&mut self, pages: &[Ppn], part: usize) -> Vec<u8> {
             let mut oobs = vec![0; pages.len() * part];
-            self.read_pages(pages, &mut [], &mut oobs, &mut vec![Health::Good; pages.len()]).unwrap();
+            self.read_pages(
+                pages,
+                &mut [],
+                &mut oobs,
+                &mut vec![Health::Good; pages.len()],
+            )
+            .unwrap();
             oobs
         }
     }
@@ -382,7 +472,11 @@ mod tests {
             for lengths in [&[32][..], &[26, 4, 32], &[32, 40, 64, 0]] {
                 let store = reads_as_if_kept_whole(odd, lengths);
                 let shares = matches!(store.second_halves, SecondHalves::Shared(..));
-                assert_eq!(shares, odd == 0 && lengths == [32], "{odd} % odd, {lengths:?} bytes");
+                assert_eq!(
+                    shares,
+                    odd == 0 && lengths == [32],
+                    "{odd} % odd, {lengths:?} bytes"
+                );
             }
         }
     }
@@ -391,14 +485,32 @@ mod tests {
     fn what_it_does_not_keep_is_good_and_cannot_go_astray() {
         let mut store = OobOnlyStore::new(GEOMETRY);
         let page = |offset| GEOMETRY.page(Pbn::new(2), offset);
-        store.program_as(page(0), &[1; 512], &[5; SLOT], Health::Lost).unwrap();
+        store
+            .program_as(page(0), &[1; 512], &[5; SLOT], Health::Lost)
+            .unwrap();
         store.set_health(page(0), Health::Lost).unwrap();
-        store.set_facts(Pbn::new(2), BlockFacts { weak: true, ..BlockFacts::default() }).unwrap();
+        store
+            .set_facts(
+                Pbn::new(2),
+                BlockFacts {
+                    weak: true,
+                    ..BlockFacts::default()
+                },
+            )
+            .unwrap();
         let (mut oob, mut health) = ([0; SLOT], [Health::Lost]);
-        store.read_pages(&[page(0)], &mut [], &mut oob, &mut health).unwrap();
+        store
+            .read_pages(&[page(0)], &mut [], &mut oob, &mut health)
+            .unwrap();
         assert_eq!((oob, health), ([5; SLOT], [Health::Good]));
-        store.read_pages(&[page(0)], &mut [9; 512], &mut [], &mut health).unwrap();
-        let cells = crate::store::Cells { data: vec![0; 512], oob: vec![0; 64], tag: 1 };
+        store
+            .read_pages(&[page(0)], &mut [9; 512], &mut [], &mut health)
+            .unwrap();
+        let cells = crate::store::Cells {
+            data: vec![0; 512],
+            oob: vec![0; 64],
+            tag: 1,
+        };
         assert!(store.cells(page(0)).is_err() && store.put_cells(page(1), &cells).is_err());
         let mut blocks = 0;
         store
@@ -407,6 +519,9 @@ mod tests {
                 blocks += 1;
             })
             .unwrap();
-        assert_eq!((blocks, store.keeps_data(), store.hour(), store.tag(page(0))), (16, false, 0, None));
+        assert_eq!(
+            (blocks, store.keeps_data(), store.hour(), store.tag(page(0))),
+            (16, false, 0, None)
+        );
     }
 }

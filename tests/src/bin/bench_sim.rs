@@ -1,13 +1,15 @@
-//! One run of the simulation benchmark: uniform random page writes on a scheme over [`OobOnlyStore`], with the chip's law,
-//! emulated time, wear and causes on, as in every other use. `tests/bench/sim.py` runs it beside a plain C loop.
+//! One run of the simulation benchmark: uniform random page writes on a scheme over
+//! [`OobOnlyStore`], with the chip's law, emulated time, wear and causes on, as in every other use.
+//! `tests/bench/sim.py` runs it beside a plain C loop.
 //!
-//!     bench_sim schemes
-//!     bench_sim blocks SCHEME BLOCKS PAGES_PER_BLOCK LOGICAL_BLOCKS WARMUP_WRITES WRITES SEED [KEY=VALUE ...]
-//!     bench_sim size SCHEME BYTES OP_PERCENT WARMUP_WRITES FLASH_OPERATIONS ROUNDS SEED [KEY=VALUE ...]
+//!     bench_sim schemes bench_sim blocks SCHEME BLOCKS PAGES_PER_BLOCK LOGICAL_BLOCKS
+//!     WARMUP_WRITES WRITES SEED [KEY=VALUE ...] bench_sim size SCHEME BYTES OP_PERCENT
+//!     WARMUP_WRITES FLASH_OPERATIONS ROUNDS SEED [KEY=VALUE ...]
 //!
-//! The first prints the names of all schemes. The second makes a device of so many blocks and measures so many writes, the third one as the
-//! daemon would make it for so many bytes, and measures rounds of about so many reads, programs and erases: a write can cost one
-//! scheme hundreds of what it costs another. Both fill the device, warm up, and print a line per round:
+//! The first prints the names of all schemes. The second makes a device of so many blocks and
+//! measures so many writes, the third one as the daemon would make it for so many bytes, and
+//! measures rounds of about so many reads, programs and erases: a write can cost one scheme
+//! hundreds of what it costs another. Both fill the device, warm up, and print a line per round:
 //!
 //!     WRITES CPU_SECONDS PROGRAMS FLASH_OPERATIONS ERASES PEAK_RSS_BYTES BLOCKS LOGICAL_PAGES
 //!
@@ -74,30 +76,58 @@ fn by_blocks(
     params: &[&str],
 ) -> Result<Device, Failure> {
     let mut profile = *Profile::default_profile();
-    profile.geometry = Geometry { blocks, pages_per_block, ..profile.geometry };
+    profile.geometry = Geometry {
+        blocks,
+        pages_per_block,
+        ..profile.geometry
+    };
     profile.geometry.validate()?;
     start(scheme, profile, logical * pages_per_block, parse(params)?)
 }
 
 /// The default chip, as large as the daemon would make it.
-fn by_size(scheme: &Scheme, bytes: u64, op_percent: f64, params: &[&str]) -> Result<Device, Failure> {
+fn by_size(
+    scheme: &Scheme,
+    bytes: u64,
+    op_percent: f64,
+    params: &[&str],
+) -> Result<Device, Failure> {
     let params = parse(params)?;
-    let layout = scheme.layout(Profile::default_profile(), bytes, op_percent / 100.0, &params)?;
+    let layout = scheme.layout(
+        Profile::default_profile(),
+        bytes,
+        op_percent / 100.0,
+        &params,
+    )?;
     start(scheme, layout.profile, layout.logical_pages, params)
 }
 
 fn parse(params: &[&str]) -> Result<Params, Failure> {
     let mut parsed = Params::default();
     for param in params {
-        let (key, value) = param.split_once('=').ok_or_else(|| format!("{param:?} is not KEY=VALUE"))?;
+        let (key, value) = param
+            .split_once('=')
+            .ok_or_else(|| format!("{param:?} is not KEY=VALUE"))?;
         parsed.set(key, value);
     }
     Ok(parsed)
 }
 
-fn start(scheme: &Scheme, profile: Profile, logical_pages: u32, params: Params) -> Result<Device, Failure> {
+fn start(
+    scheme: &Scheme,
+    profile: Profile,
+    logical_pages: u32,
+    params: Params,
+) -> Result<Device, Failure> {
     let chip = Chip::open(profile, OobOnlyStore::new(profile.geometry))?;
-    Ok(scheme.start(chip, &FtlConfig { logical_pages, params }, Start::Format)?)
+    Ok(scheme.start(
+        chip,
+        &FtlConfig {
+            logical_pages,
+            params,
+        },
+        Start::Format,
+    )?)
 }
 
 /// A closed loop of one-page writes: each starts when the one before is done.
@@ -115,7 +145,12 @@ impl Bench {
     /// A device that was filled, and overwritten at random by so many pages.
     fn new(ftl: Device, warmup: u64, seed: u64) -> Result<Self, Failure> {
         let page = vec![0; ftl.chip().geometry().page_bytes as usize];
-        let mut bench = Bench { ftl, rng: SplitMix::new(seed), at: 0, page };
+        let mut bench = Bench {
+            ftl,
+            rng: SplitMix::new(seed),
+            at: 0,
+            page,
+        };
         for lpn in 0..bench.ftl.logical_pages() {
             bench.at = bench.ftl.write(bench.at, Lpn::new(lpn), &bench.page)?;
         }
@@ -132,7 +167,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures writes for as long as `more` says, which is told how many there were and what they took of the flash.
+    /// Measures writes for as long as `more` says, which is told how many there were and what they
+    /// took of the flash.
     fn round(&mut self, more: impl Fn(u64, u64) -> bool) -> Result<(), Failure> {
         let (before, cpu) = (operations(&*self.ftl), cpu_ns());
         let mut writes = 0;
@@ -141,10 +177,16 @@ impl Bench {
             writes += BATCH;
         }
         let (after, cpu) = (operations(&*self.ftl), cpu_ns() - cpu);
-        let (programs, erases) = (after.programs - before.programs, after.erases - before.erases);
+        let (programs, erases) = (
+            after.programs - before.programs,
+            after.erases - before.erases,
+        );
         let (flash, rss) = (sum(&after) - sum(&before), peak_rss()?);
         let (blocks, logical) = (self.ftl.chip().geometry().blocks, self.ftl.logical_pages());
-        println!("{writes} {:.6} {programs} {flash} {erases} {rss} {blocks} {logical}", cpu as f64 / 1e9);
+        println!(
+            "{writes} {:.6} {programs} {flash} {erases} {rss} {blocks} {logical}",
+            cpu as f64 / 1e9
+        );
         Ok(())
     }
 }
@@ -166,6 +208,9 @@ fn cpu_ns() -> u64 {
 /// Most memory this program ever had, bytes. (`getrusage` counts what the one had that started it.)
 fn peak_rss() -> Result<u64, Failure> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("/proc/self/status has no VmHWM")?;
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .ok_or("/proc/self/status has no VmHWM")?;
     Ok(peak.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }

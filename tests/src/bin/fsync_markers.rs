@@ -3,13 +3,14 @@
 //! usage: fsync_markers work FOLDER MARKERS SEED     until the device fails
 //!        fsync_markers check FOLDER MARKERS         after it was mounted again
 //!
-//! Workers change files in FOLDER and note in MARKERS, which lies outside the device, what they are about to do and what fsync or
-//! fdatasync made durable. `check` wants of every file what was durable last, or what was under way when the device failed, whole; it
-//! notes what it saw, which has to stay. MARKERS is a file, or a raw disk of zeros: every marker is one sector.
+//! Workers change files in FOLDER and note in MARKERS, which lies outside the device, what they are
+//! about to do and what fsync or fdatasync made durable. `check` wants of every file what was
+//! durable last, or what was under way when the device failed, whole; it notes what it saw, which
+//! has to stay. MARKERS is a file, or a raw disk of zeros: every marker is one sector.
 //!
-//! `work` prints `durable: ...` when its first operation is durable. Both print a last line; exit code
-//! 1 and the reason if anything is not as it should be. A run without
-//! evidence fails as well: `work` that made nothing durable, `check` without markers.
+//! `work` prints `durable: ...` when its first operation is durable. Both print a last line; exit
+//! code 1 and the reason if anything is not as it should be. A run without evidence fails as well:
+//! `work` that made nothing durable, `check` without markers.
 
 use nand_model::SplitMix;
 use nix::libc::{EIO, EROFS, O_DIRECT};
@@ -52,7 +53,14 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 6] = [Kind::Replace, Kind::Create, Kind::Unlink, Kind::Overwrite, Kind::Append, Kind::Truncate];
+    const ALL: [Kind; 6] = [
+        Kind::Replace,
+        Kind::Create,
+        Kind::Unlink,
+        Kind::Overwrite,
+        Kind::Append,
+        Kind::Truncate,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -98,7 +106,10 @@ impl Object {
         let files = (0..NAMES).map(move |name| Object::File { worker, name });
         let guests = (0..NAMES).map(move |name| Object::Guest { worker, name });
         let slots = (0..SLOTS).map(move |slot| Object::Slot { worker, slot });
-        files.chain(guests).chain(slots).chain([Object::Log { worker }])
+        files
+            .chain(guests)
+            .chain(slots)
+            .chain([Object::Log { worker }])
     }
 
     fn all() -> impl Iterator<Item = Object> {
@@ -108,7 +119,9 @@ impl Object {
     /// Its bytes in this version, its name and version among them; nobody else's look alike.
     fn content(self, version: u64) -> Vec<u8> {
         let mut text = format!("{} {version}\n", self.name()).into_bytes();
-        let seed = text.iter().fold(version, |seed, byte| seed.wrapping_mul(1099511628211) ^ u64::from(*byte));
+        let seed = text.iter().fold(version, |seed, byte| {
+            seed.wrapping_mul(1099511628211) ^ u64::from(*byte)
+        });
         let mut rng = SplitMix::new(seed);
         let len = match self {
             Object::Slot { .. } => SLOT_BYTES,
@@ -166,12 +179,26 @@ impl Markers {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         let reader = options.open(path).map_err(failed)?;
-        let file = options.custom_flags(if is_disk { O_DIRECT } else { 0 }).open(path).map_err(failed)?;
-        let mut markers = Markers { file, next: 0, done: 0, states: BTreeMap::new() };
+        let file = options
+            .custom_flags(if is_disk { O_DIRECT } else { 0 })
+            .open(path)
+            .map_err(failed)?;
+        let mut markers = Markers {
+            file,
+            next: 0,
+            done: 0,
+            states: BTreeMap::new(),
+        };
         let mut sector = [0; SECTOR];
-        while reader.read_exact_at(&mut sector, markers.next * SECTOR as u64).is_ok() && sector[0] != 0 {
+        while reader
+            .read_exact_at(&mut sector, markers.next * SECTOR as u64)
+            .is_ok()
+            && sector[0] != 0
+        {
             let text = String::from_utf8_lossy(&sector);
-            markers.apply(text.trim_end()).ok_or_else(|| format!("{}: not a marker: {text}", path.display()))?;
+            markers
+                .apply(text.trim_end())
+                .ok_or_else(|| format!("{}: not a marker: {text}", path.display()))?;
             markers.next += 1;
         }
         Ok(markers)
@@ -221,9 +248,10 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Makes what was done to names in a worker's folder durable. The fsync of a folder alone is not to be trusted where devices fail: jbd2 finds
-/// nothing to commit, and ext4 reports success, when the journal was just aborted on behalf of another process. That of a file sends a FLUSH, which
-/// fails if the device is gone.
+/// Makes what was done to names in a worker's folder durable. The fsync of a folder alone is not to
+/// be trusted where devices fail: jbd2 finds nothing to commit, and ext4 reports success, when the
+/// journal was just aborted on behalf of another process. That of a file sends a FLUSH, which fails
+/// if the device is gone.
 fn sync_names(folder: &Path) -> io::Result<()> {
     sync_folder(folder)?;
     match File::open(folder.join("slots"))?.sync_all() {
@@ -272,7 +300,9 @@ fn perform(folder: &Path, kind: Kind, object: Object, version: u64) -> io::Resul
             sync_names(parent)
         }
         Kind::Overwrite => {
-            let Object::Slot { slot, .. } = object else { unreachable!("only slots are overwritten") };
+            let Object::Slot { slot, .. } = object else {
+                unreachable!("only slots are overwritten")
+            };
             let file = OpenOptions::new().write(true).open(&path)?;
             file.write_all_at(&data, u64::from(slot) * SLOT_BYTES as u64)?;
             file.sync_data()
@@ -305,7 +335,10 @@ fn furnish(folder: &Path) -> io::Result<()> {
 
 /// What to do next, and the version it gives.
 fn next_step(worker: u32, markers: &Markers, rng: &mut SplitMix) -> (Kind, Object, u64) {
-    let (name, slot) = (rng.below(NAMES.into()) as u32, rng.below(SLOTS.into()) as u32);
+    let (name, slot) = (
+        rng.below(NAMES.into()) as u32,
+        rng.below(SLOTS.into()) as u32,
+    );
     let object = match rng.below(4) {
         0 => Object::File { worker, name },
         1 => Object::Guest { worker, name },
@@ -331,19 +364,27 @@ fn work(folder: &Path, markers: Markers, seed: u64) -> Result<String> {
     furnish(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let (markers, mut done, wrong) = (Mutex::new(markers), AtomicU64::new(0), Mutex::new(None));
     let note = |word, kind, object, version| {
-        let noted = markers.lock().expect("no worker panics").note(word, kind, object, version);
+        let noted = markers
+            .lock()
+            .expect("no worker panics")
+            .note(word, kind, object, version);
         noted.map_err(|error| format!("markers: {error}"))
     };
     let count = &done;
     let run = |worker: u32| -> Result<()> {
         let mut rng = SplitMix::new(seed << 8 | u64::from(worker));
         loop {
-            let (kind, object, version) = next_step(worker, &markers.lock().expect("no worker panics"), &mut rng);
+            let (kind, object, version) =
+                next_step(worker, &markers.lock().expect("no worker panics"), &mut rng);
             note("begin", kind, object, version)?;
             match perform(folder, kind, object, version) {
                 Ok(()) => note("done", kind, object, version)?,
                 Err(error) if device_is_gone(&error) => return Ok(()),
-                Err(error) if error.get_ref().is_some_and(|inner| inner.is::<Unconfirmed>()) => {
+                Err(error)
+                    if error
+                        .get_ref()
+                        .is_some_and(|inner| inner.is::<Unconfirmed>()) =>
+                {
                     return note("claimed", kind, object, version);
                 }
                 Err(error) => return Err(format!("{} {}: {error}", kind.name(), object.name())),
@@ -366,7 +407,10 @@ fn work(folder: &Path, markers: Markers, seed: u64) -> Result<String> {
     match wrong.into_inner().expect("no worker panics") {
         Some(why) => Err(why),
         None if *done.get_mut() == 0 => Err("the device failed before anything was durable".into()),
-        None => Ok(format!("work: {} markers until the device failed", done.into_inner())),
+        None => Ok(format!(
+            "work: {} markers until the device failed",
+            done.into_inner()
+        )),
     }
 }
 
@@ -384,7 +428,9 @@ fn version_of(folder: &Path, object: Object, state: &State) -> Result<u64> {
         Err(error) => return Err(format!("{}: {error}", object.name())),
     };
     let data = match object {
-        Object::Slot { slot, .. } => data.get(slot as usize * SLOT_BYTES..).and_then(|rest| rest.get(..SLOT_BYTES)),
+        Object::Slot { slot, .. } => data
+            .get(slot as usize * SLOT_BYTES..)
+            .and_then(|rest| rest.get(..SLOT_BYTES)),
         _ => Some(&data[..]),
     };
     let data = data.ok_or_else(|| format!("{}: the file is too short", object.name()))?;
@@ -396,11 +442,18 @@ fn version_of(folder: &Path, object: Object, state: &State) -> Result<u64> {
     }
     let head = data.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let named = String::from_utf8_lossy(head);
-    let version = named.strip_prefix(&format!("{} ", object.name())).and_then(|version| version.parse().ok());
+    let version = named
+        .strip_prefix(&format!("{} ", object.name()))
+        .and_then(|version| version.parse().ok());
     match version {
         Some(version) if object.content(version) == data => Ok(version),
         Some(version) => Err(format!("{}: version {version} is torn", object.name())),
-        None => Err(format!("{}: {} bytes that are not its own: {:?}", object.name(), data.len(), &named.get(..40))),
+        None => Err(format!(
+            "{}: {} bytes that are not its own: {:?}",
+            object.name(),
+            data.len(),
+            &named.get(..40)
+        )),
     }
 }
 
@@ -416,7 +469,15 @@ fn log_version(object: Object, state: &State, mut data: &[u8]) -> Result<u64> {
         (data, version) = (rest, version + 1);
     }
     let torn = !data.is_empty() && state.under_way.is_none();
-    if torn { Err(format!("{}: {} bytes behind record {version}", object.name(), data.len())) } else { Ok(version) }
+    if torn {
+        Err(format!(
+            "{}: {} bytes behind record {version}",
+            object.name(),
+            data.len()
+        ))
+    } else {
+        Ok(version)
+    }
 }
 
 fn check(folder: &Path, mut markers: Markers) -> Result<String> {
@@ -432,7 +493,13 @@ fn check(folder: &Path, mut markers: Markers) -> Result<String> {
         let Some((kind, wanted)) = state.under_way else {
             match seen? {
                 seen if seen == state.durable => continue,
-                seen => return Err(format!("{} is version {seen}, durable was {}", object.name(), state.durable)),
+                seen => {
+                    return Err(format!(
+                        "{} is version {seen}, durable was {}",
+                        object.name(),
+                        state.durable
+                    ));
+                }
             }
         };
         *struck.entry(kind).or_default() += 1;
@@ -443,30 +510,54 @@ fn check(folder: &Path, mut markers: Markers) -> Result<String> {
         };
         if seen != wanted && seen != state.durable {
             let durable = state.durable;
-            return Err(format!("{} is version {seen}; durable was {durable}, {wanted} under way", object.name()));
+            return Err(format!(
+                "{} is version {seen}; durable was {durable}, {wanted} under way",
+                object.name()
+            ));
         }
         undone += u64::from(seen != wanted);
         untrue += u64::from(seen != wanted && state.claimed);
         // A log that was not emptied is as long as before.
-        let kind = if kind == Kind::Truncate && seen != wanted { Kind::Append } else { kind };
-        settle(folder, &mut markers, object, kind, seen).map_err(|error| format!("{}: {error}", object.name()))?;
+        let kind = if kind == Kind::Truncate && seen != wanted {
+            Kind::Append
+        } else {
+            kind
+        };
+        settle(folder, &mut markers, object, kind, seen)
+            .map_err(|error| format!("{}: {error}", object.name()))?;
     }
-    let kinds = struck.iter().fold(String::new(), |mut text, (kind, count)| {
-        let _ = write!(text, " {}={count}", kind.name());
-        text
-    });
-    Ok(format!("check: durable={done} objects={known} undone={undone} untrue={untrue}{kinds}"))
+    let kinds = struck
+        .iter()
+        .fold(String::new(), |mut text, (kind, count)| {
+            let _ = write!(text, " {}={count}", kind.name());
+            text
+        });
+    Ok(format!(
+        "check: durable={done} objects={known} undone={undone} untrue={untrue}{kinds}"
+    ))
 }
 
 /// Notes what was seen, and clears away what an interrupted change may have left beside it.
-fn settle(folder: &Path, markers: &mut Markers, object: Object, kind: Kind, seen: u64) -> io::Result<()> {
+fn settle(
+    folder: &Path,
+    markers: &mut Markers,
+    object: Object,
+    kind: Kind,
+    seen: u64,
+) -> io::Result<()> {
     let path = object.path(folder);
     if kind == Kind::Create && seen == ABSENT {
         perform(folder, Kind::Unlink, object, ABSENT)?;
     }
     if let Object::Log { .. } = object {
-        let base = if kind == Kind::Truncate { seen } else { markers.of(object).log_base };
-        let len: usize = (base..seen).map(|version| object.content(version + 1).len()).sum();
+        let base = if kind == Kind::Truncate {
+            seen
+        } else {
+            markers.of(object).log_base
+        };
+        let len: usize = (base..seen)
+            .map(|version| object.content(version + 1).len())
+            .sum();
         let file = OpenOptions::new().write(true).open(&path)?;
         file.set_len(len as u64)?;
         file.sync_all()?;
@@ -481,8 +572,16 @@ fn main() {
         ["work", folder, markers, seed] => seed
             .parse()
             .map_err(|_| format!("{seed} is not a seed"))
-            .and_then(|seed| work(Path::new(folder), Markers::open_or_create(Path::new(markers))?, seed)),
-        ["check", folder, markers] => Markers::open(Path::new(markers)).and_then(|m| check(Path::new(folder), m)),
+            .and_then(|seed| {
+                work(
+                    Path::new(folder),
+                    Markers::open_or_create(Path::new(markers))?,
+                    seed,
+                )
+            }),
+        ["check", folder, markers] => {
+            Markers::open(Path::new(markers)).and_then(|m| check(Path::new(folder), m))
+        }
         _ => Err("usage: fsync_markers work FOLDER MARKERS SEED | check FOLDER MARKERS".into()),
     };
     match outcome {

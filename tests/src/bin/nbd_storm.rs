@@ -1,11 +1,14 @@
-//! Hostile clients against a running NBD server on a unix socket, while another client's data is written and checked all the time.
+//! Hostile clients against a running NBD server on a unix socket, while another client's data is
+//! written and checked all the time.
 //!
-//!     nbd_storm sessions SOCKET PID SESSIONS SEED     malformed sessions, one after the other on three connections
-//!     nbd_storm flood SOCKET PID                      1,000 idle sockets, 100 that send a byte a second, 100 half-sent writes
+//!     nbd_storm sessions SOCKET PID SESSIONS SEED     malformed sessions, one after the other on
+//!     three connections nbd_storm flood SOCKET PID                      1,000 idle sockets, 100
+//!     that send a byte a second, 100 half-sent writes
 //!
-//! PID is the server's: its memory, file descriptors and threads are watched. The export is the default one and at least 64 MiB; all of
-//! it is written over. Fails when the server dies, when a session does not end, when the other client sees an error, wrong data or is
-//! locked out, or when the server has grown. `tests/native/nbd_hostile.sh` runs both.
+//! PID is the server's: its memory, file descriptors and threads are watched. The export is the
+//! default one and at least 64 MiB; all of it is written over. Fails when the server dies, when a
+//! session does not end, when the other client sees an error, wrong data or is locked out, or when
+//! the server has grown. `tests/native/nbd_hostile.sh` runs both.
 
 use nand_model::SplitMix;
 use std::fmt::Write as _;
@@ -23,10 +26,12 @@ const BORDER: u64 = 32 * MIB;
 const SIZE: u64 = 64 * MIB;
 /// A session that is closed on our side must be over by then, and every answer be there.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How much more memory the server may have after malformed sessions, however many. It grows ever more slowly (8 MiB after 20,000, 12 after
-/// 60,000, 18 after a million); 32 bytes that each of a million leaks would come to as much.
+/// How much more memory the server may have after malformed sessions, however many. It grows ever
+/// more slowly (8 MiB after 20,000, 12 after 60,000, 18 after a million); 32 bytes that each of a
+/// million leaks would come to as much.
 const STORM_GROWTH: u64 = 32 * MIB;
-/// The same after a flood: its allocator may keep the buffers of as many connections as it serves at once.
+/// The same after a flood: its allocator may keep the buffers of as many connections as it serves
+/// at once.
 const FLOOD_GROWTH: u64 = 64 * MIB;
 
 type Outcome<T> = Result<T, String>;
@@ -34,10 +39,14 @@ type Outcome<T> = Result<T, String>;
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match &args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["sessions", socket, pid, sessions, seed] => match (pid.parse(), sessions.parse(), seed.parse()) {
-            (Ok(pid), Ok(sessions), Ok(seed)) => storm(&Server::new(socket, pid), sessions, seed),
-            _ => Err("PID, SESSIONS and SEED are numbers".into()),
-        },
+        ["sessions", socket, pid, sessions, seed] => {
+            match (pid.parse(), sessions.parse(), seed.parse()) {
+                (Ok(pid), Ok(sessions), Ok(seed)) => {
+                    storm(&Server::new(socket, pid), sessions, seed)
+                }
+                _ => Err("PID, SESSIONS and SEED are numbers".into()),
+            }
+        }
         ["flood", socket, pid] => match pid.parse() {
             Ok(pid) => flood(&Server::new(socket, pid)),
             Err(_) => Err("PID is a number".into()),
@@ -72,13 +81,21 @@ struct Cost {
 
 impl Server {
     fn new(socket: &str, pid: u32) -> Self {
-        Server { socket: socket.into(), pid }
+        Server {
+            socket: socket.into(),
+            pid,
+        }
     }
 
     fn connect(&self) -> Outcome<UnixStream> {
-        let stream = UnixStream::connect(&self.socket).map_err(|error| format!("cannot connect: {error}"))?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
+        let stream = UnixStream::connect(&self.socket)
+            .map_err(|error| format!("cannot connect: {error}"))?;
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .map_err(|error| error.to_string())?;
+        stream
+            .set_write_timeout(Some(PATIENCE))
+            .map_err(|error| error.to_string())?;
         Ok(stream)
     }
 
@@ -88,11 +105,17 @@ impl Server {
         let status = std::fs::read_to_string(folder.join("status")).map_err(gone)?;
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
-            let number = line.and_then(|line| line.split_whitespace().next()).and_then(|text| text.parse().ok());
+            let number = line
+                .and_then(|line| line.split_whitespace().next())
+                .and_then(|text| text.parse().ok());
             number.ok_or_else(|| format!("the server is gone: no {name} in its status"))
         };
         let files = std::fs::read_dir(folder.join("fd")).map_err(gone)?.count() as u64;
-        Ok(Cost { anonymous: field("RssAnon:")? << 10, files, threads: field("Threads:")? })
+        Ok(Cost {
+            anonymous: field("RssAnon:")? << 10,
+            files,
+            threads: field("Threads:")?,
+        })
     }
 
     /// The cost once the server has noticed that its clients are gone.
@@ -120,7 +143,8 @@ impl Server {
     }
 }
 
-// The protocol, spelled out once more on purpose: a mistake of the server must not be repeated here.
+// The protocol, spelled out once more on purpose: a mistake of the server must not be repeated
+// here.
 const READ: u16 = 0;
 const WRITE: u16 = 1;
 const FLUSH: u16 = 3;
@@ -136,8 +160,21 @@ fn option(out: &mut Vec<u8>, option: u32, announced: u32, data: &[u8]) {
     out.extend(data);
 }
 
-fn request(extended: bool, flags: u16, command: u16, cookie: u64, offset: u64, length: u64) -> Vec<u8> {
-    let mut out = (if extended { 0x21e4_1c71u32 } else { 0x2560_9513 }).to_be_bytes().to_vec();
+fn request(
+    extended: bool,
+    flags: u16,
+    command: u16,
+    cookie: u64,
+    offset: u64,
+    length: u64,
+) -> Vec<u8> {
+    let mut out = (if extended {
+        0x21e4_1c71u32
+    } else {
+        0x2560_9513
+    })
+    .to_be_bytes()
+    .to_vec();
     out.extend(flags.to_be_bytes());
     out.extend(command.to_be_bytes());
     out.extend(cookie.to_be_bytes());
@@ -158,7 +195,10 @@ struct Honest {
 
 impl Honest {
     fn connect(server: &Server) -> Outcome<Self> {
-        let mut honest = Honest { stream: server.connect()?, next: 1 };
+        let mut honest = Honest {
+            stream: server.connect()?,
+            next: 1,
+        };
         let lost = |error: std::io::Error| format!("an honest client's handshake: {error}");
         let mut bytes = 3u32.to_be_bytes().to_vec();
         option(&mut bytes, 7, 6, &[0; 6]);
@@ -173,13 +213,27 @@ impl Honest {
             match kind {
                 1 => return Ok(honest),
                 3 => {}
-                _ => return Err(format!("an honest client is refused: {}", String::from_utf8_lossy(&data))),
+                _ => {
+                    return Err(format!(
+                        "an honest client is refused: {}",
+                        String::from_utf8_lossy(&data)
+                    ));
+                }
             }
         }
     }
 
-    fn ask(&mut self, command: u16, offset: u64, length: u64, payload: &[u8], answer: &mut [u8]) -> Outcome<()> {
-        let lost = |error: std::io::Error| format!("an honest client's request {command} at {offset}: {error}");
+    fn ask(
+        &mut self,
+        command: u16,
+        offset: u64,
+        length: u64,
+        payload: &[u8],
+        answer: &mut [u8],
+    ) -> Outcome<()> {
+        let lost = |error: std::io::Error| {
+            format!("an honest client's request {command} at {offset}: {error}")
+        };
         let cookie = self.next;
         self.next += 1;
         let mut bytes = request(false, 0, command, cookie, offset, length);
@@ -187,9 +241,16 @@ impl Honest {
         self.stream.write_all(&bytes).map_err(lost)?;
         let mut head = [0; 16];
         self.stream.read_exact(&mut head).map_err(lost)?;
-        let expected = [&0x6744_6698u32.to_be_bytes()[..], &[0; 4], &cookie.to_be_bytes()].concat();
+        let expected = [
+            &0x6744_6698u32.to_be_bytes()[..],
+            &[0; 4],
+            &cookie.to_be_bytes(),
+        ]
+        .concat();
         if head[..] != expected {
-            return Err(format!("an honest client's request {command} at {offset} is answered {head:?}"));
+            return Err(format!(
+                "an honest client's request {command} at {offset} is answered {head:?}"
+            ));
         }
         self.stream.read_exact(answer).map_err(lost)
     }
@@ -203,7 +264,8 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = (SIZE - BORDER) / BLOCK;
 
-/// Writes and checks blocks until told to stop. Returns how many requests it made and how long they took, ascending, in microseconds.
+/// Writes and checks blocks until told to stop. Returns how many requests it made and how long they
+/// took, ascending, in microseconds.
 fn witness(server: &Server, stop: &AtomicBool, seed: u64) -> Outcome<Vec<u32>> {
     let mut honest = Honest::connect(server)?;
     let mut rng = SplitMix::new(seed);
@@ -214,7 +276,11 @@ fn witness(server: &Server, stop: &AtomicBool, seed: u64) -> Outcome<Vec<u32>> {
     let mut check = |honest: &mut Honest, block: u64, version: u64| {
         honest.ask(READ, BORDER + block * BLOCK, BLOCK, &[], &mut found)?;
         fill(&mut data, block, version);
-        if found == data { Ok(()) } else { Err(format!("block {block} does not hold version {version}")) }
+        if found == data {
+            Ok(())
+        } else {
+            Err(format!("block {block} does not hold version {version}"))
+        }
     };
     while !stop.load(Relaxed) {
         let (block, begin) = (rng.below(BLOCKS), Instant::now());
@@ -242,7 +308,11 @@ fn witness(server: &Server, stop: &AtomicBool, seed: u64) -> Outcome<Vec<u32>> {
 /// Version 0 is what was never written: zeros.
 fn fill(data: &mut Vec<u8>, block: u64, version: u64) {
     data.clear();
-    let word = if version == 0 { 0 } else { SplitMix::new(block << 32 ^ version).next_u64() | 1 };
+    let word = if version == 0 {
+        0
+    } else {
+        SplitMix::new(block << 32 ^ version).next_u64() | 1
+    };
     (0..BLOCK / 8).for_each(|i| data.extend((word.wrapping_mul(2 * i + 1)).to_le_bytes()));
 }
 
@@ -263,8 +333,17 @@ fn storm(server: &Server, sessions: u64, seed: u64) -> Outcome<String> {
     let after = server.cost_at_rest(before, STORM_GROWTH)?;
     let mut report = format!("{sessions} malformed sessions in {seconds:.1} s; ");
     let grown = after.anonymous as i64 - before.anonymous as i64;
-    let _ = write!(report, "server: {} KiB before, {:+} KiB; ", before.anonymous >> 10, grown >> 10);
-    let at = |permille: usize| took.get(took.len() * permille / 1000).copied().unwrap_or_default();
+    let _ = write!(
+        report,
+        "server: {} KiB before, {:+} KiB; ",
+        before.anonymous >> 10,
+        grown >> 10
+    );
+    let at = |permille: usize| {
+        took.get(took.len() * permille / 1000)
+            .copied()
+            .unwrap_or_default()
+    };
     let slowest = took.last().copied().unwrap_or_default();
     let (median, high) = (at(500), at(990));
     let _ = write!(
@@ -275,7 +354,13 @@ fn storm(server: &Server, sessions: u64, seed: u64) -> Outcome<String> {
     Ok(report)
 }
 
-fn run_storm(server: &Server, done: &AtomicU64, stop: &AtomicBool, sessions: u64, seed: u64) -> Outcome<Vec<u32>> {
+fn run_storm(
+    server: &Server,
+    done: &AtomicU64,
+    stop: &AtomicBool,
+    sessions: u64,
+    seed: u64,
+) -> Outcome<Vec<u32>> {
     std::thread::scope(|scope| {
         let honest = scope.spawn(|| witness(server, stop, seed));
         let stormers: Vec<_> = (0..STORMERS)
@@ -295,7 +380,10 @@ fn run_storm(server: &Server, done: &AtomicU64, stop: &AtomicBool, sessions: u64
                 })
             })
             .collect();
-        let ended: Vec<Outcome<()>> = stormers.into_iter().map(|thread| thread.join().expect("no panic")).collect();
+        let ended: Vec<Outcome<()>> = stormers
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"))
+            .collect();
         stop.store(true, Relaxed);
         let honest = honest.join().expect("no panic");
         ended.into_iter().collect::<Outcome<()>>()?;
@@ -318,12 +406,23 @@ fn session(server: &Server, mut rng: SplitMix) -> Outcome<()> {
         _ => {}
     }
     let mut stream = server.connect()?;
-    let piece = if rng.below(4) == 0 { 1 + rng.below(40) as usize } else { bytes.len().max(1) };
+    let piece = if rng.below(4) == 0 {
+        1 + rng.below(40) as usize
+    } else {
+        bytes.len().max(1)
+    };
     for part in bytes.chunks(piece) {
         match stream.write_all(part) {
             Ok(()) => {}
             // It has closed already, as it should.
-            Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => return Ok(()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+                ) =>
+            {
+                return Ok(());
+            }
             // It waits for us to take its answers.
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             Err(error) => return Err(format!("sending: {error}")),
@@ -346,7 +445,11 @@ fn session(server: &Server, mut rng: SplitMix) -> Outcome<()> {
 
 /// Flags and options; whether extended headers were asked for.
 fn handshake(out: &mut Vec<u8>, rng: &mut SplitMix) -> bool {
-    let flags = if rng.below(20) == 0 { rng.next_u64() as u32 } else { 3 };
+    let flags = if rng.below(20) == 0 {
+        rng.next_u64() as u32
+    } else {
+        3
+    };
     out.extend(flags.to_be_bytes());
     let mut extended = false;
     for _ in 0..rng.below(6) {
@@ -405,9 +508,22 @@ fn any_option(out: &mut Vec<u8>, rng: &mut SplitMix) {
 }
 
 fn command(out: &mut Vec<u8>, extended: bool, rng: &mut SplitMix) {
-    const COMMANDS: [u16; 11] = [READ, WRITE, FLUSH, TRIM, CACHE, WRITE_ZEROES, BLOCK_STATUS, 8, 9, 0x7fff, 0xffff];
+    const COMMANDS: [u16; 11] = [
+        READ,
+        WRITE,
+        FLUSH,
+        TRIM,
+        CACHE,
+        WRITE_ZEROES,
+        BLOCK_STATUS,
+        8,
+        9,
+        0x7fff,
+        0xffff,
+    ];
     let command = COMMANDS[rng.below(COMMANDS.len() as u64) as usize];
-    // Each either lies below the border or is refused as a whole: the honest client's blocks stay its own.
+    // Each either lies below the border or is refused as a whole: the honest client's blocks stay
+    // its own.
     let offset = match rng.below(8) {
         0 => SIZE - 1,
         1 => SIZE + rng.below(1 << 40),
@@ -423,8 +539,16 @@ fn command(out: &mut Vec<u8>, extended: bool, rng: &mut SplitMix) {
         _ => room.min(1 + rng.below(9000)),
     };
     let changes = matches!(command, WRITE | TRIM | WRITE_ZEROES);
-    let length = if changes && offset == SIZE - 1 { 2 + rng.below(100) } else { length };
-    let mut flags = if rng.below(6) == 0 { rng.next_u64() as u16 } else { [0, 1][rng.below(2) as usize] };
+    let length = if changes && offset == SIZE - 1 {
+        2 + rng.below(100)
+    } else {
+        length
+    };
+    let mut flags = if rng.below(6) == 0 {
+        rng.next_u64() as u16
+    } else {
+        [0, 1][rng.below(2) as usize]
+    };
     let payload = match command {
         WRITE if extended && rng.below(8) != 0 => {
             flags |= 32;
@@ -443,7 +567,11 @@ fn command(out: &mut Vec<u8>, extended: bool, rng: &mut SplitMix) {
     }
     out.extend(bytes);
     // Bytes that cannot be taken for a header, should the server come to read them as one.
-    let sent = if rng.below(16) == 0 { rng.below(payload.min(MIB) + 1) } else { payload.min(MIB) };
+    let sent = if rng.below(16) == 0 {
+        rng.below(payload.min(MIB) + 1)
+    } else {
+        payload.min(MIB)
+    };
     out.resize(out.len() + sent as usize, 0xEE);
 }
 
@@ -465,7 +593,10 @@ fn flood(server: &Server) -> Outcome<String> {
         let welcomed = crowd(server);
         stop.store(true, Relaxed);
         slow.join().expect("no panic")?;
-        honest.join().expect("no panic").and_then(|took| welcomed.map(|welcomed| (welcomed, took.len())))
+        honest
+            .join()
+            .expect("no panic")
+            .and_then(|took| welcomed.map(|welcomed| (welcomed, took.len())))
     });
     let ((slowest, clients, peak), requests) = welcomed?;
     let after = server.cost_at_rest(before, FLOOD_GROWTH)?;
@@ -481,13 +612,20 @@ fn flood(server: &Server) -> Outcome<String> {
 
 /// Slow handshakes, a byte a second each, begun anew when they are cut off.
 fn trickle(server: &Server, stop: &AtomicBool) -> Outcome<()> {
-    let bytes = [&3u32.to_be_bytes()[..], &b"IHAVEOPT\0\0\0\x03\0\0\0\x40".repeat(4)].concat();
+    let bytes = [
+        &3u32.to_be_bytes()[..],
+        &b"IHAVEOPT\0\0\0\x03\0\0\0\x40".repeat(4),
+    ]
+    .concat();
     let mut slow = Vec::new();
     for turn in 0.. {
         slow.resize_with(SLOW, || (server.connect(), turn));
         for (stream, begun) in &mut slow {
             let byte = bytes[(turn - *begun) % bytes.len()];
-            if !stream.as_mut().is_ok_and(|stream| stream.write_all(&[byte]).is_ok()) {
+            if !stream
+                .as_mut()
+                .is_ok_and(|stream| stream.write_all(&[byte]).is_ok())
+            {
                 (*stream, *begun) = (server.connect(), turn + 1);
             }
         }
@@ -502,7 +640,8 @@ fn trickle(server: &Server, stop: &AtomicBool) -> Outcome<()> {
     Ok(())
 }
 
-/// The rest of the flood, and the clients that must get through it: slowest welcome, their number, the server's memory at its most.
+/// The rest of the flood, and the clients that must get through it: slowest welcome, their number,
+/// the server's memory at its most.
 fn crowd(server: &Server) -> Outcome<(Duration, u32, u64)> {
     let mut idle = Vec::new();
     for _ in 0..IDLE {
@@ -518,7 +657,8 @@ fn crowd(server: &Server) -> Outcome<(Duration, u32, u64)> {
             half.push(half_sent(server)?);
         }
         peak = peak.max(server.cost()?.anonymous);
-        // The flood stands still for as long as an honest client would wait before its first request.
+        // The flood stands still for as long as an honest client would wait before its first
+        // request.
         std::thread::sleep(Duration::from_millis(600));
         let begin = Instant::now();
         Honest::connect(server)?.ask(READ, 0, 512, &[], &mut [0; 512])?;
@@ -539,7 +679,9 @@ fn half_sent(server: &Server) -> Outcome<UnixStream> {
     option(&mut bytes, 7, 6, &[0; 6]);
     bytes.extend(request(false, 0, WRITE, 1, 0, BORDER));
     bytes.resize(bytes.len() + 100_000, 0xEE);
-    stream.set_write_timeout(Some(Duration::from_millis(100))).map_err(|error| error.to_string())?;
+    stream
+        .set_write_timeout(Some(Duration::from_millis(100)))
+        .map_err(|error| error.to_string())?;
     // A server that has no place closes before it has read it all.
     let _ = stream.write_all(&bytes);
     Ok(stream)

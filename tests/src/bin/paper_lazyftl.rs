@@ -1,15 +1,18 @@
-//! LazyFTL on the device of its paper (profile `lazyftl`, no checkpoints, no wear levelling), over [`OobOnlyStore`]: emulated
-//! write time beside the paper's figures.
+//! LazyFTL on the device of its paper (profile `lazyftl`, no checkpoints, no wear levelling), over
+//! [`OobOnlyStore`]: emulated write time beside the paper's figures.
 //!
 //!     paper_lazyftl [UTILISATION ...]
 //!
-//! A utilisation is the share of the logical pages that hold data, in percent; without one: 100, 82.87 (the paper's largest)
-//! and 75.9 (what its trace touches). Fails when emulated time is not the counted operations at 80, 200 and 1500 us, or when the
-//! stand-in for the trace does not have the published statistics.
+//! A utilisation is the share of the logical pages that hold data, in percent; without one: 100,
+//! 82.87 (the paper's largest) and 75.9 (what its trace touches). Fails when emulated time is not
+//! the counted operations at 80, 200 and 1500 us, or when the stand-in for the trace does not have
+//! the published statistics.
 
 use ftl_core::schemes::Scheme;
 use ftl_core::{Ftl, FtlConfig, Lpn, Params, Start};
-use ftld_traces::workload::usr_2::{self, EXTENT, Order, READ_PERCENT, RSD, Request, TOUCHED, share};
+use ftld_traces::workload::usr_2::{
+    self, EXTENT, Order, READ_PERCENT, RSD, Request, TOUCHED, share,
+};
 use nand_model::store::OobOnlyStore;
 use nand_model::{Chip, Nanos, OpCounts, Profile, SplitMix};
 use std::process::ExitCode;
@@ -18,7 +21,8 @@ type Failure = Box<dyn std::error::Error>;
 
 /// Logical pages are 1/1.07 of what is left of 8192 x 64 pages; the paper does not say.
 const OVER_PROVISIONING: f64 = 0.07;
-/// (cached mapping pages, blocks of update and cold area): the paper's smallest RAM and its usual one.
+/// (cached mapping pages, blocks of update and cold area): the paper's smallest RAM and its usual
+/// one.
 const RAM: [(&str, &str); 2] = [("1", "4"), ("14", "128")];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,8 +31,8 @@ enum Load {
     Random,
     /// The stand-in with all requests in random order.
     Scattered,
-    /// The stand-in with the requests of a pass over an extent behind each other, passes in random order: whole blocks, the
-    /// best case.
+    /// The stand-in with the requests of a pass over an extent behind each other, passes in random
+    /// order: whole blocks, the best case.
     Runs,
 }
 
@@ -59,12 +63,17 @@ fn main() -> ExitCode {
 fn run(args: &[String]) -> Result<(), Failure> {
     let mut utilisations = vec![1.0, 0.8287, TOUCHED];
     if !args.is_empty() {
-        utilisations = args.iter().map(|arg| percent(arg)).collect::<Result<_, _>>()?;
+        utilisations = args
+            .iter()
+            .map(|arg| percent(arg))
+            .collect::<Result<_, _>>()?;
     }
     println!(
         "paper: optimum 223.44 us, smallest RAM 237.61 us per write; 1.000727 page reads per one-page read (14 cached)"
     );
-    println!("stand-in: {READ_PERCENT} % of the requests read (our choice); the trace itself is not used");
+    println!(
+        "stand-in: {READ_PERCENT} % of the requests read (our choice); the trace itself is not used"
+    );
     for utilisation in utilisations {
         for load in Load::ALL {
             for (cache_pages, buffer_blocks) in RAM {
@@ -76,7 +85,10 @@ fn run(args: &[String]) -> Result<(), Failure> {
 }
 
 fn percent(arg: &str) -> Result<f64, Failure> {
-    let share = arg.parse::<f64>().map_err(|e| format!("utilisation {arg:?}: {e}"))? / 100.0;
+    let share = arg
+        .parse::<f64>()
+        .map_err(|e| format!("utilisation {arg:?}: {e}"))?
+        / 100.0;
     if !(TOUCHED..=1.0).contains(&share) {
         return Err(format!(
             "utilisation {arg}: must be 75.9 (what the stand-in touches) to 100, as percent of the logical pages"
@@ -86,7 +98,12 @@ fn percent(arg: &str) -> Result<f64, Failure> {
     Ok(share)
 }
 
-fn one(load: Load, utilisation: f64, cache_pages: &str, buffer_blocks: &str) -> Result<(), Failure> {
+fn one(
+    load: Load,
+    utilisation: f64,
+    cache_pages: &str,
+    buffer_blocks: &str,
+) -> Result<(), Failure> {
     let mut meter = Meter::new(cache_pages, buffer_blocks)?;
     let logical_pages = meter.ftl.logical_pages();
     let mut rng = SplitMix::new(2011);
@@ -120,10 +137,15 @@ fn shuffled_extents(logical_pages: u32, rng: &mut SplitMix) -> Vec<u32> {
 }
 
 fn whole(extent: u32, read: bool) -> Request {
-    Request { first: extent * EXTENT, pages: EXTENT, read }
+    Request {
+        first: extent * EXTENT,
+        pages: EXTENT,
+        read,
+    }
 }
 
-/// What is done once to warm up and once to measure. The synthetic loads read as well, after they have written as much.
+/// What is done once to warm up and once to measure. The synthetic loads read as well, after they
+/// have written as much.
 fn requests(load: Load, extents: &[u32], used: usize, rng: &mut SplitMix) -> Vec<Request> {
     let mut used_extents = extents[..used].to_vec();
     used_extents.sort_unstable();
@@ -137,29 +159,48 @@ fn requests(load: Load, extents: &[u32], used: usize, rng: &mut SplitMix) -> Vec
             let mut one = |i| {
                 let page = rng.below(writes) as u32;
                 let first = used_extents[(page / EXTENT) as usize] * EXTENT + page % EXTENT;
-                Request { first, pages: 1, read: i >= writes }
+                Request {
+                    first,
+                    pages: 1,
+                    read: i >= writes,
+                }
             };
             (0..writes + 100_000).map(&mut one).collect()
         }
         Load::Scattered | Load::Runs => {
-            let order = if load == Load::Runs { Order::Runs } else { Order::Scattered };
-            usr_2::requests(&extents[..share(TOUCHED, extents.len())], order, &mut |bound| rng.below(bound))
+            let order = if load == Load::Runs {
+                Order::Runs
+            } else {
+                Order::Scattered
+            };
+            usr_2::requests(
+                &extents[..share(TOUCHED, extents.len())],
+                order,
+                &mut |bound| rng.below(bound),
+            )
         }
     }
 }
 
-/// Prints what the workload is, measured from its requests; the stand-in must be what it stands for.
+/// Prints what the workload is, measured from its requests; the stand-in must be what it stands
+/// for.
 fn statistics(load: Load, logical_pages: u32, requests: &[Request]) -> Result<(), Failure> {
     let mut counts = vec![0_u32; logical_pages as usize];
     for request in requests {
-        counts[request.first as usize..][..request.pages as usize].iter_mut().for_each(|count| *count += 1);
+        counts[request.first as usize..][..request.pages as usize]
+            .iter_mut()
+            .for_each(|count| *count += 1);
     }
     let touched_pages = counts.iter().filter(|&&count| count > 0).count() as f64;
     let sum: f64 = counts.iter().map(|&count| count as f64).sum();
     let squares: f64 = counts.iter().map(|&count| (count as f64).powi(2)).sum();
     let rsd = |pages: f64| (squares * pages / (sum * sum) - 1.0).max(0.0).sqrt();
     let touched = touched_pages / logical_pages as f64;
-    let largest = requests.iter().map(|request| request.pages).max().unwrap_or(0);
+    let largest = requests
+        .iter()
+        .map(|request| request.pages)
+        .max()
+        .unwrap_or(0);
     let part = |is: &dyn Fn(&Request) -> bool| {
         requests.iter().filter(|r| is(r)).count() as f64 * 100.0 / requests.len() as f64
     };
@@ -178,12 +219,15 @@ fn statistics(load: Load, logical_pages: u32, requests: &[Request]) -> Result<()
     if matches!(load, Load::Scattered | Load::Runs)
         && (off(touched, TOUCHED) || off(rsd(touched_pages), RSD) || largest > 256)
     {
-        return Err("the stand-in is more than 1 % off the published 75.9 % touched and 193.6 % RSD".into());
+        return Err(
+            "the stand-in is more than 1 % off the published 75.9 % touched and 193.6 % RSD".into(),
+        );
     }
     Ok(())
 }
 
-/// A device with the clocks of its reads and writes; pages go one by one, each when the one before is done.
+/// A device with the clocks of its reads and writes; pages go one by one, each when the one before
+/// is done.
 struct Meter {
     ftl: Box<dyn Ftl<OobOnlyStore>>,
     at: Nanos,
@@ -212,8 +256,21 @@ impl Meter {
         let layout = scheme.layout(device, 0, OVER_PROVISIONING, &params)?;
         let chip = Chip::open(layout.profile, OobOnlyStore::new(layout.profile.geometry))?;
         let page = vec![0; layout.profile.geometry.page_bytes as usize];
-        let ftl = scheme.start(chip, &FtlConfig { logical_pages: layout.logical_pages, params }, Start::Format)?;
-        Ok(Meter { ftl, at: 0, page, writes: Side::default(), reads: Side::default() })
+        let ftl = scheme.start(
+            chip,
+            &FtlConfig {
+                logical_pages: layout.logical_pages,
+                params,
+            },
+            Start::Format,
+        )?;
+        Ok(Meter {
+            ftl,
+            at: 0,
+            page,
+            writes: Side::default(),
+            reads: Side::default(),
+        })
     }
 
     fn requests(&mut self, requests: &[Request]) -> Result<(), Failure> {
@@ -231,7 +288,11 @@ impl Meter {
             true => self.ftl.read(self.at, lpn, &mut self.page)?,
             false => self.ftl.write(self.at, lpn, &self.page)?,
         };
-        let side = if read { &mut self.reads } else { &mut self.writes };
+        let side = if read {
+            &mut self.reads
+        } else {
+            &mut self.writes
+        };
         side.pages += 1;
         side.clock_ns += done - self.at;
         side.flash_reads += self.ftl.chip().counters().total().reads - reads;

@@ -36,7 +36,10 @@ fn rows(transaction: u64) -> Vec<Vec<u8>> {
         .map(|_| {
             let most = if rng.one_in(64) { 64 << 10 } else { 400 };
             let bytes = rng.below(most) as usize;
-            (0..bytes.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(bytes).collect()
+            (0..bytes.div_ceil(8))
+                .flat_map(|_| rng.next_u64().to_le_bytes())
+                .take(bytes)
+                .collect()
         })
         .collect()
 }
@@ -75,10 +78,15 @@ fn check(path: &str) -> Outcome<String> {
     let wrong = |why: String| Box::<dyn Error>::from(why);
     let mut database = Database::open(path)?;
     if !database.check_integrity()? {
-        return Err(wrong("check_integrity had to repair the file after it was recovered".into()));
+        return Err(wrong(
+            "check_integrity had to repair the file after it was recovered".into(),
+        ));
     }
     let read = database.begin_read()?;
-    let head = read.open_table(HEAD)?.get(())?.map_or(0, |head| head.value());
+    let head = read
+        .open_table(HEAD)?
+        .get(())?
+        .map_or(0, |head| head.value());
     let mut found = BTreeMap::new();
     for entry in read.open_table(LEDGER)?.iter()? {
         let (key, data) = entry?;
@@ -89,13 +97,17 @@ fn check(path: &str) -> Outcome<String> {
     for transaction in kept {
         for (position, data) in (0..).zip(rows(transaction)) {
             if found.remove(&(transaction, position)) != Some(data) {
-                return Err(wrong(format!("transaction {transaction} of {head} is not whole")));
+                return Err(wrong(format!(
+                    "transaction {transaction} of {head} is not whole"
+                )));
             }
         }
     }
     match found.first_key_value() {
         None => Ok(format!("head={head} looked_at={looked_at}")),
-        Some((key, _)) => Err(wrong(format!("key {key:?} is not to be there, the head is {head}"))),
+        Some((key, _)) => Err(wrong(format!(
+            "key {key:?} is not to be there, the head is {head}"
+        ))),
     }
 }
 
@@ -108,7 +120,10 @@ fn main() {
             Err(_) => Err(io::Error::other(format!("{head} is not a number")).into()),
         },
         ["check", database] => check(database),
-        _ => Err(io::Error::other("usage: redb_commits work DATABASE NOTES HEAD | check DATABASE").into()),
+        _ => Err(
+            io::Error::other("usage: redb_commits work DATABASE NOTES HEAD | check DATABASE")
+                .into(),
+        ),
     };
     match outcome {
         Ok(line) => println!("{line}"),

@@ -1,9 +1,10 @@
-//! An NBD client over a stream in memory: what it sends and takes moves only when the runner says so.
+//! An NBD client over a stream in memory: what it sends and takes moves only when the runner says
+//! so.
 
 use super::plan::{Ask, Verb, Wire};
 use ftld::transport::nbd::wire::{
-    self, BASE_ALLOCATION, Mode, chunk, chunk_len, command, command_flag as cf, option, request_len, state, u16_at,
-    u32_at, u64_at,
+    self, BASE_ALLOCATION, Mode, chunk, chunk_len, command, command_flag as cf, option,
+    request_len, state, u16_at, u32_at, u64_at,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -55,7 +56,11 @@ impl Pipe {
 
 // The runner polls the server again whenever it moves bytes: nobody has to be woken.
 impl AsyncRead for Pipe {
-    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let mut bytes = self.lock();
         if bytes.hung_up && bytes.inward.is_empty() {
             return Poll::Ready(Ok(()));
@@ -73,7 +78,11 @@ impl AsyncRead for Pipe {
 }
 
 impl AsyncWrite for Pipe {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let mut bytes = self.lock();
         let count = buf.len().min(bytes.out_room);
         if count == 0 {
@@ -173,7 +182,12 @@ impl Client {
         }
         let name = |name: &str| [&(name.len() as u32).to_be_bytes()[..], name.as_bytes()].concat();
         if mode != Mode::Simple {
-            let query = [name("disk"), 1u32.to_be_bytes().to_vec(), name(BASE_ALLOCATION)].concat();
+            let query = [
+                name("disk"),
+                1u32.to_be_bytes().to_vec(),
+                name(BASE_ALLOCATION),
+            ]
+            .concat();
             ask(option::SET_META_CONTEXT, &query);
         }
         ask(option::GO, &[name("disk"), vec![0, 0]].concat());
@@ -210,7 +224,14 @@ impl Client {
     /// Puts a request on its way.
     pub(super) fn send(&mut self, cookie: u64, ask: &Ask, payload: &[u8]) {
         let (command, mut flags) = match ask.verb {
-            Verb::Read => (command::READ, if ask.df && self.mode != Mode::Simple { cf::DF } else { 0 }),
+            Verb::Read => (
+                command::READ,
+                if ask.df && self.mode != Mode::Simple {
+                    cf::DF
+                } else {
+                    0
+                },
+            ),
             Verb::Write => (command::WRITE, 0),
             Verb::Trim => (command::TRIM, 0),
             Verb::Zero => (command::WRITE_ZEROES, 0),
@@ -218,14 +239,22 @@ impl Client {
             Verb::Status => (command::BLOCK_STATUS, if ask.df { cf::REQ_ONE } else { 0 }),
             Verb::Flush => (command::FLUSH, 0),
         };
-        for (set, flag) in [(ask.fua, cf::FUA), (ask.no_hole, cf::NO_HOLE), (ask.fast, cf::FAST_ZERO)] {
+        for (set, flag) in [
+            (ask.fua, cf::FUA),
+            (ask.no_hole, cf::NO_HOLE),
+            (ask.fast, cf::FAST_ZERO),
+        ] {
             flags |= if set { flag } else { 0 };
         }
         let extended = self.mode == Mode::Extended;
         if extended && ask.verb == Verb::Write {
             flags |= cf::PAYLOAD_LEN;
         }
-        let magic = if extended { wire::EXTENDED_REQUEST_MAGIC } else { wire::REQUEST_MAGIC };
+        let magic = if extended {
+            wire::EXTENDED_REQUEST_MAGIC
+        } else {
+            wire::REQUEST_MAGIC
+        };
         let mut bytes = Vec::with_capacity(request_len(self.mode) + payload.len());
         bytes.extend(magic.to_be_bytes());
         bytes.extend(flags.to_be_bytes());
@@ -254,8 +283,17 @@ impl Client {
             return self.pipe.hang_up(after);
         }
         let extended = self.mode == Mode::Extended;
-        let magic = if extended { wire::EXTENDED_REQUEST_MAGIC } else { wire::REQUEST_MAGIC };
-        let mut bytes = [&magic.to_be_bytes()[..], &[0; 2], &command::DISC.to_be_bytes()].concat();
+        let magic = if extended {
+            wire::EXTENDED_REQUEST_MAGIC
+        } else {
+            wire::REQUEST_MAGIC
+        };
+        let mut bytes = [
+            &magic.to_be_bytes()[..],
+            &[0; 2],
+            &command::DISC.to_be_bytes(),
+        ]
+        .concat();
         bytes.resize(request_len(self.mode), 0);
         self.put(&bytes);
     }
@@ -264,7 +302,10 @@ impl Client {
     pub(super) fn unanswered(&self) -> (Option<Ask>, bool) {
         let taken = self.pipe.delivered();
         let whole = self.places.iter().find(|(_, (_, end))| *end <= taken);
-        let inside = self.places.values().any(|(begin, end)| (begin + 1..*end).contains(&taken));
+        let inside = self
+            .places
+            .values()
+            .any(|(begin, end)| (begin + 1..*end).contains(&taken));
         (whole.map(|(cookie, _)| self.open[cookie]), inside)
     }
 
@@ -285,7 +326,10 @@ impl Client {
         }
         self.taken.drain(..at);
         for reply in &replies {
-            let ask = self.open.remove(&reply.cookie).ok_or_else(|| format!("reply to no request: {reply:?}"))?;
+            let ask = self
+                .open
+                .remove(&reply.cookie)
+                .ok_or_else(|| format!("reply to no request: {reply:?}"))?;
             self.places.remove(&reply.cookie);
             complete(&ask, reply, self.mode)?;
         }
@@ -311,11 +355,27 @@ impl Client {
                 return Ok(None);
             }
             let data = Part::Data(bytes[16..length].to_vec());
-            let parts = if reads { vec![(ask.offset, data)] } else { Vec::new() };
-            return Ok(Some((length, Some(Reply { cookie, errno, parts, extents: Vec::new() }))));
+            let parts = if reads {
+                vec![(ask.offset, data)]
+            } else {
+                Vec::new()
+            };
+            return Ok(Some((
+                length,
+                Some(Reply {
+                    cookie,
+                    errno,
+                    parts,
+                    extents: Vec::new(),
+                }),
+            )));
         }
         let extended = self.mode == Mode::Extended;
-        let wanted = if extended { wire::EXTENDED_REPLY_MAGIC } else { wire::STRUCTURED_REPLY_MAGIC };
+        let wanted = if extended {
+            wire::EXTENDED_REPLY_MAGIC
+        } else {
+            wire::STRUCTURED_REPLY_MAGIC
+        };
         if magic != wanted {
             return Err(format!("a reply begins with {magic:#x}"));
         }
@@ -323,32 +383,51 @@ impl Client {
         if bytes.len() < head {
             return Ok(None);
         }
-        let payload = if extended { u64_at(bytes, 24) as usize } else { u32_at(bytes, 16) as usize };
+        let payload = if extended {
+            u64_at(bytes, 24) as usize
+        } else {
+            u32_at(bytes, 16) as usize
+        };
         let length = head + payload;
         if bytes.len() < length {
             return Ok(None);
         }
         let (flags, kind, cookie) = (u16_at(bytes, 4), u16_at(bytes, 6), u64_at(bytes, 8));
         let payload = bytes[head..length].to_vec();
-        let reply = self.partial.entry(cookie).or_insert_with(|| Reply { cookie, ..Reply::default() });
+        let reply = self.partial.entry(cookie).or_insert_with(|| Reply {
+            cookie,
+            ..Reply::default()
+        });
         let whole = state::HOLE | state::ZERO;
         match kind {
             chunk::NONE => {}
-            chunk::OFFSET_DATA => reply.parts.push((u64_at(&payload, 0), Part::Data(payload[8..].to_vec()))),
-            chunk::OFFSET_HOLE => reply.parts.push((u64_at(&payload, 0), Part::Hole(u32_at(&payload, 8) as usize))),
+            chunk::OFFSET_DATA => reply
+                .parts
+                .push((u64_at(&payload, 0), Part::Data(payload[8..].to_vec()))),
+            chunk::OFFSET_HOLE => reply.parts.push((
+                u64_at(&payload, 0),
+                Part::Hole(u32_at(&payload, 8) as usize),
+            )),
             chunk::BLOCK_STATUS => {
                 let each = payload[4..].chunks(8);
-                reply.extents = each.map(|e| (u32_at(e, 0).into(), u32_at(e, 4) == whole)).collect();
+                reply.extents = each
+                    .map(|e| (u32_at(e, 0).into(), u32_at(e, 4) == whole))
+                    .collect();
             }
             chunk::BLOCK_STATUS_EXT => {
                 let each = payload[8..].chunks(16);
-                reply.extents = each.map(|e| (u64_at(e, 0), u64_at(e, 8) == u64::from(whole))).collect();
+                reply.extents = each
+                    .map(|e| (u64_at(e, 0), u64_at(e, 8) == u64::from(whole)))
+                    .collect();
             }
             chunk::ERROR | chunk::ERROR_OFFSET => reply.errno = u32_at(&payload, 0),
             other => return Err(format!("a chunk of type {other}")),
         }
         let done = flags & chunk::DONE != 0;
-        Ok(Some((length, done.then(|| self.partial.remove(&cookie).expect("begun above")))))
+        Ok(Some((
+            length,
+            done.then(|| self.partial.remove(&cookie).expect("begun above")),
+        )))
     }
 }
 
@@ -365,18 +444,27 @@ fn complete(ask: &Ask, reply: &Reply, mode: Mode) -> Result<(), String> {
                 Part::Hole(length) => *length,
             };
             if *from != at || length == 0 {
-                return Err(format!("{ask:?}: a part of {length} bytes at {from}, not at {at}"));
+                return Err(format!(
+                    "{ask:?}: a part of {length} bytes at {from}, not at {at}"
+                ));
             }
             at += length as u64;
         }
-        if at != ask.offset + ask.length || ask.df && mode != Mode::Simple && reply.parts.len() != 1 {
-            return Err(format!("{ask:?}: answered up to byte {at} in {} parts", reply.parts.len()));
+        if at != ask.offset + ask.length || ask.df && mode != Mode::Simple && reply.parts.len() != 1
+        {
+            return Err(format!(
+                "{ask:?}: answered up to byte {at} in {} parts",
+                reply.parts.len()
+            ));
         }
     }
     if ask.verb == Verb::Status {
         let told: u64 = reply.extents.iter().map(|(length, _)| length).sum();
         if told == 0 || told > ask.length || ask.df && reply.extents.len() != 1 {
-            return Err(format!("{ask:?}: {told} bytes in {} extents", reply.extents.len()));
+            return Err(format!(
+                "{ask:?}: {told} bytes in {} extents",
+                reply.extents.len()
+            ));
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! Where syncs of the host wait until the runner lets them complete, and what each connection asks of the volume.
+//! Where syncs of the host wait until the runner lets them complete, and what each connection asks
+//! of the volume.
 
 use ftld::device::{BlockDevice, Completion, Extent, Flush};
 use ftld::volume::{Durable, Volume};
@@ -8,9 +9,11 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a flush may be pending without a thread that waits for it, before nobody expects one any more.
+/// How long a flush may be pending without a thread that waits for it, before nobody expects one
+/// any more.
 const UNCLAIMED: Duration = Duration::from_millis(200);
-/// How long a sync is held at most: a request may wait for it inside the scheme, where the runner cannot see it.
+/// How long a sync is held at most: a request may wait for it inside the scheme, where the runner
+/// cannot see it.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 thread_local! {
@@ -63,7 +66,11 @@ impl Gate {
         state.held += 1;
         self.changed.notify_all();
         let closed = |state: &mut State| state.hold && state.passes == 0;
-        state = self.changed.wait_timeout_while(state, PATIENCE, closed).unwrap_or_else(PoisonError::into_inner).0;
+        state = self
+            .changed
+            .wait_timeout_while(state, PATIENCE, closed)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0;
         state.passes = state.passes.saturating_sub(1);
         state.held -= 1;
         self.changed.notify_all();
@@ -82,7 +89,10 @@ impl Gate {
             state.passes = 1;
             self.changed.notify_all();
             while state.passes > 0 {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
             }
         }
     }
@@ -91,14 +101,17 @@ impl Gate {
         self.lock().held > 0
     }
 
-    /// Waits until no thread gets further without the runner: no flush is pending, a sync is held, or another flush has ended
-    /// since there were `known`. Returns the flushes that have ended, by connection.
+    /// Waits until no thread gets further without the runner: no flush is pending, a sync is held,
+    /// or another flush has ended since there were `known`. Returns the flushes that have ended, by
+    /// connection.
     pub(super) fn quiet(&self, known: u64) -> Vec<u64> {
         let busy = |state: &mut State| state.is_busy() && state.ended.iter().sum::<u64>() <= known;
         let mut state = self.lock();
         loop {
-            let (next, timeout) =
-                self.changed.wait_timeout_while(state, UNCLAIMED, busy).unwrap_or_else(PoisonError::into_inner);
+            let (next, timeout) = self
+                .changed
+                .wait_timeout_while(state, UNCLAIMED, busy)
+                .unwrap_or_else(PoisonError::into_inner);
             state = next;
             if !timeout.timed_out() {
                 return state.ended.clone();
@@ -119,7 +132,11 @@ impl Gate {
 
     /// Waits until no flush is pending.
     pub(super) fn idle(&self) {
-        drop(self.changed.wait_while(self.lock(), |state| state.pending > 0).unwrap_or_else(PoisonError::into_inner));
+        drop(
+            self.changed
+                .wait_while(self.lock(), |state| state.pending > 0)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
     }
 
     /// Whether requests had to wait for erased space since the last call.
@@ -128,7 +145,8 @@ impl Gate {
     }
 }
 
-/// The way to the host's storage: a request that waits there for space must not wait for the runner.
+/// The way to the host's storage: a request that waits there for space must not wait for the
+/// runner.
 pub(super) struct Unblocked {
     pub(super) inner: Arc<dyn Durable<FileStore>>,
     pub(super) gate: Arc<Gate>,
@@ -195,8 +213,16 @@ impl BlockDevice for Watched {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
         let result = self.volume.write(offset, data);
         let flushes = self.gate.lock().ended.iter().sum();
-        let call = Call { offset, length: data.len() as u64, well: result.is_ok(), flushes };
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+        let call = Call {
+            offset,
+            length: data.len() as u64,
+            well: result.is_ok(),
+            flushes,
+        };
+        self.writes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(call);
         result
     }
     fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {
@@ -213,7 +239,13 @@ impl BlockDevice for Watched {
         if state.ended.len() <= self.who {
             state.ended.resize(self.who + 1, 0);
         }
-        Ok(Box::new(WatchedFlush { inner: Some(inner), end: End { gate: self.gate.clone(), who: self.who } }))
+        Ok(Box::new(WatchedFlush {
+            inner: Some(inner),
+            end: End {
+                gate: self.gate.clone(),
+                who: self.who,
+            },
+        }))
     }
     fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>> {
         self.volume.extents(offset, len, max)

@@ -1,8 +1,10 @@
-//! The daemon swarm: volume, NBD sessions and a real image over the simulated disk, in one process, against an oracle per unit.
+//! The daemon swarm: volume, NBD sessions and a real image over the simulated disk, in one process,
+//! against an oracle per unit.
 //!
-//! One seed is one [`plan`]: a scheme on a small chip, one to four connections, and a list of actions. Actions are requests, turns of
-//! connections, faults, ends and looks. [`runner`] does them, [`oracle`] judges every reply and every restart, [`shrink`] makes
-//! a failing plan small. A plan is text; kept plans are in `tests/daemon_swarm/`.
+//! One seed is one [`plan`]: a scheme on a small chip, one to four connections, and a list of
+//! actions. Actions are requests, turns of connections, faults, ends and looks. [`runner`] does
+//! them, [`oracle`] judges every reply and every restart, [`shrink`] makes a failing plan small. A
+//! plan is text; kept plans are in `tests/daemon_swarm/`.
 
 mod client;
 mod gate;

@@ -1,11 +1,14 @@
-//! The oracle of concurrent sessions: what each unit may read as now, and what it may be after a crash.
+//! The oracle of concurrent sessions: what each unit may read as now, and what it may be after a
+//! crash.
 //!
-//! A *unit* is the device's unit of atomicity. A *world* is one order in which the requests on a unit may have taken effect; a unit
-//! has as many worlds as the replies so far allow. A world's *line* is its contents in order, from the durable one on.
+//! A *unit* is the device's unit of atomicity. A *world* is one order in which the requests on a
+//! unit may have taken effect; a unit has as many worlds as the replies so far allow. A world's
+//! *line* is its contents in order, from the durable one on.
 //!
-//! Rules: a request takes effect in each unit at one instant between its submission and its reply. A request that failed took
-//! effect then or never. A FLUSH covers the requests that were answered before it was submitted; a FUA reply covers its own request.
-//! A crash leaves in each unit one content of its line, whole, or one that unanswered requests make of it.
+//! Rules: a request takes effect in each unit at one instant between its submission and its reply.
+//! A request that failed took effect then or never. A FLUSH covers the requests that were answered
+//! before it was submitted; a FUA reply covers its own request. A crash leaves in each unit one
+//! content of its line, whole, or one that unanswered requests make of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -82,7 +85,12 @@ pub fn fill(seed: u64, version: u32, at: u64, out: &mut [u8]) {
     let mut word = (u64::MAX, [0; 8]);
     for (at, byte) in (at..).zip(out) {
         if word.0 != at / 8 {
-            word = (at / 8, ((u64::from(version) << 32) | (at / 8)).wrapping_add(key(seed, version)).to_le_bytes());
+            word = (
+                at / 8,
+                ((u64::from(version) << 32) | (at / 8))
+                    .wrapping_add(key(seed, version))
+                    .to_le_bytes(),
+            );
             // A word's bytes must all differ from those of the next version.
             let spread = u64::from_le_bytes(word.1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             word.1 = (spread ^ spread >> 32).to_le_bytes();
@@ -98,7 +106,11 @@ fn key(seed: u64, version: u32) -> u64 {
 impl World {
     fn of(state: State) -> World {
         World {
-            line: vec![Entry { op: BASE, by: 0, state }],
+            line: vec![Entry {
+                op: BASE,
+                by: 0,
+                state,
+            }],
             early: BTreeSet::new(),
             others: Vec::new(),
             gone: Vec::new(),
@@ -112,14 +124,27 @@ impl World {
     /// The request takes effect, unanswered.
     fn with(&self, op: OpId, state: State) -> World {
         let mut world = self.clone();
-        world.line.push(Entry { op, by: u64::MAX, state });
+        world.line.push(Entry {
+            op,
+            by: u64::MAX,
+            state,
+        });
         world.early.insert(op);
-        world.others.iter_mut().for_each(|(_, later)| later.push(op));
+        world
+            .others
+            .iter_mut()
+            .for_each(|(_, later)| later.push(op));
         world
     }
 
-    /// The requests that `covered` names are durable. Reads that began after `horizon` may still come.
-    fn settle(&mut self, covered: impl Fn(OpId) -> bool, acked: impl Fn(OpId) -> Option<u64>, horizon: u64) {
+    /// The requests that `covered` names are durable. Reads that began after `horizon` may still
+    /// come.
+    fn settle(
+        &mut self,
+        covered: impl Fn(OpId) -> bool,
+        acked: impl Fn(OpId) -> Option<u64>,
+        horizon: u64,
+    ) {
         self.gone.retain(|(_, until)| *until > horizon);
         if let Some(place) = self.line.iter().rposition(|entry| covered(entry.op)) {
             let mut until = u64::MAX;
@@ -132,7 +157,11 @@ impl World {
             self.line.drain(..place);
         }
         for (state, later) in std::mem::take(&mut self.others) {
-            let until = later.iter().filter_map(|op| acked(*op)).min().unwrap_or(u64::MAX);
+            let until = later
+                .iter()
+                .filter_map(|op| acked(*op))
+                .min()
+                .unwrap_or(u64::MAX);
             if !later.iter().any(|op| covered(*op)) {
                 self.others.push((state, later));
             } else if until > horizon {
@@ -147,32 +176,59 @@ impl World {
             if let Some(own) = self.line.iter_mut().find(|own| own.op == entry.op) {
                 own.by = own.by.max(entry.by);
             }
-            let later = other.line[place + 1..].iter().map(|entry| entry.op).collect();
+            let later = other.line[place + 1..]
+                .iter()
+                .map(|entry| entry.op)
+                .collect();
             self.note(entry.state.clone(), later);
         }
-        other.others.into_iter().for_each(|(state, later)| self.note(state, later));
+        other
+            .others
+            .into_iter()
+            .for_each(|(state, later)| self.note(state, later));
         self.gone.extend(other.gone);
     }
 
     fn note(&mut self, state: State, mut later: Vec<OpId>) {
         later.sort_unstable();
-        let here = |place: usize| self.line[place + 1..].iter().all(|entry| later.contains(&entry.op));
-        let known = (0..self.line.len()).any(|place| self.line[place].state == state && here(place));
+        let here = |place: usize| {
+            self.line[place + 1..]
+                .iter()
+                .all(|entry| later.contains(&entry.op))
+        };
+        let known =
+            (0..self.line.len()).any(|place| self.line[place].state == state && here(place));
         let subset = |own: &Vec<OpId>| own.iter().all(|op| later.contains(op));
-        if !known && !self.others.iter().any(|(own, after)| *own == state && subset(after)) {
+        if !known
+            && !self
+                .others
+                .iter()
+                .any(|(own, after)| *own == state && subset(after))
+        {
             self.others.push((state, later));
         }
     }
 
     fn states(&self) -> impl Iterator<Item = &State> {
-        self.line.iter().map(|entry| &entry.state).chain(self.others.iter().map(|(state, _)| state))
+        self.line
+            .iter()
+            .map(|entry| &entry.state)
+            .chain(self.others.iter().map(|(state, _)| state))
     }
 }
 
 impl Oracle {
     /// An empty device.
     pub fn new(seed: u64, unit: usize, size: u64) -> Self {
-        Oracle { seed, unit, size, units: BTreeMap::new(), ops: Vec::new(), zeros: vec![0; unit].into(), horizon: 0 }
+        Oracle {
+            seed,
+            unit,
+            size,
+            units: BTreeMap::new(),
+            ops: Vec::new(),
+            zeros: vec![0; unit].into(),
+            horizon: 0,
+        }
     }
 
     /// Bytes of the unit of atomicity.
@@ -186,30 +242,48 @@ impl Oracle {
 
     fn units_of(&self, range: &Range<u64>) -> Range<u64> {
         let unit = self.unit as u64;
-        if range.is_empty() { 0..0 } else { range.start / unit..range.end.div_ceil(unit) }
+        if range.is_empty() {
+            0..0
+        } else {
+            range.start / unit..range.end.div_ceil(unit)
+        }
     }
 
     fn blank(&self) -> Unit {
-        Unit { worlds: vec![World::of(self.zeros.clone())], pending: Vec::new() }
+        Unit {
+            worlds: vec![World::of(self.zeros.clone())],
+            pending: Vec::new(),
+        }
     }
 
     fn apply(&self, op: OpId, number: u64, state: &State) -> State {
         let Op { change, range, .. } = &self.ops[op as usize];
         let start = number * self.unit as u64;
-        let (from, upto) = (range.start.max(start), range.end.min(start + self.unit as u64));
+        let (from, upto) = (
+            range.start.max(start),
+            range.end.min(start + self.unit as u64),
+        );
         let mut bytes = state.to_vec();
         let part = &mut bytes[(from - start) as usize..(upto - start) as usize];
         match change {
             Change::Version(version) => fill(self.seed, *version, from, part),
             Change::Zeros => part.fill(0),
         }
-        if bytes.iter().all(|byte| *byte == 0) { self.zeros.clone() } else { bytes.into() }
+        if bytes.iter().all(|byte| *byte == 0) {
+            self.zeros.clone()
+        } else {
+            bytes.into()
+        }
     }
 
     /// A request was submitted.
     pub fn submit(&mut self, change: Change, range: Range<u64>) -> OpId {
         let op = self.ops.len() as OpId;
-        self.ops.push(Op { change, range: range.clone(), acked: None });
+        self.ops.push(Op {
+            change,
+            range: range.clone(),
+            acked: None,
+        });
         for number in self.units_of(&range) {
             let blank = self.blank();
             self.units.entry(number).or_insert(blank).pending.push(op);
@@ -217,7 +291,8 @@ impl Oracle {
         op
     }
 
-    /// Worlds that follow from `world` when the request takes effect next, or after other unanswered ones.
+    /// Worlds that follow from `world` when the request takes effect next, or after other
+    /// unanswered ones.
     fn reach(
         &self,
         number: u64,
@@ -241,19 +316,29 @@ impl Oracle {
     fn bounded(&self, number: u64, worlds: &[World]) -> Result<(), String> {
         let (most, unit) = (WORLDS_MAX * 10, number * self.unit as u64);
         if worlds.len() > most {
-            Err(format!("plan: more than {most} orders of requests at byte {unit}"))
+            Err(format!(
+                "plan: more than {most} orders of requests at byte {unit}"
+            ))
         } else {
             Ok(())
         }
     }
 
     /// A request that changes something was answered at `now`.
-    pub fn answered(&mut self, op: OpId, now: u64, well: bool, durable: bool) -> Result<(), String> {
+    pub fn answered(
+        &mut self,
+        op: OpId,
+        now: u64,
+        well: bool,
+        durable: bool,
+    ) -> Result<(), String> {
         if well {
             self.ops[op as usize].acked = Some(now);
         }
         for number in self.units_of(&self.ops[op as usize].range.clone()) {
-            let Some(mut unit) = self.units.remove(&number) else { continue };
+            let Some(mut unit) = self.units.remove(&number) else {
+                continue;
+            };
             let mut worlds: Vec<World> = Vec::new();
             for world in &unit.worlds {
                 let mut found = Vec::new();
@@ -279,7 +364,11 @@ impl Oracle {
                 }
             }
             if worlds.len() > WORLDS_MAX {
-                return Err(format!("plan: {} orders of requests at byte {}", worlds.len(), number * self.unit as u64));
+                return Err(format!(
+                    "plan: {} orders of requests at byte {}",
+                    worlds.len(),
+                    number * self.unit as u64
+                ));
             }
             unit.worlds = worlds;
             unit.pending.retain(|pending| *pending != op);
@@ -306,17 +395,23 @@ impl Oracle {
         for number in numbers {
             let mut unit = self.units.remove(&number).expect("listed");
             let covered = |op| self.acked(op).is_some_and(|acked| acked < began);
-            unit.worlds.iter_mut().for_each(|world| world.settle(covered, |op| self.acked(op), self.horizon));
+            unit.worlds
+                .iter_mut()
+                .for_each(|world| world.settle(covered, |op| self.acked(op), self.horizon));
             self.keep(number, unit);
         }
     }
 
-    /// Judges bytes that a read, submitted at `began`, returned at `now`. They stay what later reads may not go behind.
+    /// Judges bytes that a read, submitted at `began`, returned at `now`. They stay what later
+    /// reads may not go behind.
     pub fn read(&mut self, at: u64, bytes: &[u8], began: u64, now: u64) -> Result<(), String> {
         let range = at..at + bytes.len() as u64;
         for number in self.units_of(&range) {
             let start = number * self.unit as u64;
-            let (from, upto) = (range.start.max(start), range.end.min(start + self.unit as u64));
+            let (from, upto) = (
+                range.start.max(start),
+                range.end.min(start + self.unit as u64),
+            );
             let seen = &bytes[(from - at) as usize..(upto - at) as usize];
             let part = (from - start) as usize..(upto - start) as usize;
             let Some(mut unit) = self.units.remove(&number) else {
@@ -327,10 +422,21 @@ impl Oracle {
             };
             let mut worlds = Vec::new();
             for world in &unit.worlds {
-                self.see(number, world, &unit.pending, (&part, seen), (began, now), &mut worlds)?;
+                self.see(
+                    number,
+                    world,
+                    &unit.pending,
+                    (&part, seen),
+                    (began, now),
+                    &mut worlds,
+                )?;
             }
             if worlds.is_empty() {
-                let lasts: Vec<&[u8]> = unit.worlds.iter().map(|world| &world.last()[part.clone()]).collect();
+                let lasts: Vec<&[u8]> = unit
+                    .worlds
+                    .iter()
+                    .map(|world| &world.last()[part.clone()])
+                    .collect();
                 return Err(self.wrong("reads as", from, seen, &lasts));
             }
             unit.worlds = worlds;
@@ -350,17 +456,33 @@ impl Oracle {
     ) -> Result<(), String> {
         // An entry may be seen if all later ones may have taken effect after the read began.
         let last = world.line.len() - 1;
-        let first = (0..=last).rev().take_while(|&place| place == last || world.line[place + 1].by > began).last();
-        let place = (first.unwrap_or(last)..=last).find(|&place| world.line[place].state[part.clone()] == *seen);
+        let first = (0..=last)
+            .rev()
+            .take_while(|&place| place == last || world.line[place + 1].by > began)
+            .last();
+        let place = (first.unwrap_or(last)..=last)
+            .find(|&place| world.line[place].state[part.clone()] == *seen);
         if let Some(place) = place {
             let mut found = world.clone();
-            found.line[..=place].iter_mut().for_each(|entry| entry.by = entry.by.min(now));
+            found.line[..=place]
+                .iter_mut()
+                .for_each(|entry| entry.by = entry.by.min(now));
             push_new(out, found);
             return Ok(());
         }
-        let in_time = |later: &[OpId]| later.iter().all(|op| self.acked(*op).is_none_or(|acked| acked > began));
-        if world.others.iter().any(|(state, later)| state[part.clone()] == *seen && in_time(later))
-            || world.gone.iter().any(|(state, until)| state[part.clone()] == *seen && *until > began)
+        let in_time = |later: &[OpId]| {
+            later
+                .iter()
+                .all(|op| self.acked(*op).is_none_or(|acked| acked > began))
+        };
+        if world
+            .others
+            .iter()
+            .any(|(state, later)| state[part.clone()] == *seen && in_time(later))
+            || world
+                .gone
+                .iter()
+                .any(|(state, until)| state[part.clone()] == *seen && *until > began)
         {
             push_new(out, world.clone());
             return Ok(());
@@ -372,21 +494,31 @@ impl Oracle {
         self.bounded(number, out)
     }
 
-    /// Whether a unit may hold these bytes after a restart; `rollback` says whether it may also have lost what was not durable.
+    /// Whether a unit may hold these bytes after a restart; `rollback` says whether it may also
+    /// have lost what was not durable.
     fn allows(&self, number: u64, bytes: &[u8], rollback: bool) -> bool {
-        let Some(unit) = self.units.get(&number) else { return bytes.iter().all(|byte| *byte == 0) };
+        let Some(unit) = self.units.get(&number) else {
+            return bytes.iter().all(|byte| *byte == 0);
+        };
         let within = |world: &World| match rollback {
             true => world.states().any(|state| state[..bytes.len()] == *bytes),
             false => world.last()[..bytes.len()] == *bytes,
         };
-        unit.worlds.iter().any(within) || self.futures(number, unit).iter().any(|state| state[..bytes.len()] == *bytes)
+        unit.worlds.iter().any(within)
+            || self
+                .futures(number, unit)
+                .iter()
+                .any(|state| state[..bytes.len()] == *bytes)
     }
 
     /// Contents that unanswered requests may still make.
     fn futures(&self, number: u64, unit: &Unit) -> Vec<State> {
         let mut states: Vec<State> = Vec::new();
-        let mut todo: Vec<(State, BTreeSet<OpId>)> =
-            unit.worlds.iter().map(|world| (world.last().clone(), world.early.clone())).collect();
+        let mut todo: Vec<(State, BTreeSet<OpId>)> = unit
+            .worlds
+            .iter()
+            .map(|world| (world.last().clone(), world.early.clone()))
+            .collect();
         let mut been: BTreeSet<(Vec<u8>, BTreeSet<OpId>)> = BTreeSet::new();
         while let Some((state, early)) = todo.pop() {
             for &next in unit.pending.iter().filter(|next| !early.contains(next)) {
@@ -408,18 +540,26 @@ impl Oracle {
             if !self.allows(number, seen, rollback) {
                 let at = number * self.unit as u64;
                 let unit = self.units.get(&number);
-                let lines = unit.into_iter().flat_map(|unit| &unit.worlds).flat_map(|world| &world.line);
+                let lines = unit
+                    .into_iter()
+                    .flat_map(|unit| &unit.worlds)
+                    .flat_map(|world| &world.line);
                 let line: Vec<&[u8]> = lines.map(|entry| &entry.state[..seen.len()]).collect();
                 let nothing: &[u8] = &self.zeros[..seen.len()];
                 let line = if line.is_empty() { vec![nothing] } else { line };
-                let how = if rollback { "after a crash holds" } else { "after a restart holds" };
+                let how = if rollback {
+                    "after a crash holds"
+                } else {
+                    "after a restart holds"
+                };
                 return Err(self.wrong(how, at, seen, &line));
             }
         }
         Ok(())
     }
 
-    /// A restart after which the device holds these bytes: they are durable, and nothing is pending.
+    /// A restart after which the device holds these bytes: they are durable, and nothing is
+    /// pending.
     pub fn restarted(&mut self, bytes: &[u8]) {
         self.units.clear();
         for (number, seen) in (0..).zip(bytes.chunks(self.unit)) {
@@ -450,14 +590,30 @@ impl Oracle {
             for state in states {
                 push_new(&mut worlds, World::of(state));
             }
-            self.keep(number, Unit { worlds, pending: Vec::new() });
+            self.keep(
+                number,
+                Unit {
+                    worlds,
+                    pending: Vec::new(),
+                },
+            );
         }
     }
 
     fn wrong(&self, how: &str, at: u64, seen: &[u8], allowed: &[&[u8]]) -> String {
-        let odd = |allowed: &&[u8]| seen.iter().zip(*allowed).position(|(one, other)| one != other).unwrap_or(0);
+        let odd = |allowed: &&[u8]| {
+            seen.iter()
+                .zip(*allowed)
+                .position(|(one, other)| one != other)
+                .unwrap_or(0)
+        };
         let place = allowed.iter().map(odd).max().unwrap_or(0);
-        let names: Vec<_> = allowed.iter().rev().take(6).map(|allowed| self.name(at, allowed, place)).collect();
+        let names: Vec<_> = allowed
+            .iter()
+            .rev()
+            .take(6)
+            .map(|allowed| self.name(at, allowed, place))
+            .collect();
         format!(
             "byte {} {how} {}; allowed, newest first: {}",
             at + place as u64,
@@ -481,11 +637,22 @@ impl Oracle {
         });
         let versions = given.filter(|version| {
             fill(self.seed, *version, here, &mut own);
-            let same = own.iter().zip(some).take_while(|(one, other)| one == other).count();
+            let same = own
+                .iter()
+                .zip(some)
+                .take_while(|(one, other)| one == other)
+                .count();
             same >= some.len().min(2)
         });
-        let versions: Vec<String> = versions.take(3).map(|version| version.to_string()).collect();
-        if versions.is_empty() { format!("{some:02x?}") } else { format!("version {}", versions.join(" or ")) }
+        let versions: Vec<String> = versions
+            .take(3)
+            .map(|version| version.to_string())
+            .collect();
+        if versions.is_empty() {
+            format!("{some:02x?}")
+        } else {
+            format!("version {}", versions.join(" or "))
+        }
     }
 }
 
@@ -513,7 +680,8 @@ mod tests {
     fn whole(oracle: &Oracle, parts: &[(u32, Range<u64>)]) -> Vec<u8> {
         let mut all = vec![0; oracle.size as usize];
         for (version, range) in parts {
-            all[range.start as usize..range.end as usize].copy_from_slice(&bytes(*version, range.clone()));
+            all[range.start as usize..range.end as usize]
+                .copy_from_slice(&bytes(*version, range.clone()));
         }
         all
     }
@@ -525,11 +693,20 @@ mod tests {
         let mut other = oracle.clone();
         oracle.read(0, &[0; 16], 1, 2).unwrap();
         oracle.read(0, &bytes(0, 0..16), 3, 4).unwrap();
-        assert!(oracle.read(0, &[0; 16], 5, 6).is_err(), "a read went behind an earlier one");
+        assert!(
+            oracle.read(0, &[0; 16], 5, 6).is_err(),
+            "a read went behind an earlier one"
+        );
         other.answered(op, 3, true, false).unwrap();
-        assert!(other.clone().read(0, &[0; 16], 4, 5).is_err(), "acknowledged before the read began");
+        assert!(
+            other.clone().read(0, &[0; 16], 4, 5).is_err(),
+            "acknowledged before the read began"
+        );
         other.clone().read(0, &[0; 16], 2, 5).unwrap();
-        assert!(other.read(0, &bytes(1, 0..16), 4, 5).is_err(), "never submitted");
+        assert!(
+            other.read(0, &bytes(1, 0..16), 4, 5).is_err(),
+            "never submitted"
+        );
     }
 
     #[test]
@@ -538,21 +715,33 @@ mod tests {
         let op = oracle.submit(Change::Version(0), 0..16);
         oracle.answered(op, 3, true, true).unwrap();
         oracle.clone().read(0, &[0; 16], 2, 4).unwrap();
-        assert!(oracle.clone().read(0, &[0; 16], 4, 5).is_err(), "acknowledged before the read began");
+        assert!(
+            oracle.clone().read(0, &[0; 16], 4, 5).is_err(),
+            "acknowledged before the read began"
+        );
         assert!(oracle.judge(&[0; 64], true).is_err(), "durable");
     }
 
     #[test]
     fn two_writers_in_one_unit_keep_both_parts() {
         let mut oracle = Oracle::new(1, UNIT, 64);
-        let (one, two) = (oracle.submit(Change::Version(0), 0..4), oracle.submit(Change::Version(1), 8..12));
+        let (one, two) = (
+            oracle.submit(Change::Version(0), 0..4),
+            oracle.submit(Change::Version(1), 8..12),
+        );
         oracle.answered(one, 3, true, false).unwrap();
         oracle.answered(two, 4, true, false).unwrap();
         let both = whole(&oracle, &[(0, 0..4), (1, 8..12)]);
         oracle.clone().read(0, &both[..16], 5, 6).unwrap();
         for lost in [whole(&oracle, &[(0, 0..4)]), whole(&oracle, &[(1, 8..12)])] {
-            assert!(oracle.clone().read(0, &lost[..16], 5, 6).is_err(), "an update was lost");
-            assert!(oracle.judge(&lost, true).is_ok() && oracle.judge(&lost, false).is_err(), "nothing is durable yet");
+            assert!(
+                oracle.clone().read(0, &lost[..16], 5, 6).is_err(),
+                "an update was lost"
+            );
+            assert!(
+                oracle.judge(&lost, true).is_ok() && oracle.judge(&lost, false).is_err(),
+                "nothing is durable yet"
+            );
         }
         oracle.flushed(5);
         assert!(oracle.judge(&both, true).is_ok());
@@ -565,12 +754,18 @@ mod tests {
         let one = oracle.submit(Change::Version(0), 0..16);
         oracle.answered(one, 5, true, false).unwrap();
         oracle.flushed(4);
-        assert!(oracle.judge(&[0; 64], true).is_ok(), "it began before the reply");
+        assert!(
+            oracle.judge(&[0; 64], true).is_ok(),
+            "it began before the reply"
+        );
         oracle.flushed(6);
         assert!(oracle.judge(&[0; 64], true).is_err());
         let two = oracle.submit(Change::Zeros, 0..16);
         oracle.answered(two, 8, true, true).unwrap();
-        assert!(oracle.judge(&[0; 64], true).is_ok() && oracle.judge(&whole(&oracle, &[(0, 0..16)]), true).is_err());
+        assert!(
+            oracle.judge(&[0; 64], true).is_ok()
+                && oracle.judge(&whole(&oracle, &[(0, 0..16)]), true).is_err()
+        );
     }
 
     #[test]
@@ -581,7 +776,10 @@ mod tests {
         let half = whole(&oracle, &[(0, 0..16)]);
         assert!(oracle.judge(&half, false).is_ok() && oracle.judge(&[0; 64], false).is_ok());
         oracle.read(0, &[0; 16], 6, 7).unwrap();
-        assert!(oracle.judge(&half, false).is_err(), "it was seen not to have taken effect");
+        assert!(
+            oracle.judge(&half, false).is_err(),
+            "it was seen not to have taken effect"
+        );
         oracle.submit(Change::Version(1), 48..56);
         let mut torn = whole(&oracle, &[(1, 48..56)]);
         assert!(oracle.judge(&torn, true).is_ok());

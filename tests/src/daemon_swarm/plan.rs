@@ -77,7 +77,15 @@ pub struct Ask {
 impl Ask {
     /// A plain request.
     pub fn new(verb: Verb, offset: u64, length: u64) -> Ask {
-        Ask { verb, offset, length, fua: false, df: false, no_hole: false, fast: false }
+        Ask {
+            verb,
+            offset,
+            length,
+            fua: false,
+            df: false,
+            no_hole: false,
+            fast: false,
+        }
     }
 
     /// Whether it changes bytes.
@@ -111,7 +119,8 @@ pub enum Action {
     Hold(bool),
     /// Lets the sync in progress complete.
     Sync,
-    /// Looks at what the end at this moment would leave; `again` crashes that once more after it was opened.
+    /// Looks at what the end at this moment would leave; `again` crashes that once more after it
+    /// was opened.
     Fork(End, Option<Crash>),
     /// The daemon ends and starts again; `look` reads everything afterwards.
     Die(Death, bool),
@@ -125,7 +134,8 @@ pub enum Action {
     FailSyncs(u64),
     /// The flash loses power after so many programs and erases, at once without.
     Cut(Option<u64>, u64),
-    /// Requests on real threads, in each connection one after the other; meanwhile the device is paused so often.
+    /// Requests on real threads, in each connection one after the other; meanwhile the device is
+    /// paused so often.
     Race(Vec<(usize, Ask)>, u32),
     /// Reads everything through a connection.
     Check(usize),
@@ -179,7 +189,9 @@ impl Plan {
 
     /// Whether RAM acknowledges writes, so that a kill may lose them.
     pub fn ram_acknowledges(&self) -> bool {
-        self.params.iter().any(|(key, value)| key == "mlam.ack" && value == "buffer")
+        self.params
+            .iter()
+            .any(|(key, value)| key == "mlam.ack" && value == "buffer")
     }
 }
 
@@ -203,10 +215,21 @@ fn end_text(end: End) -> String {
 
 impl Display for Ask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verb = VERBS.iter().find(|(_, verb)| *verb == self.verb).map_or("", |(name, _)| name);
+        let verb = VERBS
+            .iter()
+            .find(|(_, verb)| *verb == self.verb)
+            .map_or("", |(name, _)| name);
         write!(f, "{verb} {} {}", self.offset, self.length)?;
-        let flags = [("fua", self.fua), ("df", self.df), ("no-hole", self.no_hole), ("fast", self.fast)];
-        flags.iter().filter(|(_, set)| *set).try_for_each(|(name, _)| write!(f, " {name}"))
+        let flags = [
+            ("fua", self.fua),
+            ("df", self.df),
+            ("no-hole", self.no_hole),
+            ("fast", self.fast),
+        ];
+        flags
+            .iter()
+            .filter(|(_, set)| *set)
+            .try_for_each(|(name, _)| write!(f, " {name}"))
     }
 }
 
@@ -218,7 +241,9 @@ impl Display for Action {
             Action::Hold(on) => write!(f, "hold {}", if *on { "on" } else { "off" }),
             Action::Sync => write!(f, "sync"),
             Action::Fork(end, None) => write!(f, "fork {}", end_text(*end)),
-            Action::Fork(end, Some(again)) => write!(f, "fork {} {}", end_text(*end), crash_text(*again)),
+            Action::Fork(end, Some(again)) => {
+                write!(f, "fork {} {}", end_text(*end), crash_text(*again))
+            }
             Action::Die(death, look) => {
                 let how = match death {
                     Death::Stop => "stop".into(),
@@ -227,16 +252,24 @@ impl Display for Action {
                 write!(f, "die {how} {}", if *look { "look" } else { "blind" })
             }
             Action::DieTwice(first, writes, second) => {
-                write!(f, "die-twice {} {writes} {}", end_text(*first), end_text(*second))
+                write!(
+                    f,
+                    "die-twice {} {writes} {}",
+                    end_text(*first),
+                    end_text(*second)
+                )
             }
             Action::Trap(writes, end) => write!(f, "trap {writes} {}", end_text(*end)),
-            Action::FailWrite(left, arrives, errno) => write!(f, "fail-write {left} {arrives} {errno}"),
+            Action::FailWrite(left, arrives, errno) => {
+                write!(f, "fail-write {left} {arrives} {errno}")
+            }
             Action::FailSyncs(count) => write!(f, "fail-syncs {count}"),
             Action::Cut(None, seed) => write!(f, "cut now {seed}"),
             Action::Cut(Some(after), seed) => write!(f, "cut {after} {seed}"),
             Action::Race(asks, pauses) => {
                 write!(f, "race {pauses}")?;
-                asks.iter().try_for_each(|(who, ask)| write!(f, " ; {who} {ask}"))
+                asks.iter()
+                    .try_for_each(|(who, ask)| write!(f, " ; {who} {ask}"))
             }
             Action::Check(who) => write!(f, "check {who}"),
             Action::Idle(budget) => write!(f, "idle {budget}"),
@@ -249,10 +282,24 @@ impl Display for Action {
 
 impl Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Plan { seed, scheme, page, block, size, op, spare, checkpoint, piece, .. } = self;
+        let Plan {
+            seed,
+            scheme,
+            page,
+            block,
+            size,
+            op,
+            spare,
+            checkpoint,
+            piece,
+            ..
+        } = self;
         let mut wires = String::new();
         for wire in &self.wires {
-            let name = WIRES.iter().find(|(_, each)| each == wire).map_or("", |(name, _)| name);
+            let name = WIRES
+                .iter()
+                .find(|(_, each)| each == wire)
+                .map_or("", |(name, _)| name);
             write!(wires, " {name}")?;
         }
         writeln!(
@@ -260,8 +307,12 @@ impl Display for Plan {
             "plan {seed} {scheme} {} {page} {block} {size} {op} {spare} {checkpoint} {piece}{wires}",
             self.cells.name()
         )?;
-        self.params.iter().try_for_each(|(key, value)| writeln!(f, "set {key} {value}"))?;
-        self.actions.iter().try_for_each(|action| writeln!(f, "{action}"))
+        self.params
+            .iter()
+            .try_for_each(|(key, value)| writeln!(f, "set {key} {value}"))?;
+        self.actions
+            .iter()
+            .try_for_each(|action| writeln!(f, "{action}"))
     }
 }
 
@@ -270,7 +321,9 @@ struct Words<'a>(std::str::SplitWhitespace<'a>);
 
 impl Words<'_> {
     fn word(&mut self) -> Result<&str, String> {
-        self.0.next().ok_or_else(|| "the line ends early".to_owned())
+        self.0
+            .next()
+            .ok_or_else(|| "the line ends early".to_owned())
     }
 
     fn number<T: std::str::FromStr>(&mut self) -> Result<T, String> {
@@ -280,12 +333,20 @@ impl Words<'_> {
 
     fn end(&mut self) -> Result<End, String> {
         let word = self.word()?;
-        if word == "kill" { Ok(End::Kill) } else { crash(word).map(End::Crash) }
+        if word == "kill" {
+            Ok(End::Kill)
+        } else {
+            crash(word).map(End::Crash)
+        }
     }
 
     fn ask(&mut self) -> Result<Ask, String> {
         let word = self.word()?;
-        let verb = VERBS.iter().find(|(name, _)| *name == word).ok_or_else(|| format!("no verb {word:?}"))?.1;
+        let verb = VERBS
+            .iter()
+            .find(|(name, _)| *name == word)
+            .ok_or_else(|| format!("no verb {word:?}"))?
+            .1;
         let mut ask = Ask::new(verb, self.number()?, self.number()?);
         while let Ok(flag) = self.word() {
             match flag {
@@ -302,7 +363,9 @@ impl Words<'_> {
 
 fn crash(word: &str) -> Result<Crash, String> {
     let (kind, number) = word.split_once(':').unwrap_or((word, "0"));
-    let number = number.parse().map_err(|_| format!("{word:?} has no number"))?;
+    let number = number
+        .parse()
+        .map_err(|_| format!("{word:?} has no number"))?;
     Ok(match kind {
         "nothing" => Crash::Nothing,
         "prefix" => Crash::Prefix(number),
@@ -343,12 +406,18 @@ fn action(line: &str) -> Result<Action, String> {
         }
         "race" => {
             let mut parts = line.split(';');
-            let pauses = words(parts.next().unwrap_or_default()).0.nth(1).and_then(|text| text.parse().ok());
+            let pauses = words(parts.next().unwrap_or_default())
+                .0
+                .nth(1)
+                .and_then(|text| text.parse().ok());
             let asks = parts.map(|part| {
                 let mut part = words(part);
                 Ok((part.number()?, part.ask()?))
             });
-            Action::Race(asks.collect::<Result<_, String>>()?, pauses.ok_or("no number of pauses")?)
+            Action::Race(
+                asks.collect::<Result<_, String>>()?,
+                pauses.ok_or("no number of pauses")?,
+            )
         }
         "check" => Action::Check(w.number()?),
         "idle" => Action::Idle(w.number()?),
@@ -363,17 +432,34 @@ fn action(line: &str) -> Result<Action, String> {
 /// # Errors
 /// A line is no action; the message names it.
 pub fn parse(text: &str) -> Result<Plan, String> {
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut lines = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
     let mut head = Words(lines.next().ok_or("an empty plan")?.split_whitespace());
     if head.word()? != "plan" {
         return Err("a plan begins with `plan`".into());
     }
     let (seed, scheme) = (head.number()?, head.word()?.to_owned());
     let cells = head.word()?.to_owned();
-    let cells = Cells::ALL.into_iter().find(|each| each.name() == cells).ok_or("no such cells")?;
-    let (page, block, size, op) = (head.number()?, head.number()?, head.number()?, head.number()?);
+    let cells = Cells::ALL
+        .into_iter()
+        .find(|each| each.name() == cells)
+        .ok_or("no such cells")?;
+    let (page, block, size, op) = (
+        head.number()?,
+        head.number()?,
+        head.number()?,
+        head.number()?,
+    );
     let (spare, checkpoint, piece) = (head.number()?, head.number()?, head.number()?);
-    let wire = |word| WIRES.iter().find(|(name, _)| *name == word).map(|(_, wire)| *wire).ok_or("no such framing");
+    let wire = |word| {
+        WIRES
+            .iter()
+            .find(|(name, _)| *name == word)
+            .map(|(_, wire)| *wire)
+            .ok_or("no such framing")
+    };
     let wires = head.0.map(wire).collect::<Result<Vec<_>, _>>()?;
     let mut params = Vec::new();
     let mut actions = Vec::new();
@@ -383,7 +469,21 @@ pub fn parse(text: &str) -> Result<Plan, String> {
             _ => actions.push(action(line).map_err(|why| format!("{line:?}: {why}"))?),
         }
     }
-    Ok(Plan { seed, scheme, cells, page, block, size, op, spare, checkpoint, piece, params, wires, actions })
+    Ok(Plan {
+        seed,
+        scheme,
+        cells,
+        page,
+        block,
+        size,
+        op,
+        spare,
+        checkpoint,
+        piece,
+        params,
+        wires,
+        actions,
+    })
 }
 
 /// Bytes enough for everything.
@@ -436,12 +536,22 @@ pub fn draw(seed: u64) -> Plan {
         Shape::Slices => (1 << 20) / u64::from(page) + 30 + rng.below(60),
         Shape::Long => 16_500 + rng.below(400),
     };
-    let odd = if rng.one_in(3) { 0 } else { rng.below(u64::from(page)) };
-    let wires = (0..1 + rng.below(4)).map(|_| WIRES[rng.below(4) as usize].1).collect();
+    let odd = if rng.one_in(3) {
+        0
+    } else {
+        rng.below(u64::from(page))
+    };
+    let wires = (0..1 + rng.below(4))
+        .map(|_| WIRES[rng.below(4) as usize].1)
+        .collect();
     let scheme = &SCHEMES[rng.below(SCHEMES.len() as u64) as usize];
     let ram = has_param(scheme, "mlam.ack") && rng.one_in(2);
     // From 64 KiB on the server looks a read through for holes.
-    let pieces = if rng.one_in(5) { 64 << 10 } else { page * pick(&mut rng, &[1, 2, 3, 8]) };
+    let pieces = if rng.one_in(5) {
+        64 << 10
+    } else {
+        page * pick(&mut rng, &[1, 2, 3, 8])
+    };
     let plan = Plan {
         seed,
         scheme: scheme.name.to_owned(),
@@ -452,8 +562,16 @@ pub fn draw(seed: u64) -> Plan {
         op: pick(&mut rng, &[7, 7, 15, 30]),
         spare: pick(&mut rng, &[4, 6, 12, 40]),
         checkpoint: pick(&mut rng, &[60, 150, 1000]),
-        piece: if shape == Shape::Small { pieces } else { 1 << 20 },
-        params: if ram { vec![("mlam.ack".into(), "buffer".into())] } else { Vec::new() },
+        piece: if shape == Shape::Small {
+            pieces
+        } else {
+            1 << 20
+        },
+        params: if ram {
+            vec![("mlam.ack".into(), "buffer".into())]
+        } else {
+            Vec::new()
+        },
         wires,
         actions: Vec::new(),
     };
@@ -510,10 +628,18 @@ impl Draw {
 
     /// Where a request goes, and how long it is.
     fn extent(&mut self) -> (u64, u64) {
-        let (size, page, piece) = (self.plan.size, u64::from(self.plan.page), u64::from(self.plan.piece));
+        let (size, page, piece) = (
+            self.plan.size,
+            u64::from(self.plan.page),
+            u64::from(self.plan.piece),
+        );
         let window = (page * 6).min(size);
         let near = self.rng.below(10) < 7;
-        let mut at = if near { (self.hot + self.rng.below(window)).min(size - 1) } else { self.rng.below(size) };
+        let mut at = if near {
+            (self.hot + self.rng.below(window)).min(size - 1)
+        } else {
+            self.rng.below(size)
+        };
         let length = match self.rng.below(12) {
             0 => 1 + self.rng.below(8),
             1..5 => 1 + self.rng.below(page),
@@ -569,10 +695,14 @@ impl Draw {
         }
         if self.shape == Shape::Long && ask.verb == Verb::Trim && self.rng.one_in(2) {
             let at = self.rng.below(200 * 512);
-            (ask.offset, ask.length) = (at, (self.plan.size - at).min(16_384 * 512 + self.rng.below(99_999)));
+            (ask.offset, ask.length) = (
+                at,
+                (self.plan.size - at).min(16_384 * 512 + self.rng.below(99_999)),
+            );
         }
         if self.rng.one_in(60) {
-            ask.offset = self.plan.size - ask.length.min(self.plan.size) + 1 + self.rng.below(9_999);
+            ask.offset =
+                self.plan.size - ask.length.min(self.plan.size) + 1 + self.rng.below(9_999);
         }
         ask
     }
@@ -590,11 +720,19 @@ impl Draw {
     }
 
     fn end(&mut self) -> End {
-        if self.rng.one_in(5) { End::Kill } else { End::Crash(self.crash()) }
+        if self.rng.one_in(5) {
+            End::Kill
+        } else {
+            End::Crash(self.crash())
+        }
     }
 
     fn fork(&mut self) {
-        let again = if self.rng.one_in(4) { Some(self.crash()) } else { None };
+        let again = if self.rng.one_in(4) {
+            Some(self.crash())
+        } else {
+            None
+        };
         let end = self.end();
         self.act(Action::Fork(end, again));
     }
@@ -646,7 +784,13 @@ impl Draw {
         }
         let (writer, flusher) = (self.who(), self.who());
         let (offset, length) = self.extent();
-        let verb = [Verb::Trim, Verb::Zero, Verb::Write, Verb::Write, Verb::Write][self.rng.below(5) as usize];
+        let verb = [
+            Verb::Trim,
+            Verb::Zero,
+            Verb::Write,
+            Verb::Write,
+            Verb::Write,
+        ][self.rng.below(5) as usize];
         let mut ask = Ask::new(verb, offset, length);
         ask.fua = self.rng.one_in(2);
         ask.no_hole = verb == Verb::Zero && self.rng.one_in(2);
@@ -673,7 +817,10 @@ impl Draw {
         for _ in 0..self.rng.below(8) {
             let who = busy[self.rng.below(count) as usize];
             let room = self.plan.piece + 40;
-            let (inward, outward) = (self.rng.below(u64::from(room)) as u32, self.rng.below(u64::from(room)) as u32);
+            let (inward, outward) = (
+                self.rng.below(u64::from(room)) as u32,
+                self.rng.below(u64::from(room)) as u32,
+            );
             self.act(Action::Turn(who, inward, outward));
         }
         if self.rng.one_in(2) {
@@ -715,17 +862,24 @@ impl Draw {
 
     fn small_write(&mut self, fua: bool) -> Ask {
         let (offset, length) = self.extent();
-        let mut ask = Ask::new(Verb::Write, offset, length.min(u64::from(self.plan.page) * 3));
+        let mut ask = Ask::new(
+            Verb::Write,
+            offset,
+            length.min(u64::from(self.plan.page) * 3),
+        );
         ask.fua = fua;
         ask
     }
 
-    /// A FUA write of several pieces, between which another connection works and syncs; then a crash.
+    /// A FUA write of several pieces, between which another connection works and syncs; then a
+    /// crash.
     fn fua_in_pieces(&mut self) {
         let (who, other) = (self.who(), self.who());
         let piece = u64::from(self.plan.piece);
         let (offset, _) = self.extent();
-        let length = (piece * (2 + self.rng.below(3))).min(256 << 10).min(self.plan.size - offset);
+        let length = (piece * (2 + self.rng.below(3)))
+            .min(256 << 10)
+            .min(self.plan.size - offset);
         let mut ask = Ask::new(Verb::Write, offset, length);
         ask.fua = true;
         self.act(Action::Send(who, ask));
@@ -742,11 +896,19 @@ impl Draw {
             self.turn(other);
         }
         self.turn(who);
-        let (crash, again) = (if self.rng.one_in(2) { Crash::Nothing } else { self.crash() }, None);
+        let (crash, again) = (
+            if self.rng.one_in(2) {
+                Crash::Nothing
+            } else {
+                self.crash()
+            },
+            None,
+        );
         self.act(Action::Fork(End::Crash(crash), again));
     }
 
-    /// A sync in progress for one connection, many requests behind it; the syncs complete one by one, with a crash after each.
+    /// A sync in progress for one connection, many requests behind it; the syncs complete one by
+    /// one, with a crash after each.
     fn behind_a_sync(&mut self) {
         let (first, second) = (self.who(), self.who());
         self.act(Action::Hold(true));
@@ -754,7 +916,11 @@ impl Draw {
         self.act(Action::Send(first, ask));
         self.turn(first);
         for _ in 0..3 + self.rng.below(5) {
-            let who = if self.rng.one_in(3) { self.who() } else { second };
+            let who = if self.rng.one_in(3) {
+                self.who()
+            } else {
+                second
+            };
             let ask = match self.rng.below(8) {
                 0..3 => Ask::new(Verb::Flush, 0, 0),
                 3..6 => self.small_write(true),
@@ -766,7 +932,11 @@ impl Draw {
         }
         for _ in 0..2 + self.rng.below(3) {
             self.act(Action::Sync);
-            let crash = if self.rng.one_in(2) { Crash::Nothing } else { self.crash() };
+            let crash = if self.rng.one_in(2) {
+                Crash::Nothing
+            } else {
+                self.crash()
+            };
             self.act(Action::Fork(End::Crash(crash), None));
         }
         self.act(Action::Hold(false));
@@ -783,7 +953,12 @@ impl Draw {
         let mut bytes = 0;
         for _ in 0..1 + self.rng.below(4) {
             let ask = self.ask();
-            bytes += 32 + if ask.verb == Verb::Write { ask.length } else { 0 };
+            bytes += 32
+                + if ask.verb == Verb::Write {
+                    ask.length
+                } else {
+                    0
+                };
             self.act(Action::Send(who, ask));
             if self.rng.one_in(3) {
                 let inward = self.rng.below(bytes + 1);
@@ -793,7 +968,11 @@ impl Draw {
         if held && self.rng.one_in(2) {
             self.fork();
         }
-        let after = if self.rng.one_in(3) { None } else { Some(self.rng.below(bytes + 1) as u32) };
+        let after = if self.rng.one_in(3) {
+            None
+        } else {
+            Some(self.rng.below(bytes + 1) as u32)
+        };
         self.act(Action::Leave(who, after));
         match self.rng.below(3) {
             0 => self.fork(),
@@ -815,7 +994,11 @@ impl Draw {
                 _ => {}
             }
             self.act(Action::Send(who, ask));
-            let inward = if self.rng.one_in(2) { ALL } else { self.rng.below(ask.length + 40) as u32 };
+            let inward = if self.rng.one_in(2) {
+                ALL
+            } else {
+                self.rng.below(ask.length + 40) as u32
+            };
             self.act(Action::Turn(who, inward, ALL));
         }
         let look = !self.rng.one_in(4);
@@ -824,14 +1007,26 @@ impl Draw {
 
     fn failing_write(&mut self) {
         let errno = if self.rng.one_in(2) { 28 } else { 5 };
-        let arrives = if self.rng.one_in(2) { 0 } else { self.rng.below(2000) as usize };
+        let arrives = if self.rng.one_in(2) {
+            0
+        } else {
+            self.rng.below(2000) as usize
+        };
         let left = self.rng.below(16);
         self.act(Action::FailWrite(left, arrives, errno));
         let (who, piece) = (self.who(), u64::from(self.plan.piece));
         for _ in 0..1 + self.rng.below(3) {
             let (offset, _) = self.extent();
-            let length = (piece * (2 + self.rng.below(4))).min(64 << 10).min(self.plan.size - offset);
-            let verb = [Verb::Trim, Verb::Zero, Verb::Write, Verb::Write, Verb::Write][self.rng.below(5) as usize];
+            let length = (piece * (2 + self.rng.below(4)))
+                .min(64 << 10)
+                .min(self.plan.size - offset);
+            let verb = [
+                Verb::Trim,
+                Verb::Zero,
+                Verb::Write,
+                Verb::Write,
+                Verb::Write,
+            ][self.rng.below(5) as usize];
             let mut ask = Ask::new(verb, offset, length);
             ask.fua = self.rng.one_in(3);
             self.act(Action::Send(who, ask));
@@ -855,7 +1050,11 @@ impl Draw {
             self.act(Action::Check(who));
         }
         if self.rng.one_in(2) {
-            let end = if self.rng.one_in(2) { End::Kill } else { self.end() };
+            let end = if self.rng.one_in(2) {
+                End::Kill
+            } else {
+                self.end()
+            };
             self.act(Action::Die(Death::Sudden(end), true));
             self.durable();
         } else {
@@ -864,7 +1063,11 @@ impl Draw {
     }
 
     fn cut(&mut self) {
-        let after = if self.rng.one_in(4) { None } else { Some(self.rng.below(12)) };
+        let after = if self.rng.one_in(4) {
+            None
+        } else {
+            Some(self.rng.below(12))
+        };
         let seed = self.rng.below(1 << 32);
         self.act(Action::Cut(after, seed));
         for _ in 0..1 + self.rng.below(3) {
@@ -878,7 +1081,11 @@ impl Draw {
 
     fn power_off(&mut self) {
         let (end, look) = (self.end(), !self.rng.one_in(4));
-        let death = if self.rng.one_in(3) { Death::Stop } else { Death::Sudden(end) };
+        let death = if self.rng.one_in(3) {
+            Death::Stop
+        } else {
+            Death::Sudden(end)
+        };
         self.act(Action::Die(death, look));
     }
 
@@ -901,7 +1108,12 @@ impl Draw {
     fn race(&mut self) {
         let (page, size) = (u64::from(self.plan.page), self.plan.size);
         let first = self.rng.below(size.div_ceil(page)) * page;
-        let racers = self.plan.wires.len().min(2 + self.rng.below(2) as usize).max(1);
+        let racers = self
+            .plan
+            .wires
+            .len()
+            .min(2 + self.rng.below(2) as usize)
+            .max(1);
         let mut asks = Vec::new();
         for _ in 0..2 + self.rng.below(4) {
             for who in 0..racers {
@@ -916,17 +1128,33 @@ impl Draw {
                 let mut ask = Ask::new(verb, from, length);
                 if self.rng.one_in(6) {
                     let length = self.extent().1.min(size - first);
-                    ask = Ask::new(if self.rng.one_in(2) { Verb::Trim } else { Verb::Read }, first, length);
+                    ask = Ask::new(
+                        if self.rng.one_in(2) {
+                            Verb::Trim
+                        } else {
+                            Verb::Read
+                        },
+                        first,
+                        length,
+                    );
                 }
                 ask.fua = ask.changes() && self.rng.one_in(10);
                 asks.push((who, ask));
             }
         }
-        let pauses = if self.rng.one_in(2) { 0 } else { 1 + self.rng.below(6) as u32 };
+        let pauses = if self.rng.one_in(2) {
+            0
+        } else {
+            1 + self.rng.below(6) as u32
+        };
         self.act(Action::Race(asks, pauses));
         let who = self.who();
         let check = self.rng.one_in(2);
-        self.act(if check { Action::Check(who) } else { Action::Turn(who, ALL, ALL) });
+        self.act(if check {
+            Action::Check(who)
+        } else {
+            Action::Turn(who, ALL, ALL)
+        });
     }
 
     fn die(&mut self) {

@@ -1,7 +1,8 @@
 //! Runs a plan: volume, NBD sessions and a real image over the simulated disk, beside the oracle.
 //!
-//! Connections are polled by the runner, in the order of the plan, so that a run follows from its plan. Two things run on threads of
-//! their own: syncs, which the runner holds and lets go ([`super::gate`]), and races, which are as the machine makes them.
+//! Connections are polled by the runner, in the order of the plan, so that a run follows from its
+//! plan. Two things run on threads of their own: syncs, which the runner holds and lets go
+//! ([`super::gate`]), and races, which are as the machine makes them.
 
 use super::Class;
 use super::client::{Client, Part, Reply};
@@ -72,7 +73,11 @@ impl Report {
 /// If the host has no threads left.
 pub fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_time().max_blocking_threads(8).build().expect("a runtime")
+    builder
+        .enable_time()
+        .max_blocking_threads(8)
+        .build()
+        .expect("a runtime")
 }
 
 /// Runs a plan. One that does not end ends the process.
@@ -85,7 +90,8 @@ pub fn run(plan: &Plan, runtime: &Runtime, classes: &mut Classes) -> Result<Repo
         let scheme = plan.scheme()?.name;
         let mut run = Run::start(plan, classes)?;
         for (number, action) in plan.actions.iter().enumerate() {
-            run.act(action).map_err(|why| format!("action {number}, {action}: {why}"))?;
+            run.act(action)
+                .map_err(|why| format!("action {number}, {action}: {why}"))?;
         }
         let report = run.finish().map_err(|why| format!("at the end: {why}"))?;
         classes.note_times(scheme, report.crashes);
@@ -116,13 +122,16 @@ struct Connection {
 }
 
 impl Connection {
-    /// Whether it ended because a read failed after its reply had begun, which cannot carry an error any more.
+    /// Whether it ended because a read failed after its reply had begun, which cannot carry an
+    /// error any more.
     fn is_broken(&self) -> bool {
         matches!(&self.ended, Some(Err(why)) if why.contains("in the middle of a reply"))
     }
 
     fn poll(&mut self) {
-        let Some(session) = &mut self.session else { return };
+        let Some(session) = &mut self.session else {
+            return;
+        };
         let waker = Waker::from(self.woken.clone());
         if let Poll::Ready(end) = session.as_mut().poll(&mut Context::from_waker(&waker)) {
             self.session = None;
@@ -146,8 +155,8 @@ impl Woken {
         self.0.swap(false, Ordering::SeqCst)
     }
 
-    /// Gives a thread that has ended a flush the time to say so, on a busy machine, too. A session in the middle of a reply does
-    /// not listen.
+    /// Gives a thread that has ended a flush the time to say so, on a busy machine, too. A session
+    /// in the middle of a reply does not listen.
     fn wait(&self) {
         let until = Instant::now() + Duration::from_millis(20);
         while !self.0.load(Ordering::SeqCst) && Instant::now() < until {
@@ -223,9 +232,17 @@ struct Run<'a> {
 
 fn profile_of(plan: &Plan) -> Profile {
     let profile = plan.cells.profile();
-    let geometry = Geometry { page_bytes: plan.page, pages_per_block: plan.block, ..profile.geometry };
+    let geometry = Geometry {
+        page_bytes: plan.page,
+        pages_per_block: plan.block,
+        ..profile.geometry
+    };
     // Wear is another suite's.
-    Profile { geometry, endurance: 1 << 20, ..profile }
+    Profile {
+        geometry,
+        endurance: 1 << 20,
+        ..profile
+    }
 }
 
 /// A request of a racer: cookie, payload, request, version.
@@ -238,35 +255,66 @@ type Answer = (u64, u64, Ask, u32, Reply);
 fn make(plan: &Plan) -> Result<SimDisk, String> {
     let scheme = plan.scheme()?;
     let mut params = Params::default();
-    for (key, value) in [("ckpt.interval", plan.checkpoint.to_string()), ("wear.gap", "4".into())] {
+    for (key, value) in [
+        ("ckpt.interval", plan.checkpoint.to_string()),
+        ("wear.gap", "4".into()),
+    ] {
         if has_param(scheme, key) {
             params.set(key, &value);
         }
     }
-    plan.params.iter().for_each(|(key, value)| params.set(key, value));
-    let text = params.iter().fold(String::new(), |text, (key, value)| text + &format!("{key}={value}\n"));
+    plan.params
+        .iter()
+        .for_each(|(key, value)| params.set(key, value));
+    let text = params.iter().fold(String::new(), |text, (key, value)| {
+        text + &format!("{key}={value}\n")
+    });
     let told = |error: &dyn std::fmt::Display| format!("plan: {error}");
     // A device may end inside a page, though one that the command line makes does not.
     let room = plan.size.next_multiple_of(4096);
     let layout = scheme.layout(&profile_of(plan), room, f64::from(plan.op) / 100.0, &params);
     let layout = layout.map_err(|error| told(&error))?;
-    let spec = ImageSpec { profile: layout.profile, size: plan.size, scheme: scheme.name.into(), params: text };
+    let spec = ImageSpec {
+        profile: layout.profile,
+        size: plan.size,
+        scheme: scheme.name.into(),
+        params: text,
+    };
     let (disk, store) = SimDisk::create(&spec, plan.spare).map_err(|error| told(&error))?;
     let chip = Chip::open(layout.profile, store).map_err(|error| told(&error))?;
     let logical_pages = plan.size.div_ceil(u64::from(plan.page)) as u32;
-    let config = FtlConfig { logical_pages, params };
-    let mut ftl = scheme.start(chip, &config, Start::Format).map_err(|error| told(&error))?;
+    let config = FtlConfig {
+        logical_pages,
+        params,
+    };
+    let mut ftl = scheme
+        .start(chip, &config, Start::Format)
+        .map_err(|error| told(&error))?;
     ftl.shutdown(0).map_err(|error| told(&error))?;
-    ftl.into_chip().into_store().close().map_err(|error| told(&error))?;
+    ftl.into_chip()
+        .into_store()
+        .close()
+        .map_err(|error| told(&error))?;
     Ok(disk)
 }
 
 fn open(disk: &SimDisk, gate: Option<&Arc<Gate>>) -> Result<Volume<FileStore>, String> {
-    let (store, _) = disk.open(Access::ReadWrite).map_err(|error| format!("open: {error}"))?;
-    let stack = volume_on(Path::new(NAME), store, false, Latency::None, |inner| match gate {
-        Some(gate) => Arc::new(Unblocked { inner, gate: gate.clone() }),
-        None => inner,
-    });
+    let (store, _) = disk
+        .open(Access::ReadWrite)
+        .map_err(|error| format!("open: {error}"))?;
+    let stack = volume_on(
+        Path::new(NAME),
+        store,
+        false,
+        Latency::None,
+        |inner| match gate {
+            Some(gate) => Arc::new(Unblocked {
+                inner,
+                gate: gate.clone(),
+            }),
+            None => inner,
+        },
+    );
     Ok(stack.map_err(|failure| format!("mount: {failure}"))?.volume)
 }
 
@@ -279,13 +327,26 @@ fn connect(
     stats: &Arc<NbdStats>,
 ) -> Result<Connection, String> {
     let (wire, piece) = (plan.wires[who], plan.piece as usize);
-    let limits = Limits { piece, backlog: piece.min(64 << 10), resting: 4096, ..Limits::default() };
+    let limits = Limits {
+        piece,
+        backlog: piece.min(64 << 10),
+        resting: 4096,
+        ..Limits::default()
+    };
     let client = Client::new(wire);
-    let device = Arc::new(Watched { volume: volume.clone(), gate: gate.clone(), who, writes: Vec::new().into() });
+    let device = Arc::new(Watched {
+        volume: volume.clone(),
+        gate: gate.clone(),
+        who,
+        writes: Vec::new().into(),
+    });
     let (stop, stopped) = oneshot::channel::<()>();
     let (pipe, served, stats) = (client.pipe.clone(), device.clone(), stats.clone());
     let session: Session = Box::pin(async move {
-        let info = ExportInfo { name: "disk".into(), description: String::new() };
+        let info = ExportInfo {
+            name: "disk".into(),
+            description: String::new(),
+        };
         let stopped = async { drop(stopped.await) };
         let end = match wire {
             Wire::Attached => attach_stream(pipe, served, &limits, &stats, stopped).await,
@@ -307,7 +368,10 @@ fn connect(
     connection.client.pipe.allow(usize::MAX, usize::MAX);
     connection.poll();
     if !connection.client.negotiated()? {
-        return Err(format!("connection {who} is not let in: {:?}", connection.ended));
+        return Err(format!(
+            "connection {who} is not let in: {:?}",
+            connection.ended
+        ));
     }
     Ok(connection)
 }
@@ -315,15 +379,22 @@ fn connect(
 /// Everything that a volume holds, its holes included.
 fn contents(volume: &Volume<FileStore>) -> Result<Vec<u8>, String> {
     let mut bytes = vec![0xA5; volume.size() as usize];
-    volume.read(0, &mut bytes).map_err(|error| format!("read after a restart: {error}"))?;
+    volume
+        .read(0, &mut bytes)
+        .map_err(|error| format!("read after a restart: {error}"))?;
     let mut at = 0;
     while at < bytes.len() {
         let left = (bytes.len() - at) as u64;
-        let extents = volume.extents(at as u64, left, 1024).map_err(|error| format!("extents: {error}"))?;
+        let extents = volume
+            .extents(at as u64, left, 1024)
+            .map_err(|error| format!("extents: {error}"))?;
         for extent in extents {
             let part = &bytes[at..at + extent.len as usize];
             if !extent.mapped && part.iter().any(|byte| *byte != 0) {
-                return Err(format!("the hole at byte {at} of {} bytes does not read as zeros", extent.len));
+                return Err(format!(
+                    "the hole at byte {at} of {} bytes does not read as zeros",
+                    extent.len
+                ));
             }
             at += extent.len as usize;
         }
@@ -408,14 +479,21 @@ impl<'a> Run<'a> {
 
     fn act(&mut self, action: &Action) -> Result<(), String> {
         match self.trap.take() {
-            Some((_, end)) if !matches!(action, Action::Race(..) | Action::Die(..) | Action::DieTwice(..)) => {
+            Some((_, end))
+                if !matches!(
+                    action,
+                    Action::Race(..) | Action::Die(..) | Action::DieTwice(..)
+                ) =>
+            {
                 self.trap = Some((self.oracle.clone(), end));
             }
             _ => {}
         }
         match action {
             Action::Send(who, ask) => self.send(*who, *ask),
-            Action::Turn(who, inward, outward) => self.turn(*who, *inward as usize, *outward as usize)?,
+            Action::Turn(who, inward, outward) => {
+                self.turn(*who, *inward as usize, *outward as usize)?
+            }
             Action::Hold(on) => {
                 self.gate.hold(*on);
                 self.settle()?;
@@ -433,7 +511,10 @@ impl<'a> Run<'a> {
                     self.judged(End::Crash(*how));
                     self.note(Class::CrashAfterOpen);
                     if once_more != bytes {
-                        let at = bytes.iter().zip(&once_more).position(|(one, other)| one != other);
+                        let at = bytes
+                            .iter()
+                            .zip(&once_more)
+                            .position(|(one, other)| one != other);
                         return Err(format!("two recoveries disagree at byte {at:?}"));
                     }
                 }
@@ -453,7 +534,11 @@ impl<'a> Run<'a> {
                 self.bad_syncs = *count;
             }
             Action::Cut(after, seed) => {
-                let cut = PowerCut { after: *after, seed: after.map(|_| *seed), ..PowerCut::default() };
+                let cut = PowerCut {
+                    after: *after,
+                    seed: after.map(|_| *seed),
+                    ..PowerCut::default()
+                };
                 // Refused after an earlier failure.
                 if self.volume.inject(&Injection::PowerCut(cut)).is_ok() {
                     self.cut = true;
@@ -476,7 +561,9 @@ impl<'a> Run<'a> {
         {
             let disk = frozen.ended(end);
             let before = std::mem::replace(&mut self.oracle, oracle);
-            let judged = self.look(&disk, end).map_err(|why| format!("before a write of the host: {why}"));
+            let judged = self
+                .look(&disk, end)
+                .map_err(|why| format!("before a write of the host: {why}"));
             self.oracle = before;
             judged?;
             self.note(Class::EndBeforeAWrite);
@@ -523,25 +610,49 @@ impl<'a> Run<'a> {
     fn look_read_only(&mut self, end: End) -> Result<(), String> {
         let disk = self.disk.ended(end);
         let writes = disk.writes();
-        let (store, _) = disk.open(Access::ReadOnly).map_err(|error| format!("read-only open: {error}"))?;
+        let (store, _) = disk
+            .open(Access::ReadOnly)
+            .map_err(|error| format!("read-only open: {error}"))?;
         let stack = volume_on(Path::new(NAME), store, true, Latency::None, |inner| inner);
-        let volume = Arc::new(stack.map_err(|failure| format!("read-only mount: {failure}"))?.volume);
+        let volume = Arc::new(
+            stack
+                .map_err(|failure| format!("read-only mount: {failure}"))?
+                .volume,
+        );
         let bytes = contents(&volume)?;
         self.judged(end);
-        self.oracle.judge(&bytes, self.may_lose(end)).map_err(|why| format!("read-only: {why}"))?;
+        self.oracle
+            .judge(&bytes, self.may_lose(end))
+            .map_err(|why| format!("read-only: {why}"))?;
         let mut connection = connect(self.plan, 0, &volume, &Arc::default(), &Arc::default())?;
         let length = self.plan.size.min(3000);
-        for (verb, errno) in
-            [(Verb::Write, EPERM), (Verb::Trim, EPERM), (Verb::Zero, EPERM), (Verb::Flush, 0), (Verb::Read, 0)]
-        {
+        for (verb, errno) in [
+            (Verb::Write, EPERM),
+            (Verb::Trim, EPERM),
+            (Verb::Zero, EPERM),
+            (Verb::Flush, 0),
+            (Verb::Read, 0),
+        ] {
             let flush = verb == Verb::Flush;
             let ask = Ask::new(
                 verb,
                 if flush { 0 } else { 100.min(length - 1) },
-                if flush { 0 } else { length - 100.min(length - 1) },
+                if flush {
+                    0
+                } else {
+                    length - 100.min(length - 1)
+                },
             );
-            let payload = vec![7; if verb == Verb::Write { ask.length as usize } else { 0 }];
-            let (_, _, _, _, reply) = race_alone(&mut connection, &[(1, payload, ask, 0)], &self.clock)?.remove(0);
+            let payload = vec![
+                7;
+                if verb == Verb::Write {
+                    ask.length as usize
+                } else {
+                    0
+                }
+            ];
+            let (_, _, _, _, reply) =
+                race_alone(&mut connection, &[(1, payload, ask, 0)], &self.clock)?.remove(0);
             if reply.errno != errno {
                 return Err(format!("read-only: errno {} for {ask}", reply.errno));
             }
@@ -569,7 +680,9 @@ impl<'a> Run<'a> {
         for class in std::mem::take(&mut self.durable.0) {
             self.classes.note(class);
         }
-        if self.plan.ram_acknowledges() && self.connections.iter().any(|connection| connection.wrote) {
+        if self.plan.ram_acknowledges()
+            && self.connections.iter().any(|connection| connection.wrote)
+        {
             self.note(Class::RamAcknowledged);
         }
         if self.after_kill {
@@ -585,9 +698,15 @@ impl<'a> Run<'a> {
 
     fn send(&mut self, who: usize, ask: Ask) {
         let unanswered = self.open.values().filter(|open| open.op.is_some()).count();
-        let busy = self.connections.get(who).is_none_or(|each| each.client.open.len() > 6 || each.session.is_none());
+        let busy = self
+            .connections
+            .get(who)
+            .is_none_or(|each| each.client.open.len() > 6 || each.session.is_none());
         // Simple replies have no room for extents.
-        let simple = matches!(self.plan.wires.get(who), Some(Wire::Simple | Wire::Attached));
+        let simple = matches!(
+            self.plan.wires.get(who),
+            Some(Wire::Simple | Wire::Attached)
+        );
         let mute = ask.verb == Verb::Status && simple;
         if busy || mute || ask.changes() && unanswered >= UNANSWERED_MAX {
             return;
@@ -598,7 +717,9 @@ impl<'a> Run<'a> {
     }
 
     fn is_inside(&self, ask: &Ask) -> bool {
-        ask.offset.checked_add(ask.length).is_some_and(|end| end <= self.plan.size)
+        ask.offset
+            .checked_add(ask.length)
+            .is_some_and(|end| end <= self.plan.size)
     }
 
     /// Tells the oracle of a request.
@@ -611,16 +732,36 @@ impl<'a> Run<'a> {
             payload.resize(ask.length as usize, 0);
             fill(self.plan.seed, version, ask.offset, &mut payload);
         }
-        let change = if ask.verb == Verb::Write { Change::Version(version) } else { Change::Zeros };
+        let change = if ask.verb == Verb::Write {
+            Change::Version(version)
+        } else {
+            Change::Zeros
+        };
         let op = (ask.changes() && self.is_inside(&ask)).then(|| self.oracle.submit(change, range));
         self.cookies += 1;
         self.connections[who].wrote |= op.is_some();
-        let behind = self.open.values().any(|open| open.who == who && open.ask.waits_for_a_sync());
-        (self.cookies, payload, Open { ask, who, op, began, during_sync: self.gate.is_held(), behind })
+        let behind = self
+            .open
+            .values()
+            .any(|open| open.who == who && open.ask.waits_for_a_sync());
+        (
+            self.cookies,
+            payload,
+            Open {
+                ask,
+                who,
+                op,
+                began,
+                during_sync: self.gate.is_held(),
+                behind,
+            },
+        )
     }
 
     fn turn(&mut self, who: usize, inward: usize, outward: usize) -> Result<(), String> {
-        let Some(connection) = self.connections.get_mut(who) else { return Ok(()) };
+        let Some(connection) = self.connections.get_mut(who) else {
+            return Ok(());
+        };
         self.gate.expect_threads();
         connection.client.pipe.allow(inward, outward);
         connection.poll();
@@ -635,8 +776,12 @@ impl<'a> Run<'a> {
         for reply in replies {
             self.oracle.horizon = self.open.values().map(|open| open.began).min().unwrap_or(0);
             let now = self.now();
-            let open = self.open.remove(&reply.cookie).expect("the client knows it");
-            self.replied(&open, &reply, now).map_err(|why| format!("{}: {why}", open.ask))?;
+            let open = self
+                .open
+                .remove(&reply.cookie)
+                .expect("the client knows it");
+            self.replied(&open, &reply, now)
+                .map_err(|why| format!("{}: {why}", open.ask))?;
         }
         let ends_anyway = self.stopping || self.connections[who].left;
         if self.is_broken(who) && !ends_anyway {
@@ -651,11 +796,19 @@ impl<'a> Run<'a> {
     /// Waits for threads and serves the connections whose flushes ended.
     fn settle(&mut self) -> Result<(), String> {
         loop {
-            let ended = self.gate.quiet(self.connections.iter().map(|connection| connection.seen).sum());
+            let ended = self.gate.quiet(
+                self.connections
+                    .iter()
+                    .map(|connection| connection.seen)
+                    .sum(),
+            );
             let mut progress = false;
             for who in 0..self.connections.len() {
                 let ended = ended.get(who).copied().unwrap_or(0);
-                let waits = self.open.values().any(|open| open.who == who && open.ask.waits_for_a_sync());
+                let waits = self
+                    .open
+                    .values()
+                    .any(|open| open.who == who && open.ask.waits_for_a_sync());
                 let connection = &mut self.connections[who];
                 if connection.seen < ended && waits {
                     connection.woken.wait();
@@ -676,12 +829,25 @@ impl<'a> Run<'a> {
 
     fn replied(&mut self, open: &Open, reply: &Reply, now: u64) -> Result<(), String> {
         self.report.replies += 1;
-        let Open { ask, who, op, began, .. } = *open;
+        let Open {
+            ask,
+            who,
+            op,
+            began,
+            ..
+        } = *open;
         let well = reply.errno == 0;
-        let calls =
-            std::mem::take(&mut *self.connections[who].device.writes.lock().unwrap_or_else(PoisonError::into_inner));
-        let pieces: Vec<_> =
-            calls.iter().filter(|call| (ask.offset..ask.offset + ask.length).contains(&call.offset)).collect();
+        let calls = std::mem::take(
+            &mut *self.connections[who]
+                .device
+                .writes
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        let pieces: Vec<_> = calls
+            .iter()
+            .filter(|call| (ask.offset..ask.offset + ask.length).contains(&call.offset))
+            .collect();
         if !well {
             self.traffic.errors += 1;
             let struck = self.blown.filter(|(when, _)| *when > began);
@@ -693,7 +859,11 @@ impl<'a> Run<'a> {
             if !inside && reply.errno == expected {
                 self.note(Class::BeyondTheEnd);
             } else if let Some((_, errno)) = struck {
-                self.note(if errno == ENOSPC as i32 { Class::Enospc } else { Class::Eio });
+                self.note(if errno == ENOSPC as i32 {
+                    Class::Enospc
+                } else {
+                    Class::Eio
+                });
                 let failed = pieces.iter().position(|call| !call.well);
                 if failed.is_some_and(|place| ask.length > pieces[place].length) {
                     self.note(Class::PieceFailed);
@@ -718,7 +888,12 @@ impl<'a> Run<'a> {
     }
 
     /// A write that no other one succeeded beside decides whether the device says that writes fail.
-    fn look_at_state(&mut self, ask: &Ask, well: bool, (began, now): (u64, u64)) -> Result<(), String> {
+    fn look_at_state(
+        &mut self,
+        ask: &Ask,
+        well: bool,
+        (began, now): (u64, u64),
+    ) -> Result<(), String> {
         let beside = self.wrote_well > began;
         if well && ask.verb == Verb::Write {
             self.wrote_well = now;
@@ -730,10 +905,12 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         match told {
-            None if !well && struck && !beside => Err("writes fail, and the device does not say so".into()),
-            Some(why) if well && !struck && self.fuse.is_none() => {
-                Err(format!("a write succeeded, and the device still says: {why}"))
+            None if !well && struck && !beside => {
+                Err("writes fail, and the device does not say so".into())
             }
+            Some(why) if well && !struck && self.fuse.is_none() => Err(format!(
+                "a write succeeded, and the device still says: {why}"
+            )),
             Some(_) if !well => {
                 self.failing = true;
                 Ok(())
@@ -754,7 +931,14 @@ impl<'a> Run<'a> {
         (pieces, between): (usize, bool),
         now: u64,
     ) -> Result<(), String> {
-        let Open { ask, who, began, during_sync, behind, .. } = *open;
+        let Open {
+            ask,
+            who,
+            began,
+            during_sync,
+            behind,
+            ..
+        } = *open;
         let page = u64::from(self.plan.page);
         let aligned = ask.offset.is_multiple_of(page) && ask.length.is_multiple_of(page);
         let flag = |traffic: &mut u64| *traffic += ask.length;
@@ -775,7 +959,10 @@ impl<'a> Run<'a> {
         if ask.verb == Verb::Trim && ask.length > LONG_PAGES * page {
             self.note(Class::LongTrim);
         }
-        if ask.verb == Verb::Write && pieces == 1 && ask.offset / SLICE != (ask.offset + ask.length - 1) / SLICE {
+        if ask.verb == Verb::Write
+            && pieces == 1
+            && ask.offset / SLICE != (ask.offset + ask.length - 1) / SLICE
+        {
             self.note(Class::SeveralSlices);
         }
         if self.plan.wires[who] == Wire::Attached {
@@ -813,8 +1000,8 @@ impl<'a> Run<'a> {
             self.oracle.flushed(began);
         }
         let races = self.open.values().any(|other| {
-            let apart =
-                other.ask.offset >= ask.offset + ask.length || ask.offset >= other.ask.offset + other.ask.length;
+            let apart = other.ask.offset >= ask.offset + ask.length
+                || ask.offset >= other.ask.offset + other.ask.length;
             other.op.is_some() && other.ask.verb != Verb::Write && !apart
         });
         let mut at = ask.offset;
@@ -848,7 +1035,10 @@ impl<'a> Run<'a> {
     fn check(&mut self, who: usize) -> Result<(), String> {
         let step = 128 << 10;
         for at in (0..self.plan.size).step_by(step) {
-            self.send(who, Ask::new(Verb::Read, at, (self.plan.size - at).min(step as u64)));
+            self.send(
+                who,
+                Ask::new(Verb::Read, at, (self.plan.size - at).min(step as u64)),
+            );
             self.turn(who, usize::MAX, usize::MAX)?;
         }
         Ok(())
@@ -878,7 +1068,9 @@ impl<'a> Run<'a> {
 
     /// A connection ends with whatever it has in flight, and another takes its place.
     fn leave(&mut self, who: usize, hang_up: Option<usize>) -> Result<(), String> {
-        let Some(connection) = self.connections.get_mut(who) else { return Ok(()) };
+        let Some(connection) = self.connections.get_mut(who) else {
+            return Ok(());
+        };
         let in_flight = !connection.client.open.is_empty();
         connection.left = true;
         connection.client.leave(hang_up);
@@ -895,7 +1087,9 @@ impl<'a> Run<'a> {
         let inside = self.end_of_connection(who)?;
         let end = self.connections[who].ended.as_ref().expect("it has ended");
         if end.is_ok() == inside && !self.is_broken(who) {
-            return Err(format!("connection {who} ended inside a message: {inside}, {end:?}"));
+            return Err(format!(
+                "connection {who} ended inside a message: {inside}, {end:?}"
+            ));
         }
         if in_flight {
             self.note(Class::Left);
@@ -906,7 +1100,9 @@ impl<'a> Run<'a> {
         self.reconnect(who)?;
         let connected = self.stats.snapshot().connected;
         if connected != self.plan.wires.len() as u64 {
-            return Err(format!("{connected} sessions counted after connection {who} was replaced"));
+            return Err(format!(
+                "{connected} sessions counted after connection {who} was replaced"
+            ));
         }
         Ok(())
     }
@@ -915,7 +1111,8 @@ impl<'a> Run<'a> {
         self.connections[who].is_broken() && self.volume.is_powerless()
     }
 
-    /// Power failed within a read of several pieces: the session ends, and its requests have no replies.
+    /// Power failed within a read of several pieces: the session ends, and its requests have no
+    /// replies.
     fn replace_broken(&mut self, who: usize) -> Result<(), String> {
         self.forget_requests(who)?;
         self.note(Class::Broken);
@@ -929,19 +1126,26 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Requests without a reply when their connection ended took effect by then or never. What was taken whole has a reply.
-    /// Returns whether the last message broke off.
+    /// Requests without a reply when their connection ended took effect by then or never. What was
+    /// taken whole has a reply. Returns whether the last message broke off.
     fn end_of_connection(&mut self, who: usize) -> Result<bool, String> {
         let (whole, inside) = self.connections[who].client.unanswered();
         if let Some(ask) = whole.filter(|_| !self.is_broken(who)) {
-            return Err(format!("connection {who} ended, and {ask} was not answered"));
+            return Err(format!(
+                "connection {who} ended, and {ask} was not answered"
+            ));
         }
         self.forget_requests(who)?;
         Ok(inside)
     }
 
     fn forget_requests(&mut self, who: usize) -> Result<(), String> {
-        let gone: Vec<u64> = self.open.iter().filter(|(_, open)| open.who == who).map(|(cookie, _)| *cookie).collect();
+        let gone: Vec<u64> = self
+            .open
+            .iter()
+            .filter(|(_, open)| open.who == who)
+            .map(|(cookie, _)| *cookie)
+            .collect();
         for cookie in gone {
             let open = self.open.remove(&cookie).expect("listed");
             self.traffic.errors += 1;
@@ -971,14 +1175,22 @@ impl<'a> Run<'a> {
             work[*who].push((self.cookies, payload, *ask, self.versions));
         }
         self.racing = true;
-        let (clock, volume, done) = (self.clock.clone(), self.volume.clone(), AtomicBool::new(false));
+        let (clock, volume, done) = (
+            self.clock.clone(),
+            self.volume.clone(),
+            AtomicBool::new(false),
+        );
         let running = work.iter().filter(|each| !each.is_empty()).count();
         let barrier = Barrier::new(running + 1);
         let handle = Handle::current();
         let mut logs: Vec<Vec<Answer>> = Vec::new();
         let mut idle_worked = false;
         std::thread::scope(|scope| {
-            let racers = self.connections.iter_mut().zip(&work).filter(|(_, work)| !work.is_empty());
+            let racers = self
+                .connections
+                .iter_mut()
+                .zip(&work)
+                .filter(|(_, work)| !work.is_empty());
             let threads: Vec<_> = racers
                 .map(|(connection, work)| {
                     let (clock, barrier, handle) = (&clock, &barrier, &handle);
@@ -1017,8 +1229,11 @@ impl<'a> Run<'a> {
 
     /// Tells the oracle of a race, in the order in which it happened.
     fn replay(&mut self, logs: Vec<Vec<Answer>>) -> Result<(), String> {
-        let all: Vec<(usize, Answer)> =
-            logs.into_iter().enumerate().flat_map(|(who, log)| log.into_iter().map(move |each| (who, each))).collect();
+        let all: Vec<(usize, Answer)> = logs
+            .into_iter()
+            .enumerate()
+            .flat_map(|(who, log)| log.into_iter().map(move |each| (who, each)))
+            .collect();
         let overlap = |one: &(u64, u64, Ask, u32, Reply), other: &(u64, u64, Ask, u32, Reply)| {
             let pages = |ask: &Ask| {
                 let page = u64::from(self.plan.page);
@@ -1029,10 +1244,14 @@ impl<'a> Run<'a> {
         };
         let mut met = BTreeSet::new();
         for (place, (who, one)) in all.iter().enumerate() {
-            for (_, other) in all[..place].iter().filter(|(other, each)| other != who && overlap(one, each)) {
+            for (_, other) in all[..place]
+                .iter()
+                .filter(|(other, each)| other != who && overlap(one, each))
+            {
                 match (one.2.verb, other.2.verb) {
                     (Verb::Write, Verb::Write) => met.insert(Class::TwoWriters.name()),
-                    (Verb::Read, Verb::Trim | Verb::Zero) | (Verb::Trim | Verb::Zero, Verb::Read) => {
+                    (Verb::Read, Verb::Trim | Verb::Zero)
+                    | (Verb::Trim | Verb::Zero, Verb::Read) => {
                         met.insert(Class::TrimRacesRead.name())
                     }
                     _ => false,
@@ -1051,13 +1270,25 @@ impl<'a> Run<'a> {
             let (who, (began, _, ask, version, reply)) = &all[place];
             if begins {
                 let range = ask.offset..ask.offset + ask.length;
-                let change = if ask.verb == Verb::Write { Change::Version(*version) } else { Change::Zeros };
+                let change = if ask.verb == Verb::Write {
+                    Change::Version(*version)
+                } else {
+                    Change::Zeros
+                };
                 ops[place] = ask.changes().then(|| self.oracle.submit(change, range));
                 continue;
             }
             let who = self.plan.wires.len().min(*who);
-            let open = Open { ask: *ask, who, op: ops[place], began: *began, during_sync: false, behind: false };
-            self.replied(&open, reply, when).map_err(|why| format!("racing {ask}: {why}"))?;
+            let open = Open {
+                ask: *ask,
+                who,
+                op: ops[place],
+                began: *began,
+                during_sync: false,
+                behind: false,
+            };
+            self.replied(&open, reply, when)
+                .map_err(|why| format!("racing {ask}: {why}"))?;
         }
         Ok(())
     }
@@ -1096,7 +1327,8 @@ impl<'a> Run<'a> {
             // A sync may be held still.
             let end = End::Crash(Crash::Nothing);
             let disk = self.disk.ended(end);
-            self.look(&disk, end).map_err(|why| format!("amid a stop: {why}"))?;
+            self.look(&disk, end)
+                .map_err(|why| format!("amid a stop: {why}"))?;
             self.note(Class::StopAmid);
         }
         self.drain()?;
@@ -1108,10 +1340,14 @@ impl<'a> Run<'a> {
         }
         let nbd = self.stats.snapshot();
         if nbd.connected + nbd.in_flight > 0 {
-            return Err(format!("after a stop: {} sessions, {} requests in flight", nbd.connected, nbd.in_flight));
+            return Err(format!(
+                "after a stop: {} sessions, {} requests in flight",
+                nbd.connected, nbd.in_flight
+            ));
         }
         self.count()?;
-        let excused = self.is_lossy() || self.fuse.is_some() || self.disk.bad_syncs() > 0 || self.cut;
+        let excused =
+            self.is_lossy() || self.fuse.is_some() || self.disk.bad_syncs() > 0 || self.cut;
         let closed = self.volume.close().map_err(|error| error.to_string());
         let closed = closed.and_then(|store| store.close().map_err(|error| error.to_string()));
         self.after_kill = false;
@@ -1134,7 +1370,14 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let (host, nbd) = (self.volume.host(), self.stats.snapshot());
-        let Traffic { written, trimmed, zeroed, read, flushes, .. } = self.traffic;
+        let Traffic {
+            written,
+            trimmed,
+            zeroed,
+            read,
+            flushes,
+            ..
+        } = self.traffic;
         let same = [
             ("bytes written", host.of(Op::Write).bytes, written),
             ("bytes trimmed", host.of(Op::Trim).bytes, trimmed),
@@ -1143,15 +1386,25 @@ impl<'a> Run<'a> {
             ("bytes that NBD read", nbd.read, read),
             ("bytes that NBD wrote", nbd.written, written),
             ("errors of NBD", nbd.errors, 0),
-            ("requests in flight", host.ops.iter().map(|op| op.in_flight).sum(), 0),
+            (
+                "requests in flight",
+                host.ops.iter().map(|op| op.in_flight).sum(),
+                0,
+            ),
         ];
-        if let Some((name, counted, known)) = same.into_iter().find(|(_, counted, known)| counted != known) {
+        if let Some((name, counted, known)) = same
+            .into_iter()
+            .find(|(_, counted, known)| counted != known)
+        {
             return Err(format!("{name}: {counted} counted, {known} known"));
         }
         // Holes are answered without a read; a look after a restart reads everything.
         let most = read + self.looked;
         if host.of(Op::Read).bytes > most {
-            return Err(format!("bytes read: {} counted, at most {most} known", host.of(Op::Read).bytes));
+            return Err(format!(
+                "bytes read: {} counted, at most {most} known",
+                host.of(Op::Read).bytes
+            ));
         }
         self.note(Class::Counters);
         Ok(())
@@ -1183,7 +1436,11 @@ impl<'a> Run<'a> {
             opened?;
         }
         self.abandon();
-        self.restart(kept.unwrap_or_else(|| disk.ended(End::Kill)), rollback, true)
+        self.restart(
+            kept.unwrap_or_else(|| disk.ended(End::Kill)),
+            rollback,
+            true,
+        )
     }
 
     fn restart(&mut self, disk: SimDisk, rollback: bool, look: bool) -> Result<(), String> {
@@ -1245,7 +1502,13 @@ fn race_alone(
             }
             std::thread::yield_now();
         };
-        log.push((began, clock.fetch_add(1, Ordering::SeqCst), *ask, *op, reply));
+        log.push((
+            began,
+            clock.fetch_add(1, Ordering::SeqCst),
+            *ask,
+            *op,
+            reply,
+        ));
     }
     Ok(log)
 }
@@ -1263,7 +1526,8 @@ fn work_behind(volume: &Volume<FileStore>, done: &AtomicBool) -> bool {
     worked
 }
 
-/// Pauses the device and lets it on again, now and then by a step. While it is paused no flash operation begins.
+/// Pauses the device and lets it on again, now and then by a step. While it is paused no flash
+/// operation begins.
 fn pause(volume: &Volume<FileStore>, round: u32) -> Result<(), String> {
     if volume.pause(Duration::from_secs(20)).is_err() {
         return Ok(());
@@ -1282,7 +1546,9 @@ fn pause(volume: &Volume<FileStore>, round: u32) -> Result<(), String> {
         return Err(format!("a paused device went from {before:?} to {after:?}"));
     }
     if round % 2 == 1 {
-        volume.step(Step::Requests(1)).map_err(|failure| failure.to_string())?;
+        volume
+            .step(Step::Requests(1))
+            .map_err(|failure| failure.to_string())?;
         std::thread::yield_now();
     }
     volume.resume();

@@ -3,14 +3,22 @@
 use super::plan::{Action, Plan};
 use std::time::{Duration, Instant};
 
-/// How often a candidate with races is tried in the second pass: threads run as the machine schedules them.
+/// How often a candidate with races is tried in the second pass: threads run as the machine
+/// schedules them.
 const TRIES: u32 = 12;
 
-/// Drops actions, then parts of races, then connections and parameters, while `fails` returns true and time is left.
+/// Drops actions, then parts of races, then connections and parameters, while `fails` returns true
+/// and time is left.
 ///
-/// The first pass tries each candidate once. The second one tries candidates with races several times.
+/// The first pass tries each candidate once. The second one tries candidates with races several
+/// times.
 pub fn shrink(plan: &Plan, patience: Duration, fails: impl FnMut(&Plan) -> bool) -> Plan {
-    let mut search = Search { best: plan.clone(), until: Instant::now() + patience, tries: 1, fails };
+    let mut search = Search {
+        best: plan.clone(),
+        until: Instant::now() + patience,
+        tries: 1,
+        fails,
+    };
     search.pass();
     if has_races(&search.best) {
         search.tries = TRIES;
@@ -20,7 +28,9 @@ pub fn shrink(plan: &Plan, patience: Duration, fails: impl FnMut(&Plan) -> bool)
 }
 
 fn has_races(plan: &Plan) -> bool {
-    plan.actions.iter().any(|action| matches!(action, Action::Race(..)))
+    plan.actions
+        .iter()
+        .any(|action| matches!(action, Action::Race(..)))
 }
 
 struct Search<F> {
@@ -63,7 +73,9 @@ impl<F: FnMut(&Plan) -> bool> Search<F> {
             let mut at = 0;
             while at < self.best.actions.len() {
                 let mut smaller = self.best.clone();
-                smaller.actions.drain(at..(at + length).min(self.best.actions.len()));
+                smaller
+                    .actions
+                    .drain(at..(at + length).min(self.best.actions.len()));
                 if !self.offer(smaller) {
                     at += length;
                 }
@@ -115,9 +127,15 @@ mod tests {
 
     #[test]
     fn what_the_failure_needs_is_left() {
-        let plan = (0..).map(draw).find(|plan| has_races(plan) && forks(plan) >= 2).expect("drawn soon");
+        let plan = (0..)
+            .map(draw)
+            .find(|plan| has_races(plan) && forks(plan) >= 2)
+            .expect("drawn soon");
         let small = shrink(&plan, Duration::from_secs(60), |plan| forks(plan) >= 2);
-        assert!(small.actions.len() == 2 && small.wires.len() == 1, "{small}");
+        assert!(
+            small.actions.len() == 2 && small.wires.len() == 1,
+            "{small}"
+        );
     }
 
     #[test]
@@ -132,6 +150,9 @@ mod tests {
     }
 
     fn forks(plan: &Plan) -> usize {
-        plan.actions.iter().filter(|action| matches!(action, Action::Fork(..))).count()
+        plan.actions
+            .iter()
+            .filter(|action| matches!(action, Action::Fork(..)))
+            .count()
     }
 }

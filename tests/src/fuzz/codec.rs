@@ -1,7 +1,7 @@
 //! The codecs of what schemes put on flash: OOB records, checkpoint chunks, trim records.
 //!
-//! Properties: foreign bytes are refused or decode to something that encodes to the same meaning again; the short cuts on encoded records
-//! agree with the long way.
+//! Properties: foreign bytes are refused or decode to something that encodes to the same meaning
+//! again; the short cuts on encoded records agree with the long way.
 
 use super::Input;
 use ftl_core::format::checkpoint::ChunkHead;
@@ -18,30 +18,53 @@ pub fn run(data: &[u8]) {
 }
 
 fn oob(bytes: &[u8]) {
-    let Some(found) = Oob::decode(bytes) else { return };
+    let Some(found) = Oob::decode(bytes) else {
+        return;
+    };
     let slot = found.encode();
     assert_eq!(Oob::decode(&slot), Some(found));
-    assert_eq!(slot[..OOB_BYTES], bytes[..OOB_BYTES], "two spellings of one record");
+    assert_eq!(
+        slot[..OOB_BYTES],
+        bytes[..OOB_BYTES],
+        "two spellings of one record"
+    );
     assert!(Oob::is_record(&slot));
     assert_eq!(Oob::owner(&slot), (found.tag.role, found.tag.lpn));
     for mark in [Flags::NONE, Flags::PROVISIONAL] {
         let mut copy: [u8; OOB_SLOT] = slot;
         let (pseq, epoch) = (found.epoch, found.pseq);
         Oob::recopy(std::slice::from_mut(&mut copy), mark, pseq, epoch);
-        let flags = found.tag.flags.without(Flags::PROVISIONAL).with(Flags::COPY).with(mark);
-        assert_eq!(copy, Oob { tag: PageTag { flags, ..found.tag }, pseq, epoch }.encode());
+        let flags = found
+            .tag
+            .flags
+            .without(Flags::PROVISIONAL)
+            .with(Flags::COPY)
+            .with(mark);
+        assert_eq!(
+            copy,
+            Oob {
+                tag: PageTag { flags, ..found.tag },
+                pseq,
+                epoch
+            }
+            .encode()
+        );
     }
 }
 
 fn chunk(page: &[u8]) {
-    let Some((head, payload)) = ChunkHead::decode(page) else { return };
+    let Some((head, payload)) = ChunkHead::decode(page) else {
+        return;
+    };
     let mut again = Vec::new();
     head.encode(payload, page.len(), &mut again);
     assert_eq!(ChunkHead::decode(&again), Some((head, payload)));
 }
 
 fn trims(page: &[u8]) {
-    let Some(ranges) = trim::decode(page) else { return };
+    let Some(ranges) = trim::decode(page) else {
+        return;
+    };
     let mut again = vec![0; page.len()];
     assert_eq!(trim::encode(&ranges, &mut again), ranges.len());
     assert_eq!(trim::decode(&again), Some(ranges));

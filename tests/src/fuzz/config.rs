@@ -1,6 +1,7 @@
 //! Configuration files, targets and sizes as somebody may write them.
 //!
-//! Properties: an error or a configuration whose parts keep to their documented bounds; a target reads back as it is shown.
+//! Properties: an error or a configuration whose parts keep to their documented bounds; a target
+//! reads back as it is shown.
 
 use ftld::config::Config;
 use ftld::instance::Dirs;
@@ -15,20 +16,49 @@ pub fn run(data: &[u8]) {
     FOLDER.with(|folder| {
         let path = &folder.path().join("file.toml");
         std::fs::write(path, data).expect("room for a configuration file");
-        let dirs = Dirs { config: "/config".into(), state: "/state".into(), runtime: "/run".into() };
-        let args = DeviceArgs { config: Some(path.clone()), ..DeviceArgs::default() };
-        let Ok(config) = Config::new(&args, &dirs) else { return };
-        assert!(config.wish.size.is_none_or(|size| size > 0 && size.is_multiple_of(4096)));
+        let dirs = Dirs {
+            config: "/config".into(),
+            state: "/state".into(),
+            runtime: "/run".into(),
+        };
+        let args = DeviceArgs {
+            config: Some(path.clone()),
+            ..DeviceArgs::default()
+        };
+        let Ok(config) = Config::new(&args, &dirs) else {
+            return;
+        };
+        assert!(
+            config
+                .wish
+                .size
+                .is_none_or(|size| size > 0 && size.is_multiple_of(4096))
+        );
         assert!(config.wish.op.is_none_or(|op| (0.1..=1000.0).contains(&op)));
-        assert!(!config.name.is_empty() && !config.name.contains('/'), "instance {:?}", config.name);
-        let open = config.target.as_ref().and_then(Target::beyond_this_machine).is_some();
-        assert!(!open || config.tls.is_some_and(|tls| tls.required), "reachable without TLS");
+        assert!(
+            !config.name.is_empty() && !config.name.contains('/'),
+            "instance {:?}",
+            config.name
+        );
+        let open = config
+            .target
+            .as_ref()
+            .and_then(Target::beyond_this_machine)
+            .is_some();
+        assert!(
+            !open || config.tls.is_some_and(|tls| tls.required),
+            "reachable without TLS"
+        );
     });
     let text = String::from_utf8_lossy(data);
     let line = text.lines().next().unwrap_or_default();
     let _ = parse_size(line);
     if let Ok(target) = Target::parse(line) {
         let shown = target.to_string();
-        assert_eq!(Target::parse(&shown).ok(), Some(target), "{line:?} is shown as {shown:?}");
+        assert_eq!(
+            Target::parse(&shown).ok(),
+            Some(target),
+            "{line:?} is shown as {shown:?}"
+        );
     }
 }

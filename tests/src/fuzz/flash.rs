@@ -1,7 +1,9 @@
-//! A device whose flash somebody wrote who knows the format: pages with valid check values, records and marks that say anything.
+//! A device whose flash somebody wrote who knows the format: pages with valid check values, records
+//! and marks that say anything.
 //!
-//! Properties: every scheme mounts it or says what is damaged; when it mounts, every page can be read or is an error, and the check of all
-//! tables ends. What the laws of the part forbid is a panic of the chip and so a finding: mounting must not break them either.
+//! Properties: every scheme mounts it or says what is damaged; when it mounts, every page can be
+//! read or is an error, and the check of all tables ends. What the laws of the part forbid is a
+//! panic of the chip and so a finding: mounting must not break them either.
 
 use super::Input;
 use crate::host::Host;
@@ -28,22 +30,37 @@ struct Base {
 
 fn bases() -> &'static [Base] {
     static BASES: OnceLock<Vec<Base>> = OnceLock::new();
-    BASES.get_or_init(|| SCHEMES.iter().flat_map(|scheme| Cells::ALL.map(|cells| base(scheme, cells))).collect())
+    BASES.get_or_init(|| {
+        SCHEMES
+            .iter()
+            .flat_map(|scheme| Cells::ALL.map(|cells| base(scheme, cells)))
+            .collect()
+    })
 }
 
 fn base(scheme: &'static ftl_core::schemes::Scheme, cells: Cells) -> Base {
     let mut params = Params::default();
     params.set("ckpt.interval", "100");
-    let rig = Rig { seed: 1, ..Rig::with_params(scheme, cells, PAGES, params) };
+    let rig = Rig {
+        seed: 1,
+        ..Rig::with_params(scheme, cells, PAGES, params)
+    };
     let mut host = Host::format(&rig);
     for op in Workload::new(Kind::Mixed, PAGES, 1).take(REQUESTS) {
-        host.run(&op).unwrap_or_else(|trouble| panic!("{}: {trouble:?}", rig.path()));
+        host.run(&op)
+            .unwrap_or_else(|trouble| panic!("{}: {trouble:?}", rig.path()));
     }
     let (chip, _) = host.cut_power();
     let cut = chip.into_store();
-    let mut ftl = rig.mount(rig.open(cut.clone())).expect("an honest flash mounts");
+    let mut ftl = rig
+        .mount(rig.open(cut.clone()))
+        .expect("an honest flash mounts");
     ftl.shutdown(0).expect("an honest flash shuts down");
-    Base { stopped: ftl.into_chip().into_store(), cut, rig }
+    Base {
+        stopped: ftl.into_chip().into_store(),
+        cut,
+        rig,
+    }
 }
 
 /// First byte: which device. Then edits, one after the other.
@@ -51,17 +68,27 @@ pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let choice = usize::from(input.u8());
     let base = &bases()[choice / 2 % bases().len()];
-    let mut store = if choice % 2 == 0 { &base.stopped } else { &base.cut }.clone();
+    let mut store = if choice % 2 == 0 {
+        &base.stopped
+    } else {
+        &base.cut
+    }
+    .clone();
     while !input.is_empty() {
         edit(&base.rig, &mut store, &mut input);
     }
     let chip = Chip::open(base.rig.profile, store).expect("memory does not fail");
-    let Ok(mut ftl) = base.rig.mount(chip) else { return };
+    let Ok(mut ftl) = base.rig.mount(chip) else {
+        return;
+    };
     let mut page = vec![0; base.rig.profile.geometry.page_bytes as usize];
     for lpn in (0..ftl.logical_pages()).map(Lpn::new) {
         let mapped = ftl.is_mapped(lpn);
         let read = ftl.read(0, lpn, &mut page);
-        assert!(!matches!((mapped, read), (Ok(false), Ok(_))) || page.iter().all(|b| *b == 0), "{lpn:?} is not mapped");
+        assert!(
+            !matches!((mapped, read), (Ok(false), Ok(_))) || page.iter().all(|b| *b == 0),
+            "{lpn:?} is not mapped"
+        );
     }
     let _ = ftl.check();
     let _ = (ftl.stats(), ftl.ram_report());
@@ -98,13 +125,29 @@ fn edit(rig: &Rig, store: &mut MemStore, input: &mut Input) {
         }
         2 => {
             let ppn = page(input);
-            let (role, lpn) = (ROLES[usize::from(input.u8()) % ROLES.len()], u32::from(input.u8()));
+            let (role, lpn) = (
+                ROLES[usize::from(input.u8()) % ROLES.len()],
+                u32::from(input.u8()),
+            );
             // Small numbers meet others; a few bits more reach the ends of each field.
             let lpn = if input.u8() & 1 == 0 { lpn } else { !lpn };
-            let counter = |input: &mut Input| (u64::from(input.u16()) << (input.u8() % 33)) & 0xFFFF_FFFF_FFFF;
+            let counter = |input: &mut Input| {
+                (u64::from(input.u16()) << (input.u8() % 33)) & 0xFFFF_FFFF_FFFF
+            };
             let (ver, pseq, epoch) = (counter(input), counter(input), counter(input));
-            let flags = [Flags::NONE, Flags::COPY, Flags::COMMIT, Flags::LOST, Flags::INVALID];
-            let tag = PageTag { role, flags: flags[usize::from(input.u8()) % flags.len()], lpn, ver };
+            let flags = [
+                Flags::NONE,
+                Flags::COPY,
+                Flags::COMMIT,
+                Flags::LOST,
+                Flags::INVALID,
+            ];
+            let tag = PageTag {
+                role,
+                flags: flags[usize::from(input.u8()) % flags.len()],
+                lpn,
+                ver,
+            };
             let (data, _) = contents(rig, store, ppn);
             store.program(ppn, 1, &data, &Oob { tag, pseq, epoch }.encode())
         }
@@ -114,8 +157,13 @@ fn edit(rig: &Rig, store: &mut MemStore, input: &mut Input) {
             store.program(to, 1, &data, &oob)
         }
         4 => {
-            let health =
-                [Health::Good, Health::DataLost, Health::OobLost, Health::Lost, Health::Unstable(input.u8() % 4)];
+            let health = [
+                Health::Good,
+                Health::DataLost,
+                Health::OobLost,
+                Health::Lost,
+                Health::Unstable(input.u8() % 4),
+            ];
             let ppn = page(input);
             store.set_health(ppn, health[usize::from(input.u8()) % health.len()])
         }
@@ -124,7 +172,13 @@ fn edit(rig: &Rig, store: &mut MemStore, input: &mut Input) {
             let bad = [None, Some(Bad::Factory), Some(Bad::Grown)][usize::from(input.u8()) % 3];
             // More erases than these the image refuses.
             let (erase_count, weak) = (input.u32() % (1 << 31), input.u8() & 1 == 1);
-            let facts = BlockFacts { erase_count, bad, weak, since: input.u32(), reads: input.u32() };
+            let facts = BlockFacts {
+                erase_count,
+                bad,
+                weak,
+                since: input.u32(),
+                reads: input.u32(),
+            };
             store.set_facts(block, facts)
         }
         6 => {
@@ -145,13 +199,24 @@ fn edit(rig: &Rig, store: &mut MemStore, input: &mut Input) {
 
 fn contents(rig: &Rig, store: &mut MemStore, ppn: Ppn) -> (Vec<u8>, Vec<u8>) {
     let geometry = rig.profile.geometry;
-    let (mut data, mut oob) = (vec![0; geometry.page_bytes as usize], vec![0; geometry.oob_bytes as usize]);
-    store.read(ppn, &mut data, &mut oob, &mut [Health::Good]).expect("memory does not fail");
+    let (mut data, mut oob) = (
+        vec![0; geometry.page_bytes as usize],
+        vec![0; geometry.oob_bytes as usize],
+    );
+    store
+        .read(ppn, &mut data, &mut oob, &mut [Health::Good])
+        .expect("memory does not fail");
     (data, oob)
 }
 
 /// Writes over a part of a page's data or OOB.
-fn patch(rig: &Rig, store: &mut MemStore, ppn: Ppn, input: &mut Input, in_data: bool) -> std::io::Result<()> {
+fn patch(
+    rig: &Rig,
+    store: &mut MemStore,
+    ppn: Ppn,
+    input: &mut Input,
+    in_data: bool,
+) -> std::io::Result<()> {
     let (mut data, mut oob) = contents(rig, store, ppn);
     let part = if in_data { &mut data } else { &mut oob };
     let at = usize::from(input.u16()) % part.len();

@@ -1,8 +1,9 @@
-//! An image file that somebody damaged or forged: bytes changed as they are, or with the checks of docs/FORMAT.md made to hold again, and
-//! cut off anywhere.
+//! An image file that somebody damaged or forged: bytes changed as they are, or with the checks of
+//! docs/FORMAT.md made to hold again, and cut off anywhere.
 //!
-//! Properties: looking at it as `ftld check` does ends in a mounted scheme, all of whose pages can be read or are errors, or in
-//! one message with the exit code of a damaged image; not a byte of the file changes.
+//! Properties: looking at it as `ftld check` does ends in a mounted scheme, all of whose pages can
+//! be read or are errors, or in one message with the exit code of a damaged image; not a byte of
+//! the file changes.
 
 use super::Input;
 use crate::workload::{HostOp, Kind, Workload};
@@ -29,25 +30,51 @@ struct Base {
 /// Every scheme, closed in order and not.
 fn bases() -> &'static [Base] {
     static BASES: OnceLock<Vec<Base>> = OnceLock::new();
-    BASES.get_or_init(|| SCHEMES.iter().flat_map(|scheme| [true, false].map(|clean| base(scheme, clean))).collect())
+    BASES.get_or_init(|| {
+        SCHEMES
+            .iter()
+            .flat_map(|scheme| [true, false].map(|clean| base(scheme, clean)))
+            .collect()
+    })
 }
 
 fn base(scheme: &'static Scheme, clean: bool) -> Base {
     let torture = Profile::find("torture").expect("a built-in profile");
     let mut params = Params::default();
     params.set("ckpt.interval", "100");
-    params.only(scheme.all_params()).is_err().then(|| params = Params::default());
-    let layout = scheme.layout(torture, SIZE, 0.07, &params).expect("a size that fits");
+    params
+        .only(scheme.all_params())
+        .is_err()
+        .then(|| params = Params::default());
+    let layout = scheme
+        .layout(torture, SIZE, 0.07, &params)
+        .expect("a size that fits");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("image");
-    let text = params.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
-    let spec = ImageSpec { profile: layout.profile, size: SIZE, scheme: scheme.name.into(), params: text };
+    let text = params
+        .iter()
+        .map(|(key, value)| format!("{key}={value}\n"))
+        .collect();
+    let spec = ImageSpec {
+        profile: layout.profile,
+        size: SIZE,
+        scheme: scheme.name.into(),
+        params: text,
+    };
     let store = FileStore::create(&path, &spec).expect("room for an image");
     let chip = Chip::open(layout.profile, store).expect("a new image opens");
-    let config = FtlConfig { logical_pages: layout.logical_pages, params };
-    let mut ftl = scheme.start(chip, &config, Start::Format).expect("a new image formats");
+    let config = FtlConfig {
+        logical_pages: layout.logical_pages,
+        params,
+    };
+    let mut ftl = scheme
+        .start(chip, &config, Start::Format)
+        .expect("a new image formats");
     let page = layout.profile.geometry.page_bytes as usize;
-    for (step, op) in Workload::new(Kind::Mixed, layout.logical_pages, 1).take(200).enumerate() {
+    for (step, op) in Workload::new(Kind::Mixed, layout.logical_pages, 1)
+        .take(200)
+        .enumerate()
+    {
         let filled = |count: u32| vec![step as u8; count as usize * page];
         let done = match op {
             HostOp::Write { lpn, count, .. } => ftl.write(0, Lpn::new(lpn), &filled(count)),
@@ -59,15 +86,24 @@ fn base(scheme: &'static Scheme, clean: bool) -> Base {
     }
     if clean {
         ftl.shutdown(0).expect("an honest device shuts down");
-        ftl.into_chip().into_store().close().expect("an honest image closes");
+        ftl.into_chip()
+            .into_store()
+            .close()
+            .expect("an honest image closes");
     }
     let mut bytes = std::fs::read(&path).expect("its own file");
     // The identity is random; runs should repeat.
-    for copy in bytes[..2 * PAGE].chunks_exact_mut(PAGE).filter(|copy| copy.starts_with(b"FTLDIMG")) {
+    for copy in bytes[..2 * PAGE]
+        .chunks_exact_mut(PAGE)
+        .filter(|copy| copy.starts_with(b"FTLDIMG"))
+    {
         copy[16..32].fill(7);
         seal(copy, PAGE - 4, 0);
     }
-    Base { geometry: layout.profile.geometry, bytes }
+    Base {
+        geometry: layout.profile.geometry,
+        bytes,
+    }
 }
 
 /// First byte: which image. Then edits, one after the other.
@@ -83,7 +119,10 @@ pub fn run(data: &[u8]) {
         let path = folder.path().join("image");
         write_sparse(&path, &bytes).expect("room for an image");
         look(&path);
-        assert!(std::fs::read(&path).expect("its own file") == bytes, "looking changed the image");
+        assert!(
+            std::fs::read(&path).expect("its own file") == bytes,
+            "looking changed the image"
+        );
     });
 }
 
@@ -92,7 +131,11 @@ fn look(path: &Path) {
         Ok((_, ftl)) => ftl,
         Err(failure) => {
             let known = matches!(failure.exit, Exit::Damaged | Exit::Failed | Exit::Usage);
-            assert!(known && !failure.message.is_empty(), "{:?}: {failure}", failure.exit);
+            assert!(
+                known && !failure.message.is_empty(),
+                "{:?}: {failure}",
+                failure.exit
+            );
             return;
         }
     };
@@ -108,7 +151,11 @@ fn write_sparse(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::create(path)?;
     file.set_len(bytes.len() as u64)?;
-    for (i, page) in bytes.chunks(PAGE).enumerate().filter(|(_, page)| page.iter().any(|b| *b != 0)) {
+    for (i, page) in bytes
+        .chunks(PAGE)
+        .enumerate()
+        .filter(|(_, page)| page.iter().any(|b| *b != 0))
+    {
         file.write_all_at(page, (i * PAGE) as u64)?;
     }
     Ok(())
@@ -135,13 +182,26 @@ impl Map {
         let counts = 2 * PAGE + up(64 * blocks, PAGE);
         let meta = up(512 + pages * record, PAGE);
         let slot = meta + up(pages * page_bytes, PAGE);
-        Map { counts, pages, page_bytes, oob_bytes, record, meta, slot, slots: counts + up(blocks * pages, PAGE) }
+        Map {
+            counts,
+            pages,
+            page_bytes,
+            oob_bytes,
+            record,
+            meta,
+            slot,
+            slots: counts + up(blocks * pages, PAGE),
+        }
     }
 }
 
 /// Puts a check over the bytes before `at`.
 fn seal(part: &mut [u8], at: usize, seed: u32) {
-    let check = if seed == 0 { crc32c(&part[..at]) } else { crc32c_append(seed, &part[..at]) };
+    let check = if seed == 0 {
+        crc32c(&part[..at])
+    } else {
+        crc32c_append(seed, &part[..at])
+    };
     part[at..at + 4].copy_from_slice(&check.to_le_bytes());
 }
 
@@ -154,7 +214,10 @@ fn edit(geometry: &Geometry, bytes: &mut Vec<u8>, input: &mut Input) {
     }
     let slots = bytes.len().saturating_sub(map.slots) / map.slot;
     let whole = slots > 0;
-    let (slot, page) = (usize::from(input.u8()) % slots.max(1), usize::from(input.u8()) % map.pages);
+    let (slot, page) = (
+        usize::from(input.u8()) % slots.max(1),
+        usize::from(input.u8()) % map.pages,
+    );
     let slot_at = map.slots + slot * map.slot;
     let record_at = slot_at + 512 + page * map.record;
     let data_at = slot_at + map.meta + page * map.page_bytes;
@@ -193,7 +256,10 @@ fn edit(geometry: &Geometry, bytes: &mut Vec<u8>, input: &mut Input) {
         _ => {
             // A record, or the data or OOB that it speaks of.
             match kind {
-                5 => overwrite(&mut bytes[record_at..][..20][usize::from(input.u8() % 20)..], input),
+                5 => overwrite(
+                    &mut bytes[record_at..][..20][usize::from(input.u8() % 20)..],
+                    input,
+                ),
                 6 => {
                     let at = usize::from(input.u16()) % map.page_bytes;
                     overwrite(&mut bytes[data_at..][..map.page_bytes][at..], input);

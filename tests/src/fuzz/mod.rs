@@ -1,8 +1,8 @@
-//! What hostile bytes meet, as plain functions: libFuzzer drives them from `tests/fuzz/`, `tests/tests/fuzz_corpus.rs` runs their
-//! committed inputs with every `cargo test`.
+//! What hostile bytes meet, as plain functions: libFuzzer drives them from `tests/fuzz/`,
+//! `tests/tests/fuzz_corpus.rs` runs their committed inputs with every `cargo test`.
 //!
-//! A body returns whatever the bytes are; it panics when one of our promises is broken: no panic, no endless loop, memory in
-//! proportion, and the properties that its header names.
+//! A body returns whatever the bytes are; it panics when one of our promises is broken: no panic,
+//! no endless loop, memory in proportion, and the properties that its header names.
 
 pub mod codec;
 pub mod config;
@@ -20,11 +20,26 @@ pub struct Target {
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
-    Target { name: "nbd", body: nbd::run },
-    Target { name: "image", body: image::run },
-    Target { name: "flash", body: flash::run },
-    Target { name: "codec", body: codec::run },
-    Target { name: "config", body: config::run },
+    Target {
+        name: "nbd",
+        body: nbd::run,
+    },
+    Target {
+        name: "image",
+        body: image::run,
+    },
+    Target {
+        name: "flash",
+        body: flash::run,
+    },
+    Target {
+        name: "codec",
+        body: codec::run,
+    },
+    Target {
+        name: "config",
+        body: config::run,
+    },
 ];
 
 /// Takes an input apart, field by field; zeros when it is used up.

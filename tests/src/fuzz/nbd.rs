@@ -1,8 +1,9 @@
-//! A client's bytes against the NBD server: the negotiation by itself under every kind of TLS, and whole sessions over a stream in memory
-//! on a real volume.
+//! A client's bytes against the NBD server: the negotiation by itself under every kind of TLS, and
+//! whole sessions over a stream in memory on a real volume.
 //!
-//! Properties: a negotiation ends within its options, never keeps or says more than they allow, and tells nothing before TLS where
-//! that is required; a session ends when its input does, with no device trouble, and in memory that its limits allow.
+//! Properties: a negotiation ends within its options, never keeps or says more than they allow, and
+//! tells nothing before TLS where that is required; a session ends when its input does, with no
+//! device trouble, and in memory that its limits allow.
 
 use super::Input;
 use crate::rig::{Cells, Rig};
@@ -35,14 +36,22 @@ pub fn run(data: &[u8]) {
 }
 
 fn info() -> ExportInfo {
-    ExportInfo { name: "disk".into(), description: "a disk".into() }
+    ExportInfo {
+        name: "disk".into(),
+        description: "a disk".into(),
+    }
 }
 
 /// Most that one option is answered with: an answer to INFO with everything, or an error's text.
 const ANSWER_MAX: usize = 1024;
 
 fn negotiate(mut security: Security, full: Option<usize>, bytes: &[u8], piece: usize) {
-    let export = Export { info: info(), size: 1 << 30, read_only: false, preferred: 4096 };
+    let export = Export {
+        info: info(),
+        size: 1 << 30,
+        read_only: false,
+        preferred: 4096,
+    };
     let limits = Limits::default();
     let mut machine = Handshake::new(&export, &limits, security, full);
     let (mut there, mut waiting, mut out) = (0, Vec::new(), Vec::new());
@@ -58,7 +67,11 @@ fn negotiate(mut security: Security, full: Option<usize>, bytes: &[u8], piece: u
         match step {
             Step::More if taken > 0 => {}
             Step::More => {
-                assert!(waiting.len() < machine.want(), "keeps {} bytes", waiting.len());
+                assert!(
+                    waiting.len() < machine.want(),
+                    "keeps {} bytes",
+                    waiting.len()
+                );
                 if there == bytes.len() {
                     return;
                 }
@@ -68,7 +81,9 @@ fn negotiate(mut security: Security, full: Option<usize>, bytes: &[u8], piece: u
             }
             Step::StartTls => {
                 assert!(waiting.is_empty(), "plaintext got behind TLS");
-                assert!(matches!(security, Security::Offered | Security::Required) && full.is_none());
+                assert!(
+                    matches!(security, Security::Offered | Security::Required) && full.is_none()
+                );
                 security = Security::Secured;
                 machine.secured();
             }
@@ -84,9 +99,16 @@ fn negotiate(mut security: Security, full: Option<usize>, bytes: &[u8], piece: u
 /// Errors, and the acknowledgements of STARTTLS and ABORT, are all that is said before TLS.
 fn tells_nothing(mut answer: &[u8]) {
     while !answer.is_empty() {
-        let (asked, kind, length) = (u32_at(answer, 8), u32_at(answer, 12), u32_at(answer, 16) as usize);
+        let (asked, kind, length) = (
+            u32_at(answer, 8),
+            u32_at(answer, 12),
+            u32_at(answer, 16) as usize,
+        );
         let acknowledged = kind == reply::ACK && matches!(asked, option::STARTTLS | option::ABORT);
-        assert!(acknowledged || kind >= reply::ERR_UNSUP, "answer {kind:#x} to option {asked} before TLS");
+        assert!(
+            acknowledged || kind >= reply::ERR_UNSUP,
+            "answer {kind:#x} to option {asked} before TLS"
+        );
         answer = &answer[20 + length..];
     }
 }
@@ -105,19 +127,42 @@ thread_local! {
 
 fn session(read_only: bool, bytes: &[u8], piece: usize) {
     let ftl = Rig::new(&SCHEMES[0], Cells::Mlc, PAGES).format();
-    let options = VolumeOptions { size: u64::from(PAGES) * PAGE, read_only, emulate: false };
+    let options = VolumeOptions {
+        size: u64::from(PAGES) * PAGE,
+        read_only,
+        emulate: false,
+    };
     let volume: Arc<Volume<MemStore>> = Arc::new(Volume::new(ftl, options, None));
-    let limits = Limits { piece: 4096, backlog: 8192, resting: 10 << 10, ..Limits::default() };
+    let limits = Limits {
+        piece: 4096,
+        backlog: 8192,
+        resting: 10 << 10,
+        ..Limits::default()
+    };
     let stats = NbdStats::default();
-    let stream = Script { bytes: bytes.to_vec(), at: 0, piece };
+    let stream = Script {
+        bytes: bytes.to_vec(),
+        at: 0,
+        piece,
+    };
     RUNTIME.with(|runtime| {
         let device: Arc<dyn BlockDevice> = volume.clone();
         // How a client is got rid of is its own affair.
-        let _ = runtime.block_on(serve_stream(stream, device, info(), &limits, &stats, std::future::pending()));
+        let _ = runtime.block_on(serve_stream(
+            stream,
+            device,
+            info(),
+            &limits,
+            &stats,
+            std::future::pending(),
+        ));
     });
     assert_eq!(volume.trouble(), None);
     let seen = stats.snapshot();
-    assert_eq!((seen.negotiating, seen.connected, seen.in_flight), (0, 0, 0));
+    assert_eq!(
+        (seen.negotiating, seen.connected, seen.in_flight),
+        (0, 0, 0)
+    );
 }
 
 /// Gives its bytes piece by piece and then ends; takes and forgets everything.
@@ -128,8 +173,15 @@ struct Script {
 }
 
 impl AsyncRead for Script {
-    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let n = self.piece.min(self.bytes.len() - self.at).min(buf.remaining());
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let n = self
+            .piece
+            .min(self.bytes.len() - self.at)
+            .min(buf.remaining());
         buf.put_slice(&self.bytes[self.at..self.at + n]);
         self.at += n;
         Poll::Ready(Ok(()))
@@ -137,7 +189,11 @@ impl AsyncRead for Script {
 }
 
 impl AsyncWrite for Script {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Poll::Ready(Ok(self.piece.min(bytes.len())))
     }
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

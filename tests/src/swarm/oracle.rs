@@ -1,9 +1,11 @@
 //! The oracle of the swarm: what each page may read as, when faults may leave a request half done.
 //!
-//! Per page, `durable` holds the values of which one survives any power cut, `later` the values submitted since, and `current`
-//! the values that a read may return while nothing fails. Without faults `durable` and `current` hold one value each. A
-//! failed request adds its value to `current`. A completed FLUSH makes `current` durable. After a power loss a page reads as
-//! a durable or a later value; after the death of the process alone, as a current one. What was read is then the only value.
+//! Per page, `durable` holds the values of which one survives any power cut, `later` the values
+//! submitted since, and `current` the values that a read may return while nothing fails. Without
+//! faults `durable` and `current` hold one value each. A failed request adds its value to
+//! `current`. A completed FLUSH makes `current` durable. After a power loss a page reads as a
+//! durable or a later value; after the death of the process alone, as a current one. What was read
+//! is then the only value.
 
 use crate::model::ZEROS;
 use crate::payload::Seen;
@@ -17,12 +19,13 @@ pub enum Cost {
     /// Pages: they become unreadable. After a restart one may read as an older value where the run
     /// says so ([`Oracle::may_read_as_older`]). All others read as they must; the device goes on.
     Pages,
-    /// The same, and the device may refuse to mount or to go on: where a part lied, a die is dead or
-    /// records are lost, pages contradict each other.
+    /// The same, and the device may refuse to mount or to go on: where a part lied, a die is dead
+    /// or records are lost, pages contradict each other.
     Service,
 }
 
-/// Which pages may read as an older value after a restart (docs/DURABILITY.md, "What is not promised").
+/// Which pages may read as an older value after a restart (docs/DURABILITY.md, "What is not
+/// promised").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Older {
     /// None: a page that rots is an error.
@@ -73,7 +76,11 @@ impl Oracle {
     /// The same device, from now on with faults that may cost this.
     pub fn costing(mut self, cost: Cost) -> Oracle {
         self.cost = cost;
-        self.older = if cost == Cost::Service { Older::Any } else { Older::Never };
+        self.older = if cost == Cost::Service {
+            Older::Any
+        } else {
+            Older::Never
+        };
         self
     }
 
@@ -106,11 +113,15 @@ impl Oracle {
         })
     }
 
-    /// A request that gives this value is about to run: from now on the value may be found after a power loss.
+    /// A request that gives this value is about to run: from now on the value may be found after a
+    /// power loss.
     pub fn submit(&mut self, lpn: u32, value: u64) {
         let before = self.settled[lpn as usize];
         if self.cost >= Cost::Pages {
-            let history = self.history.entry(lpn).or_insert_with(|| vec![ZEROS, before]);
+            let history = self
+                .history
+                .entry(lpn)
+                .or_insert_with(|| vec![ZEROS, before]);
             history.push(value);
         }
         self.open(lpn).later.push(value);
@@ -151,7 +162,11 @@ impl Oracle {
         let value = self.value(lpn, seen)?;
         let Some(open) = self.open.get_mut(&lpn) else {
             let newest = self.settled[lpn as usize];
-            return if value == newest { Ok(()) } else { Err(wrong(lpn, value, &[newest], "is", &self.history)) };
+            return if value == newest {
+                Ok(())
+            } else {
+                Err(wrong(lpn, value, &[newest], "is", &self.history))
+            };
         };
         if !open.current.contains(&value) {
             return Err(wrong(lpn, value, &open.current, "is one of", &self.history));
@@ -200,14 +215,26 @@ impl Oracle {
     fn value(&self, lpn: u32, seen: Seen) -> Result<u64, String> {
         match seen {
             Seen::Zeros => Ok(ZEROS),
-            Seen::Page { lpn: named, version, seed } if named == lpn && seed == self.seed => Ok(version),
+            Seen::Page {
+                lpn: named,
+                version,
+                seed,
+            } if named == lpn && seed == self.seed => Ok(version),
             other => Err(format!("page {lpn} reads as {other}")),
         }
     }
 }
 
-fn wrong(lpn: u32, value: u64, possible: &[u64], verb: &str, history: &BTreeMap<u32, Vec<u64>>) -> String {
-    let known = history.get(&lpn).is_some_and(|history| history.contains(&value));
+fn wrong(
+    lpn: u32,
+    value: u64,
+    possible: &[u64],
+    verb: &str,
+    history: &BTreeMap<u32, Vec<u64>>,
+) -> String {
+    let known = history
+        .get(&lpn)
+        .is_some_and(|history| history.contains(&value));
     let hint = if known { " (an older value)" } else { "" };
     format!("page {lpn} reads as version {value:#x}{hint}; it {verb} {possible:x?}")
 }
@@ -217,7 +244,11 @@ mod tests {
     use super::*;
 
     fn mine(lpn: u32, version: u64) -> Seen {
-        Seen::Page { lpn, version, seed: 1 }
+        Seen::Page {
+            lpn,
+            version,
+            seed: 1,
+        }
     }
 
     fn write(oracle: &mut Oracle, lpn: u32, value: u64) {
@@ -233,10 +264,19 @@ mod tests {
         write(&mut oracle, 0, 6);
         assert!(oracle.clone().settle(0, mine(0, 5), true).is_ok());
         assert!(oracle.clone().settle(0, mine(0, 6), true).is_ok());
-        assert!(oracle.clone().settle(0, Seen::Zeros, true).is_err(), "flushed");
-        assert!(oracle.clone().settle(0, mine(0, 5), false).is_err(), "only the process died");
+        assert!(
+            oracle.clone().settle(0, Seen::Zeros, true).is_err(),
+            "flushed"
+        );
+        assert!(
+            oracle.clone().settle(0, mine(0, 5), false).is_err(),
+            "only the process died"
+        );
         oracle.settle(0, mine(0, 5), true).unwrap();
-        assert!(oracle.clone().settle(0, mine(0, 6), true).is_err(), "what was read stays");
+        assert!(
+            oracle.clone().settle(0, mine(0, 6), true).is_err(),
+            "what was read stays"
+        );
     }
 
     #[test]
@@ -249,7 +289,10 @@ mod tests {
         assert!(oracle.clone().settle(0, mine(0, 5), true).is_ok());
         oracle.judge(0, mine(0, 6)).unwrap();
         assert!(oracle.judge(0, mine(0, 5)).is_err());
-        assert!(oracle.settle(0, mine(0, 5), true).is_err(), "the FLUSH covered the value that was read");
+        assert!(
+            oracle.settle(0, mine(0, 5), true).is_err(),
+            "the FLUSH covered the value that was read"
+        );
     }
 
     #[test]
@@ -261,11 +304,17 @@ mod tests {
         oracle.flushed();
         oracle.may_read_as_older(Older::Trimmed);
         assert!(oracle.clone().settle(0, mine(0, 5), true).is_err());
-        assert!(oracle.clone().settle(1, mine(1, 5), true).is_err(), "no such value");
+        assert!(
+            oracle.clone().settle(1, mine(1, 5), true).is_err(),
+            "no such value"
+        );
         oracle.may_read_as_older(Older::Any);
         assert!(oracle.judge(0, mine(0, 5)).is_err());
         oracle.settle(0, mine(0, 5), true).unwrap();
         assert!(oracle.settle(0, mine(0, 7), true).is_err());
-        assert!(oracle.settle(0, mine(1, 5), true).is_err() && oracle.settle(0, Seen::Foreign, true).is_err());
+        assert!(
+            oracle.settle(0, mine(1, 5), true).is_err()
+                && oracle.settle(0, Seen::Foreign, true).is_err()
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! Plans: everything one run does, drawn from a seed or read from text.
 //!
-//! A plan is a device (scheme, chip, parameters), the faults of its parts, and steps. [`Plan::draw`] takes a random subset
-//! of everything that can vary, so that faults meet each other and the workloads they matter for. A plan has a text form
-//! of one line per step; a failure that was shrunk is kept in that form.
+//! A plan is a device (scheme, chip, parameters), the faults of its parts, and steps.
+//! [`Plan::draw`] takes a random subset of everything that can vary, so that faults meet each other
+//! and the workloads they matter for. A plan has a text form of one line per step; a failure that
+//! was shrunk is kept in that form.
 
 use crate::rig::{Cells, Rig, has_param};
 use crate::workload::{HostOp, Kind, Workload};
@@ -10,7 +11,9 @@ use ftl_core::format::trim::TrimBitmap;
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{FtlError, Params, Start};
 use nand_model::store::{Crash, Freeze, SyncFault, WriteFault};
-use nand_model::{Cut, EraseCut, Fault, Geometry, PairTable, Pairing, PartnerCut, Profile, ProgramCut, SplitMix};
+use nand_model::{
+    Cut, EraseCut, Fault, Geometry, PairTable, Pairing, PartnerCut, Profile, ProgramCut, SplitMix,
+};
 
 /// Everything one run does.
 #[derive(Clone)]
@@ -61,7 +64,11 @@ pub enum ChipKind {
 
 impl ChipKind {
     fn cells(self) -> Cells {
-        if self == ChipKind::Slc { Cells::Slc } else { Cells::Mlc }
+        if self == ChipKind::Slc {
+            Cells::Slc
+        } else {
+            Cells::Mlc
+        }
     }
 }
 
@@ -91,7 +98,8 @@ pub enum Step {
     Age(u32),
     /// A page is read this many times.
     Hammer(u32, u32),
-    /// A programmed page gets this many wrong bits; the number chooses the page, perhaps among those of the map.
+    /// A programmed page gets this many wrong bits; the number chooses the page, perhaps among
+    /// those of the map.
     WrongBits(u32, u32, bool),
     /// A die stops working.
     DieFails(u32),
@@ -156,7 +164,8 @@ pub const ENOSPC: i32 = 28;
 /// The host's disk fails.
 pub const EIO: i32 = 5;
 
-/// Parameters, and values within their bounds. A parameter that is not listed here is listed in [`FIXED`].
+/// Parameters, and values within their bounds. A parameter that is not listed here is listed in
+/// [`FIXED`].
 pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("asast.adapt", &["on", "off"]),
     ("asast.group", &["1", "2", "4"]),
@@ -196,7 +205,10 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("mlam.high", &["0.3", "0.5", "0.9"]),
     ("mlam.k_empty", &["0", "2", "auto"]),
     ("mlam.low", &["0.05", "0.1", "0.25"]),
-    ("mlam.policy", &["mlam", "flush_all", "lru", "size", "lru_size"]),
+    (
+        "mlam.policy",
+        &["mlam", "flush_all", "lru", "size", "lru_size"],
+    ),
     ("mlam.smax", &["1", "1.25", "2"]),
     ("mnftl.idle_min_chain", &["0", "2", "3"]),
     ("mnftl.subtables", &["1", "2", "8"]),
@@ -227,22 +239,35 @@ const FIXED: &[&str] = &["nand.pair_policy", "mlam.ack"];
 /// # Errors
 /// There is none.
 pub fn scheme(name: &str) -> Result<&'static Scheme, String> {
-    let names = || SCHEMES.iter().map(|scheme| scheme.name).collect::<Vec<_>>().join(", ");
+    let names = || {
+        SCHEMES
+            .iter()
+            .map(|scheme| scheme.name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     Scheme::find(name).ok_or_else(|| format!("no scheme {name:?}; there are {}", names()))
 }
 
 /// Parameters of schemes that the generator does not know.
 pub fn unknown_parameters() -> Vec<String> {
-    let known = |key: &str| FIXED.contains(&key) || PARAMETERS.iter().any(|(listed, _)| *listed == key);
-    let all = SCHEMES.iter().flat_map(|scheme| scheme.all_params().map(move |param| (scheme.name, param.key)));
-    all.filter(|(_, key)| !known(key)).map(|(scheme, key)| format!("{scheme}: {key}")).collect()
+    let known =
+        |key: &str| FIXED.contains(&key) || PARAMETERS.iter().any(|(listed, _)| *listed == key);
+    let all = SCHEMES.iter().flat_map(|scheme| {
+        scheme
+            .all_params()
+            .map(move |param| (scheme.name, param.key))
+    });
+    all.filter(|(_, key)| !known(key))
+        .map(|(scheme, key)| format!("{scheme}: {key}"))
+        .collect()
 }
 
 /// Bytes of a page of all chips here.
 const PAGE_BYTES: u32 = 512;
 
-/// Logical pages from which on a device has more than 100 mapping pages and several chunks of its trim bitmap: a mapping
-/// page of 512 bytes has 128 entries, a chunk of the bitmap [`CHUNK`] pages.
+/// Logical pages from which on a device has more than 100 mapping pages and several chunks of its
+/// trim bitmap: a mapping page of 512 bytes has 128 entries, a chunk of the bitmap [`CHUNK`] pages.
 pub const LARGE: u32 = 13_312;
 
 /// Logical pages of a chunk of the trim bitmap.
@@ -265,24 +290,48 @@ impl Device {
             page_bytes: PAGE_BYTES,
             ..base.geometry
         };
-        let pairing = if let ChipKind::Paired(pairing) = self.chip { pairing } else { base.pairing };
-        let profile = Profile { geometry, pairing, ..base };
+        let pairing = if let ChipKind::Paired(pairing) = self.chip {
+            pairing
+        } else {
+            base.pairing
+        };
+        let profile = Profile {
+            geometry,
+            pairing,
+            ..base
+        };
         let mut params = Params::default();
-        self.params.iter().for_each(|(key, value)| params.set(key, value));
+        self.params
+            .iter()
+            .for_each(|(key, value)| params.set(key, value));
         let op = f64::from(self.op_percent) / 100.0;
-        Rig::laid_out(self.scheme, self.chip.cells(), profile, self.pages, op, params, seed)
+        Rig::laid_out(
+            self.scheme,
+            self.chip.cells(),
+            profile,
+            self.pages,
+            op,
+            params,
+            seed,
+        )
     }
 
     /// Whether the scheme accepts shape and parameters.
     fn starts(&self, seed: u64) -> bool {
-        let Ok(rig) = self.rig(seed) else { return false };
+        let Ok(rig) = self.rig(seed) else {
+            return false;
+        };
         let started = rig.scheme.start(rig.blank(), &rig.config, Start::Format);
         !matches!(started, Err(FtlError::Config(_)))
     }
 
     /// How far the pages of a word line lie apart.
     pub fn span(&self) -> u32 {
-        let pairing = if let ChipKind::Paired(pairing) = self.chip { pairing } else { self.cells().profile().pairing };
+        let pairing = if let ChipKind::Paired(pairing) = self.chip {
+            pairing
+        } else {
+            self.cells().profile().pairing
+        };
         PairTable::new(pairing, self.pages_per_block).span()
     }
 
@@ -311,7 +360,10 @@ impl Device {
             ) => (lpn, count),
             Step::Hammer(lpn, _) => (lpn, 1),
             Step::DieFails(die) if die >= self.dies.0 * self.dies.1 => {
-                return Err(format!("{step}: the device has {} dies", self.dies.0 * self.dies.1));
+                return Err(format!(
+                    "{step}: the device has {} dies",
+                    self.dies.0 * self.dies.1
+                ));
             }
             _ => return Ok(()),
         };
@@ -343,10 +395,16 @@ impl Plan {
 
     fn draw_for(scheme: &'static Scheme, seed: u64, rng: &mut SplitMix) -> Plan {
         let mut device = draw_device(scheme, rng);
-        // A block holds twice the filler of a mount (docs/DURABILITY.md), which grows with this span.
+        // A block holds twice the filler of a mount (docs/DURABILITY.md), which grows with this
+        // span.
         device.pages_per_block = device.pages_per_block.max(2 * device.span());
         let parts = draw_parts(device.cells() == Cells::Slc, rng);
-        let mut plan = Plan { seed, device, parts, steps: Vec::new() };
+        let mut plan = Plan {
+            seed,
+            device,
+            parts,
+            steps: Vec::new(),
+        };
         // Where the scheme refuses its parameters on this shape, it gets its defaults.
         if !plan.device.starts(seed) {
             plan.device.params.clear();
@@ -362,17 +420,30 @@ fn pick<T: Copy>(rng: &mut SplitMix, list: &[T]) -> T {
 
 fn draw_device(scheme: &'static Scheme, rng: &mut SplitMix) -> Device {
     let on_disk = rng.one_in(2);
-    let others = [Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4, Pairing::Group4];
+    let others = [
+        Pairing::Adjacent,
+        Pairing::Dist3,
+        Pairing::Dist6,
+        Pairing::Shared4,
+        Pairing::Group4,
+    ];
     let chip = match rng.below(6) {
         0 | 1 => ChipKind::Slc,
         2 | 3 => ChipKind::Mlc,
-        4 => ChipKind::Paired(Pairing::Random { seed: rng.next_u64() as u16, span: 1 + rng.below(7) as u8 }),
+        4 => ChipKind::Paired(Pairing::Random {
+            seed: rng.next_u64() as u16,
+            span: 1 + rng.below(7) as u8,
+        }),
         _ if on_disk => ChipKind::Mlc,
         _ => ChipKind::Paired(pick(rng, &others)),
     };
     let large = rng.one_in(7);
     let dies = pick(rng, &[(1, 1), (1, 1), (1, 2), (2, 1), (2, 2), (4, 2)]);
-    let pages = if large { LARGE + 512 * rng.below(3) as u32 } else { 8 * (8 + rng.below(40) as u32) };
+    let pages = if large {
+        LARGE + 512 * rng.below(3) as u32
+    } else {
+        8 * (8 + rng.below(40) as u32)
+    };
     let op_percent = pick(rng, &[7, 7, 4, 12, 28]);
     let mut params = Vec::new();
     let some = rng.below(4);
@@ -395,30 +466,61 @@ fn draw_device(scheme: &'static Scheme, rng: &mut SplitMix) -> Device {
 }
 
 fn draw_parts(slc: bool, rng: &mut SplitMix) -> Parts {
-    let mut parts = Parts { in_flight: rng.one_in(2), ..Parts::default() };
+    let mut parts = Parts {
+        in_flight: rng.one_in(2),
+        ..Parts::default()
+    };
     match rng.below(8) {
         0 => {
             // Faults that the part reports.
-            parts.chances.push((Fault::ProgramFail, 200_000 << rng.below(5)));
-            parts.chances.push((Fault::EraseFail, 200_000 << rng.below(5)));
+            parts
+                .chances
+                .push((Fault::ProgramFail, 200_000 << rng.below(5)));
+            parts
+                .chances
+                .push((Fault::EraseFail, 200_000 << rng.below(5)));
         }
-        1 => parts.chances.push((Fault::ProgramFail, 500_000 << rng.below(4))),
-        2 => parts.chances.push((Fault::EraseFail, 2_000_000 << rng.below(3))),
+        1 => parts
+            .chances
+            .push((Fault::ProgramFail, 500_000 << rng.below(4))),
+        2 => parts
+            .chances
+            .push((Fault::EraseFail, 2_000_000 << rng.below(3))),
         // Faults that it keeps to itself.
         3 => {
-            let silent =
-                pick(rng, &[Fault::LostProgram, Fault::MisdirectedProgram, Fault::LostErase, Fault::StaleRead]);
-            let ppb = if silent == Fault::LostErase { 8_000_000 } else { 800_000 };
+            let silent = pick(
+                rng,
+                &[
+                    Fault::LostProgram,
+                    Fault::MisdirectedProgram,
+                    Fault::LostErase,
+                    Fault::StaleRead,
+                ],
+            );
+            let ppb = if silent == Fault::LostErase {
+                8_000_000
+            } else {
+                800_000
+            };
             parts.chances.push((silent, ppb << rng.below(3)));
             if rng.one_in(2) {
-                parts.chances.push((Fault::ProgramFail, 500_000 << rng.below(4)));
+                parts
+                    .chances
+                    .push((Fault::ProgramFail, 500_000 << rng.below(4)));
             }
         }
         _ => {}
     }
     if rng.one_in(6) {
         // Within what the ECC corrects, or beyond it now and then.
-        parts.bit_errors = pick(rng, if slc { &[2_000, 2_000, 400_000] } else { &[30, 30, 100] });
+        parts.bit_errors = pick(
+            rng,
+            if slc {
+                &[2_000, 2_000, 400_000]
+            } else {
+                &[30, 30, 100]
+            },
+        );
     }
     if rng.one_in(10) {
         parts.wear_out = pick(rng, &[1, 3]);
@@ -472,16 +574,26 @@ impl Event {
 
 impl<'a> Steps<'a> {
     fn new(plan: &'a Plan, rng: &'a mut SplitMix) -> Self {
-        // A random subset of kinds per run: what is rare beside everything else is common beside a few.
+        // A random subset of kinds per run: what is rare beside everything else is common beside a
+        // few.
         let on_disk = plan.device.on_disk;
         let mut weights = [0; EVENTS.len()];
         loop {
             for (event, weight) in EVENTS.iter().zip(&mut weights) {
                 let possible = on_disk || !event.needs_disk();
-                *weight = if possible && rng.below(5) < 2 { 1 + rng.below(4) } else { 0 };
+                *weight = if possible && rng.below(5) < 2 {
+                    1 + rng.below(4)
+                } else {
+                    0
+                };
             }
             if weights.iter().filter(|weight| **weight > 0).count() >= 2 {
-                return Steps { plan, rng, steps: Vec::new(), weights };
+                return Steps {
+                    plan,
+                    rng,
+                    steps: Vec::new(),
+                    weights,
+                };
             }
         }
     }
@@ -494,15 +606,28 @@ impl<'a> Steps<'a> {
             let seed = self.rng.next_u64();
             let fill = Workload::new(first, device.pages, seed).take(2 * device.pages as usize);
             let fill = fill.take_while(|op| matches!(op, HostOp::Write { .. } | HostOp::Flush));
-            self.steps.extend(fill.take(device.pages as usize / 2).map(Step::Do));
+            self.steps
+                .extend(fill.take(device.pages as usize / 2).map(Step::Do));
         } else {
             let filled = device.pages / 8 * (5 + self.rng.below(4) as u32);
-            let extents = (0..filled).step_by(FILL as usize).map(|lpn| (lpn, FILL.min(filled - lpn)));
-            self.steps.extend(extents.map(|(lpn, count)| Step::Do(HostOp::Write { lpn, count, fua: false })));
+            let extents = (0..filled)
+                .step_by(FILL as usize)
+                .map(|lpn| (lpn, FILL.min(filled - lpn)));
+            self.steps.extend(extents.map(|(lpn, count)| {
+                Step::Do(HostOp::Write {
+                    lpn,
+                    count,
+                    fua: false,
+                })
+            }));
         }
         let rounds = 2 + self.rng.below(if large { 3 } else { 5 });
         for _ in 0..rounds {
-            let kind = if self.rng.one_in(3) { pick(self.rng, &Kind::ALL) } else { first };
+            let kind = if self.rng.one_in(3) {
+                pick(self.rng, &Kind::ALL)
+            } else {
+                first
+            };
             let length = 8 + self.rng.below(if large { 120 } else { 90 });
             self.requests(kind, length);
             self.event();
@@ -523,9 +648,13 @@ impl<'a> Steps<'a> {
     fn requests(&mut self, kind: Kind, count: u64) {
         let pages = self.plan.device.pages;
         let seed = self.rng.next_u64();
-        let mut requests: Vec<_> = Workload::continued(kind, pages, seed).take(count as usize).map(Step::Do).collect();
+        let mut requests: Vec<_> = Workload::continued(kind, pages, seed)
+            .take(count as usize)
+            .map(Step::Do)
+            .collect();
         if pages >= LARGE {
-            // Trims and writes in every chunk and on many mapping pages, which workloads of the whole device rarely hit.
+            // Trims and writes in every chunk and on many mapping pages, which workloads of the
+            // whole device rarely hit.
             for _ in 0..count / 6 {
                 let lpn = self.rng.below(u64::from(pages)) as u32;
                 let longest = if self.rng.one_in(8) { 6_000 } else { 12 };
@@ -548,12 +677,19 @@ impl<'a> Steps<'a> {
         for _ in 0..1 + self.rng.below(3) {
             let lpn = block * self.rng.below(u64::from(pages / block)) as u32;
             let count = (block * (1 + self.rng.below(2) as u32)).min(pages - lpn);
-            self.steps.push(Step::Do(HostOp::Write { lpn, count, fua: false }));
+            self.steps.push(Step::Do(HostOp::Write {
+                lpn,
+                count,
+                fua: false,
+            }));
             match self.rng.below(4) {
                 0 => {
                     let first = lpn + self.rng.below(u64::from(count)) as u32;
                     let end = (lpn + count + self.rng.below(8) as u32).min(pages);
-                    self.steps.push(Step::Do(HostOp::Trim { lpn: first, count: end - first }));
+                    self.steps.push(Step::Do(HostOp::Trim {
+                        lpn: first,
+                        count: end - first,
+                    }));
                 }
                 1 => self.steps.push(Step::Do(HostOp::Flush)),
                 _ => {}
@@ -561,13 +697,16 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// So many trims that bitmaps take the place of records, one across chunks, and collections while some of its chunks have a newer
-    /// bitmap; then power fails.
+    /// So many trims that bitmaps take the place of records, one across chunks, and collections
+    /// while some of its chunks have a newer bitmap; then power fails.
     fn trims_across_chunks(&mut self) {
         let pages = self.plan.device.pages;
         let small = |rng: &mut SplitMix| {
             let count = 1 + rng.below(4) as u32;
-            Step::Do(HostOp::Trim { lpn: rng.below(u64::from(pages - count)) as u32, count })
+            Step::Do(HostOp::Trim {
+                lpn: rng.below(u64::from(pages - count)) as u32,
+                count,
+            })
         };
         for _ in 0..20 + self.rng.below(40) {
             self.steps.push(small(self.rng));
@@ -575,13 +714,20 @@ impl<'a> Steps<'a> {
         let chunk = 1 + self.rng.below(u64::from((pages - 1) / CHUNK)) as u32;
         let count = 2 + self.rng.below(12) as u32;
         let lpn = chunk * CHUNK - 1 - self.rng.below(u64::from(count - 1)) as u32;
-        self.steps.push(Step::Do(HostOp::Trim { lpn, count: count.min(pages - lpn) }));
+        self.steps.push(Step::Do(HostOp::Trim {
+            lpn,
+            count: count.min(pages - lpn),
+        }));
         for _ in 0..self.rng.below(5) {
             self.steps.push(small(self.rng));
         }
         for _ in 0..20 + self.rng.below(100) {
             let lpn = self.rng.below(u64::from(pages)) as u32;
-            self.steps.push(Step::Do(HostOp::Write { lpn, count: 1, fua: false }));
+            self.steps.push(Step::Do(HostOp::Write {
+                lpn,
+                count: 1,
+                fua: false,
+            }));
         }
         self.steps.push(Step::Do(HostOp::Flush));
         let restart = self.restart(3);
@@ -601,7 +747,10 @@ impl<'a> Steps<'a> {
             Event::Down => self.down(),
             Event::Decay => self.decay(),
             Event::Disk => self.disk(),
-            Event::Image => pick_step(self.rng, &[Step::Sync, Step::GiveBack(4), Step::GiveBack(64)]),
+            Event::Image => pick_step(
+                self.rng,
+                &[Step::Sync, Step::GiveBack(4), Step::GiveBack(64)],
+            ),
             Event::Crash => self.crash_with_restart(),
             Event::Part => self.part(),
             Event::PowerOff => {
@@ -679,10 +828,22 @@ impl<'a> Steps<'a> {
                 Step::Hammer(lpn, pick(self.rng, &[10, 200, 1_500]))
             }
             _ => {
-                let corrected = if self.plan.device.cells() == Cells::Slc { 4 } else { 60 };
+                let corrected = if self.plan.device.cells() == Cells::Slc {
+                    4
+                } else {
+                    60
+                };
                 let of_map = self.rng.one_in(3);
-                let most = if self.rng.one_in(if of_map { 2 } else { 3 }) { 2 * corrected } else { corrected };
-                Step::WrongBits(self.rng.next_u64() as u32, 1 + self.rng.below(most) as u32, of_map)
+                let most = if self.rng.one_in(if of_map { 2 } else { 3 }) {
+                    2 * corrected
+                } else {
+                    corrected
+                };
+                Step::WrongBits(
+                    self.rng.next_u64() as u32,
+                    1 + self.rng.below(most) as u32,
+                    of_map,
+                )
             }
         }
     }
@@ -706,16 +867,37 @@ impl<'a> Steps<'a> {
         match self.rng.below(8) {
             0 => Step::Mend,
             1..4 => {
-                let seed = if self.rng.one_in(2) { Some(self.rng.next_u64() >> 32) } else { None };
-                Step::Disk(DiskFault::Syncs(SyncFault { after: self.rng.below(3), count, seed }))
+                let seed = if self.rng.one_in(2) {
+                    Some(self.rng.next_u64() >> 32)
+                } else {
+                    None
+                };
+                Step::Disk(DiskFault::Syncs(SyncFault {
+                    after: self.rng.below(3),
+                    count,
+                    seed,
+                }))
             }
             4 => Step::Disk(DiskFault::Reads(self.rng.below(1000) as u32, count)),
             _ => {
                 let reach = pick(self.rng, &[4, 60]);
-                let (after, errno) = (self.rng.below(reach), pick(self.rng, &[EIO, ENOSPC, ENOSPC]));
-                let arrives = if self.rng.one_in(2) { 0 } else { self.rng.below(1_200) as usize };
+                let (after, errno) = (
+                    self.rng.below(reach),
+                    pick(self.rng, &[EIO, ENOSPC, ENOSPC]),
+                );
+                let arrives = if self.rng.one_in(2) {
+                    0
+                } else {
+                    self.rng.below(1_200) as usize
+                };
                 let needs_room = errno == ENOSPC && self.rng.one_in(2);
-                Step::Disk(DiskFault::Writes(WriteFault { after, count, arrives, errno, needs_room }))
+                Step::Disk(DiskFault::Writes(WriteFault {
+                    after,
+                    count,
+                    arrives,
+                    errno,
+                    needs_room,
+                }))
             }
         }
     }
@@ -725,8 +907,9 @@ fn pick_step(rng: &mut SplitMix, list: &[Step]) -> Step {
     list[rng.below(list.len() as u64) as usize].clone()
 }
 
-/// A cut at one of the next `reach` operations, with any outcome but one: a torn page that is readable again after a mount
-/// found it unreadable (`Flickering`) is a known gap, docs/DURABILITY.md.
+/// A cut at one of the next `reach` operations, with any outcome but one: a torn page that is
+/// readable again after a mount found it unreadable (`Flickering`) is a known gap,
+/// docs/DURABILITY.md.
 fn draw_cut(rng: &mut SplitMix, reach: u64) -> Cut {
     let at_op = rng.below(reach);
     let seed = rng.next_u64() >> 32;
@@ -745,7 +928,13 @@ fn draw_cut(rng: &mut SplitMix, reach: u64) -> Cut {
         PartnerCut::Destroyed,
         PartnerCut::Unstable(1 + rng.below(9) as u8),
     ];
-    Cut { at_op, program: pick(rng, &programs), partner: pick(rng, &partners), erase: pick(rng, &EraseCut::ALL), seed }
+    Cut {
+        at_op,
+        program: pick(rng, &programs),
+        partner: pick(rng, &partners),
+        erase: pick(rng, &EraseCut::ALL),
+        seed,
+    }
 }
 
 fn draw_crash(rng: &mut SplitMix) -> Crash {

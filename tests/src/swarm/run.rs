@@ -1,7 +1,8 @@
 //! Runs a plan: requests beside the oracle, faults as they come, restarts until one succeeds.
 //!
-//! What always holds in here: the oracle hears of a request before the scheme does; a device that went down is judged by what
-//! may have been lost since it last served (`power_lost`); every page is read after every restart.
+//! What always holds in here: the oracle hears of a request before the scheme does; a device that
+//! went down is judged by what may have been lost since it last served (`power_lost`); every page
+//! is read after every restart.
 
 use super::oracle::{Cost, Older, Oracle};
 use super::plan::{Down, Inside, Parts, Plan, Restart, Step};
@@ -15,8 +16,8 @@ use crate::workload::HostOp;
 use ftl_core::format::{Oob, Role};
 use ftl_core::{Ftl, FtlError, Lpn, Start};
 use nand_model::{
-    Bomb, Cause, Chip, Cut, CutHits, DieFailure, EraseCut, Fault, FaultPlan, Nanos, PartnerCut, Pbn, Ppn, ProgramCut,
-    SplitMix, Store, SyncHandle,
+    Bomb, Cause, Chip, Cut, CutHits, DieFailure, EraseCut, Fault, FaultPlan, Nanos, PartnerCut,
+    Pbn, Ppn, ProgramCut, SplitMix, Store, SyncHandle,
 };
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -32,7 +33,12 @@ pub fn run(plan: &Plan, classes: &mut Classes) -> Result<(), String> {
     } else {
         Runner::<Memory>::new(plan, &rig, classes)?.run()
     };
-    if KINDS.iter().filter(|(_, faults)| classes.happened(faults)).count() >= 2 {
+    if KINDS
+        .iter()
+        .filter(|(_, faults)| classes.happened(faults))
+        .count()
+        >= 2
+    {
         classes.note("two kinds of fault");
     }
     outcome
@@ -45,10 +51,15 @@ fn cost_of(plan: &Plan) -> Cost {
         Step::DieFails(_) => true,
         _ => false,
     };
-    let rots = |step: &Step| matches!(step, Step::WrongBits(_, bits, _) if *bits > correctable_bits(plan));
+    let rots =
+        |step: &Step| matches!(step, Step::WrongBits(_, bits, _) if *bits > correctable_bits(plan));
     // Where bits go wrong by themselves, records are lost, too.
     let harsh = plan.parts.bit_errors > mild_bit_errors(plan);
-    let silent = plan.parts.chances.iter().any(|(fault, _)| fault.is_silent());
+    let silent = plan
+        .parts
+        .chances
+        .iter()
+        .any(|(fault, _)| fault.is_silent());
     if harsh || silent || plan.steps.iter().any(lies) {
         Cost::Service
     } else if plan.steps.iter().any(rots) {
@@ -60,10 +71,15 @@ fn cost_of(plan: &Plan) -> Cost {
 
 /// Wrong bits of a codeword that the plan's chip corrects.
 pub(super) fn correctable_bits(plan: &Plan) -> u32 {
-    if plan.device.cells() == Cells::Slc { 4 } else { 60 }
+    if plan.device.cells() == Cells::Slc {
+        4
+    } else {
+        60
+    }
 }
 
-/// Multiple of the part's bit error rate up to which a run loses a page by a chance of less than 1e-6.
+/// Multiple of the part's bit error rate up to which a run loses a page by a chance of less than
+/// 1e-6.
 fn mild_bit_errors(plan: &Plan) -> u32 {
     MILD_BIT_ERRORS[plan.device.cells() as usize]
 }
@@ -170,7 +186,8 @@ impl<'p, W: World> Runner<'p, W> {
         let mut chip = self.rig.open(store);
         if self.plan.device.worn {
             for block in spare_blocks(self.rig) {
-                chip.mark_factory_bad_block(block).map_err(|error| error.to_string())?;
+                chip.mark_factory_bad_block(block)
+                    .map_err(|error| error.to_string())?;
             }
         }
         chip.set_faults(self.environment(None));
@@ -188,10 +205,12 @@ impl<'p, W: World> Runner<'p, W> {
             if self.gave_up {
                 break;
             }
-            self.step(step).map_err(|why| format!("step {number} ({step}): {why}"))?;
+            self.step(step)
+                .map_err(|why| format!("step {number} ({step}): {why}"))?;
         }
         if !self.gave_up {
-            self.compare_all().map_err(|why| format!("at the end: {why}"))?;
+            self.compare_all()
+                .map_err(|why| format!("at the end: {why}"))?;
             self.tally();
         }
         Ok(())
@@ -217,18 +236,27 @@ impl<'p, W: World> Runner<'p, W> {
             Step::DieFails(_) if self.dead_die.is_some() => Ok(()),
             Step::DieFails(die) => {
                 self.dead_die = Some(*die);
-                self.chip().amend_faults(|plan| plan.die = Some(DieFailure { die: *die, at_op: 0 }));
+                self.chip().amend_faults(|plan| {
+                    plan.die = Some(DieFailure {
+                        die: *die,
+                        at_op: 0,
+                    })
+                });
                 self.classes.note("dead die");
                 Ok(())
             }
             Step::BlockFails(block, fault) => {
                 let block = Pbn::new(block % self.rig.profile.geometry.blocks);
-                self.chip().amend_faults(|plan| plan.bombs.push(Bomb::next(block, *fault)));
+                self.chip()
+                    .amend_faults(|plan| plan.bombs.push(Bomb::next(block, *fault)));
                 Ok(())
             }
             Step::Disk(fault) => {
                 self.disk_fails = true;
-                self.world.disk().into_iter().for_each(|disk| world::inject(disk, *fault));
+                self.world
+                    .disk()
+                    .into_iter()
+                    .for_each(|disk| world::inject(disk, *fault));
                 Ok(())
             }
             Step::Mend => {
@@ -262,7 +290,12 @@ impl<'p, W: World> Runner<'p, W> {
 
     /// What is wrong with the parts, and a cut.
     fn environment(&self, cut: Option<Cut>) -> FaultPlan {
-        let Parts { chances, wear_out, bit_errors, in_flight } = &self.plan.parts;
+        let Parts {
+            chances,
+            wear_out,
+            bit_errors,
+            in_flight,
+        } = &self.plan.parts;
         let mut plan = FaultPlan {
             cut,
             wear_out: f64::from(*wear_out),
@@ -279,7 +312,11 @@ impl<'p, W: World> Runner<'p, W> {
     /// When the next request may start: as soon as one of those in flight is done.
     fn start(&mut self) -> Nanos {
         let depth = [1, 1, 4, 32][self.plan.seed as usize % 4];
-        if self.done.len() < depth { 0 } else { self.done[self.done.len() - depth] }
+        if self.done.len() < depth {
+            0
+        } else {
+            self.done[self.done.len() - depth]
+        }
     }
 
     fn finished(&mut self, at: Nanos) {
@@ -292,13 +329,17 @@ impl<'p, W: World> Runner<'p, W> {
 
     fn request(&mut self, op: &HostOp) -> Verdict {
         let written: Vec<(u32, u64)> = values(op, self.requests).collect();
-        written.iter().for_each(|(lpn, value)| self.oracle.submit(*lpn, *value));
+        written
+            .iter()
+            .for_each(|(lpn, value)| self.oracle.submit(*lpn, *value));
         let excused = self.host_fails();
         let outcome = self.perform(op, &written);
         self.requests += 1;
         match outcome {
             Ok(()) => {
-                written.iter().for_each(|(lpn, value)| self.oracle.acknowledge(*lpn, *value));
+                written
+                    .iter()
+                    .for_each(|(lpn, value)| self.oracle.acknowledge(*lpn, *value));
                 if is_barrier(op) {
                     self.oracle.flushed();
                 }
@@ -307,12 +348,16 @@ impl<'p, W: World> Runner<'p, W> {
             Err(Trouble::Wrong(what)) => Err(what),
             Err(Trouble::Refused(FtlError::PowerLost)) => self.power_lost_in_request(),
             Err(Trouble::Refused(error)) => {
-                written.iter().for_each(|(lpn, value)| self.oracle.doubt(*lpn, *value));
+                written
+                    .iter()
+                    .for_each(|(lpn, value)| self.oracle.doubt(*lpn, *value));
                 self.refused(error)
             }
             Err(Trouble::Unsynced(why)) => {
                 // The request itself was done.
-                written.iter().for_each(|(lpn, value)| self.oracle.acknowledge(*lpn, *value));
+                written
+                    .iter()
+                    .for_each(|(lpn, value)| self.oracle.acknowledge(*lpn, *value));
                 self.classes.note("FLUSH failed");
                 if excused {
                     return Ok(());
@@ -352,7 +397,9 @@ impl<'p, W: World> Runner<'p, W> {
             if let Some(sync) = &self.sync {
                 let synced = sync.sync_through(sync.last_seq());
                 if synced.is_ok() && sync.synced_seq() < sync.last_seq() {
-                    return Err(Trouble::Wrong("a FLUSH was acknowledged that reached no disk".into()));
+                    return Err(Trouble::Wrong(
+                        "a FLUSH was acknowledged that reached no disk".into(),
+                    ));
                 }
                 synced.map_err(|error| Trouble::Unsynced(error.to_string()))?;
             }
@@ -371,17 +418,26 @@ impl<'p, W: World> Runner<'p, W> {
 
     /// Whether the host's disk fails, or a sync of the image did.
     fn host_fails(&self) -> bool {
-        self.disk_fails || self.sync.as_ref().is_some_and(|sync| sync.failure().is_some())
+        self.disk_fails
+            || self
+                .sync
+                .as_ref()
+                .is_some_and(|sync| sync.failure().is_some())
     }
 
     /// Judges a refusal.
     fn refused(&mut self, error: FtlError) -> Verdict {
-        let sync_failed = self.sync.as_ref().is_some_and(|sync| sync.failure().is_some());
+        let sync_failed = self
+            .sync
+            .as_ref()
+            .is_some_and(|sync| sync.failure().is_some());
         match &error {
             FtlError::HostFull if self.disk_fails => self.classes.note("ENOSPC"),
             FtlError::Host(_) if self.disk_fails || sync_failed => self.classes.note("EIO"),
             FtlError::ReadOnly(_) if sync_failed => {}
-            FtlError::MediaLost(_) if self.oracle.cost() > Cost::Nothing => self.classes.note("page unreadable"),
+            FtlError::MediaLost(_) if self.oracle.cost() > Cost::Nothing => {
+                self.classes.note("page unreadable")
+            }
             FtlError::ReadOnly(_) | FtlError::Corrupt(_) if self.may_give_up() => {
                 return self.end_with("end of life");
             }
@@ -394,13 +450,16 @@ impl<'p, W: World> Runner<'p, W> {
             }
             _ => {
                 let (bad, spare) = (self.bad_blocks(), spare_blocks(self.rig).len());
-                return Err(format!("refused: {error} (bad blocks: {bad}, allowed: {spare})"));
+                return Err(format!(
+                    "refused: {error} (bad blocks: {bad}, allowed: {spare})"
+                ));
             }
         }
         Ok(())
     }
 
-    /// Whether a device may stop taking writes: more blocks are bad than its data sheet allows, or its parts lie.
+    /// Whether a device may stop taking writes: more blocks are bad than its data sheet allows, or
+    /// its parts lie.
     fn may_give_up(&mut self) -> bool {
         let spare = spare_blocks(self.rig).len();
         self.oracle.cost() == Cost::Service || self.bad_blocks() > spare
@@ -418,7 +477,10 @@ impl<'p, W: World> Runner<'p, W> {
 
     fn bad_blocks(&mut self) -> usize {
         let chip = self.ftl().chip();
-        chip.geometry().all_blocks().filter(|block| chip.bad(*block).is_some()).count()
+        chip.geometry()
+            .all_blocks()
+            .filter(|block| chip.bad(*block).is_some())
+            .count()
     }
 
     /// The device does not go on: what it holds is read once more.
@@ -431,7 +493,9 @@ impl<'p, W: World> Runner<'p, W> {
     }
 
     fn power_lost_in_request(&mut self) -> Verdict {
-        let Some(restart) = self.armed.take() else { return Err("power was lost, and no cut was armed".into()) };
+        let Some(restart) = self.armed.take() else {
+            return Err("power was lost, and no cut was armed".into());
+        };
         self.classes.note("power cut");
         self.note_in_flight();
         self.power_lost = true;
@@ -441,18 +505,42 @@ impl<'p, W: World> Runner<'p, W> {
 
     /// What the cut hit besides its operation.
     fn note_in_flight(&mut self) {
-        let CutHits { program, erase, programs, erases } = self.chip().cut_hits();
-        let (all_programs, all_erases) = (programs + program.is_some() as u32, erases + erase.is_some() as u32);
-        // Several erases never are: each waits until the programs before it have ended, and requests end with a program.
+        let CutHits {
+            program,
+            erase,
+            programs,
+            erases,
+        } = self.chip().cut_hits();
+        let (all_programs, all_erases) = (
+            programs + program.is_some() as u32,
+            erases + erase.is_some() as u32,
+        );
+        // Several erases never are: each waits until the programs before it have ended, and
+        // requests end with a program.
         let classes = [
             ("operations in flight on other dies", programs + erases > 0),
             ("several programs in flight", all_programs > 1),
-            ("programs and erases in flight", all_programs.min(all_erases) > 0),
+            (
+                "programs and erases in flight",
+                all_programs.min(all_erases) > 0,
+            ),
         ];
-        let outcomes = [program.map(|(own, _)| program_class(own)), erase.map(erase_class)];
-        outcomes.into_iter().flatten().for_each(|class| self.classes.note(class));
-        program.and_then(|(_, partner)| partner_class(partner)).into_iter().for_each(|class| self.classes.note(class));
-        classes.into_iter().filter(|(_, happened)| *happened).for_each(|(class, _)| self.classes.note(class));
+        let outcomes = [
+            program.map(|(own, _)| program_class(own)),
+            erase.map(erase_class),
+        ];
+        outcomes
+            .into_iter()
+            .flatten()
+            .for_each(|class| self.classes.note(class));
+        program
+            .and_then(|(_, partner)| partner_class(partner))
+            .into_iter()
+            .for_each(|class| self.classes.note(class));
+        classes
+            .into_iter()
+            .filter(|(_, happened)| *happened)
+            .for_each(|(class, _)| self.classes.note(class));
     }
 
     /// Drops all that is in RAM.
@@ -471,7 +559,11 @@ impl<'p, W: World> Runner<'p, W> {
 
     /// After a failed sync the next open trusts only what was synced before.
     fn drop_sync(&mut self) {
-        if self.sync.take().is_some_and(|sync| sync.failure().is_some()) {
+        if self
+            .sync
+            .take()
+            .is_some_and(|sync| sync.failure().is_some())
+        {
             self.classes.note("failed sync");
             self.power_lost = true;
         }
@@ -483,7 +575,11 @@ impl<'p, W: World> Runner<'p, W> {
             Down::Stop => return self.stop(restart),
             Down::Kill => {
                 let dirty = self.world.disk().is_some_and(|disk| disk.unsynced() > 0);
-                self.classes.note(if dirty { "kill on a dirty cache" } else { "kill" });
+                self.classes.note(if dirty {
+                    "kill on a dirty cache"
+                } else {
+                    "kill"
+                });
             }
             Down::PowerOff => {
                 self.classes.note("power off between operations");
@@ -550,7 +646,10 @@ impl<'p, W: World> Runner<'p, W> {
     fn crash(&mut self, how: nand_model::store::Crash, class: &'static str) {
         let unsynced = self.world.disk().map_or(0, |disk| disk.unsynced());
         self.classes.note_times(class, u64::from(unsynced > 0));
-        self.world.disk().into_iter().for_each(|disk| world::crash(disk, how));
+        self.world
+            .disk()
+            .into_iter()
+            .for_each(|disk| world::crash(disk, how));
         // A new disk: the host replaced what failed.
         self.disk_fails = false;
         self.power_lost = true;
@@ -565,7 +664,14 @@ impl<'p, W: World> Runner<'p, W> {
     fn restart(&mut self, restart: &'p Restart) -> Verdict {
         if let Some(how) = restart.crash {
             // A clean stop leaves nothing that a crash could take.
-            self.crash(how, if self.power_lost { "power cut, then host crash" } else { "kill, then host crash" });
+            self.crash(
+                how,
+                if self.power_lost {
+                    "power cut, then host crash"
+                } else {
+                    "kill, then host crash"
+                },
+            );
         }
         for inside in &restart.inside {
             match self.strike(*inside) {
@@ -598,11 +704,21 @@ impl<'p, W: World> Runner<'p, W> {
                 }
             }
             Inside::Crash(at, how) => {
-                self.world.disk().into_iter().for_each(|disk| disk.freeze_at(at));
+                self.world
+                    .disk()
+                    .into_iter()
+                    .for_each(|disk| disk.freeze_at(at));
                 self.mount(None)?;
                 self.take_down();
                 let amid = self.thaw();
-                self.crash(how, if amid { "host crash amid a mount" } else { "host crash after a mount" });
+                self.crash(
+                    how,
+                    if amid {
+                        "host crash amid a mount"
+                    } else {
+                        "host crash after a mount"
+                    },
+                );
             }
             Inside::Kill => {
                 self.mount(None)?;
@@ -630,8 +746,12 @@ impl<'p, W: World> Runner<'p, W> {
 
     /// Takes the disk as it was when the host crashed. False if the mount did not come so far.
     fn thaw(&mut self) -> bool {
-        let Some(disk) = self.world.disk() else { return false };
-        let Some(frozen) = disk.take_frozen() else { return false };
+        let Some(disk) = self.world.disk() else {
+            return false;
+        };
+        let Some(frozen) = disk.take_frozen() else {
+            return false;
+        };
         *disk = frozen;
         true
     }
@@ -639,9 +759,13 @@ impl<'p, W: World> Runner<'p, W> {
     /// Opens and mounts, once more after a disk that failed was mended.
     fn mount(&mut self, cut: Option<Cut>) -> Result<(), Failed> {
         let outcome = self.try_mount(cut);
-        let Err(Failed::Host(why)) = outcome else { return outcome };
+        let Err(Failed::Host(why)) = outcome else {
+            return outcome;
+        };
         if !self.disk_fails {
-            return Err(Failed::Violation(format!("mount on a disk without faults: {why}")));
+            return Err(Failed::Violation(format!(
+                "mount on a disk without faults: {why}"
+            )));
         }
         self.classes.note("disk failed in a mount");
         // A sync may have failed: then the next open trusts only what was synced before.
@@ -649,7 +773,9 @@ impl<'p, W: World> Runner<'p, W> {
         self.mend();
         self.take_down();
         match self.try_mount(cut) {
-            Err(Failed::Host(why)) => Err(Failed::Violation(format!("mount on a mended disk: {why}"))),
+            Err(Failed::Host(why)) => {
+                Err(Failed::Violation(format!("mount on a mended disk: {why}")))
+            }
             other => other,
         }
     }
@@ -666,11 +792,21 @@ impl<'p, W: World> Runner<'p, W> {
             Ok(ftl) => {
                 self.ftl = Some(ftl);
                 let stats = self.ftl().stats();
-                let writes_checkpoints = !self.plan.device.params.contains(&("ckpt.interval".into(), "0".into()));
+                let writes_checkpoints = !self
+                    .plan
+                    .device
+                    .params
+                    .contains(&("ckpt.interval".into(), "0".into()));
                 if std::mem::take(&mut self.stopped) && !stats.mount.clean && writes_checkpoints {
-                    return Err(Failed::Violation("an orderly stop was not followed by a clean mount".into()));
+                    return Err(Failed::Violation(
+                        "an orderly stop was not followed by a clean mount".into(),
+                    ));
                 }
-                self.classes.note(if stats.mount.clean { "clean mount" } else { "mount by scan" });
+                self.classes.note(if stats.mount.clean {
+                    "clean mount"
+                } else {
+                    "mount by scan"
+                });
                 if let Err(why) = self.sync_image() {
                     self.power_lost = true;
                     return Err(Failed::Host(why));
@@ -697,17 +833,22 @@ impl<'p, W: World> Runner<'p, W> {
     }
 
     fn sync_image(&mut self) -> Result<(), String> {
-        let Some(sync) = &self.sync else { return Ok(()) };
-        sync.sync_through(sync.last_seq()).map_err(|error| error.to_string())
+        let Some(sync) = &self.sync else {
+            return Ok(());
+        };
+        sync.sync_through(sync.last_seq())
+            .map_err(|error| error.to_string())
     }
 
     /// The mount is complete: everything is read, and stays.
     fn serve(&mut self) -> Verdict {
         self.note_mount();
-        // The mount ended with a sync: so many erases stay. Those after it, as of reads that evict mapping pages, may be undone.
+        // The mount ended with a sync: so many erases stay. Those after it, as of reads that evict
+        // mapping pages, may be undone.
         self.no_count_went_back()?;
         self.remember_wear();
-        self.check().map_err(|why| format!("after the mount: {why}"))?;
+        self.check()
+            .map_err(|why| format!("after the mount: {why}"))?;
         let power_lost = self.power_lost;
         let settled = self.each_page(|oracle, lpn, seen| oracle.settle(lpn, seen, power_lost));
         settled.map_err(|why| format!("after the mount: {why}"))?;
@@ -733,12 +874,21 @@ impl<'p, W: World> Runner<'p, W> {
 
     fn no_count_went_back(&mut self) -> Verdict {
         let chip = self.ftl.as_ref().expect("the device serves").chip();
-        let younger = self.worn.iter().zip(chip.erase_counts()).position(|(before, now)| now < *before);
-        younger.map_or(Ok(()), |block| Err(format!("the erase count of block {block} went back")))
+        let younger = self
+            .worn
+            .iter()
+            .zip(chip.erase_counts())
+            .position(|(before, now)| now < *before);
+        younger.map_or(Ok(()), |block| {
+            Err(format!("the erase count of block {block} went back"))
+        })
     }
 
     fn remember_wear(&mut self) {
-        self.worn = self.ftl.as_ref().map_or_else(Vec::new, |ftl| ftl.chip().erase_counts().collect());
+        self.worn = self
+            .ftl
+            .as_ref()
+            .map_or_else(Vec::new, |ftl| ftl.chip().erase_counts().collect());
     }
 
     fn compare(&mut self, lpn: u32, count: u32) -> Result<(), Trouble> {
@@ -749,14 +899,19 @@ impl<'p, W: World> Runner<'p, W> {
             }
             Err(error) => return Err(error.into()),
         };
-        (lpn..).zip(seen).try_for_each(|(lpn, seen)| self.oracle.judge(lpn, seen)).map_err(Trouble::Wrong)
+        (lpn..)
+            .zip(seen)
+            .try_for_each(|(lpn, seen)| self.oracle.judge(lpn, seen))
+            .map_err(Trouble::Wrong)
     }
 
     fn compare_singly(&mut self, lpn: u32, count: u32) -> Result<(), Trouble> {
         for lpn in lpn..lpn + count {
             match self.read(lpn, 1) {
                 Ok(seen) => self.oracle.judge(lpn, seen[0]).map_err(Trouble::Wrong)?,
-                Err(error) if self.may_be_unreadable(&error) => self.classes.note("page unreadable"),
+                Err(error) if self.may_be_unreadable(&error) => {
+                    self.classes.note("page unreadable")
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -775,15 +930,21 @@ impl<'p, W: World> Runner<'p, W> {
         while lpn < pages {
             let count = AT_ONCE.min(pages - lpn);
             match self.read(lpn, count) {
-                Ok(seen) => (lpn..).zip(seen).try_for_each(|(lpn, seen)| judge(&mut self.oracle, lpn, seen))?,
+                Ok(seen) => (lpn..)
+                    .zip(seen)
+                    .try_for_each(|(lpn, seen)| judge(&mut self.oracle, lpn, seen))?,
                 Err(FtlError::PowerLost) => return self.power_lost_in_request(),
                 // A read that has to write back a mapping page first fails with it.
-                Err(FtlError::Host(_) | FtlError::HostFull) if self.host_fails() => self.classes.note("read failed"),
+                Err(FtlError::Host(_) | FtlError::HostFull) if self.host_fails() => {
+                    self.classes.note("read failed")
+                }
                 Err(error) if self.may_be_unreadable(&error) => {
                     for lpn in lpn..lpn + count {
                         match self.read(lpn, 1) {
                             Ok(seen) => judge(&mut self.oracle, lpn, seen[0])?,
-                            Err(error) if self.may_be_unreadable(&error) => self.classes.note("page unreadable"),
+                            Err(error) if self.may_be_unreadable(&error) => {
+                                self.classes.note("page unreadable")
+                            }
                             Err(FtlError::PowerLost) => return self.power_lost_in_request(),
                             Err(FtlError::Host(_) | FtlError::HostFull) if self.host_fails() => {
                                 self.classes.note("read failed");
@@ -823,7 +984,8 @@ impl<'p, W: World> Runner<'p, W> {
 
     /// What makes bits wrong happened, if bits of this plan's chip go wrong.
     fn note_decay(&mut self, class: &'static str) {
-        self.classes.note_times(class, u64::from(self.plan.parts.bit_errors > 0));
+        self.classes
+            .note_times(class, u64::from(self.plan.parts.bit_errors > 0));
     }
 
     /// Which pages may read as older values if this one's data is lost.
@@ -847,7 +1009,8 @@ impl<'p, W: World> Runner<'p, W> {
             .filter(newer)
             .count();
         match record {
-            // By its place or its number it cannot be told from a page that a cut tore, or from one of the same word line.
+            // By its place or its number it cannot be told from a page that a cut tore, or from one
+            // of the same word line.
             _ if behind.min(later as u32) <= span => Older::Any,
             Some(record) if record.tag.role.is_host_data() => Older::Never,
             Some(_) => Older::Trimmed,
@@ -873,7 +1036,8 @@ impl<'p, W: World> Runner<'p, W> {
             if of_map && !matches!(read_role(chip, page, &mut oob), Some((Role::Map, _))) {
                 continue;
             }
-            // What is wrong in a page adds up, until it is erased; the oracle reckons with each of these steps alone.
+            // What is wrong in a page adds up, until it is erased; the oracle reckons with each of
+            // these steps alone.
             let sum = self.wrong.get(&page).copied().unwrap_or(0) + bits;
             if sum > correctable_bits(self.plan) && self.oracle.cost() == Cost::Nothing {
                 return Ok(());
@@ -903,23 +1067,36 @@ impl<'p, W: World> Runner<'p, W> {
         let (channels, ways) = device.dies;
         let classes = &mut *self.classes;
         classes.note(if device.on_disk { "image" } else { "memory" });
-        classes.note(if device.cells() == Cells::Slc { "SLC" } else { "MLC" });
+        classes.note(if device.cells() == Cells::Slc {
+            "SLC"
+        } else {
+            "MLC"
+        });
         let features = [
             ("several dies", channels * ways > 1),
             ("every bad block", device.worn),
             ("other pairing", device.has_other_pairing()),
             ("large device", device.is_large()),
         ];
-        features.into_iter().filter(|(_, has)| *has).for_each(|(class, _)| classes.note(class));
+        features
+            .into_iter()
+            .filter(|(_, has)| *has)
+            .for_each(|(class, _)| classes.note(class));
     }
 
     fn note_mount(&mut self) {
         let counters = self.ftl().chip().counters();
-        let (programs, program_fails, erase_fails) =
-            (counters.total().programs, counters.program_fails, counters.erase_fails);
-        self.classes.note_times("mount that programmed", u64::from(programs > 0));
-        self.classes.note_times("program failure in a mount", program_fails);
-        self.classes.note_times("erase failure in a mount", erase_fails);
+        let (programs, program_fails, erase_fails) = (
+            counters.total().programs,
+            counters.program_fails,
+            counters.erase_fails,
+        );
+        self.classes
+            .note_times("mount that programmed", u64::from(programs > 0));
+        self.classes
+            .note_times("program failure in a mount", program_fails);
+        self.classes
+            .note_times("erase failure in a mount", erase_fails);
     }
 
     /// Counts what the chip and the scheme counted since they were opened.
@@ -933,7 +1110,10 @@ impl<'p, W: World> Runner<'p, W> {
             ("read retry", counters.read_retries),
             ("uncorrectable read", counters.uncorrectable_reads),
             ("lost program", counters.injected(Fault::LostProgram)),
-            ("misdirected program", counters.injected(Fault::MisdirectedProgram)),
+            (
+                "misdirected program",
+                counters.injected(Fault::MisdirectedProgram),
+            ),
             ("lost erase", counters.injected(Fault::LostErase)),
             ("stale read", counters.injected(Fault::StaleRead)),
             ("garbage collection", stats.gc_runs),
@@ -941,10 +1121,13 @@ impl<'p, W: World> Runner<'p, W> {
             ("refresh", stats.refreshes),
             ("wear move", stats.wear_moves),
         ];
-        counts.into_iter().for_each(|(class, count)| self.classes.note_times(class, count));
+        counts
+            .into_iter()
+            .for_each(|(class, count)| self.classes.note_times(class, count));
     }
 
-    /// Looks at what a large device keeps on flash when it goes down: chunks of the trim bitmap, mapping pages.
+    /// Looks at what a large device keeps on flash when it goes down: chunks of the trim bitmap,
+    /// mapping pages.
     fn scan(&mut self) {
         if !self.plan.device.is_large() {
             return;
@@ -971,8 +1154,12 @@ impl<'p, W: World> Runner<'p, W> {
                 }
             }
         }
-        self.classes.note_times("later trim bitmap chunk at mount", chunks.len() as u64);
-        self.classes.note_times("more than 100 mapping pages", u64::from(mapping.len() > 100));
+        self.classes
+            .note_times("later trim bitmap chunk at mount", chunks.len() as u64);
+        self.classes.note_times(
+            "more than 100 mapping pages",
+            u64::from(mapping.len() > 100),
+        );
     }
 }
 
@@ -1052,13 +1239,15 @@ mod tests {
         first + chances.sum::<f64>()
     }
 
-    /// For 100,000 pages programmed in a run, on blocks as worn, old and often read as they become in one.
+    /// For 100,000 pages programmed in a run, on blocks as worn, old and often read as they become
+    /// in one.
     #[test]
     fn mild_bit_errors_cost_no_page() {
         for cells in Cells::ALL {
             let profile = cells.profile();
             let (ecc, bits) = (profile.ecc, f64::from(8 * profile.geometry.page_bytes));
-            let rber = profile.decay.rber(50, 90.0, 10_000) * f64::from(MILD_BIT_ERRORS[cells as usize]);
+            let rber =
+                profile.decay.rber(50, 90.0, 10_000) * f64::from(MILD_BIT_ERRORS[cells as usize]);
             // A read retry leaves three quarters of the wrong bits.
             let wrong = rber * bits * 0.75f64.powi(ecc.retries as i32);
             let chance = 1e5 * poisson_tail(wrong, ecc.bits);

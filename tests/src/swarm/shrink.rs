@@ -19,7 +19,11 @@ pub fn outcome(plan: &Plan, classes: &mut Classes) -> Result<(), String> {
 
 /// The smallest plan found that fails, and how.
 pub fn shrink(plan: &Plan, why: String) -> (Plan, String) {
-    let mut smallest = Smallest { plan: plan.clone(), why, tries: 0 };
+    let mut smallest = Smallest {
+        plan: plan.clone(),
+        why,
+        tries: 0,
+    };
     loop {
         let before = smallest.plan.to_string();
         smallest.drop_steps();
@@ -44,7 +48,9 @@ impl Smallest {
             return false;
         }
         self.tries += 1;
-        let Err(why) = outcome(&candidate, &mut Classes::default()) else { return false };
+        let Err(why) = outcome(&candidate, &mut Classes::default()) else {
+            return false;
+        };
         (self.plan, self.why) = (candidate, why);
         true
     }

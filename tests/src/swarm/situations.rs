@@ -1,4 +1,5 @@
-//! The classes of situation that runs count when they happen, and those that a full run must contain.
+//! The classes of situation that runs count when they happen, and those that a full run must
+//! contain.
 
 /// Faults by kind. A run is compound if faults of two kinds happened in it. A kind has all classes
 /// that one fault can bring about, such as a dead die and the programs that fail on it.
@@ -12,7 +13,10 @@ pub const KINDS: &[(&str, &[&str])] = &[
             "operations in flight on other dies",
         ],
     ),
-    ("kill", &["kill", "kill on a dirty cache", "kill after a mount"]),
+    (
+        "kill",
+        &["kill", "kill on a dirty cache", "kill after a mount"],
+    ),
     (
         "host crash",
         &[
@@ -23,18 +27,52 @@ pub const KINDS: &[(&str, &[&str])] = &[
             "kill, then host crash",
         ],
     ),
-    ("host's disk", &["failed sync", "FLUSH failed", "ENOSPC", "EIO", "disk failed in a mount"]),
+    (
+        "host's disk",
+        &[
+            "failed sync",
+            "FLUSH failed",
+            "ENOSPC",
+            "EIO",
+            "disk failed in a mount",
+        ],
+    ),
     (
         "failing operations",
-        &["program failure", "erase failure", "program failure in a mount", "erase failure in a mount", "dead die"],
+        &[
+            "program failure",
+            "erase failure",
+            "program failure in a mount",
+            "erase failure in a mount",
+            "dead die",
+        ],
     ),
-    ("wrong bits", &["bits corrected", "wrong bits beyond the ECC", "retention", "read disturb"]),
-    ("silent fault", &["lost program", "misdirected program", "lost erase", "stale read"]),
+    (
+        "wrong bits",
+        &[
+            "bits corrected",
+            "wrong bits beyond the ECC",
+            "retention",
+            "read disturb",
+        ],
+    ),
+    (
+        "silent fault",
+        &[
+            "lost program",
+            "misdirected program",
+            "lost erase",
+            "stale read",
+        ],
+    ),
 ];
 
 /// The classes of all kinds of fault.
 pub fn faults() -> Vec<&'static str> {
-    KINDS.iter().flat_map(|(_, classes)| classes.iter().copied()).collect()
+    KINDS
+        .iter()
+        .flat_map(|(_, classes)| classes.iter().copied())
+        .collect()
 }
 
 /// Other situations: devices, background work, ends.
@@ -92,7 +130,8 @@ const SILENT: &[&str] = &["misdirected program", "stale read"];
 
 /// Why two faults cannot happen in one run, if they cannot.
 pub fn cannot_meet(one: &str, other: &str) -> Option<&'static str> {
-    (SILENT.contains(&one) && SILENT.contains(&other)).then_some("a plan has one silent fault by chance")
+    (SILENT.contains(&one) && SILENT.contains(&other))
+        .then_some("a plan has one silent fault by chance")
 }
 
 #[cfg(test)]

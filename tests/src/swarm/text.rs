@@ -1,8 +1,8 @@
 //! The text form of a plan, one line per step, so that a shrunk failure can be kept and read.
 //!
-//! Lines: `seed N`, `device KEY=VALUE...`, `param KEY=VALUE`, `chance FAULT PPB`, `wear N`, `bits N`,
-//! `in_flight`, then the steps. What strikes a restart follows its step behind `;`. Empty lines and lines
-//! that begin with `#` say nothing. docs/TESTING.md has a table of them.
+//! Lines: `seed N`, `device KEY=VALUE...`, `param KEY=VALUE`, `chance FAULT PPB`, `wear N`, `bits
+//! N`, `in_flight`, then the steps. What strikes a restart follows its step behind `;`. Empty lines
+//! and lines that begin with `#` say nothing. docs/TESTING.md has a table of them.
 
 use super::plan::{self, ChipKind, Device, DiskFault, Down, Inside, Parts, Plan, Restart, Step};
 use crate::workload::HostOp;
@@ -14,7 +14,17 @@ use std::str::FromStr;
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        let Device { scheme, chip, pages_per_block, dies, pages, op_percent, params, worn, on_disk } = &self.device;
+        let Device {
+            scheme,
+            chip,
+            pages_per_block,
+            dies,
+            pages,
+            op_percent,
+            params,
+            worn,
+            on_disk,
+        } = &self.device;
         writeln!(f, "seed {}", self.seed)?;
         writeln!(
             f,
@@ -25,9 +35,18 @@ impl Display for Plan {
             dies.0,
             dies.1
         )?;
-        params.iter().try_for_each(|(key, value)| writeln!(f, "param {key}={value}"))?;
-        self.parts.chances.iter().try_for_each(|(fault, ppb)| writeln!(f, "chance {} {ppb}", fault.name()))?;
-        let Parts { wear_out, bit_errors, .. } = self.parts;
+        params
+            .iter()
+            .try_for_each(|(key, value)| writeln!(f, "param {key}={value}"))?;
+        self.parts
+            .chances
+            .iter()
+            .try_for_each(|(fault, ppb)| writeln!(f, "chance {} {ppb}", fault.name()))?;
+        let Parts {
+            wear_out,
+            bit_errors,
+            ..
+        } = self.parts;
         if wear_out > 0 {
             writeln!(f, "wear {wear_out}")?;
         }
@@ -49,23 +68,41 @@ impl Display for Step {
             Step::Down(Down::Stop, restart) => write!(f, "down stop{restart}"),
             Step::Down(Down::Kill, restart) => write!(f, "down kill{restart}"),
             Step::Down(Down::PowerOff, restart) => write!(f, "down power_off{restart}"),
-            Step::Down(Down::Crash(how), restart) => write!(f, "down crash {}{restart}", Words(how)),
+            Step::Down(Down::Crash(how), restart) => {
+                write!(f, "down crash {}{restart}", Words(how))
+            }
             Step::Age(hours) => write!(f, "age {hours}"),
             Step::Hammer(lpn, times) => write!(f, "hammer {lpn} {times}"),
             Step::WrongBits(page, bits, of_map) => {
-                write!(f, "wrong_bits {page} {bits}{}", if *of_map { " map" } else { "" })
+                write!(
+                    f,
+                    "wrong_bits {page} {bits}{}",
+                    if *of_map { " map" } else { "" }
+                )
             }
             Step::DieFails(die) => write!(f, "die_fails {die}"),
             Step::BlockFails(block, fault) => write!(f, "block_fails {block} {}", fault.name()),
-            Step::Disk(DiskFault::Writes(WriteFault { after, count, arrives, errno, needs_room })) => {
+            Step::Disk(DiskFault::Writes(WriteFault {
+                after,
+                count,
+                arrives,
+                errno,
+                needs_room,
+            })) => {
                 let room = if *needs_room { " room" } else { "" };
-                write!(f, "disk writes_fail {after} {} {arrives} {errno}{room}", Count(*count))
+                write!(
+                    f,
+                    "disk writes_fail {after} {} {arrives} {errno}{room}",
+                    Count(*count)
+                )
             }
             Step::Disk(DiskFault::Syncs(SyncFault { after, count, seed })) => {
                 write!(f, "disk syncs_fail {after} {}", Count(*count))?;
                 seed.map_or(Ok(()), |seed| write!(f, " {seed}"))
             }
-            Step::Disk(DiskFault::Reads(permille, count)) => write!(f, "disk reads_fail {permille} {}", Count(*count)),
+            Step::Disk(DiskFault::Reads(permille, count)) => {
+                write!(f, "disk reads_fail {permille} {}", Count(*count))
+            }
             Step::Mend => write!(f, "mend"),
             Step::Sync => write!(f, "sync"),
             Step::GiveBack(slots) => write!(f, "give_back {slots}"),
@@ -76,9 +113,17 @@ impl Display for Step {
 fn write_request(f: &mut Formatter, op: &HostOp) -> fmt::Result {
     let fua = |fua: bool| if fua { " fua" } else { "" };
     match *op {
-        HostOp::Write { lpn, count, fua: durable } => write!(f, "write {lpn} {count}{}", fua(durable)),
+        HostOp::Write {
+            lpn,
+            count,
+            fua: durable,
+        } => write!(f, "write {lpn} {count}{}", fua(durable)),
         HostOp::WriteZeroData { lpn, count } => write!(f, "write_zero_data {lpn} {count}"),
-        HostOp::WriteZeroes { lpn, count, fua: durable } => write!(f, "write_zeroes {lpn} {count}{}", fua(durable)),
+        HostOp::WriteZeroes {
+            lpn,
+            count,
+            fua: durable,
+        } => write!(f, "write_zeroes {lpn} {count}{}", fua(durable)),
         HostOp::Trim { lpn, count } => write!(f, "trim {lpn} {count}"),
         HostOp::Flush => write!(f, "flush"),
         HostOp::Read { lpn, count } => write!(f, "read {lpn} {count}"),
@@ -93,7 +138,9 @@ impl Display for Restart {
         }
         self.inside.iter().try_for_each(|inside| match inside {
             Inside::Cut(cut, None) => write!(f, " ; inside cut {}", Words(cut)),
-            Inside::Cut(cut, Some(how)) => write!(f, " ; inside cut {} crash {}", Words(cut), Words(how)),
+            Inside::Cut(cut, Some(how)) => {
+                write!(f, " ; inside cut {} crash {}", Words(cut), Words(how))
+            }
             Inside::Crash(at, how) => write!(f, " ; inside crash {} {}", name(at), Words(how)),
             Inside::Kill => write!(f, " ; inside kill"),
         })
@@ -105,7 +152,11 @@ struct Count(u64);
 
 impl Display for Count {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        if self.0 == u64::MAX { f.write_str("all") } else { write!(f, "{}", self.0) }
+        if self.0 == u64::MAX {
+            f.write_str("all")
+        } else {
+            write!(f, "{}", self.0)
+        }
     }
 }
 
@@ -114,8 +165,21 @@ struct Words<T>(T);
 
 impl Display for Words<&Cut> {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        let Cut { at_op, program, partner, erase, seed, .. } = self.0;
-        write!(f, "{at_op} {} {} {} {seed}", name(program), name(partner), name(erase))
+        let Cut {
+            at_op,
+            program,
+            partner,
+            erase,
+            seed,
+            ..
+        } = self.0;
+        write!(
+            f,
+            "{at_op} {} {} {} {seed}",
+            name(program),
+            name(partner),
+            name(erase)
+        )
     }
 }
 
@@ -143,18 +207,33 @@ fn name(value: &impl fmt::Debug) -> String {
 }
 
 /// Reads what [`name`] wrote.
-fn named<T: fmt::Debug + Copy>(text: &str, plain: &[T], numbered: &[fn(u64) -> T]) -> Result<T, String> {
+fn named<T: fmt::Debug + Copy>(
+    text: &str,
+    plain: &[T],
+    numbered: &[fn(u64) -> T],
+) -> Result<T, String> {
     let (word, number) = text.split_once(':').unwrap_or((text, ""));
     if let Some(value) = plain.iter().find(|value| name(*value) == text) {
         return Ok(*value);
     }
-    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no outcome"))?;
-    let found = numbered.iter().map(|make| make(number)).find(|value| name(value).split(':').next() == Some(word));
+    let number: u64 = number
+        .parse()
+        .map_err(|_| format!("{text:?} is no outcome"))?;
+    let found = numbered
+        .iter()
+        .map(|make| make(number))
+        .find(|value| name(value).split(':').next() == Some(word));
     found.ok_or_else(|| format!("{text:?} is no outcome"))
 }
 
 fn crash(text: &str) -> Result<Crash, String> {
-    let numbered: [fn(u64) -> Crash; 5] = [Crash::Prefix, Crash::AllBut, Crash::Writes, Crash::Sectors, Crash::Mask];
+    let numbered: [fn(u64) -> Crash; 5] = [
+        Crash::Prefix,
+        Crash::AllBut,
+        Crash::Writes,
+        Crash::Sectors,
+        Crash::Mask,
+    ];
     named(text, &[Crash::Nothing], &numbered)
 }
 
@@ -166,20 +245,30 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     fn new(text: &'a str) -> Self {
-        Line { text, words: text.split_whitespace() }
+        Line {
+            text,
+            words: text.split_whitespace(),
+        }
     }
 
     fn word(&mut self) -> Result<&'a str, String> {
-        self.words.next().ok_or_else(|| format!("{:?}: a word is missing", self.text))
+        self.words
+            .next()
+            .ok_or_else(|| format!("{:?}: a word is missing", self.text))
     }
 
     fn number<T: FromStr>(&mut self) -> Result<T, String> {
         let word = self.word()?;
-        word.parse().map_err(|_| format!("{:?}: {word:?} is no number", self.text))
+        word.parse()
+            .map_err(|_| format!("{:?}: {word:?} is no number", self.text))
     }
 
     fn count(&mut self) -> Result<u64, String> {
-        if self.has("all") { Ok(u64::MAX) } else { self.number() }
+        if self.has("all") {
+            Ok(u64::MAX)
+        } else {
+            self.number()
+        }
     }
 
     fn has(&mut self, word: &str) -> bool {
@@ -193,7 +282,10 @@ impl<'a> Line<'a> {
 
     fn fault(&mut self) -> Result<Fault, String> {
         let word = self.word()?;
-        Fault::ALL.into_iter().find(|fault| fault.name() == word).ok_or_else(|| format!("{word:?} is no fault"))
+        Fault::ALL
+            .into_iter()
+            .find(|fault| fault.name() == word)
+            .ok_or_else(|| format!("{word:?} is no fault"))
     }
 
     fn cut(&mut self) -> Result<Cut, String> {
@@ -211,12 +303,18 @@ impl<'a> Line<'a> {
             program: named(
                 self.word()?,
                 &programs,
-                &[|n| ProgramCut::Unstable(n as u8), |n| ProgramCut::Flickering(n as u8)],
+                &[
+                    |n| ProgramCut::Unstable(n as u8),
+                    |n| ProgramCut::Flickering(n as u8),
+                ],
             )?,
             partner: named(
                 self.word()?,
                 &partners,
-                &[|n| PartnerCut::Unstable(n as u8), |n| PartnerCut::Flickering(n as u8)],
+                &[
+                    |n| PartnerCut::Unstable(n as u8),
+                    |n| PartnerCut::Flickering(n as u8),
+                ],
             )?,
             erase: named(self.word()?, &EraseCut::ALL, &[])?,
             seed: self.number()?,
@@ -224,7 +322,9 @@ impl<'a> Line<'a> {
     }
 
     fn end(mut self) -> Result<(), String> {
-        self.words.next().map_or(Ok(()), |word| Err(format!("{:?}: what is {word:?}?", self.text)))
+        self.words.next().map_or(Ok(()), |word| {
+            Err(format!("{:?}: what is {word:?}?", self.text))
+        })
     }
 }
 
@@ -237,11 +337,19 @@ fn restart<'a>(parts: impl Iterator<Item = &'a str>) -> Result<Restart, String> 
             "inside" => restart.inside.push(match line.word()? {
                 "cut" => {
                     let cut = line.cut()?;
-                    let how = if line.has("crash") { Some(crash(line.word()?)?) } else { None };
+                    let how = if line.has("crash") {
+                        Some(crash(line.word()?)?)
+                    } else {
+                        None
+                    };
                     Inside::Cut(cut, how)
                 }
                 "crash" => {
-                    let at = named(line.word()?, &[], &[Freeze::Write as fn(u64) -> Freeze, Freeze::Sync])?;
+                    let at = named(
+                        line.word()?,
+                        &[],
+                        &[Freeze::Write as fn(u64) -> Freeze, Freeze::Sync],
+                    )?;
                     Inside::Crash(at, crash(line.word()?)?)
                 }
                 "kill" => Inside::Kill,
@@ -261,14 +369,29 @@ impl FromStr for Step {
         let mut parts = text.split(';');
         let mut line = Line::new(parts.next().unwrap_or_default());
         let step = match line.word()? {
-            "write" => Step::Do(HostOp::Write { lpn: line.number()?, count: line.number()?, fua: line.has("fua") }),
-            "write_zero_data" => Step::Do(HostOp::WriteZeroData { lpn: line.number()?, count: line.number()? }),
-            "write_zeroes" => {
-                Step::Do(HostOp::WriteZeroes { lpn: line.number()?, count: line.number()?, fua: line.has("fua") })
-            }
-            "trim" => Step::Do(HostOp::Trim { lpn: line.number()?, count: line.number()? }),
+            "write" => Step::Do(HostOp::Write {
+                lpn: line.number()?,
+                count: line.number()?,
+                fua: line.has("fua"),
+            }),
+            "write_zero_data" => Step::Do(HostOp::WriteZeroData {
+                lpn: line.number()?,
+                count: line.number()?,
+            }),
+            "write_zeroes" => Step::Do(HostOp::WriteZeroes {
+                lpn: line.number()?,
+                count: line.number()?,
+                fua: line.has("fua"),
+            }),
+            "trim" => Step::Do(HostOp::Trim {
+                lpn: line.number()?,
+                count: line.number()?,
+            }),
             "flush" => Step::Do(HostOp::Flush),
-            "read" => Step::Do(HostOp::Read { lpn: line.number()?, count: line.number()? }),
+            "read" => Step::Do(HostOp::Read {
+                lpn: line.number()?,
+                count: line.number()?,
+            }),
             "idle" => Step::Do(HostOp::Idle(line.number()?)),
             "cut" => Step::Cut(line.cut()?, restart(parts.by_ref())?),
             "down" => {
@@ -297,7 +420,11 @@ impl FromStr for Step {
                 "syncs_fail" => DiskFault::Syncs(SyncFault {
                     after: line.number()?,
                     count: line.count()?,
-                    seed: if line.words.clone().next().is_some() { Some(line.number()?) } else { None },
+                    seed: if line.words.clone().next().is_some() {
+                        Some(line.number()?)
+                    } else {
+                        None
+                    },
                 }),
                 "reads_fail" => DiskFault::Reads(line.number()?, line.count()?),
                 other => return Err(format!("{text:?}: what is {other:?}?")),
@@ -308,7 +435,9 @@ impl FromStr for Step {
             other => return Err(format!("{text:?}: what is {other:?}?")),
         };
         line.end()?;
-        parts.next().map_or(Ok(step), |more| Err(format!("{text:?}: what is {more:?}?")))
+        parts
+            .next()
+            .map_or(Ok(step), |more| Err(format!("{text:?}: what is {more:?}?")))
     }
 }
 
@@ -321,16 +450,35 @@ impl FromStr for Plan {
         let mut draft = Draft::default();
         for (text, number) in text.lines().zip(1..) {
             if !text.trim().is_empty() && !text.starts_with('#') {
-                draft.read(text).map_err(|why| format!("line {number}: {why}"))?;
+                draft
+                    .read(text)
+                    .map_err(|why| format!("line {number}: {why}"))?;
             }
         }
-        let Draft { seed, device, params, parts, steps, .. } = draft;
-        let device = Device { params, ..device.ok_or("no line says what the device is")? };
+        let Draft {
+            seed,
+            device,
+            params,
+            parts,
+            steps,
+            ..
+        } = draft;
+        let device = Device {
+            params,
+            ..device.ok_or("no line says what the device is")?
+        };
         for (number, step) in &steps {
-            device.has_room_for(step).map_err(|why| format!("step {number}: {why}"))?;
+            device
+                .has_room_for(step)
+                .map_err(|why| format!("step {number}: {why}"))?;
         }
         let steps = steps.into_iter().map(|(_, step)| step).collect();
-        Ok(Plan { seed: seed.ok_or("no line names the seed")?, device, parts, steps })
+        Ok(Plan {
+            seed: seed.ok_or("no line names the seed")?,
+            device,
+            parts,
+            steps,
+        })
     }
 }
 
@@ -355,7 +503,9 @@ impl<'a> Draft<'a> {
             "device" => self.device = Some(read_device(line.words.by_ref())?),
             "param" => {
                 let word = line.word()?;
-                let (key, value) = word.split_once('=').ok_or_else(|| format!("{text:?} has no value"))?;
+                let (key, value) = word
+                    .split_once('=')
+                    .ok_or_else(|| format!("{text:?} has no value"))?;
                 self.once(key)?;
                 self.params.push((key.to_owned(), value.to_owned()));
                 return line.end();
@@ -379,7 +529,11 @@ impl<'a> Draft<'a> {
     }
 
     fn once(&mut self, what: &'a str) -> Result<(), String> {
-        if self.said.insert(what) { Ok(()) } else { Err(format!("{what} is given twice")) }
+        if self.said.insert(what) {
+            Ok(())
+        } else {
+            Err(format!("{what} is given twice"))
+        }
     }
 }
 
@@ -387,24 +541,55 @@ impl<'a> Draft<'a> {
 const MOST_PAGES: u32 = 1 << 20;
 
 fn read_device<'a>(words: impl Iterator<Item = &'a str>) -> Result<Device, String> {
-    let pair = |word: &'a str| word.split_once('=').ok_or(format!("device: what is {word:?}?"));
+    let pair = |word: &'a str| {
+        word.split_once('=')
+            .ok_or(format!("device: what is {word:?}?"))
+    };
     let pairs: Vec<(&str, &str)> = words.map(pair).collect::<Result<_, _>>()?;
-    const KEYS: [&str; 9] = ["scheme", "chip", "pages_per_block", "channels", "ways", "pages", "op", "worn", "disk"];
+    const KEYS: [&str; 9] = [
+        "scheme",
+        "chip",
+        "pages_per_block",
+        "channels",
+        "ways",
+        "pages",
+        "op",
+        "worn",
+        "disk",
+    ];
     if let Some((unknown, _)) = pairs.iter().find(|(key, _)| !KEYS.contains(key)) {
-        return Err(format!("device: what is {unknown:?}? It has {}", KEYS.join(", ")));
+        return Err(format!(
+            "device: what is {unknown:?}? It has {}",
+            KEYS.join(", ")
+        ));
     }
-    let again = |(at, pair): &(usize, &(&str, &str))| pairs[..*at].iter().any(|before| before.0 == pair.0);
+    let again =
+        |(at, pair): &(usize, &(&str, &str))| pairs[..*at].iter().any(|before| before.0 == pair.0);
     if let Some((_, (twice, _))) = pairs.iter().enumerate().find(again) {
         return Err(format!("device: {twice} is given twice"));
     }
     let text = |key: &str| {
-        pairs.iter().find(|(known, _)| *known == key).map(|(_, value)| *value).ok_or(format!("the device has no {key}"))
+        pairs
+            .iter()
+            .find(|(known, _)| *known == key)
+            .map(|(_, value)| *value)
+            .ok_or(format!("the device has no {key}"))
     };
-    let number = |key: &str| text(key)?.parse::<u32>().map_err(|error| format!("{key}: {error}"));
-    let flag = |key: &str| text(key)?.parse::<bool>().map_err(|error| format!("{key}: {error}"));
+    let number = |key: &str| {
+        text(key)?
+            .parse::<u32>()
+            .map_err(|error| format!("{key}: {error}"))
+    };
+    let flag = |key: &str| {
+        text(key)?
+            .parse::<bool>()
+            .map_err(|error| format!("{key}: {error}"))
+    };
     let pages = number("pages")?;
     if !(1..=MOST_PAGES).contains(&pages) {
-        return Err(format!("device: pages={pages} is not within 1 to {MOST_PAGES}"));
+        return Err(format!(
+            "device: pages={pages} is not within 1 to {MOST_PAGES}"
+        ));
     }
     Ok(Device {
         scheme: plan::scheme(text("scheme")?)?,
@@ -434,9 +619,18 @@ impl FromStr for ChipKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ChipKind, String> {
-        let plain = [Pairing::Adjacent, Pairing::Dist3, Pairing::Dist6, Pairing::Shared4, Pairing::Group4]
-            .map(ChipKind::Paired);
-        if let Some((seed, span)) = text.strip_prefix("random:").and_then(|numbers| numbers.split_once(':')) {
+        let plain = [
+            Pairing::Adjacent,
+            Pairing::Dist3,
+            Pairing::Dist6,
+            Pairing::Shared4,
+            Pairing::Group4,
+        ]
+        .map(ChipKind::Paired);
+        if let Some((seed, span)) = text
+            .strip_prefix("random:")
+            .and_then(|numbers| numbers.split_once(':'))
+        {
             let (seed, span) = (seed.parse().ok(), span.parse().ok());
             return match (seed, span) {
                 (Some(seed), Some(span)) => Ok(ChipKind::Paired(Pairing::Random { seed, span })),
@@ -446,7 +640,10 @@ impl FromStr for ChipKind {
         match text {
             "slc" => Ok(ChipKind::Slc),
             "mlc" => Ok(ChipKind::Mlc),
-            _ => plain.into_iter().find(|kind| kind.name() == text).ok_or(format!("no chip {text:?}")),
+            _ => plain
+                .into_iter()
+                .find(|kind| kind.name() == text)
+                .ok_or(format!("no chip {text:?}")),
         }
     }
 }
@@ -467,18 +664,42 @@ mod tests {
     #[test]
     fn a_plan_that_says_something_twice_is_refused_by_line() {
         let plan = Plan::draw(1).to_string();
-        let device = plan.lines().find(|line| line.starts_with("device")).expect("a device");
-        for twice in ["seed 3", device, "chance stale_read 1\nchance stale_read 2", "param x=1\nparam x=2"] {
-            let why = format!("{plan}{twice}\n").parse::<Plan>().err().unwrap_or_default();
-            assert!(why.starts_with("line ") && why.ends_with(" is given twice"), "{twice}: {why}");
+        let device = plan
+            .lines()
+            .find(|line| line.starts_with("device"))
+            .expect("a device");
+        for twice in [
+            "seed 3",
+            device,
+            "chance stale_read 1\nchance stale_read 2",
+            "param x=1\nparam x=2",
+        ] {
+            let why = format!("{plan}{twice}\n")
+                .parse::<Plan>()
+                .err()
+                .unwrap_or_default();
+            assert!(
+                why.starts_with("line ") && why.ends_with(" is given twice"),
+                "{twice}: {why}"
+            );
         }
-        let why = plan.replacen(device, &format!("{device} op=7"), 1).parse::<Plan>().err().unwrap_or_default();
+        let why = plan
+            .replacen(device, &format!("{device} op=7"), 1)
+            .parse::<Plan>()
+            .err()
+            .unwrap_or_default();
         assert!(why.starts_with("line 2: device: op"), "{why}");
     }
 
     #[test]
     fn a_line_that_is_none_is_named() {
-        for line in ["wrote 3 4", "write 3", "cut 1 torn intact mixed 3", "down kill ; inside what", "flush now"] {
+        for line in [
+            "wrote 3 4",
+            "write 3",
+            "cut 1 torn intact mixed 3",
+            "down kill ; inside what",
+            "flush now",
+        ] {
             assert!(line.parse::<Step>().is_err(), "{line}");
         }
     }

@@ -1,4 +1,5 @@
-//! Where a device's bytes are while no scheme runs on them: in memory, or in an image on a simulated disk.
+//! Where a device's bytes are while no scheme runs on them: in memory, or in an image on a
+//! simulated disk.
 
 use super::plan::DiskFault;
 use crate::cuts::{is_operation, strike};
@@ -28,10 +29,15 @@ pub(super) trait World: Sized {
     /// Takes the store of a device that was stopped.
     fn close(&mut self, store: Self::Store) -> Result<(), String>;
 
-    /// Cuts power inside a mount, where the store does not outlive a mount that failed: the mount runs to its end, and the
-    /// operation is cut on the flash as it was before it. Returns whether the mount had so many operations; `None` where
-    /// the store outlives everything.
-    fn cut_inside_mount(&mut self, rig: &Rig, environment: &FaultPlan, cut: Cut) -> Option<Result<bool, FtlError>>;
+    /// Cuts power inside a mount, where the store does not outlive a mount that failed: the mount
+    /// runs to its end, and the operation is cut on the flash as it was before it. Returns whether
+    /// the mount had so many operations; `None` where the store outlives everything.
+    fn cut_inside_mount(
+        &mut self,
+        rig: &Rig,
+        environment: &FaultPlan,
+        cut: Cut,
+    ) -> Option<Result<bool, FtlError>>;
 
     /// What a FLUSH waits for besides the scheme.
     fn sync_handle(store: &Self::Store) -> Option<SyncHandle>;
@@ -66,7 +72,12 @@ impl World for Memory {
         Ok(())
     }
 
-    fn cut_inside_mount(&mut self, rig: &Rig, environment: &FaultPlan, cut: Cut) -> Option<Result<bool, FtlError>> {
+    fn cut_inside_mount(
+        &mut self,
+        rig: &Rig,
+        environment: &FaultPlan,
+        cut: Cut,
+    ) -> Option<Result<bool, FtlError>> {
         if environment.is_silent() {
             // The journal does not tell of programs and erases that did nothing.
             return Some(Ok(false));
@@ -121,16 +132,27 @@ impl World for OnDisk {
     fn create(rig: &Rig) -> Self {
         let size = u64::from(rig.config.logical_pages) * u64::from(rig.profile.geometry.page_bytes);
         let scheme = rig.scheme.name.into();
-        let spec = ImageSpec { profile: rig.profile, size, scheme, params: String::new() };
+        let spec = ImageSpec {
+            profile: rig.profile,
+            size,
+            scheme,
+            params: String::new(),
+        };
         let (disk, new) = SimDisk::create(&spec, SPARE_SLOTS).expect("a new image");
-        OnDisk { disk, new: Some(new) }
+        OnDisk {
+            disk,
+            new: Some(new),
+        }
     }
 
     fn open(&mut self) -> Result<FileStore, String> {
         if let Some(new) = self.new.take() {
             return Ok(new);
         }
-        self.disk.open(Access::ReadWrite).map(|(store, _)| store).map_err(|error| error.to_string())
+        self.disk
+            .open(Access::ReadWrite)
+            .map(|(store, _)| store)
+            .map_err(|error| error.to_string())
     }
 
     fn leave(&mut self, store: FileStore) {
@@ -141,7 +163,12 @@ impl World for OnDisk {
         store.close().map_err(|error| error.to_string())
     }
 
-    fn cut_inside_mount(&mut self, _: &Rig, _: &FaultPlan, _: Cut) -> Option<Result<bool, FtlError>> {
+    fn cut_inside_mount(
+        &mut self,
+        _: &Rig,
+        _: &FaultPlan,
+        _: Cut,
+    ) -> Option<Result<bool, FtlError>> {
         None
     }
 
@@ -166,7 +193,11 @@ pub(super) fn inject(disk: &SimDisk, fault: DiskFault) {
         DiskFault::Reads(permille, count) => {
             let bytes = disk.length();
             let start = bytes * u64::from(permille) / 1000;
-            disk.fail_reads(ReadFault { range: start..start + bytes / 20, after: 0, count });
+            disk.fail_reads(ReadFault {
+                range: start..start + bytes / 20,
+                after: 0,
+                count,
+            });
         }
     }
 }

@@ -1,5 +1,6 @@
-//! The host's file system was full while a checkpoint's last page was made safe by a pad. The checkpoint counted all its pages as
-//! written but was not complete, and the next host write asked it for a page beyond its end: a panic.
+//! The host's file system was full while a checkpoint's last page was made safe by a pad. The
+//! checkpoint counted all its pages as written but was not complete, and the next host write asked
+//! it for a page beyond its end: a panic.
 
 use ftl_core::FtlError;
 use ftld_tests::host::{Host, Trouble};
@@ -14,7 +15,9 @@ fn the_host_may_be_full_at_any_program() {
         let rig = Rig::new(scheme, cells, PAGES).set("ckpt.interval", "40");
         let mut verdicts = Verdicts::new("regressions");
         for room in 0..200 {
-            verdicts.case(&format!("{}/host_full/{room}", rig.path()), || full_after(&rig, room));
+            verdicts.case(&format!("{}/host_full/{room}", rig.path()), || {
+                full_after(&rig, room)
+            });
         }
         verdicts.assert_none_failed();
     }
@@ -24,7 +27,11 @@ fn full_after(rig: &Rig, room: u64) -> Result<(), String> {
     let mut host = Host::format(rig);
     host.ftl.chip_mut().store_mut().set_room(Some(room));
     for number in 0..200 {
-        let op = HostOp::Write { lpn: number * 7 % PAGES, count: 1, fua: number % 9 == 0 };
+        let op = HostOp::Write {
+            lpn: number * 7 % PAGES,
+            count: 1,
+            fua: number % 9 == 0,
+        };
         match host.run(&op) {
             Err(Trouble::Refused(FtlError::HostFull)) => {
                 host.ftl.chip_mut().store_mut().set_room(None);

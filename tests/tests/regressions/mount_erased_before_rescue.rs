@@ -1,6 +1,7 @@
-//! The last page programmed before a cut may read well now and be lost soon. Mount reads it and programs it again. It used to
-//! erase blocks without live pages first, and the block with the page's flushed predecessor is such a block: a second cut
-//! between that erase and the rescue left neither.
+//! The last page programmed before a cut may read well now and be lost soon. Mount reads it and
+//! programs it again. It used to erase blocks without live pages first, and the block with the
+//! page's flushed predecessor is such a block: a second cut between that erase and the rescue left
+//! neither.
 
 use ftld_tests::cuts::{self, Recording};
 use ftld_tests::rig::{self, Rig, Verdicts};
@@ -8,9 +9,17 @@ use ftld_tests::workload::Kind;
 use nand_model::store::Change;
 use nand_model::{Cut, EraseCut, PartnerCut, ProgramCut};
 
-const FIRST: Cut =
-    Cut { at_op: 0, program: ProgramCut::Unstable(2), partner: PartnerCut::Intact, erase: EraseCut::Complete, seed: 1 };
-const SECOND: Cut = Cut { program: ProgramCut::Prefix, ..FIRST };
+const FIRST: Cut = Cut {
+    at_op: 0,
+    program: ProgramCut::Unstable(2),
+    partner: PartnerCut::Intact,
+    erase: EraseCut::Complete,
+    seed: 1,
+};
+const SECOND: Cut = Cut {
+    program: ProgramCut::Prefix,
+    ..FIRST
+};
 
 #[test]
 fn a_page_that_will_be_lost_is_rescued_before_its_predecessor_is_erased() {
@@ -21,9 +30,19 @@ fn a_page_that_will_be_lost_is_rescued_before_its_predecessor_is_erased() {
             let recording = cuts::record(&rig, kind);
             cut_twice(&rig, &recording, &mut verdicts, kind);
         }
-        println!("{}: {} cuts after an erase inside a mount; {}", rig.path(), verdicts.cases, verdicts.sample());
+        println!(
+            "{}: {} cuts after an erase inside a mount; {}",
+            rig.path(),
+            verdicts.cases,
+            verdicts.sample()
+        );
         let enough = verdicts.cases > 100 * verdicts.drawn / verdicts.places.max(1);
-        assert!(enough || !rig::wanted(&rig.path()), "{}: {} cases", rig.path(), verdicts.cases);
+        assert!(
+            enough || !rig::wanted(&rig.path()),
+            "{}: {} cases",
+            rig.path(),
+            verdicts.cases
+        );
         verdicts.assert_none_failed();
     }
 }

@@ -1,6 +1,7 @@
-//! A mount opened blocks of its own to program suspects again and to collect into, and a mount that was cut left them partly
-//! filled. Some hundred cuts in a row, each inside the mount that follows the last, left no erased block: the device turned
-//! read-only, and a suspect page that could not be programmed again was lost. Here every cut falls where it costs most.
+//! A mount opened blocks of its own to program suspects again and to collect into, and a mount that
+//! was cut left them partly filled. Some hundred cuts in a row, each inside the mount that follows
+//! the last, left no erased block: the device turned read-only, and a suspect page that could not
+//! be programmed again was lost. Here every cut falls where it costs most.
 
 use ftld_tests::cuts;
 use ftld_tests::host::Host;
@@ -14,55 +15,105 @@ const PAGES: u32 = 256;
 #[test]
 fn cuts_inside_mounts_where_they_cost_most_leave_the_device_writable() {
     let interval = |of: &'static str| move |(scheme, cells)| (scheme, cells, of);
-    for (scheme, cells, interval) in rig::matrix().map(interval("250")).chain(rig::matrix().map(interval("0"))) {
+    for (scheme, cells, interval) in rig::matrix()
+        .map(interval("250"))
+        .chain(rig::matrix().map(interval("0")))
+    {
         let name = format!("ckpt.interval={interval}");
-        let rig = Rig::new(scheme, cells, PAGES).set("ckpt.interval", interval).variant(&name, |_| {});
+        let rig = Rig::new(scheme, cells, PAGES)
+            .set("ckpt.interval", interval)
+            .variant(&name, |_| {});
         let mut verdicts = Verdicts::new("regressions");
         let (rounds, mounts) = if rig::long() { (20, 200) } else { (3, 30) };
         let mut fewest = u32::MAX;
         for round in 0..rounds {
-            verdicts.case(&format!("{}/mounts_cut_in_a_row/{round}", rig.path()), || {
-                let (mut host, mut store) = cut_when_full(&rig, round)?;
-                let mut rng = SplitMix::new(rig.seed ^ round);
-                for _ in 0..mounts {
-                    let Some((free, worst)) = worst_cut(&rig, &store, &mut rng)? else { break };
-                    fewest = fewest.min(free);
-                    store = worst;
-                }
-                host = Host::over(&rig, rig.mount(rig.open(store)).map_err(|e| e.to_string())?, host.model);
-                host.check()?;
-                host.settle_all()?;
-                host.set_step(1 << 20);
-                host.run(&HostOp::Write { lpn: 5, count: 1, fua: true })?;
-                host.check()
-            });
+            verdicts.case(
+                &format!("{}/mounts_cut_in_a_row/{round}", rig.path()),
+                || {
+                    let (mut host, mut store) = cut_when_full(&rig, round)?;
+                    let mut rng = SplitMix::new(rig.seed ^ round);
+                    for _ in 0..mounts {
+                        let Some((free, worst)) = worst_cut(&rig, &store, &mut rng)? else {
+                            break;
+                        };
+                        fewest = fewest.min(free);
+                        store = worst;
+                    }
+                    host = Host::over(
+                        &rig,
+                        rig.mount(rig.open(store)).map_err(|e| e.to_string())?,
+                        host.model,
+                    );
+                    host.check()?;
+                    host.settle_all()?;
+                    host.set_step(1 << 20);
+                    host.run(&HostOp::Write {
+                        lpn: 5,
+                        count: 1,
+                        fua: true,
+                    })?;
+                    host.check()
+                },
+            );
         }
-        println!("{}: {mounts} mounts cut in a row, never fewer than {fewest} free blocks found", rig.path());
+        println!(
+            "{}: {mounts} mounts cut in a row, never fewer than {fewest} free blocks found",
+            rig.path()
+        );
         verdicts.assert_none_failed();
     }
 }
 
-/// A full device with all the bad blocks it may have, cut in the midst of writes. The host keeps the oracle.
+/// A full device with all the bad blocks it may have, cut in the midst of writes. The host keeps
+/// the oracle.
 fn cut_when_full(rig: &Rig, round: u64) -> Result<(Host<'_>, MemStore), String> {
     let mut host = Host::format_at_end_of_life(rig);
-    let fill = (0..PAGES).map(|lpn| HostOp::Write { lpn, count: 1, fua: false });
+    let fill = (0..PAGES).map(|lpn| HostOp::Write {
+        lpn,
+        count: 1,
+        fua: false,
+    });
     let workload = Workload::new(Kind::FullDisk, PAGES, rig.seed + round);
-    fill.chain(workload.take(500)).try_for_each(|op| host.run(&op).map_err(String::from))?;
+    fill.chain(workload.take(500))
+        .try_for_each(|op| host.run(&op).map_err(String::from))?;
     let cut = Cut::menu(7 + round, round)[round as usize % 14];
-    host.set_faults(FaultPlan { cut: Some(cut), ..FaultPlan::default() });
-    while host.run(&HostOp::Write { lpn: round as u32, count: 1, fua: false }).is_ok() {}
+    host.set_faults(FaultPlan {
+        cut: Some(cut),
+        ..FaultPlan::default()
+    });
+    while host
+        .run(&HostOp::Write {
+            lpn: round as u32,
+            count: 1,
+            fua: false,
+        })
+        .is_ok()
+    {}
     let step = host.step();
     let (chip, model) = host.cut_power();
     let store = chip.into_store();
-    let mut host = Host::over(rig, rig.mount(rig.open(store.clone())).map_err(|e| e.to_string())?, model);
+    let mut host = Host::over(
+        rig,
+        rig.mount(rig.open(store.clone()))
+            .map_err(|e| e.to_string())?,
+        model,
+    );
     host.set_step(step);
     Ok((host, store))
 }
 
-/// Of some cuts of this flash's mount, the one after which the next mount finds the fewest free blocks.
-fn worst_cut(rig: &Rig, store: &MemStore, rng: &mut SplitMix) -> Result<Option<(u32, MemStore)>, String> {
+/// Of some cuts of this flash's mount, the one after which the next mount finds the fewest free
+/// blocks.
+fn worst_cut(
+    rig: &Rig,
+    store: &MemStore,
+    rng: &mut SplitMix,
+) -> Result<Option<(u32, MemStore)>, String> {
     let changes = cuts::record_mount(rig, store)?;
-    let operations = changes.iter().filter(|c| matches!(c, Change::Program { .. } | Change::Erase { .. })).count();
+    let operations = changes
+        .iter()
+        .filter(|c| matches!(c, Change::Program { .. } | Change::Erase { .. }))
+        .count();
     let every = if rig::long() { 1 } else { 1 + operations / 6 };
     let mut worst: Option<(u32, MemStore)> = None;
     let mut failed = None;
@@ -71,11 +122,18 @@ fn worst_cut(rig: &Rig, store: &MemStore, rng: &mut SplitMix) -> Result<Option<(
             return;
         }
         let menu = cuts::outcomes(rig, next, rng.next_u64());
-        let struck = cuts::strike(rig, store, next, menu[rng.below(menu.len() as u64) as usize]);
+        let struck = cuts::strike(
+            rig,
+            store,
+            next,
+            menu[rng.below(menu.len() as u64) as usize],
+        );
         match rig.mount(rig.open(struck.clone())) {
             Ok(ftl) => {
                 let free = ftl.stats().mount.free_blocks;
-                let worse = |(fewest, _): &(u32, MemStore)| free < *fewest || (free == *fewest && rng.one_in(2));
+                let worse = |(fewest, _): &(u32, MemStore)| {
+                    free < *fewest || (free == *fewest && rng.one_in(2))
+                };
                 if worst.as_ref().is_none_or(worse) {
                     worst = Some((free, struck));
                 }

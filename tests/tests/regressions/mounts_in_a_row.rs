@@ -1,5 +1,6 @@
-//! A mount opens a block to program again what the cut may have hit, and never continues the blocks that were open. Nothing was
-//! collected at mount, so five cuts soon after five mounts used up the free blocks and the device took no more writes.
+//! A mount opens a block to program again what the cut may have hit, and never continues the blocks
+//! that were open. Nothing was collected at mount, so five cuts soon after five mounts used up the
+//! free blocks and the device took no more writes.
 
 use ftld_tests::host::Host;
 use ftld_tests::rig::{self, Rig, Verdicts};
@@ -14,16 +15,36 @@ fn cuts_soon_after_mounts_leave_free_blocks() {
         verdicts.case(&format!("{}/mounts_in_a_row", rig.path()), || {
             let mut host = Host::format(&rig);
             for lpn in 0..128 {
-                host.run(&HostOp::Write { lpn, count: 1, fua: false })?;
+                host.run(&HostOp::Write {
+                    lpn,
+                    count: 1,
+                    fua: false,
+                })?;
             }
             for number in 0..40 {
                 let cut = Cut::menu(2, number)[number as usize % 14];
-                host.set_faults(FaultPlan { cut: Some(cut), ..FaultPlan::default() });
-                while host.run(&HostOp::Write { lpn: number as u32, count: 1, fua: false }).is_ok() {}
-                host = host.remount().map_err(|why| format!("cut {number}: {why}"))?;
+                host.set_faults(FaultPlan {
+                    cut: Some(cut),
+                    ..FaultPlan::default()
+                });
+                while host
+                    .run(&HostOp::Write {
+                        lpn: number as u32,
+                        count: 1,
+                        fua: false,
+                    })
+                    .is_ok()
+                {}
+                host = host
+                    .remount()
+                    .map_err(|why| format!("cut {number}: {why}"))?;
                 host.settle_all()?;
             }
-            host.run(&HostOp::Write { lpn: 5, count: 1, fua: true })?;
+            host.run(&HostOp::Write {
+                lpn: 5,
+                count: 1,
+                fua: true,
+            })?;
             host.check()
         });
         verdicts.assert_none_failed();

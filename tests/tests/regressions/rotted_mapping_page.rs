@@ -1,5 +1,6 @@
-//! A mapping page rotted beyond what the ECC corrects. The mount took an older version of it, which named pages of blocks that had been
-//! erased: it refused the device, or served what the pages had held before. It now rebuilds the page from the records of all blocks.
+//! A mapping page rotted beyond what the ECC corrects. The mount took an older version of it, which
+//! named pages of blocks that had been erased: it refused the device, or served what the pages had
+//! held before. It now rebuilds the page from the records of all blocks.
 
 use ftl_core::format::{Oob, Role};
 use ftld_tests::cuts;
@@ -21,29 +22,48 @@ fn a_rotted_mapping_page_is_rebuilt_from_the_records() {
         let rig = Rig::new(scheme, cells, PAGES);
         let mut verdicts = Verdicts::of_everything("regressions");
         let mut host = Host::format(&rig);
-        let fill = (0..PAGES).map(|lpn| HostOp::Write { lpn, count: 1, fua: false });
-        let mut rng = SplitMix::new(rig.seed);
-        let overwrites =
-            (0..4 * PAGES).map(|_| HostOp::Write { lpn: rng.below(PAGES as u64) as u32, count: 1, fua: false });
-        fill.chain(overwrites).chain([HostOp::Flush]).for_each(|op| {
-            host.run(&op).map_err(String::from).expect("a new device takes writes");
+        let fill = (0..PAGES).map(|lpn| HostOp::Write {
+            lpn,
+            count: 1,
+            fua: false,
         });
+        let mut rng = SplitMix::new(rig.seed);
+        let overwrites = (0..4 * PAGES).map(|_| HostOp::Write {
+            lpn: rng.below(PAGES as u64) as u32,
+            count: 1,
+            fua: false,
+        });
+        fill.chain(overwrites)
+            .chain([HostOp::Flush])
+            .for_each(|op| {
+                host.run(&op)
+                    .map_err(String::from)
+                    .expect("a new device takes writes");
+            });
         let (mut chip, model) = host.cut_power();
         let newest = newest_mapping_pages(&mut chip);
         let store = chip.into_store();
         for (vtpn, ppn) in newest {
-            verdicts.case(&format!("{}/rotted_mapping_page/{vtpn}", rig.path()), || {
-                let mut store = store.clone();
-                store.set_health(ppn, Health::DataLost).map_err(|error| error.to_string())?;
-                cuts::survive(&rig, store, model.clone(), 1).map(drop)
-            });
+            verdicts.case(
+                &format!("{}/rotted_mapping_page/{vtpn}", rig.path()),
+                || {
+                    let mut store = store.clone();
+                    store
+                        .set_health(ppn, Health::DataLost)
+                        .map_err(|error| error.to_string())?;
+                    cuts::survive(&rig, store, model.clone(), 1).map(drop)
+                },
+            );
         }
         println!("{}: {} mapping pages", rig.path(), verdicts.cases);
         *rebuilt.entry(scheme.name).or_insert(0) += verdicts.cases;
         verdicts.assert_none_failed();
     }
     let schemes = rebuilt.values().filter(|cases| **cases > 0).count();
-    assert!(schemes >= 4 || std::env::var_os("FTLD_CASE").is_some(), "mapping pages rotted of {rebuilt:?} only");
+    assert!(
+        schemes >= 4 || std::env::var_os("FTLD_CASE").is_some(),
+        "mapping pages rotted of {rebuilt:?} only"
+    );
 }
 
 /// The newest version of each mapping page, but for those that may count as torn.
@@ -57,11 +77,19 @@ fn newest_mapping_pages(chip: &mut Chip<MemStore>) -> BTreeMap<u32, Ppn> {
             if chip.read_oob(0, ppn, &mut oob, Cause::Host).is_err() {
                 continue;
             }
-            let Some(record) = Oob::decode(&oob).filter(|record| record.tag.role == Role::Map) else { continue };
+            let Some(record) = Oob::decode(&oob).filter(|record| record.tag.role == Role::Map)
+            else {
+                continue;
+            };
             let known = newest.entry(record.tag.lpn).or_insert((record.pseq, ppn));
             *known = (*known).max((record.pseq, ppn));
         }
     }
-    let settled = |ppn: &Ppn| geometry.offset_of(*ppn) + SETTLED < chip.frontier(geometry.block_of(*ppn));
-    newest.into_iter().map(|(vtpn, (_, ppn))| (vtpn, ppn)).filter(|(_, ppn)| settled(ppn)).collect()
+    let settled =
+        |ppn: &Ppn| geometry.offset_of(*ppn) + SETTLED < chip.frontier(geometry.block_of(*ppn));
+    newest
+        .into_iter()
+        .map(|(vtpn, (_, ppn))| (vtpn, ppn))
+        .filter(|(_, ppn)| settled(ppn))
+        .collect()
 }

@@ -1,7 +1,8 @@
 //! A cut tore the data of a page and left its record. The mount read the page, passed over it and
-//! took the version before it. Then the device was stopped cleanly. The next mount found every block
-//! as the clean stop had left it, trusted the record without reading the page, and the logical page
-//! could not be read any more, flushed or not. Found by SQLite under power cuts, of NFTL-1 and ROSE.
+//! took the version before it. Then the device was stopped cleanly. The next mount found every
+//! block as the clean stop had left it, trusted the record without reading the page, and the
+//! logical page could not be read any more, flushed or not. Found by SQLite under power cuts, of
+//! NFTL-1 and ROSE.
 
 use ftld_tests::host::Host;
 use ftld_tests::rig::{self, Rig, Verdicts};
@@ -22,17 +23,39 @@ fn a_torn_page_is_not_believed_after_a_clean_stop() {
             verdicts.case(&here, || {
                 let mut host = Host::format(&rig);
                 for lpn in 0..PAGES {
-                    host.run(&HostOp::Write { lpn, count: 1, fua: false })?;
+                    host.run(&HostOp::Write {
+                        lpn,
+                        count: 1,
+                        fua: false,
+                    })?;
                 }
                 host.run(&HostOp::Flush)?;
                 let (program, partner) = (ProgramCut::DataTorn, PartnerCut::Intact);
-                let cut = Cut { at_op, program, partner, erase: EraseCut::Complete, seed: 1 };
-                host.set_faults(FaultPlan { cut: Some(cut), ..FaultPlan::default() });
+                let cut = Cut {
+                    at_op,
+                    program,
+                    partner,
+                    erase: EraseCut::Complete,
+                    seed: 1,
+                };
+                host.set_faults(FaultPlan {
+                    cut: Some(cut),
+                    ..FaultPlan::default()
+                });
                 let mut pages = (0..).map(|number| number * 37 % PAGES);
-                while host.run(&HostOp::Write { lpn: pages.next().unwrap_or(0), count: 1, fua: false }).is_ok() {}
+                while host
+                    .run(&HostOp::Write {
+                        lpn: pages.next().unwrap_or(0),
+                        count: 1,
+                        fua: false,
+                    })
+                    .is_ok()
+                {}
                 host = host.remount()?;
                 host.settle_all()?;
-                host.ftl.shutdown(0).map_err(|error| format!("shutdown: {error}"))?;
+                host.ftl
+                    .shutdown(0)
+                    .map_err(|error| format!("shutdown: {error}"))?;
                 host = host.remount()?;
                 Ok(host.compare_all()?)
             });

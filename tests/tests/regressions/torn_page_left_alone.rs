@@ -1,7 +1,9 @@
-//! A page's data was torn behind a record that can be read, at a place in front of pages that were programmed earlier. The mount passed over
-//! it, moved the others and erased the block. That erase was cut, too, and left the record of the torn page alone: with nothing behind
-//! it, it did not look like the last program of its block any more, so the next mount took it without reading the data, and
-//! what it was to replace was given up. Found by the 937th of a thousand cuts in a row, of NFTL-N.
+//! A page's data was torn behind a record that can be read, at a place in front of pages that were
+//! programmed earlier. The mount passed over it, moved the others and erased the block. That erase
+//! was cut, too, and left the record of the torn page alone: with nothing behind it, it did not
+//! look like the last program of its block any more, so the next mount took it without reading the
+//! data, and what it was to replace was given up. Found by the 937th of a thousand cuts in a row,
+//! of NFTL-N.
 
 use ftld_tests::cuts::{self, Moment, Recording};
 use ftld_tests::host::Host;
@@ -10,8 +12,13 @@ use ftld_tests::workload::{Kind, Workload};
 use nand_model::store::{Change, MemStore};
 use nand_model::{Cut, EraseCut, Health, PartnerCut, Ppn, ProgramCut, Store};
 
-const TORN: Cut =
-    Cut { at_op: 0, program: ProgramCut::DataTorn, partner: PartnerCut::Intact, erase: EraseCut::Complete, seed: 1 };
+const TORN: Cut = Cut {
+    at_op: 0,
+    program: ProgramCut::DataTorn,
+    partner: PartnerCut::Intact,
+    erase: EraseCut::Complete,
+    seed: 1,
+};
 
 const PAGES: u32 = 128;
 /// Requests between the first cut and the second.
@@ -27,35 +34,54 @@ fn a_torn_page_is_not_believed_when_it_is_all_that_an_erase_left() {
         let mut verdicts = Verdicts::new("regressions");
         for kind in [Kind::FullDisk, Kind::HotCold, Kind::Uniform] {
             cuts::record(&rig, kind).visit(|moment| {
-                let here = format!("{}/torn_page_left_alone/{}/{}", rig.path(), kind.name(), moment.index);
+                let here = format!(
+                    "{}/torn_page_left_alone/{}/{}",
+                    rig.path(),
+                    kind.name(),
+                    moment.index
+                );
                 if goes_before_others(&rig, moment) && verdicts.draws(&here) {
                     cut_twice(&rig, moment, kind, &here, &mut verdicts);
                 }
             });
         }
-        println!("{}: {} erases that left a torn page; {}", rig.path(), verdicts.cases, verdicts.sample());
+        println!(
+            "{}: {} erases that left a torn page; {}",
+            rig.path(),
+            verdicts.cases,
+            verdicts.sample()
+        );
         struck += verdicts.cases;
         verdicts.assert_none_failed();
     }
     // Only schemes that have a place for every page in its block fill blocks in another order.
-    assert!(struck >= 20 || std::env::var_os("FTLD_CASE").is_some(), "{struck} erases left a torn page");
+    assert!(
+        struck >= 20 || std::env::var_os("FTLD_CASE").is_some(),
+        "{struck} erases left a torn page"
+    );
 }
 
 /// Whether the next operation programs a page in front of one that is programmed already.
 fn goes_before_others(rig: &Rig, moment: &Moment) -> bool {
-    let Change::Program { ppn, .. } = moment.next else { return false };
+    let Change::Program { ppn, .. } = moment.next else {
+        return false;
+    };
     let geometry = rig.profile.geometry;
     let chip = rig.open(moment.store.clone());
     geometry.offset_of(*ppn) + 1 < chip.frontier(geometry.block_of(*ppn))
 }
 
-/// The page is torn, the device mounted and written to; then power fails in an erase of the page's block, and nothing else can be read
-/// there any more.
+/// The page is torn, the device mounted and written to; then power fails in an erase of the page's
+/// block, and nothing else can be read there any more.
 fn cut_twice(rig: &Rig, moment: &Moment, kind: Kind, here: &str, verdicts: &mut Verdicts) {
-    let Change::Program { ppn: torn, .. } = moment.next else { unreachable!("a program was looked for") };
+    let Change::Program { ppn: torn, .. } = moment.next else {
+        unreachable!("a program was looked for")
+    };
     let mounted = || {
         let store = cuts::strike(rig, moment.store, moment.next, TORN);
-        let ftl = rig.mount(rig.open(store)).map_err(|error| format!("mount: {error}"))?;
+        let ftl = rig
+            .mount(rig.open(store))
+            .map_err(|error| format!("mount: {error}"))?;
         let mut host = Host::over(rig, ftl, moment.model.clone());
         host.settle_all()?;
         host.set_step(AFTER_MOUNT);
@@ -87,7 +113,8 @@ fn alone(rig: &Rig, store: &MemStore, page: Ppn) -> MemStore {
     for offset in 0..geometry.pages_per_block {
         let other = geometry.page(geometry.block_of(page), offset);
         if other != page && chip.is_programmed(other) {
-            left.set_health(other, Health::Lost).expect("memory does not fail");
+            left.set_health(other, Health::Lost)
+                .expect("memory does not fail");
         }
     }
     left

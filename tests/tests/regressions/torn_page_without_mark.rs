@@ -1,7 +1,9 @@
-//! Power failed in a program of the emulated flash, then the host crashed before the image was synced. A torn page was stored in
-//! two writes: its record, whose checks are those of the torn bytes, and its health mark. The host's disk kept the first write
-//! and lost the second. The torn page read as a good one and hid the older version, which a FLUSH had made durable. In the same
-//! way the mark of its LSB page survived without the MSB program that had set it: no mount suspected that page.
+//! Power failed in a program of the emulated flash, then the host crashed before the image was
+//! synced. A torn page was stored in two writes: its record, whose checks are those of the torn
+//! bytes, and its health mark. The host's disk kept the first write and lost the second. The torn
+//! page read as a good one and hid the older version, which a FLUSH had made durable. In the same
+//! way the mark of its LSB page survived without the MSB program that had set it: no mount
+//! suspected that page.
 
 use ftld_tests::crashes::{self, rig_of};
 use ftld_tests::rig::{self, Verdicts};
@@ -18,17 +20,28 @@ fn a_torn_page_does_not_outlive_its_mark() {
         for number in 0..cuts {
             let here = format!("{}/torn_page_without_mark/{number}", rig.path());
             let kind = [Kind::FullDisk, Kind::Mixed, Kind::Uniform][number / 2 % 3];
-            let (requests, at_op, seed) = (100 + rng.below(60) as usize, rng.below(12), rng.next_u64());
+            let (requests, at_op, seed) =
+                (100 + rng.below(60) as usize, rng.below(12), rng.next_u64());
             let menu = Cut::menu(at_op, seed);
             let drawn = menu[rng.below(menu.len() as u64) as usize];
             // A torn page with a readable record is what a mount takes for the newest version.
-            let program = if number % 4 < 2 { ProgramCut::DataTorn } else { drawn.program };
+            let program = if number % 4 < 2 {
+                ProgramCut::DataTorn
+            } else {
+                drawn.program
+            };
             let cut = Cut { program, ..drawn };
             if verdicts.draws(&here) {
                 crashes::crash_after_cut(&rig, kind, requests, cut, &here, &mut verdicts);
             }
         }
-        println!("{}: {} states, {} failed; {}", rig.path(), verdicts.cases, verdicts.failures, verdicts.sample());
+        println!(
+            "{}: {} states, {} failed; {}",
+            rig.path(),
+            verdicts.cases,
+            verdicts.failures,
+            verdicts.sample()
+        );
         verdicts.assert_none_failed();
     }
 }

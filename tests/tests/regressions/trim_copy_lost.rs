@@ -1,6 +1,7 @@
-//! Collection moved a trim record, and power failed while the copy was programmed: it read well once more. The mount took it, and
-//! erased the block of the record it came from before it had programmed the copy again. A second cut there left neither, and
-//! pages that were trimmed and flushed came back.
+//! Collection moved a trim record, and power failed while the copy was programmed: it read well
+//! once more. The mount took it, and erased the block of the record it came from before it had
+//! programmed the copy again. A second cut there left neither, and pages that were trimmed and
+//! flushed came back.
 
 use ftl_core::format::{Flags, Oob, Role};
 use ftld_tests::cuts::{self, Moment, Recording};
@@ -13,9 +14,17 @@ use nand_model::{Cut, EraseCut, PartnerCut, ProgramCut, SplitMix};
 const PAGES: u32 = 1024;
 /// Cuts per scheme and cells.
 const ENOUGH: u64 = 500;
-const FIRST: Cut =
-    Cut { at_op: 0, program: ProgramCut::Unstable(2), partner: PartnerCut::Intact, erase: EraseCut::Complete, seed: 1 };
-const SECOND: Cut = Cut { program: ProgramCut::Prefix, ..FIRST };
+const FIRST: Cut = Cut {
+    at_op: 0,
+    program: ProgramCut::Unstable(2),
+    partner: PartnerCut::Intact,
+    erase: EraseCut::Complete,
+    seed: 1,
+};
+const SECOND: Cut = Cut {
+    program: ProgramCut::Prefix,
+    ..FIRST
+};
 
 #[test]
 fn a_trim_record_outlives_a_copy_that_will_be_lost() {
@@ -23,13 +32,20 @@ fn a_trim_record_outlives_a_copy_that_will_be_lost() {
     for (scheme, cells) in rig::matrix() {
         let rig = Rig::new(scheme, cells, PAGES).set("ckpt.interval", "0");
         let mut verdicts = Verdicts::new("regressions");
-        Recording::of(full_device(&rig), trims_and_overwrites(rig.seed), |_| false).visit(|moment| {
-            let here = format!("{}/trim_copy_lost/{}", rig.path(), moment.index);
-            if copies_a_trim(moment.next) && verdicts.cases < ENOUGH && verdicts.draws(&here) {
-                cut_twice(&rig, moment, &here, &mut verdicts);
-            }
-        });
-        println!("{}: {} cuts after a copy of a trim record; {}", rig.path(), verdicts.cases, verdicts.sample());
+        Recording::of(full_device(&rig), trims_and_overwrites(rig.seed), |_| false).visit(
+            |moment| {
+                let here = format!("{}/trim_copy_lost/{}", rig.path(), moment.index);
+                if copies_a_trim(moment.next) && verdicts.cases < ENOUGH && verdicts.draws(&here) {
+                    cut_twice(&rig, moment, &here, &mut verdicts);
+                }
+            },
+        );
+        println!(
+            "{}: {} cuts after a copy of a trim record; {}",
+            rig.path(),
+            verdicts.cases,
+            verdicts.sample()
+        );
         copied.extend((verdicts.places > 0).then(|| rig.path()));
         verdicts.assert_none_failed();
     }
@@ -42,8 +58,16 @@ fn a_trim_record_outlives_a_copy_that_will_be_lost() {
 
 fn full_device(rig: &Rig) -> Host<'_> {
     let mut host = Host::format(rig);
-    let fill = (0..PAGES).map(|lpn| HostOp::Write { lpn, count: 1, fua: false });
-    fill.chain([HostOp::Flush]).for_each(|op| host.run(&op).map_err(String::from).expect("a new device takes writes"));
+    let fill = (0..PAGES).map(|lpn| HostOp::Write {
+        lpn,
+        count: 1,
+        fua: false,
+    });
+    fill.chain([HostOp::Flush]).for_each(|op| {
+        host.run(&op)
+            .map_err(String::from)
+            .expect("a new device takes writes")
+    });
     host
 }
 
@@ -51,15 +75,28 @@ fn full_device(rig: &Rig) -> Host<'_> {
 fn trims_and_overwrites(seed: u64) -> impl Iterator<Item = HostOp> {
     let mut rng = SplitMix::new(seed);
     (0..3000u32).flat_map(move |i| {
-        let trim = HostOp::Trim { lpn: PAGES / 2 + 37 * i % (PAGES / 2), count: 1 };
-        let write = HostOp::Write { lpn: rng.below(PAGES as u64 / 2) as u32, count: 1, fua: false };
-        let trims = if i % 200 == 0 { &[trim, HostOp::Flush][..] } else { &[] };
+        let trim = HostOp::Trim {
+            lpn: PAGES / 2 + 37 * i % (PAGES / 2),
+            count: 1,
+        };
+        let write = HostOp::Write {
+            lpn: rng.below(PAGES as u64 / 2) as u32,
+            count: 1,
+            fua: false,
+        };
+        let trims = if i % 200 == 0 {
+            &[trim, HostOp::Flush][..]
+        } else {
+            &[]
+        };
         [&[write], trims].concat()
     })
 }
 
 fn copies_a_trim(change: &Change) -> bool {
-    let Change::Program { oob, .. } = change else { return false };
+    let Change::Program { oob, .. } = change else {
+        return false;
+    };
     Oob::decode(oob).is_some_and(|oob| oob.tag.role == Role::Trim && oob.tag.flags.has(Flags::COPY))
 }
 

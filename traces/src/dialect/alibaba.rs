@@ -14,5 +14,11 @@ pub(super) const DIALECT: Dialect = Dialect {
 fn parse(line: &str) -> Result<Record, String> {
     let [device, op, offset, length, at] = columns(line)?;
     let (at, device) = (time("timestamp", at, 1_000)?, number("device", device)?);
-    record(at, letter(op)?, device, number("offset", offset)?, number("length", length)?)
+    record(
+        at,
+        letter(op)?,
+        device,
+        number("offset", offset)?,
+        number("length", length)?,
+    )
 }

@@ -1,5 +1,6 @@
-//! The ASCII formats of two simulators, alike but for the unit of time: DiskSim (Bucy et al., CMU-PDL-08-101) counts milliseconds with
-//! a fraction, MQSim (Tavakkol et al., FAST 2018) whole nanoseconds. A first line without a point in its time is taken as MQSim's.
+//! The ASCII formats of two simulators, alike but for the unit of time: DiskSim (Bucy et al.,
+//! CMU-PDL-08-101) counts milliseconds with a fraction, MQSim (Tavakkol et al., FAST 2018) whole
+//! nanoseconds. A first line without a point in its time is taken as MQSim's.
 
 use super::{Dialect, Parse};
 use crate::fields::{SECTOR, bytes, digit, number, record, shown, time, words};
@@ -32,18 +33,33 @@ impl Parse for DiskSim {
     }
 
     fn begins(&mut self, line: &str) -> bool {
-        line.split_ascii_whitespace().next().is_some_and(|at| at.contains('.')) && self.line(line).is_ok()
+        line.split_ascii_whitespace()
+            .next()
+            .is_some_and(|at| at.contains('.'))
+            && self.line(line).is_ok()
     }
 }
 
 impl Parse for MqSim {
     fn line(&mut self, line: &str) -> Result<Option<Record>, String> {
         let [at, device, sector, sectors, op] = words(line)?;
-        extent(number("time", at)?, digit(op, "1", "0")?, device, sector, sectors)
+        extent(
+            number("time", at)?,
+            digit(op, "1", "0")?,
+            device,
+            sector,
+            sectors,
+        )
     }
 }
 
-fn extent(at: u64, op: Op, device: &str, sector: &str, sectors: &str) -> Result<Option<Record>, String> {
+fn extent(
+    at: u64,
+    op: Op,
+    device: &str,
+    sector: &str,
+    sectors: &str,
+) -> Result<Option<Record>, String> {
     let (device, offset) = (number("device", device)?, bytes("sector", sector, SECTOR)?);
     record(at, op, device, offset, bytes("sectors", sectors, SECTOR)?).map(Some)
 }

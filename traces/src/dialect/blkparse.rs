@@ -1,6 +1,7 @@
-//! What `blkparse` prints of a `blktrace` recording, in its default layout. Of a request's many events the one that queues it counts (`Q`):
-//! it is what the host asked for, before merging and scheduling. Flushes and empty requests hold no bytes and are passed over; what
-//! follows the events is a summary.
+//! What `blkparse` prints of a `blktrace` recording, in its default layout. Of a request's many
+//! events the one that queues it counts (`Q`): it is what the host asked for, before merging and
+//! scheduling. Flushes and empty requests hold no bytes and are passed over; what follows the
+//! events is a summary.
 
 use super::{Dialect, Parse};
 use crate::fields::{SECTOR, bytes, number, record, seconds, shown};
@@ -31,7 +32,9 @@ impl Parse for BlkParse {
         let at = seconds("time", word("time")?)?;
         number("process", word("process")?)?;
         let (action, kind) = (word("action")?, word("RWBS")?);
-        let Some(op) = operation(action, kind)? else { return Ok(None) };
+        let Some(op) = operation(action, kind)? else {
+            return Ok(None);
+        };
         let (sector, plus) = match (words.next(), words.next()) {
             (Some(sector), Some("+")) => (sector, words.next()),
             // A flush that carries no data names no sector.
@@ -46,14 +49,21 @@ impl Parse for BlkParse {
     }
 
     fn begins(&mut self, line: &str) -> bool {
-        line.trim().split_once(',').is_some_and(|(major, _)| number("major", major).is_ok())
-            && line.split_ascii_whitespace().nth(3).is_some_and(|time| time.contains('.'))
+        line.trim()
+            .split_once(',')
+            .is_some_and(|(major, _)| number("major", major).is_ok())
+            && line
+                .split_ascii_whitespace()
+                .nth(3)
+                .is_some_and(|time| time.contains('.'))
             && self.line(line).is_ok()
     }
 }
 
 fn device(text: &str) -> Result<u64, String> {
-    let (major, minor) = text.split_once(',').ok_or_else(|| format!("device {:?} is not MAJOR,MINOR", shown(text)))?;
+    let (major, minor) = text
+        .split_once(',')
+        .ok_or_else(|| format!("device {:?} is not MAJOR,MINOR", shown(text)))?;
     let (major, minor) = (number("major", major)?, number("minor", minor)?);
     major
         .checked_mul(1 << 20)
@@ -66,7 +76,8 @@ fn operation(action: &str, kind: &str) -> Result<Option<Op>, String> {
     if action != "Q" {
         return Ok(None);
     }
-    // An F in front asks for a flush before the data, a D for a discard; a W or R may have letters behind it.
+    // An F in front asks for a flush before the data, a D for a discard; a W or R may have letters
+    // behind it.
     match kind.trim_start_matches('F').chars().next() {
         Some('W') => Ok(Some(Op::Write)),
         Some('R') => Ok(Some(Op::Read)),

@@ -1,5 +1,6 @@
-//! What fio writes with `--write_iolog`, version 2 and 3. Version 2 has no times but `wait` in microseconds, version 3 begins every line with
-//! microseconds since the start, as fio writes them. Each file is a device of its own, numbered as it was added.
+//! What fio writes with `--write_iolog`, version 2 and 3. Version 2 has no times but `wait` in
+//! microseconds, version 3 begins every line with microseconds since the start, as fio writes them.
+//! Each file is a device of its own, numbered as it was added.
 
 use super::{Dialect, Parse};
 use crate::fields::{number, record, shown};
@@ -9,7 +10,13 @@ pub(super) const DIALECT: Dialect = Dialect {
     name: "fio",
     title: "fio iolog, version 2 or 3",
     line: "\"fio version 2 iolog\" or 3 in the first line, then [microseconds] FILE ACTION [OFFSET LENGTH]",
-    parser: || Box::new(Fio { version: None, now_us: 0, files: Vec::new() }),
+    parser: || {
+        Box::new(Fio {
+            version: None,
+            now_us: 0,
+            files: Vec::new(),
+        })
+    },
 };
 
 struct Fio {
@@ -33,7 +40,10 @@ impl Parse for Fio {
                 self.version = Some(3);
                 Ok(None)
             }
-            (None, other) => Err(format!("{:?} is not the first line of an iolog", shown(other))),
+            (None, other) => Err(format!(
+                "{:?} is not the first line of an iolog",
+                shown(other)
+            )),
         }
     }
 }
@@ -49,9 +59,11 @@ impl Fio {
             [file, "add"] => self.add(file),
             [file, "open" | "close"] => self.device(file).map(|_| None),
             [file, action, offset, length] => self.request(file, action, offset, length),
-            [_, "read" | "write" | "trim" | "sync" | "datasync" | "wait", ..] => {
-                Err("offset and length are missing".into())
-            }
+            [
+                _,
+                "read" | "write" | "trim" | "sync" | "datasync" | "wait",
+                ..,
+            ] => Err("offset and length are missing".into()),
             _ => Err("no action".into()),
         }
     }
@@ -68,10 +80,18 @@ impl Fio {
 
     fn device(&self, file: &str) -> Result<u64, String> {
         let known = self.files.iter().position(|known| known == file);
-        known.map(|at| at as u64).ok_or_else(|| format!("file {:?} was never added", shown(file)))
+        known
+            .map(|at| at as u64)
+            .ok_or_else(|| format!("file {:?} was never added", shown(file)))
     }
 
-    fn request(&mut self, file: &str, action: &str, offset: &str, length: &str) -> Result<Option<Record>, String> {
+    fn request(
+        &mut self,
+        file: &str,
+        action: &str,
+        offset: &str,
+        length: &str,
+    ) -> Result<Option<Record>, String> {
         let device = self.device(file)?;
         let offset = number(if action == "wait" { "wait" } else { "offset" }, offset)?;
         let op = match action {
@@ -80,12 +100,23 @@ impl Fio {
             "trim" => Op::Trim,
             "sync" | "datasync" => return Ok(None),
             "wait" => {
-                self.now_us = self.now_us.checked_add(offset).ok_or("waits add up to more than there is time")?;
+                self.now_us = self
+                    .now_us
+                    .checked_add(offset)
+                    .ok_or("waits add up to more than there is time")?;
                 return Ok(None);
             }
-            other => return Err(format!("action {:?} is not read, write, trim, sync, datasync or wait", shown(other))),
+            other => {
+                return Err(format!(
+                    "action {:?} is not read, write, trim, sync, datasync or wait",
+                    shown(other)
+                ));
+            }
         };
-        let at = self.now_us.checked_mul(1_000).ok_or_else(|| format!("time {} is too large", self.now_us))?;
+        let at = self
+            .now_us
+            .checked_mul(1_000)
+            .ok_or_else(|| format!("time {} is too large", self.now_us))?;
         record(at, op, device, offset, number("length", length)?).map(Some)
     }
 }

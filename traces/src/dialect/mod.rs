@@ -29,7 +29,8 @@ pub struct Dialect {
 
 /// Turns lines into records, in order.
 pub(crate) trait Parse: Send {
-    /// What the line holds; `None` where that is no request. Times are on the trace's own clock. The error says what is wrong.
+    /// What the line holds; `None` where that is no request. Times are on the trace's own clock.
+    /// The error says what is wrong.
     fn line(&mut self, line: &str) -> Result<Option<Record>, String>;
 
     /// Whether a trace of this format may begin with this line.
@@ -71,8 +72,15 @@ struct Table {
 }
 
 impl Table {
-    fn boxed(header: Option<&'static str>, record: fn(&str) -> Result<Record, String>) -> Box<dyn Parse> {
-        Box::new(Table { header, record, first: true })
+    fn boxed(
+        header: Option<&'static str>,
+        record: fn(&str) -> Result<Record, String>,
+    ) -> Box<dyn Parse> {
+        Box::new(Table {
+            header,
+            record,
+            first: true,
+        })
     }
 }
 
@@ -88,6 +96,10 @@ impl Parse for Table {
 
 /// Case and blanks around the commas are free.
 fn is_header(line: &str, header: &str) -> bool {
-    let names = |text: &str| text.split(',').map(|name| name.trim().to_ascii_lowercase()).collect::<Vec<_>>();
+    let names = |text: &str| {
+        text.split(',')
+            .map(|name| name.trim().to_ascii_lowercase())
+            .collect::<Vec<_>>()
+    };
     names(line) == names(header)
 }

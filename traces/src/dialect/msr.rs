@@ -1,4 +1,5 @@
-//! MSR Cambridge (Narayanan et al., FAST 2008; SNIA IOTTA 388): times in units of 100 ns since 1601.
+//! MSR Cambridge (Narayanan et al., FAST 2008; SNIA IOTTA 388): times in units of 100 ns since
+//! 1601.
 
 use super::{Dialect, Table};
 use crate::fields::{columns, letter, number, record, time};
@@ -8,12 +9,23 @@ pub(super) const DIALECT: Dialect = Dialect {
     name: "msr",
     title: "MSR Cambridge CSV",
     line: "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime (100 ns, Read or Write, bytes)",
-    parser: || Table::boxed(Some("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime"), parse),
+    parser: || {
+        Table::boxed(
+            Some("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime"),
+            parse,
+        )
+    },
 };
 
 fn parse(line: &str) -> Result<Record, String> {
     let [at, _host, disk, op, offset, size, took] = columns(line)?;
     number("response time", took)?;
     let (at, disk) = (time("timestamp", at, 100)?, number("disk number", disk)?);
-    record(at, letter(op)?, disk, number("offset", offset)?, number("size", size)?)
+    record(
+        at,
+        letter(op)?,
+        disk,
+        number("offset", offset)?,
+        number("size", size)?,
+    )
 }

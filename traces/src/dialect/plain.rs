@@ -13,5 +13,11 @@ pub(super) const DIALECT: Dialect = Dialect {
 
 fn parse(line: &str) -> Result<Record, String> {
     let [at, op, offset, length] = columns(line)?;
-    record(time("time", at, 1_000)?, letter(op)?, 0, number("offset", offset)?, number("length", length)?)
+    record(
+        time("time", at, 1_000)?,
+        letter(op)?,
+        0,
+        number("offset", offset)?,
+        number("length", length)?,
+    )
 }

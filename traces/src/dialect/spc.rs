@@ -1,4 +1,5 @@
-//! Storage Performance Council (SPC trace file format 1.0.1; UMass Financial and WebSearch): one address space per ASU.
+//! Storage Performance Council (SPC trace file format 1.0.1; UMass Financial and WebSearch): one
+//! address space per ASU.
 
 use super::{Dialect, Table};
 use crate::fields::{SECTOR, bytes, letter, number, record, seconds};
@@ -18,5 +19,11 @@ fn parse(line: &str) -> Result<Record, String> {
         return Err(format!("{} columns, not 5 or more", fields.len()));
     };
     let (asu, offset) = (number("ASU", asu)?, bytes("LBA", lba, SECTOR)?);
-    record(seconds("timestamp", at)?, letter(op)?, asu, offset, number("size", size)?)
+    record(
+        seconds("timestamp", at)?,
+        letter(op)?,
+        asu,
+        offset,
+        number("size", size)?,
+    )
 }

@@ -17,5 +17,11 @@ fn parse(line: &str) -> Result<Record, String> {
         seconds("response", took)?;
     }
     let (at, lun) = (seconds("timestamp", at)?, number("LUN", lun)?);
-    record(at, letter(op)?, lun, number("offset", offset)?, number("size", size)?)
+    record(
+        at,
+        letter(op)?,
+        lun,
+        number("offset", offset)?,
+        number("size", size)?,
+    )
 }

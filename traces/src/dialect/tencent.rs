@@ -1,4 +1,5 @@
-//! Tencent's cloud block storage (Zhang et al., USENIX ATC 2020; SNIA IOTTA 27917): times in whole seconds, one address space per volume.
+//! Tencent's cloud block storage (Zhang et al., USENIX ATC 2020; SNIA IOTTA 27917): times in whole
+//! seconds, one address space per volume.
 
 use super::{Dialect, Table};
 use crate::fields::{SECTOR, bytes, columns, digit, number, record, seconds};
@@ -14,5 +15,11 @@ pub(super) const DIALECT: Dialect = Dialect {
 fn parse(line: &str) -> Result<Record, String> {
     let [at, offset, size, op, volume] = columns(line)?;
     let (at, volume) = (seconds("timestamp", at)?, number("volume", volume)?);
-    record(at, digit(op, "0", "1")?, volume, bytes("offset", offset, SECTOR)?, bytes("size", size, SECTOR)?)
+    record(
+        at,
+        digit(op, "0", "1")?,
+        volume,
+        bytes("offset", offset, SECTOR)?,
+        bytes("size", size, SECTOR)?,
+    )
 }

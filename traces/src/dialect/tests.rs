@@ -5,15 +5,25 @@ use crate::record::{Op, Record};
 
 fn parse(name: &str, lines: &[&str]) -> Result<Vec<Record>, String> {
     let mut parser = (Dialect::find(name).unwrap().parser)();
-    lines.iter().filter_map(|line| parser.line(line).transpose()).collect()
+    lines
+        .iter()
+        .filter_map(|line| parser.line(line).transpose())
+        .collect()
 }
 
 fn at(time_ns: u64, op: Op, device: u64, offset_bytes: u64, length_bytes: u64) -> Record {
-    Record { time_ns, op, device, offset_bytes, length_bytes }
+    Record {
+        time_ns,
+        op,
+        device,
+        offset_bytes,
+        length_bytes,
+    }
 }
 
-/// Per format: lines and what they mean; then lines with one thing wrong and what is said of it. Every list of bad ones has a line that was
-/// cut off, a wrong number of columns, a negative and a huge address, and a length of 0.
+/// Per format: lines and what they mean; then lines with one thing wrong and what is said of it.
+/// Every list of bad ones has a line that was cut off, a wrong number of columns, a negative and a
+/// huge address, and a length of 0.
 struct Sample {
     name: &'static str,
     lines: &'static [&'static str],
@@ -26,7 +36,12 @@ fn samples() -> Vec<Sample> {
     vec![
         Sample {
             name: "plain",
-            lines: &["time_us,op,offset_bytes,length_bytes", "10,W,4096,512", "12.5,read, 0 ,8192", "13,T,0,1048576"],
+            lines: &[
+                "time_us,op,offset_bytes,length_bytes",
+                "10,W,4096,512",
+                "12.5,read, 0 ,8192",
+                "13,T,0,1048576",
+            ],
             records: vec![
                 at(10_000, Write, 0, 4096, 512),
                 at(12_500, Read, 0, 0, 8192),
@@ -36,39 +51,72 @@ fn samples() -> Vec<Sample> {
                 ("10,W,409", "3 columns, not 4"),
                 ("10,W,4096,512,9", "5 columns, not 4"),
                 ("10,W,-4096,512", "offset -4096 is negative"),
-                ("10,W,99999999999999999999,512", "offset 99999999999999999999 is too large"),
+                (
+                    "10,W,99999999999999999999,512",
+                    "offset 99999999999999999999 is too large",
+                ),
                 ("10,W,18446744073709551104,512", "reach beyond 1 PiB"),
                 ("10,W,4096,0", "length is 0"),
-                ("10,X,4096,512", "operation \"X\" is neither a read nor a write"),
+                (
+                    "10,X,4096,512",
+                    "operation \"X\" is neither a read nor a write",
+                ),
                 ("ten,W,4096,512", "time \"ten\" is not a decimal number"),
                 ("-1,W,4096,512", "time -1 is negative"),
             ],
         },
         Sample {
             name: "msr",
-            lines: &["128166372003061629,web,1,Read,383496192,32768,413", "128166372003061630,web,0,Write,0,512,88"],
+            lines: &[
+                "128166372003061629,web,1,Read,383496192,32768,413",
+                "128166372003061630,web,0,Write,0,512,88",
+            ],
             records: vec![
                 at(12_816_637_200_306_162_900, Read, 1, 383_496_192, 32_768),
                 at(12_816_637_200_306_163_000, Write, 0, 0, 512),
             ],
             bad: &[
                 ("128166372003061629,web,1,Rea", "4 columns, not 7"),
-                ("128166372003061629,web,1,Rea,383496192,32768,413", "operation \"Rea\""),
-                ("128166372003061629,web,1,Read,383496192,32768,413,5", "8 columns, not 7"),
-                ("128166372003061629,web,1,Read,-512,32768,413", "offset -512 is negative"),
-                ("128166372003061629,web,1,Read,9223372036854775807,32768,413", "reach beyond 1 PiB"),
-                ("128166372003061629,web,1,Read,383496192,0,413", "length is 0"),
-                ("999166372003061629999,web,1,Read,0,512,413", "timestamp 999166372003061629999 is too large"),
+                (
+                    "128166372003061629,web,1,Rea,383496192,32768,413",
+                    "operation \"Rea\"",
+                ),
+                (
+                    "128166372003061629,web,1,Read,383496192,32768,413,5",
+                    "8 columns, not 7",
+                ),
+                (
+                    "128166372003061629,web,1,Read,-512,32768,413",
+                    "offset -512 is negative",
+                ),
+                (
+                    "128166372003061629,web,1,Read,9223372036854775807,32768,413",
+                    "reach beyond 1 PiB",
+                ),
+                (
+                    "128166372003061629,web,1,Read,383496192,0,413",
+                    "length is 0",
+                ),
+                (
+                    "999166372003061629999,web,1,Read,0,512,413",
+                    "timestamp 999166372003061629999 is too large",
+                ),
             ],
         },
         Sample {
             name: "spc",
             lines: &["0,20941264,8192,W,0.551706", "23,0,512,r,1.5,x,y"],
-            records: vec![at(551_706_000, Write, 0, 20_941_264 * 512, 8192), at(1_500_000_000, Read, 23, 0, 512)],
+            records: vec![
+                at(551_706_000, Write, 0, 20_941_264 * 512, 8192),
+                at(1_500_000_000, Read, 23, 0, 512),
+            ],
             bad: &[
                 ("0,20941264,8192,W", "4 columns, not 5 or more"),
                 ("0,-1,8192,W,0.5", "LBA -1 is negative"),
-                ("0,99999999999999999,8192,W,0.5", "LBA 99999999999999999 is too large"),
+                (
+                    "0,99999999999999999,8192,W,0.5",
+                    "LBA 99999999999999999 is too large",
+                ),
                 ("0,20941264,0,W,0.5", "length is 0"),
                 ("0,20941264,8192,W,", "timestamp is missing"),
             ],
@@ -104,10 +152,19 @@ fn samples() -> Vec<Sample> {
                 ("8,16 1 1 0.0 4041 Q", "RWBS is missing"),
                 ("8,16 1 1 0.0 4041 Q WS 223490 +", "sectors is missing"),
                 ("8,16 1 1 0.0 4041 Q WS 223490", "no \"sector + sectors\""),
-                ("8,16 1 1 0.0 4041 Q WS -8 + 8 [fio]", "sector -8 is negative"),
-                ("8,16 1 1 0.0 4041 Q WS 99999999999999999 + 8 [fio]", "sector 99999999999999999 is too large"),
+                (
+                    "8,16 1 1 0.0 4041 Q WS -8 + 8 [fio]",
+                    "sector -8 is negative",
+                ),
+                (
+                    "8,16 1 1 0.0 4041 Q WS 99999999999999999 + 8 [fio]",
+                    "sector 99999999999999999 is too large",
+                ),
                 ("8,16 1 1 0.0 4041 Q WS 223490 + 0 [fio]", "length is 0"),
-                ("8 1 1 0.0 4041 Q WS 223490 + 8 [fio]", "device \"8\" is not MAJOR,MINOR"),
+                (
+                    "8 1 1 0.0 4041 Q WS 223490 + 8 [fio]",
+                    "device \"8\" is not MAJOR,MINOR",
+                ),
             ],
         },
         Sample {
@@ -123,15 +180,25 @@ fn samples() -> Vec<Sample> {
                 "/dev/sdb trim 0 65536",
                 "/dev/sdb close",
             ],
-            records: vec![at(0, Write, 0, 4096, 512), at(250_000, Read, 0, 0, 8192), at(250_000, Trim, 0, 0, 65_536)],
+            records: vec![
+                at(0, Write, 0, 4096, 512),
+                at(250_000, Read, 0, 0, 8192),
+                at(250_000, Trim, 0, 0, 65_536),
+            ],
             bad: &[
                 ("/dev/sdb write 40", "offset and length are missing"),
                 ("/dev/sdb", "no action"),
                 ("/dev/sdb write 4096 512 9", "offset and length are missing"),
                 ("/dev/sdb write -4096 512", "offset -4096 is negative"),
-                ("/dev/sdb write 99999999999999999999 512", "offset 99999999999999999999 is too large"),
+                (
+                    "/dev/sdb write 99999999999999999999 512",
+                    "offset 99999999999999999999 is too large",
+                ),
                 ("/dev/sdb write 4096 0", "length is 0"),
-                ("/dev/sdc write 4096 512", "file \"/dev/sdc\" was never added"),
+                (
+                    "/dev/sdc write 4096 512",
+                    "file \"/dev/sdc\" was never added",
+                ),
                 ("/dev/sdb flip 4096 512", "action \"flip\""),
             ],
         },
@@ -147,7 +214,10 @@ fn samples() -> Vec<Sample> {
                 ("0.000000 0 61100", "3 columns, not 5"),
                 ("0.000000 0 61100 8 0 0", "6 columns, not 5"),
                 ("0.000000 0 -61100 8 0", "sector -61100 is negative"),
-                ("0.000000 0 99999999999999999 8 0", "sector 99999999999999999 is too large"),
+                (
+                    "0.000000 0 99999999999999999 8 0",
+                    "sector 99999999999999999 is too large",
+                ),
                 ("0.000000 0 61100 0 0", "length is 0"),
                 ("0.000000 0 61100 8 W", "flags \"W\" are not hexadecimal"),
             ],
@@ -155,13 +225,22 @@ fn samples() -> Vec<Sample> {
         Sample {
             name: "mqsim",
             lines: &["938513000 4 264719034 16 0", "938828000 3 0 1 1"],
-            records: vec![at(938_513_000, Write, 4, 264_719_034 * 512, 8192), at(938_828_000, Read, 3, 0, 512)],
+            records: vec![
+                at(938_513_000, Write, 4, 264_719_034 * 512, 8192),
+                at(938_828_000, Read, 3, 0, 512),
+            ],
             bad: &[
                 ("938513000 4 264719034", "3 columns, not 5"),
                 ("938513000 4 -1 16 0", "sector -1 is negative"),
-                ("938513000 4 99999999999999999 16 0", "sector 99999999999999999 is too large"),
+                (
+                    "938513000 4 99999999999999999 16 0",
+                    "sector 99999999999999999 is too large",
+                ),
                 ("938513000 4 264719034 0 0", "length is 0"),
-                ("938513000 4 264719034 16 2", "operation \"2\" is neither 1 (read) nor 0 (write)"),
+                (
+                    "938513000 4 264719034 16 2",
+                    "operation \"2\" is neither 1 (read) nor 0 (write)",
+                ),
                 ("1.5 4 264719034 16 0", "time \"1.5\" is not a whole number"),
             ],
         },
@@ -178,18 +257,27 @@ fn samples() -> Vec<Sample> {
             ],
             bad: &[
                 ("1455592983.507722000,0.000146,R,3", "4 columns, not 6"),
-                ("1455592983.507722000,0.000146,R,3,-1,4096", "offset -1 is negative"),
+                (
+                    "1455592983.507722000,0.000146,R,3,-1,4096",
+                    "offset -1 is negative",
+                ),
                 (
                     "1455592983.507722000,0.000146,R,3,18446744073709551616,4096",
                     "offset 18446744073709551616 is too large",
                 ),
                 ("1455592983.507722000,0.000146,R,3,0,0", "length is 0"),
-                ("1455592983.507722000,fast,R,3,0,4096", "response \"fast\" is not a decimal number"),
+                (
+                    "1455592983.507722000,fast,R,3,0,4096",
+                    "response \"fast\" is not a decimal number",
+                ),
             ],
         },
         Sample {
             name: "alibaba",
-            lines: &["419,W,8792731648,16384,1577808000000046", "419,R,0,4096,1577808000000050"],
+            lines: &[
+                "419,W,8792731648,16384,1577808000000046",
+                "419,R,0,4096,1577808000000050",
+            ],
             records: vec![
                 at(1_577_808_000_000_046_000, Write, 419, 8_792_731_648, 16_384),
                 at(1_577_808_000_000_050_000, Read, 419, 0, 4096),
@@ -197,7 +285,10 @@ fn samples() -> Vec<Sample> {
             bad: &[
                 ("419,W,8792731648", "3 columns, not 5"),
                 ("419,W,-8,16384,1577808000000046", "offset -8 is negative"),
-                ("419,W,88888888888888888888,16384,1577808000000046", "offset 88888888888888888888 is too large"),
+                (
+                    "419,W,88888888888888888888,16384,1577808000000046",
+                    "offset 88888888888888888888 is too large",
+                ),
                 ("419,W,8792731648,0,1577808000000046", "length is 0"),
                 ("419,2,8792731648,16384,1577808000000046", "operation \"2\""),
             ],
@@ -206,15 +297,27 @@ fn samples() -> Vec<Sample> {
             name: "tencent",
             lines: &["1538323200,4247200,128,1,1058", "1538323199,0,8,0,1063"],
             records: vec![
-                at(1_538_323_200_000_000_000, Write, 1058, 4_247_200 * 512, 65_536),
+                at(
+                    1_538_323_200_000_000_000,
+                    Write,
+                    1058,
+                    4_247_200 * 512,
+                    65_536,
+                ),
                 at(1_538_323_199_000_000_000, Read, 1063, 0, 4096),
             ],
             bad: &[
                 ("1538323200,4247200,128", "3 columns, not 5"),
                 ("1538323200,-8,128,1,1058", "offset -8 is negative"),
-                ("1538323200,88888888888888888,128,1,1058", "offset 88888888888888888 is too large"),
+                (
+                    "1538323200,88888888888888888,128,1,1058",
+                    "offset 88888888888888888 is too large",
+                ),
                 ("1538323200,4247200,0,1,1058", "length is 0"),
-                ("1538323200,4247200,128,R,1058", "operation \"R\" is neither 0 (read) nor 1 (write)"),
+                (
+                    "1538323200,4247200,128,R,1058",
+                    "operation \"R\" is neither 0 (read) nor 1 (write)",
+                ),
             ],
         },
     ]
@@ -224,28 +327,59 @@ fn samples() -> Vec<Sample> {
 fn every_format_is_read_as_it_is_meant() {
     let samples = samples();
     let names: Vec<_> = samples.iter().map(|sample| sample.name).collect();
-    assert_eq!(names, DIALECTS.iter().map(|dialect| dialect.name).collect::<Vec<_>>(), "every format has a sample");
-    for Sample { name, lines, records, .. } in samples {
+    assert_eq!(
+        names,
+        DIALECTS
+            .iter()
+            .map(|dialect| dialect.name)
+            .collect::<Vec<_>>(),
+        "every format has a sample"
+    );
+    for Sample {
+        name,
+        lines,
+        records,
+        ..
+    } in samples
+    {
         assert_eq!(parse(name, lines).as_ref(), Ok(&records), "{name}");
     }
 }
 
 #[test]
 fn the_first_line_tells_the_format_and_no_other_accepts_it() {
-    for Sample { name, lines, records, .. } in samples() {
+    for Sample {
+        name,
+        lines,
+        records,
+        ..
+    } in samples()
+    {
         // With and without its header.
-        let first = lines.iter().take(if lines.len() > records.len() { 2 } else { 1 });
+        let first = lines
+            .iter()
+            .take(if lines.len() > records.len() { 2 } else { 1 });
         for line in first.filter(|_| name != "fio").chain(lines.first()) {
-            let accepted: Vec<_> = DIALECTS.iter().filter(|dialect| dialect.begins(line)).map(|d| d.name).collect();
+            let accepted: Vec<_> = DIALECTS
+                .iter()
+                .filter(|dialect| dialect.begins(line))
+                .map(|d| d.name)
+                .collect();
             let both = name == "disksim" || name == "mqsim";
-            assert!(accepted == [name] || both && accepted.first() == Some(&name), "{line}: {accepted:?}");
+            assert!(
+                accepted == [name] || both && accepted.first() == Some(&name),
+                "{line}: {accepted:?}"
+            );
         }
     }
 }
 
 #[test]
 fn every_kind_of_bad_line_says_what_is_wrong() {
-    for Sample { name, lines, bad, .. } in samples() {
+    for Sample {
+        name, lines, bad, ..
+    } in samples()
+    {
         for (line, part) in bad {
             let all: Vec<_> = lines.iter().take(3).chain([line]).copied().collect();
             let error = parse(name, &all).expect_err(line);
@@ -289,15 +423,33 @@ fn version_3_of_fio_has_a_time_on_every_line() {
         "10409 g write 45056 512",
         "10410 f close",
     ];
-    let expected = vec![at(192_000, Op::Read, 0, 0, 4096), at(10_409_000, Op::Write, 1, 45_056, 512)];
+    let expected = vec![
+        at(192_000, Op::Read, 0, 0, 4096),
+        at(10_409_000, Op::Write, 1, 45_056, 512),
+    ];
     assert_eq!(parse("fio", &log), Ok(expected));
-    assert_eq!(parse("fio", &["fio version 3 iolog", "f add"]).unwrap_err(), "time \"f\" is not a whole number");
-    assert!(parse("fio", &["fio version 4 iolog"]).unwrap_err().contains("is not the first line of an iolog"));
+    assert_eq!(
+        parse("fio", &["fio version 3 iolog", "f add"]).unwrap_err(),
+        "time \"f\" is not a whole number"
+    );
+    assert!(
+        parse("fio", &["fio version 4 iolog"])
+            .unwrap_err()
+            .contains("is not the first line of an iolog")
+    );
 }
 
 #[test]
 fn a_header_is_one_only_in_the_first_line() {
     let header = "time_us,op,offset_bytes,length_bytes";
     assert!(parse("plain", &["1,W,0,512", header]).is_err());
-    assert_eq!(parse("plain", &["Time_us, OP,offset_bytes,length_bytes", "1,W,0,512"]).unwrap().len(), 1);
+    assert_eq!(
+        parse(
+            "plain",
+            &["Time_us, OP,offset_bytes,length_bytes", "1,W,0,512"]
+        )
+        .unwrap()
+        .len(),
+        1
+    );
 }

@@ -20,7 +20,8 @@ enum Pattern {
         hot: f64,
         access: f64,
     },
-    /// Ranks over slots of [`Addresses::SLOT`] bytes; rank r lies in slot r x step mod slots, so that the popular ones are spread.
+    /// Ranks over slots of [`Addresses::SLOT`] bytes; rank r lies in slot r x step mod slots, so
+    /// that the popular ones are spread.
     Zipf {
         ranks: Zipf<f64>,
         slots: u64,
@@ -36,31 +37,51 @@ impl Addresses {
     /// Grain of popularity.
     const SLOT: u64 = 4096;
 
-    pub(super) fn new(shape: Shape, span: u64, align: Option<u64>, largest: u64) -> Result<Addresses, String> {
+    pub(super) fn new(
+        shape: Shape,
+        span: u64,
+        align: Option<u64>,
+        largest: u64,
+    ) -> Result<Addresses, String> {
         if largest > span {
-            return Err(format!("requests of up to {largest} bytes in a span of {span} bytes"));
+            return Err(format!(
+                "requests of up to {largest} bytes in a span of {span} bytes"
+            ));
         }
         let pattern = match shape {
             Shape::HotCold { hot, access } => Pattern::HotCold { hot, access },
             Shape::Zipf { theta } => {
                 let slots = span.div_ceil(Self::SLOT);
-                let ranks = Zipf::new(slots as f64, theta).map_err(|error| format!("theta {theta}: {error}"))?;
-                Pattern::Zipf { ranks, slots, step: coprime(slots) }
+                let ranks = Zipf::new(slots as f64, theta)
+                    .map_err(|error| format!("theta {theta}: {error}"))?;
+                Pattern::Zipf {
+                    ranks,
+                    slots,
+                    step: coprime(slots),
+                }
             }
             Shape::Sequential => Pattern::Sequential,
             Shape::Mixed { sequential } => Pattern::Mixed { sequential },
             Shape::Uniform | Shape::Usr2(_) => Pattern::Uniform,
         };
-        Ok(Addresses { span, align, pattern, next: 0 })
+        Ok(Addresses {
+            span,
+            align,
+            pattern,
+            next: 0,
+        })
     }
 
-    /// An address for a request of `len` bytes, a multiple of `grain` unless another alignment was asked for.
+    /// An address for a request of `len` bytes, a multiple of `grain` unless another alignment was
+    /// asked for.
     pub(super) fn draw(&mut self, len: u64, grain: u64, rng: &mut Pcg64) -> u64 {
         let grain = self.align.unwrap_or(grain);
         let places = (self.span - len) / grain + 1;
         let place = match &self.pattern {
             Pattern::Sequential => return self.follow(len, grain),
-            Pattern::Mixed { sequential } if rng.random_bool(*sequential) => return self.follow(len, grain),
+            Pattern::Mixed { sequential } if rng.random_bool(*sequential) => {
+                return self.follow(len, grain);
+            }
             Pattern::Uniform | Pattern::Mixed { .. } => rng.random_range(0..places),
             Pattern::HotCold { hot, access } => {
                 let hot = ((places as f64 * hot).round() as u64).clamp(1, places);
@@ -75,7 +96,11 @@ impl Addresses {
                 let slot = (rank as u128 * *step as u128 % *slots as u128) as u64;
                 // Inside its slot anywhere.
                 let offset = slot * Self::SLOT
-                    + if grain < Self::SLOT { rng.random_range(0..Self::SLOT / grain) * grain } else { 0 };
+                    + if grain < Self::SLOT {
+                        rng.random_range(0..Self::SLOT / grain) * grain
+                    } else {
+                        0
+                    };
                 (offset / grain).min(places - 1)
             }
         };
@@ -90,7 +115,8 @@ impl Addresses {
     }
 }
 
-/// A number near the golden section of `n` that has no divisor in common with it: multiples of it visit every residue, far apart.
+/// A number near the golden section of `n` that has no divisor in common with it: multiples of it
+/// visit every residue, far apart.
 fn coprime(n: u64) -> u64 {
     let divides = |mut a: u64, mut b: u64| {
         while b > 0 {
@@ -99,7 +125,9 @@ fn coprime(n: u64) -> u64 {
         a
     };
     let near = ((n as f64 * 0.618_033_988_749_895) as u64).max(1);
-    (near..).find(|&step| divides(step, n) == 1).expect("a prime comes")
+    (near..)
+        .find(|&step| divides(step, n) == 1)
+        .expect("a prime comes")
 }
 
 #[cfg(test)]

@@ -55,12 +55,17 @@ pub struct Requests {
 }
 
 enum Kind {
-    Drawn { read: f64, sizes: Sizes, addresses: Addresses },
+    Drawn {
+        read: f64,
+        sizes: Sizes,
+        addresses: Addresses,
+    },
     Listed(std::vec::IntoIter<usr_2::Request>),
 }
 
 impl Workload {
-    /// The workload of this name; `None` if the text does not begin with the name of a generator, so that it must be something else.
+    /// The workload of this name; `None` if the text does not begin with the name of a generator,
+    /// so that it must be something else.
     pub fn parse(text: &str) -> Option<Result<Workload, String>> {
         spec::parse(text)
     }
@@ -69,7 +74,9 @@ impl Workload {
     pub fn begin(&self, device_bytes: u64, seed: u64) -> Result<Requests, String> {
         let span = self.span.unwrap_or(device_bytes);
         if span > device_bytes {
-            return Err(format!("span of {span} bytes is more than the device of {device_bytes} bytes has"));
+            return Err(format!(
+                "span of {span} bytes is more than the device of {device_bytes} bytes has"
+            ));
         }
         let mut rng = Pcg64::seed_from_u64(seed);
         let (kind, total) = match self.shape {
@@ -81,11 +88,26 @@ impl Workload {
             }
             shape => {
                 let addresses = Addresses::new(shape, span, self.align, self.sizes.largest())?;
-                (Kind::Drawn { read: self.read, sizes: self.sizes.clone(), addresses }, self.requests)
+                (
+                    Kind::Drawn {
+                        read: self.read,
+                        sizes: self.sizes.clone(),
+                        addresses,
+                    },
+                    self.requests,
+                )
             }
         };
-        let gap_ns = Exp::new(self.rate / 1e9).map_err(|error| format!("rate {}: {error}", self.rate))?;
-        Ok(Requests { total, done: 0, time_ns: 0.0, gap_ns, rng, kind })
+        let gap_ns =
+            Exp::new(self.rate / 1e9).map_err(|error| format!("rate {}: {error}", self.rate))?;
+        Ok(Requests {
+            total,
+            done: 0,
+            time_ns: 0.0,
+            gap_ns,
+            rng,
+            kind,
+        })
     }
 }
 
@@ -110,8 +132,16 @@ impl Iterator for Requests {
         }
         let (op, offset_bytes, length_bytes) = match &mut self.kind {
             Kind::Listed(list) => list.next().map(|request| request.extent())?,
-            Kind::Drawn { read, sizes, addresses } => {
-                let op = if self.rng.random_bool(*read) { Op::Read } else { Op::Write };
+            Kind::Drawn {
+                read,
+                sizes,
+                addresses,
+            } => {
+                let op = if self.rng.random_bool(*read) {
+                    Op::Read
+                } else {
+                    Op::Write
+                };
                 let Size { bytes, grain } = sizes.draw(&mut self.rng);
                 (op, addresses.draw(bytes, grain, &mut self.rng), bytes)
             }
@@ -119,6 +149,12 @@ impl Iterator for Requests {
         let time_ns = self.time_ns as u64;
         self.time_ns += self.gap_ns.sample(&mut self.rng);
         self.done += 1;
-        Some(Record { time_ns, op, device: 0, offset_bytes, length_bytes })
+        Some(Record {
+            time_ns,
+            op,
+            device: 0,
+            offset_bytes,
+            length_bytes,
+        })
     }
 }

@@ -23,7 +23,8 @@ struct Part {
 #[derive(Clone, Debug, PartialEq)]
 enum Length {
     Fixed(u64),
-    /// Sectors, geometrically distributed, one at least: one parameter, so it is the mean that is published which decides.
+    /// Sectors, geometrically distributed, one at least: one parameter, so it is the mean that is
+    /// published which decides.
     Mean(Geometric),
 }
 
@@ -33,7 +34,8 @@ pub(super) struct Size {
     pub(super) grain: u64,
 }
 
-/// Requests of a mean length are cut here: sixteen times the largest mean, so nothing is lost of it.
+/// Requests of a mean length are cut here: sixteen times the largest mean, so nothing is lost of
+/// it.
 const CUT: u64 = 16 << 20;
 
 impl Sizes {
@@ -49,14 +51,23 @@ impl Sizes {
                 return Err(wrong());
             }
             sum += share;
-            parts.push(Part { length: Length::parse(length)?, below: sum });
+            parts.push(Part {
+                length: Length::parse(length)?,
+                below: sum,
+            });
         }
         parts.iter_mut().for_each(|part| part.below /= sum);
         Ok(Sizes { parts })
     }
 
     pub(super) fn largest(&self) -> u64 {
-        let of = |part: &Part| if let Length::Fixed(bytes) = part.length { bytes } else { CUT };
+        let of = |part: &Part| {
+            if let Length::Fixed(bytes) = part.length {
+                bytes
+            } else {
+                CUT
+            }
+        };
         self.parts.iter().map(of).max().unwrap_or(0)
     }
 
@@ -65,12 +76,21 @@ impl Sizes {
             [one] => one,
             parts => {
                 let at: f64 = rng.random();
-                parts.iter().find(|part| at < part.below).unwrap_or(&parts[parts.len() - 1])
+                parts
+                    .iter()
+                    .find(|part| at < part.below)
+                    .unwrap_or(&parts[parts.len() - 1])
             }
         };
         match &part.length {
-            Length::Fixed(bytes) => Size { bytes: *bytes, grain: natural(*bytes) },
-            Length::Mean(sectors) => Size { bytes: (SECTOR * (1 + sectors.sample(rng))).min(CUT), grain: SECTOR },
+            Length::Fixed(bytes) => Size {
+                bytes: *bytes,
+                grain: natural(*bytes),
+            },
+            Length::Mean(sectors) => Size {
+                bytes: (SECTOR * (1 + sectors.sample(rng))).min(CUT),
+                grain: SECTOR,
+            },
         }
     }
 }
@@ -86,7 +106,10 @@ impl Length {
             let bytes = parse_size(text)?;
             return match bytes {
                 1..=LENGTH_MAX => Ok(Length::Fixed(bytes)),
-                _ => Err(format!("{} is not a length from 1 byte to 1 GiB", show_size(bytes))),
+                _ => Err(format!(
+                    "{} is not a length from 1 byte to 1 GiB",
+                    show_size(bytes)
+                )),
             };
         };
         let wrong = || {
@@ -95,12 +118,17 @@ impl Length {
             )
         };
         // A mean need not be a whole number of bytes.
-        let (number, unit) = mean.split_at(mean.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(mean.len()));
+        let (number, unit) = mean.split_at(
+            mean.find(|c: char| !c.is_ascii_digit() && c != '.')
+                .unwrap_or(mean.len()),
+        );
         let unit = parse_size(&format!("1{unit}")).map_err(|_| wrong())?;
         let sectors = number.parse::<f64>().map_err(|_| wrong())? * unit as f64 / SECTOR as f64;
         if !(1.0..=(1 << 20) as f64 / SECTOR as f64).contains(&sectors) {
             return Err(wrong());
         }
-        Geometric::new(1.0 / sectors).map(Length::Mean).map_err(|_| wrong())
+        Geometric::new(1.0 / sectors)
+            .map(Length::Mean)
+            .map_err(|_| wrong())
     }
 }

@@ -32,15 +32,26 @@ const fn key(name: &'static str, help: &'static str) -> Key {
 }
 
 const fn generator(name: &'static str, title: &'static str, keys: &'static [Key]) -> Generator {
-    Generator { name, title, keys, alias: None }
+    Generator {
+        name,
+        title,
+        keys,
+        alias: None,
+    }
 }
 
 /// Keys of every generator that draws its requests.
 pub const COMMON: &[Key] = &[
     key("requests", "how many, such as 250K [1M]"),
     key("read", "share of the requests that read, such as 30% [0%]"),
-    key("size", "4KiB, mean:3.17KiB, or a mixture with shares 4KiB/70+64KiB/30 [4KiB]"),
-    key("align", "addresses are multiples of it [the largest power of two in a fixed size; 512 for a mean]"),
+    key(
+        "size",
+        "4KiB, mean:3.17KiB, or a mixture with shares 4KiB/70+64KiB/30 [4KiB]",
+    ),
+    key(
+        "align",
+        "addresses are multiples of it [the largest power of two in a fixed size; 512 for a mean]",
+    ),
     key("span", "bytes of the device that are used [all]"),
     key("rate", "requests per second, for --arrival trace [1000]"),
 ];
@@ -61,7 +72,11 @@ pub const GENERATORS: &[Generator] = &[
         "popularity falls with the power of the rank; ranks are scattered",
         &[key("theta", "that power [0.99]")],
     ),
-    generator("sequential", "one behind the other, from the start again at the end", &[]),
+    generator(
+        "sequential",
+        "one behind the other, from the start again at the end",
+        &[],
+    ),
     generator(
         "mixed",
         "a sequential stream among uniform requests",
@@ -70,7 +85,10 @@ pub const GENERATORS: &[Generator] = &[
     generator(
         usr_2::NAME,
         "stand-in for MSR usr_2 as LazyFTL's authors scaled it: touched addresses and spread of their popularity as published",
-        &[key("order", "scattered, or runs: the requests of a pass over an extent behind each other [scattered]")],
+        &[key(
+            "order",
+            "scattered, or runs: the requests of a pass over an extent behind each other [scattered]",
+        )],
     ),
     stand_in::MNFTL[0],
     stand_in::MNFTL[1],
@@ -88,8 +106,17 @@ pub const GENERATORS: &[Generator] = &[
 
 impl Generator {
     /// One that is another with its figures filled in.
-    pub(super) const fn stand_in(name: &'static str, title: &'static str, alias: &'static str) -> Generator {
-        Generator { name, title, keys: &[], alias: Some(alias) }
+    pub(super) const fn stand_in(
+        name: &'static str,
+        title: &'static str,
+        alias: &'static str,
+    ) -> Generator {
+        Generator {
+            name,
+            title,
+            keys: &[],
+            alias: Some(alias),
+        }
     }
 
     /// What it stands for, where that is another generator with its keys filled in.
@@ -109,11 +136,20 @@ pub(super) fn parse(text: &str) -> Option<Result<Workload, String>> {
     let named = Generator::find(name)?;
     let build = || {
         // What a stand-in fills in comes first, so that what was asked for wins.
-        let (basis, filled) = named.alias.and_then(|alias| alias.split_once(':')).unwrap_or((name, ""));
+        let (basis, filled) = named
+            .alias
+            .and_then(|alias| alias.split_once(':'))
+            .unwrap_or((name, ""));
         let generator = Generator::find(basis).expect("stands for one that is there");
         let mut values = Values::new();
-        for pair in filled.split(',').chain(pairs.split(',')).filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(|| format!("{pair:?} is not KEY=VALUE"))?;
+        for pair in filled
+            .split(',')
+            .chain(pairs.split(','))
+            .filter(|pair| !pair.is_empty())
+        {
+            let (key, value) = pair
+                .split_once('=')
+                .ok_or_else(|| format!("{pair:?} is not KEY=VALUE"))?;
             known(generator, key)?;
             values.insert(key, value);
         }
@@ -123,32 +159,77 @@ pub(super) fn parse(text: &str) -> Option<Result<Workload, String>> {
 }
 
 fn known(generator: &Generator, key: &str) -> Result<(), String> {
-    let common = if generator.name == usr_2::NAME { &[] } else { COMMON };
-    let keys: Vec<_> = common.iter().chain(generator.keys).map(|key| key.name).collect();
+    let common = if generator.name == usr_2::NAME {
+        &[]
+    } else {
+        COMMON
+    };
+    let keys: Vec<_> = common
+        .iter()
+        .chain(generator.keys)
+        .map(|key| key.name)
+        .collect();
     if keys.contains(&key) {
         return Ok(());
     }
-    Err(format!("no key {key:?}{}; there are {}", meant(key, &keys), keys.join(", ")))
+    Err(format!(
+        "no key {key:?}{}; there are {}",
+        meant(key, &keys),
+        keys.join(", ")
+    ))
 }
 
 /// `, did you mean …?` where one of the names is near.
 pub(crate) fn meant(text: &str, names: &[&str]) -> String {
-    let near = names.iter().map(|name| (strsim::jaro(text, name), name)).max_by(|a, b| a.0.total_cmp(&b.0));
-    near.filter(|(likeness, _)| *likeness > 0.7).map_or(String::new(), |(_, name)| format!(", did you mean {name:?}?"))
+    let near = names
+        .iter()
+        .map(|name| (strsim::jaro(text, name), name))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    near.filter(|(likeness, _)| *likeness > 0.7)
+        .map_or(String::new(), |(_, name)| {
+            format!(", did you mean {name:?}?")
+        })
 }
 
-fn workload(name: &'static str, generator: &Generator, values: &Values<'_>) -> Result<Workload, String> {
-    let share = |key, default| values.get(key).map_or(Ok(default), |text| share(text)).map_err(|why| in_key(key, &why));
-    let size = |key| values.get(key).map(|text| parse_size(text)).transpose().map_err(|why: String| in_key(key, &why));
+fn workload(
+    name: &'static str,
+    generator: &Generator,
+    values: &Values<'_>,
+) -> Result<Workload, String> {
+    let share = |key, default| {
+        values
+            .get(key)
+            .map_or(Ok(default), |text| share(text))
+            .map_err(|why| in_key(key, &why))
+    };
+    let size = |key| {
+        values
+            .get(key)
+            .map(|text| parse_size(text))
+            .transpose()
+            .map_err(|why: String| in_key(key, &why))
+    };
     let shape = match generator.name {
-        "hotcold" => Shape::HotCold { hot: share("hot", 0.2)?, access: share("access", 0.8)? },
-        "zipf" => Shape::Zipf { theta: positive("theta", values, 0.99)? },
+        "hotcold" => Shape::HotCold {
+            hot: share("hot", 0.2)?,
+            access: share("access", 0.8)?,
+        },
+        "zipf" => Shape::Zipf {
+            theta: positive("theta", values, 0.99)?,
+        },
         "sequential" => Shape::Sequential,
-        "mixed" => Shape::Mixed { sequential: share("sequential", 0.5)? },
-        usr_2::NAME => Shape::Usr2(values.get("order").map_or(Ok(usr_2::Order::Scattered), |text| text.parse())?),
+        "mixed" => Shape::Mixed {
+            sequential: share("sequential", 0.5)?,
+        },
+        usr_2::NAME => Shape::Usr2(
+            values
+                .get("order")
+                .map_or(Ok(usr_2::Order::Scattered), |text| text.parse())?,
+        ),
         _ => Shape::Uniform,
     };
-    let sizes = Sizes::parse(values.get("size").unwrap_or(&"4KiB")).map_err(|why| in_key("size", &why))?;
+    let sizes =
+        Sizes::parse(values.get("size").unwrap_or(&"4KiB")).map_err(|why| in_key("size", &why))?;
     let (align, span) = (size("align")?, size("span")?);
     if align.is_some_and(|align| !align.is_power_of_two()) {
         return Err("align: not a power of two".into());
@@ -179,13 +260,22 @@ fn share(text: &str) -> Result<f64, String> {
         None => text.parse(),
     };
     let wrong = || format!("{text:?} is not a share; write for example 30% or 0.3");
-    number.ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(wrong)
+    number
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(wrong)
 }
 
 /// `250000`, `250K`, `1.5M` or `2G`, in thousands.
 fn count(text: &str) -> Result<u64, String> {
-    let (number, unit) =
-        text.split_at(text.len() - text.chars().last().filter(|c| c.is_ascii_alphabetic()).map_or(0, char::len_utf8));
+    let (number, unit) = text.split_at(
+        text.len()
+            - text
+                .chars()
+                .last()
+                .filter(|c| c.is_ascii_alphabetic())
+                .map_or(0, char::len_utf8),
+    );
     let unit = match unit.to_ascii_lowercase().as_str() {
         "" => 1.0,
         "k" => 1e3,
@@ -197,11 +287,18 @@ fn count(text: &str) -> Result<u64, String> {
     if (1.0..1e15).contains(&count) {
         return Ok(count.round() as u64);
     }
-    Err(format!("{text:?} is not a count; write for example 250000, 250K or 1.5M"))
+    Err(format!(
+        "{text:?} is not a count; write for example 250000, 250K or 1.5M"
+    ))
 }
 
 fn positive(key: &str, values: &Values<'_>, default: f64) -> Result<f64, String> {
-    let Some(text) = values.get(key) else { return Ok(default) };
-    let number = text.parse().ok().filter(|number: &f64| *number > 0.0 && number.is_finite());
+    let Some(text) = values.get(key) else {
+        return Ok(default);
+    };
+    let number = text
+        .parse()
+        .ok()
+        .filter(|number: &f64| *number > 0.0 && number.is_finite());
     number.ok_or_else(|| in_key(key, &format!("{text:?} is not a positive number")))
 }

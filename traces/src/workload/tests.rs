@@ -23,7 +23,8 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever is asked for: counts are exact, requests lie in their span and on their grain, shares are met, equal seeds are equal.
+    /// Whatever is asked for: counts are exact, requests lie in their span and on their grain,
+    /// shares are met, equal seeds are equal.
     #[test]
     fn requests_are_what_was_asked_for(
         generator in prop::sample::select(vec!["uniform", "hotcold", "zipf", "sequential", "mixed"]),
@@ -91,7 +92,11 @@ proptest! {
 #[test]
 fn sequential_requests_follow_each_other_and_begin_again() {
     let all = requests("sequential:requests=300,size=1MiB", 100 * MIB, 7);
-    assert!(all.iter().enumerate().all(|(i, record)| record.offset_bytes == i as u64 % 100 * MIB));
+    assert!(
+        all.iter()
+            .enumerate()
+            .all(|(i, record)| record.offset_bytes == i as u64 % 100 * MIB)
+    );
     let mixed = requests("mixed:requests=10K,sequential=25%", 1 << 40, 7);
     let mut next = 0;
     let follows = mixed.iter().filter(|record| {
@@ -102,7 +107,8 @@ fn sequential_requests_follow_each_other_and_begin_again() {
     assert!((follows.count() as f64 / 2_500.0 - 1.0).abs() < 0.1);
 }
 
-/// Records, share of writes, mean length; sectors written and share of pages in whole blocks: as published.
+/// Records, share of writes, mean length; sectors written and share of pages in whole blocks: as
+/// published.
 #[test]
 fn stand_ins_have_the_published_statistics() {
     for (name, records, writes, kb) in [
@@ -113,12 +119,17 @@ fn stand_ins_have_the_published_statistics() {
         ("systemdisk2", 2_636_016, 0.6196, 44.10),
         ("systemdisk3", 1_312_945, 0.5810, 36.72),
     ] {
-        let mut all = workload(&format!("stand-in-{name}")).begin(8 << 30, 1).unwrap();
+        let mut all = workload(&format!("stand-in-{name}"))
+            .begin(8 << 30, 1)
+            .unwrap();
         assert_eq!(all.total, records, "{name}");
         let some: Vec<_> = all.by_ref().take(200_000).collect();
         let written = mean(some.iter().map(|r| f64::from(u8::from(r.op == Op::Write))));
         let length = mean(some.iter().map(|r| r.length_bytes as f64 / 1024.0));
-        assert!((written - writes).abs() < 0.006 && (length / kb - 1.0).abs() < 0.015, "{name}: {written} {length}");
+        assert!(
+            (written - writes).abs() < 0.006 && (length / kb - 1.0).abs() < 0.015,
+            "{name}: {written} {length}"
+        );
     }
     for (name, sectors, mean_sectors, whole) in [
         ("linuxpc", 107_111_668u64, 71.76, 0.50),
@@ -128,19 +139,32 @@ fn stand_ins_have_the_published_statistics() {
         ("fin2", 3_810_800, 5.84, 0.06),
         ("4vms", 109_804_512, 35.39, 0.09),
     ] {
-        let mut all = workload(&format!("stand-in-{name}")).begin(80 << 30, 1).unwrap();
-        assert!((all.total as f64 * mean_sectors / sectors as f64 - 1.0).abs() < 1e-3, "{name}");
+        let mut all = workload(&format!("stand-in-{name}"))
+            .begin(80 << 30, 1)
+            .unwrap();
+        assert!(
+            (all.total as f64 * mean_sectors / sectors as f64 - 1.0).abs() < 1e-3,
+            "{name}"
+        );
         let some: Vec<_> = all.by_ref().take(400_000).collect();
         assert!(some.iter().all(|record| record.op == Op::Write), "{name}");
         let length = mean(some.iter().map(|r| r.length_bytes as f64 / 512.0));
         let block = 128 << 10;
         let in_blocks = |r: &Record| {
-            ((r.offset_bytes + r.length_bytes) / block).saturating_sub(r.offset_bytes.div_ceil(block)) * block
+            ((r.offset_bytes + r.length_bytes) / block)
+                .saturating_sub(r.offset_bytes.div_ceil(block))
+                * block
         };
-        let found =
-            some.iter().map(in_blocks).sum::<u64>() as f64 / some.iter().map(|r| r.length_bytes).sum::<u64>() as f64;
-        assert!((length / mean_sectors - 1.0).abs() < 0.02, "{name}: {length}");
-        assert!((found - whole).abs() < 0.015, "{name}: {found} of the pages in whole blocks");
+        let found = some.iter().map(in_blocks).sum::<u64>() as f64
+            / some.iter().map(|r| r.length_bytes).sum::<u64>() as f64;
+        assert!(
+            (length / mean_sectors - 1.0).abs() < 0.02,
+            "{name}: {length}"
+        );
+        assert!(
+            (found - whole).abs() < 0.015,
+            "{name}: {found} of the pages in whole blocks"
+        );
     }
 }
 
@@ -156,13 +180,23 @@ fn usr_2_touches_and_spreads_as_published() {
                 .iter_mut()
                 .for_each(|count| *count += 1);
         }
-        let touched: Vec<_> = counts.iter().filter(|count| **count > 0).map(|count| f64::from(*count)).collect();
+        let touched: Vec<_> = counts
+            .iter()
+            .filter(|count| **count > 0)
+            .map(|count| f64::from(*count))
+            .collect();
         let average = mean(touched.iter().copied());
         let spread = mean(touched.iter().map(|count| (count - average).powi(2))).sqrt() / average;
         assert!((touched.len() as f64 / counts.len() as f64 / usr_2::TOUCHED - 1.0).abs() < 0.01);
         assert!((spread / usr_2::RSD - 1.0).abs() < 0.01, "{spread}");
-        assert!(all.iter().all(|record| record.length_bytes <= 256 * usr_2::PAGE_BYTES));
-        let reads = mean(all.iter().map(|record| f64::from(u8::from(record.op == Op::Read))));
+        assert!(
+            all.iter()
+                .all(|record| record.length_bytes <= 256 * usr_2::PAGE_BYTES)
+        );
+        let reads = mean(
+            all.iter()
+                .map(|record| f64::from(u8::from(record.op == Op::Read))),
+        );
         assert!((reads - 0.8).abs() < 0.02, "{reads}");
     }
 }
@@ -172,10 +206,16 @@ fn what_is_meant_is_said() {
     assert!(Workload::parse("traces/uniform.csv").is_none());
     assert!(Workload::parse("uniforn").is_none());
     for (text, part) in [
-        ("uniform:raed=3%", "workload uniform: no key \"raed\", did you mean \"read\"?; there are requests, read"),
+        (
+            "uniform:raed=3%",
+            "workload uniform: no key \"raed\", did you mean \"read\"?; there are requests, read",
+        ),
         ("uniform:theta=1", "no key \"theta\"; there are"),
         ("zipf:theta=-1", "theta: \"-1\" is not a positive number"),
-        ("uniform:read=30", "read: \"30\" is not a share; write for example 30% or 0.3"),
+        (
+            "uniform:read=30",
+            "read: \"30\" is not a share; write for example 30% or 0.3",
+        ),
         ("uniform:size=big", "size: \"big\" is not a size"),
         ("uniform:size=0", "size: 0 B is not a length"),
         ("uniform:size=4KiB/0", "size: \"0\" is not a share"),
@@ -185,14 +225,23 @@ fn what_is_meant_is_said() {
         ("uniform:align=3", "align: not a power of two"),
         ("uniform:read", "\"read\" is not KEY=VALUE"),
         ("stand-in-usr_2:read=1%", "no key \"read\"; there are order"),
-        ("stand-in-usr_2:order=up", "order: \"up\" is neither scattered nor runs"),
+        (
+            "stand-in-usr_2:order=up",
+            "order: \"up\" is neither scattered nor runs",
+        ),
     ] {
         let error = Workload::parse(text).unwrap().unwrap_err();
         assert!(error.contains(part), "{error}");
     }
     for (text, part) in [
-        ("uniform:span=2MiB", "span of 2097152 bytes is more than the device"),
-        ("uniform:size=2MiB", "requests of up to 2097152 bytes in a span of 1048576"),
+        (
+            "uniform:span=2MiB",
+            "span of 2097152 bytes is more than the device",
+        ),
+        (
+            "uniform:size=2MiB",
+            "requests of up to 2097152 bytes in a span of 1048576",
+        ),
         ("stand-in-usr_2", "too few for its classes"),
     ] {
         assert!(workload(text).begin(MIB, 1).err().unwrap().contains(part));
@@ -201,8 +250,18 @@ fn what_is_meant_is_said() {
 
 #[test]
 fn what_is_asked_for_wins_over_what_a_stand_in_fills_in() {
-    assert_eq!(workload("stand-in-financial1:requests=1K").begin(1 << 30, 1).unwrap().total, 1_000);
+    assert_eq!(
+        workload("stand-in-financial1:requests=1K")
+            .begin(1 << 30, 1)
+            .unwrap()
+            .total,
+        1_000
+    );
     assert_eq!(workload("uniform:requests=1.5M").requests, 1_500_000);
     assert_eq!(workload("uniform").requests, 1_000_000);
-    assert!(GENERATORS.iter().all(|generator| workload(generator.name).generator == generator.name));
+    assert!(
+        GENERATORS
+            .iter()
+            .all(|generator| workload(generator.name).generator == generator.name)
+    );
 }

@@ -1,9 +1,11 @@
-//! A stand-in for MSR `usr_2` as LazyFTL's authors (Ma, Feng, Li, SIGMOD 2011) used it: scaled onto a device of pages of 2 KiB, of which it
-//! touches 75.9 %, with a relative standard deviation of 193.6 % in how often a touched page is accessed; no request longer than 256 pages,
-//! most below 32.
+//! A stand-in for MSR `usr_2` as LazyFTL's authors (Ma, Feng, Li, SIGMOD 2011) used it: scaled onto
+//! a device of pages of 2 KiB, of which it touches 75.9 %, with a relative standard deviation of
+//! 193.6 % in how often a touched page is accessed; no request longer than 256 pages, most below
+//! 32.
 //!
-//! Pages with the same number of accesses lie together in extents of as many pages as the largest request has. What was not published is
-//! our choice: the classes of popularity, and that 80 % of the requests read.
+//! Pages with the same number of accesses lie together in extents of as many pages as the largest
+//! request has. What was not published is our choice: the classes of popularity, and that 80 % of
+//! the requests read.
 
 use crate::record::Op;
 use rand::{RngExt, SeedableRng};
@@ -22,7 +24,8 @@ pub const TOUCHED: f64 = 0.759;
 pub const RSD: f64 = 1.936;
 /// Requests that read, in percent.
 pub const READ_PERCENT: u64 = 80;
-/// Share of the touched extents and how often each of their pages is accessed, hottest first; the rest is accessed twice.
+/// Share of the touched extents and how often each of their pages is accessed, hottest first; the
+/// rest is accessed twice.
 const CLASSES: [(f64, u32); 2] = [(0.05, 43), (0.10, 8)];
 const COLD_ACCESSES: u32 = 2;
 /// Seed of which extents are touched.
@@ -33,7 +36,8 @@ const LAYOUT: u64 = 2011;
 pub enum Order {
     /// All in random order.
     Scattered,
-    /// Those of a pass over an extent behind each other, passes in random order: whole blocks, the best case.
+    /// Those of a pass over an extent behind each other, passes in random order: whole blocks, the
+    /// best case.
     Runs,
 }
 
@@ -62,7 +66,11 @@ pub struct Request {
 impl Request {
     pub(super) fn extent(&self) -> (Op, u64, u64) {
         let op = if self.read { Op::Read } else { Op::Write };
-        (op, self.first as u64 * PAGE_BYTES, self.pages as u64 * PAGE_BYTES)
+        (
+            op,
+            self.first as u64 * PAGE_BYTES,
+            self.pages as u64 * PAGE_BYTES,
+        )
     }
 }
 
@@ -74,44 +82,75 @@ pub fn share(part: f64, of: usize) -> usize {
     (part * of as f64).round() as usize
 }
 
-/// The requests on a device of so many bytes. Which extents are touched, and how often, is the same for every seed: it belongs to the device.
-pub(super) fn on_device(bytes: u64, order: Order, below: Below<'_>) -> Result<Vec<Request>, String> {
-    let extents = u32::try_from(bytes / PAGE_BYTES).map_err(|_| format!("{bytes} bytes are more than 8 TiB"))? / EXTENT;
+/// The requests on a device of so many bytes. Which extents are touched, and how often, is the same
+/// for every seed: it belongs to the device.
+pub(super) fn on_device(
+    bytes: u64,
+    order: Order,
+    below: Below<'_>,
+) -> Result<Vec<Request>, String> {
+    let extents = u32::try_from(bytes / PAGE_BYTES)
+        .map_err(|_| format!("{bytes} bytes are more than 8 TiB"))?
+        / EXTENT;
     if extents < 100 {
-        return Err(format!("{bytes} bytes are too few for its classes of popularity: need 50 MiB"));
+        return Err(format!(
+            "{bytes} bytes are too few for its classes of popularity: need 50 MiB"
+        ));
     }
-    let (mut extents, mut layout) = ((0..extents).collect::<Vec<_>>(), Pcg64::seed_from_u64(LAYOUT));
+    let (mut extents, mut layout) = (
+        (0..extents).collect::<Vec<_>>(),
+        Pcg64::seed_from_u64(LAYOUT),
+    );
     shuffle(&mut extents, &mut |bound| layout.random_range(0..bound));
-    Ok(requests(&extents[..share(TOUCHED, extents.len())], order, below))
+    Ok(requests(
+        &extents[..share(TOUCHED, extents.len())],
+        order,
+        below,
+    ))
 }
 
-/// Passes over the touched extents (by number, hottest first), as many as their class says, each cut into requests.
+/// Passes over the touched extents (by number, hottest first), as many as their class says, each
+/// cut into requests.
 pub fn requests(touched: &[u32], order: Order, below: Below<'_>) -> Vec<Request> {
     let mut passes = Vec::new();
     let mut next = 0;
     let sizes = CLASSES.map(|(part, accesses)| (share(part, touched.len()), accesses));
     for (count, accesses) in sizes.into_iter().chain([(touched.len(), COLD_ACCESSES)]) {
         let end = touched.len().min(next + count);
-        touched[next..end].iter().for_each(|&extent| passes.extend((0..accesses).map(|_| extent)));
+        touched[next..end]
+            .iter()
+            .for_each(|&extent| passes.extend((0..accesses).map(|_| extent)));
         next = end;
     }
     shuffle(&mut passes, below);
-    let mut requests: Vec<Request> = passes.into_iter().flat_map(|extent| cut(extent, below)).collect();
+    let mut requests: Vec<Request> = passes
+        .into_iter()
+        .flat_map(|extent| cut(extent, below))
+        .collect();
     if order == Order::Scattered {
         shuffle(&mut requests, below);
     }
     requests
 }
 
-/// Requests of 1 to 31 pages, one in 64 of up to 256, that cover the extent in order; all read or all write.
+/// Requests of 1 to 31 pages, one in 64 of up to 256, that cover the extent in order; all read or
+/// all write.
 fn cut(extent: u32, below: Below<'_>) -> Vec<Request> {
     let mut requests = Vec::new();
     let read = below(100) < READ_PERCENT;
     let mut done = 0;
     while done < EXTENT {
-        let wanted = 1 + if below(64) == 0 { below(EXTENT as u64) } else { below(31) };
+        let wanted = 1 + if below(64) == 0 {
+            below(EXTENT as u64)
+        } else {
+            below(31)
+        };
         let pages = (wanted as u32).min(EXTENT - done);
-        requests.push(Request { first: extent * EXTENT + done, pages, read });
+        requests.push(Request {
+            first: extent * EXTENT + done,
+            pages,
+            read,
+        });
         done += pages;
     }
     requests

@@ -1,7 +1,8 @@
 //! A byte queue over one allocation: filled at the end, consumed at the front.
 //!
-//! What always holds: every byte of the allocation is initialised once and never zeroed again, so that a read can go straight
-//! into the reply; an allocation grows only as far as its owner asks, and [`Buffer::relax`] takes it back to its resting size.
+//! What always holds: every byte of the allocation is initialised once and never zeroed again, so
+//! that a read can go straight into the reply; an allocation grows only as far as its owner asks,
+//! and [`Buffer::relax`] takes it back to its resting size.
 
 /// The queue.
 #[derive(Debug)]
@@ -15,7 +16,12 @@ pub struct Buffer {
 impl Buffer {
     /// An empty queue that rests at this many bytes.
     pub fn new(resting: usize) -> Self {
-        Buffer { data: vec![0; resting], start: 0, end: 0, resting }
+        Buffer {
+            data: vec![0; resting],
+            start: 0,
+            end: 0,
+            resting,
+        }
     }
 
     /// Bytes waiting.
@@ -43,7 +49,8 @@ impl Buffer {
         }
     }
 
-    /// Exactly `n` bytes to be filled and then [`committed`](Self::commit); their contents are stale.
+    /// Exactly `n` bytes to be filled and then [`committed`](Self::commit); their contents are
+    /// stale.
     pub fn space(&mut self, n: usize) -> &mut [u8] {
         if self.data.len() - self.end < n {
             self.make_room(n);
@@ -51,8 +58,8 @@ impl Buffer {
         &mut self.data[self.end..self.end + n]
     }
 
-    /// All the space there is, at least one byte, for a queue that will have to hold `want` bytes in all. Grows by doubling, so
-    /// that a peer that only announces much costs little.
+    /// All the space there is, at least one byte, for a queue that will have to hold `want` bytes
+    /// in all. Grows by doubling, so that a peer that only announces much costs little.
     pub fn spare(&mut self, want: usize) -> &mut [u8] {
         if self.start > 0 && (self.start + want > self.data.len() || self.end == self.data.len()) {
             self.compact();
@@ -66,7 +73,10 @@ impl Buffer {
 
     /// Counts the next `n` bytes of space as waiting.
     pub fn commit(&mut self, n: usize) {
-        assert!(self.end + n <= self.data.len(), "more committed than there was space");
+        assert!(
+            self.end + n <= self.data.len(),
+            "more committed than there was space"
+        );
         self.end += n;
     }
 
@@ -129,7 +139,10 @@ mod tests {
         let mut buffer = Buffer::new(0);
         assert!(!buffer.spare(10).is_empty());
         buffer.commit(1);
-        assert!(!buffer.spare(1).is_empty(), "also beyond what was announced");
+        assert!(
+            !buffer.spare(1).is_empty(),
+            "also beyond what was announced"
+        );
         buffer.push(&[1; 7]);
         assert_eq!(buffer.len(), 8);
     }

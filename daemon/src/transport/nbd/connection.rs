@@ -1,10 +1,12 @@
-//! One connection on tokio: moves bytes between a stream and the state machines, and watches the clock.
+//! One connection on tokio: moves bytes between a stream and the state machines, and watches the
+//! clock.
 //!
-//! What always holds: requests run inline on the thread that polls the connection; only [`crate::device::Flush::wait`] goes to
-//! the blocking pool, one thread per connection at a time, while other requests go on being served. Held replies wait for one
-//! timer per connection, which is there from the first of them on. Time runs against a peer
-//! only where it keeps us waiting in the middle of a message, never while it waits for us. If the peer misbehaves or vanishes,
-//! the connection ends and nothing else is touched.
+//! What always holds: requests run inline on the thread that polls the connection; only
+//! [`crate::device::Flush::wait`] goes to the blocking pool, one thread per connection at a time,
+//! while other requests go on being served. Held replies wait for one timer per connection, which
+//! is there from the first of them on. Time runs against a peer only where it keeps us waiting in
+//! the middle of a message, never while it waits for us. If the peer misbehaves or vanishes, the
+//! connection ends and nothing else is touched.
 
 use super::buffer::Buffer;
 use super::engine::{Close, Engine, ReplyTo, Sync, Turn};
@@ -34,7 +36,8 @@ const LARGE: usize = 64 << 10;
 /// How long a stretched buffer of an idle connection is kept.
 const RELAX: Duration = Duration::from_secs(1);
 
-/// Why a connection ended other than by good-bye, by closing it between two messages, or by a shutdown.
+/// Why a connection ended other than by good-bye, by closing it between two messages, or by a
+/// shutdown.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
     /// In the handshake.
@@ -75,8 +78,8 @@ impl Ended {
     }
 }
 
-/// Serves one client on a connected stream from the greeting on, until it leaves or `shutdown` is done. Runs on the caller's
-/// tokio runtime, which needs its drivers for time and I/O.
+/// Serves one client on a connected stream from the greeting on, until it leaves or `shutdown` is
+/// done. Runs on the caller's tokio runtime, which needs its drivers for time and I/O.
 pub async fn serve_stream<S>(
     stream: S,
     device: Arc<dyn BlockDevice>,
@@ -93,12 +96,19 @@ where
         let _share = Share::of(&stats.negotiating, 1);
         negotiate(stream, &export, limits, None, None).await?
     };
-    let opening = Opening { session, export, rest, linger: Duration::ZERO, silence: Arc::default() };
+    let opening = Opening {
+        session,
+        export,
+        rest,
+        linger: Duration::ZERO,
+        silence: Arc::default(),
+    };
     transmit(channel, opening, device, limits, stats, shutdown).await
 }
 
-/// Serves a stream whose other end already is in transmission and takes simple replies: the kernel's client on a socket handed to
-/// it. The kernel must be told the size and [`Export::flags`] of [`super::wire::Mode::Simple`].
+/// Serves a stream whose other end already is in transmission and takes simple replies: the
+/// kernel's client on a socket handed to it. The kernel must be told the size and [`Export::flags`]
+/// of [`super::wire::Mode::Simple`].
 pub async fn attach_stream<S>(
     stream: S,
     device: Arc<dyn BlockDevice>,
@@ -111,8 +121,22 @@ where
 {
     let export = Export::of(&*device, ExportInfo::default());
     let (session, linger, silence) = (Session::SIMPLE, Duration::ZERO, Arc::default());
-    let opening = Opening { session, export, rest: Vec::new(), linger, silence };
-    transmit(Channel::Plain(stream), opening, device, limits, stats, shutdown).await
+    let opening = Opening {
+        session,
+        export,
+        rest: Vec::new(),
+        linger,
+        silence,
+    };
+    transmit(
+        Channel::Plain(stream),
+        opening,
+        device,
+        limits,
+        stats,
+        shutdown,
+    )
+    .await
 }
 
 /// Where transmission starts from.
@@ -127,7 +151,8 @@ pub(super) struct Opening {
     pub(super) silence: Arc<Silence>,
 }
 
-/// Since when a peer has been silent in the middle of a message, for whoever has to choose which connection makes way.
+/// Since when a peer has been silent in the middle of a message, for whoever has to choose which
+/// connection makes way.
 #[derive(Default)]
 pub(super) struct Silence(Mutex<Option<Instant>>);
 
@@ -142,7 +167,8 @@ impl Silence {
     }
 }
 
-/// The handshake, that of TLS included, within its deadline: what was agreed, and the bytes that came after.
+/// The handshake, that of TLS included, within its deadline: what was agreed, and the bytes that
+/// came after.
 pub(super) async fn negotiate<S>(
     stream: S,
     export: &Export,
@@ -154,7 +180,9 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let work = negotiate_slowly(stream, export, limits, tls, full);
-    tokio::time::timeout(limits.handshake, work).await.unwrap_or(Err(Ended::Deadline(limits.handshake)))
+    tokio::time::timeout(limits.handshake, work)
+        .await
+        .unwrap_or(Err(Ended::Deadline(limits.handshake)))
 }
 
 async fn negotiate_slowly<S>(
@@ -168,7 +196,12 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut stream = Channel::Plain(stream);
-    let mut machine = Handshake::new(export, limits, tls.map_or(Security::Plain, Tls::security), full);
+    let mut machine = Handshake::new(
+        export,
+        limits,
+        tls.map_or(Security::Plain, Tls::security),
+        full,
+    );
     let mut input = Buffer::new(512);
     let mut out = Vec::new();
     stream.write_all(&Handshake::greeting()).await?;
@@ -215,8 +248,12 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     match channel {
-        Channel::Plain(stream) => transmit_on(stream, opening, device, limits, stats, shutdown).await,
-        Channel::Tls(stream) => transmit_on(*stream, opening, device, limits, stats, shutdown).await,
+        Channel::Plain(stream) => {
+            transmit_on(stream, opening, device, limits, stats, shutdown).await
+        }
+        Channel::Tls(stream) => {
+            transmit_on(*stream, opening, device, limits, stats, shutdown).await
+        }
     }
 }
 
@@ -250,9 +287,10 @@ enum Timer {
     Drain,
 }
 
-/// Decides whether to look for the next request a little longer instead of sleeping. Being woken costs more than most requests
-/// take, so that a client which sends one at a time gains much; an idle or slow one must cost nothing, so that only a short
-/// silence makes us linger in the next one.
+/// Decides whether to look for the next request a little longer instead of sleeping. Being woken
+/// costs more than most requests take, so that a client which sends one at a time gains much; an
+/// idle or slow one must cost nothing, so that only a short silence makes us linger in the next
+/// one.
 struct Linger {
     limit: Duration,
     since: Option<Instant>,
@@ -264,7 +302,11 @@ impl Linger {
     const BRISK: u32 = 4;
 
     fn new(limit: Duration) -> Self {
-        Linger { limit, since: None, brisk: false }
+        Linger {
+            limit,
+            since: None,
+            brisk: false,
+        }
     }
 
     /// Called when there is nothing to do.
@@ -313,7 +355,12 @@ struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    fn new(opening: Opening, device: Arc<dyn BlockDevice>, limits: &'a Limits, stats: &'a NbdStats) -> Self {
+    fn new(
+        opening: Opening,
+        device: Arc<dyn BlockDevice>,
+        limits: &'a Limits,
+        stats: &'a NbdStats,
+    ) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut input = Buffer::new(limits.resting);
         input.push(&opening.rest);
@@ -376,23 +423,36 @@ impl<'a> Connection<'a> {
     }
 
     /// Does all that can be done now. `Err` is the end of the connection, in whichever way.
-    fn poll_work<S>(&mut self, mut stream: Pin<&mut S>, cx: &mut Context<'_>) -> Result<Turn, Result<(), Ended>>
+    fn poll_work<S>(
+        &mut self,
+        mut stream: Pin<&mut S>,
+        cx: &mut Context<'_>,
+    ) -> Result<Turn, Result<(), Ended>>
     where
         S: AsyncRead + AsyncWrite,
     {
         loop {
             let mut progress = self.poll_syncs(cx) | self.release();
-            let turn = self.engine.advance(&*self.device, &mut self.input, &mut self.out, &mut self.syncs);
+            let turn = self.engine.advance(
+                &*self.device,
+                &mut self.input,
+                &mut self.out,
+                &mut self.syncs,
+            );
             // Once around again, to be woken when they are done.
             progress |= self.start_syncs();
-            progress |= self.poll_output(stream.as_mut(), cx).map_err(|error| Err(error.into()))?;
+            progress |= self
+                .poll_output(stream.as_mut(), cx)
+                .map_err(|error| Err(error.into()))?;
             let quiet = self.engine.is_idle() && self.all_sent();
             match turn {
                 Turn::Close(Close::Disconnect) if quiet => return Err(Ok(())),
                 Turn::Close(Close::Disconnect) | Turn::Room => {}
                 Turn::Close(why) => return Err(Err(Ended::Transmission(why))),
                 Turn::Input(want) if !self.end_of_input => {
-                    progress |= self.poll_input(stream.as_mut(), want, cx).map_err(|error| Err(error.into()))?;
+                    progress |= self
+                        .poll_input(stream.as_mut(), want, cx)
+                        .map_err(|error| Err(error.into()))?;
                 }
                 // The rest of a message will not come, but what was asked before is still answered.
                 Turn::Input(_) if self.all_sent() && self.engine.answered_whole_requests() => {
@@ -416,7 +476,11 @@ impl<'a> Connection<'a> {
     }
 
     /// Sends replies. They count as sent when the stream holds nothing back any more.
-    fn poll_output<S: AsyncWrite>(&mut self, mut stream: Pin<&mut S>, cx: &mut Context<'_>) -> io::Result<bool> {
+    fn poll_output<S: AsyncWrite>(
+        &mut self,
+        mut stream: Pin<&mut S>,
+        cx: &mut Context<'_>,
+    ) -> io::Result<bool> {
         let mut progress = false;
         if !self.out.is_empty()
             && let Poll::Ready(sent) = stream.as_mut().poll_write(cx, self.out.filled())
@@ -440,11 +504,21 @@ impl<'a> Connection<'a> {
         self.out.is_empty() && !self.unflushed
     }
 
-    fn poll_input<S: AsyncRead>(&mut self, stream: Pin<&mut S>, want: usize, cx: &mut Context<'_>) -> io::Result<bool> {
+    fn poll_input<S: AsyncRead>(
+        &mut self,
+        stream: Pin<&mut S>,
+        want: usize,
+        cx: &mut Context<'_>,
+    ) -> io::Result<bool> {
         let missing = want - self.input.len();
         let spare = self.input.spare(want);
-        // The queue runs empty behind a large payload, so that nothing of the next one has to be moved to the front.
-        let most = if want >= LARGE { spare.len().min(missing) } else { spare.len() };
+        // The queue runs empty behind a large payload, so that nothing of the next one has to be
+        // moved to the front.
+        let most = if want >= LARGE {
+            spare.len().min(missing)
+        } else {
+            spare.len()
+        };
         let mut buf = ReadBuf::new(&mut spare[..most]);
         match stream.poll_read(cx, &mut buf) {
             Poll::Pending => Ok(false),
@@ -461,7 +535,9 @@ impl<'a> Connection<'a> {
     fn poll_syncs(&mut self, cx: &mut Context<'_>) -> bool {
         let mut progress = false;
         while self.waiting > 0 && self.engine.between_replies() {
-            let Poll::Ready(Some((to, result))) = self.receiver.poll_recv(cx) else { break };
+            let Poll::Ready(Some((to, result))) = self.receiver.poll_recv(cx) else {
+                break;
+            };
             self.engine.finish(to, result, &mut self.out);
             self.waiting -= 1;
             progress = true;
@@ -469,8 +545,9 @@ impl<'a> Connection<'a> {
         progress
     }
 
-    /// Sends the syncs that gathered to a thread, unless one is at work: syncs share what the host does, so that waiting for
-    /// them one after the other takes no longer, and a busy client cannot fill the thread pool.
+    /// Sends the syncs that gathered to a thread, unless one is at work: syncs share what the host
+    /// does, so that waiting for them one after the other takes no longer, and a busy client cannot
+    /// fill the thread pool.
     fn start_syncs(&mut self) -> bool {
         if self.waiting > 0 || self.syncs.is_empty() {
             return false;
@@ -493,18 +570,24 @@ impl<'a> Connection<'a> {
     /// Answers what was held and is due.
     fn release(&mut self) -> bool {
         // Where nothing is held, no clock is read.
-        self.engine.next_due().is_some() && self.engine.release(std::time::Instant::now(), &mut self.out)
+        self.engine.next_due().is_some()
+            && self
+                .engine
+                .release(std::time::Instant::now(), &mut self.out)
     }
 
     /// Ready when a held reply may be due.
     fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(due) = self.engine.next_due() else { return Poll::Pending };
+        let Some(due) = self.engine.next_due() else {
+            return Poll::Pending;
+        };
         let (alarm, file) = match &mut self.alarm {
             Some(both) => both,
             none => {
                 let alarm = Alarm::new()?;
                 // Nothing in there asks for more than a file that can be polled and read.
-                let file = pipe::Receiver::from_owned_fd_unchecked(alarm.as_fd().try_clone_to_owned()?)?;
+                let file =
+                    pipe::Receiver::from_owned_fd_unchecked(alarm.as_fd().try_clone_to_owned()?)?;
                 none.insert((alarm, file))
             }
         };

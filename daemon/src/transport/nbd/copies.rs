@@ -1,7 +1,7 @@
 //! Copies of replies that wait for the emulated flash.
 //!
-//! What always holds: what waits and what is kept for later is bounded together, whatever sizes the peer asks for; replies of
-//! like size come and go without an allocation.
+//! What always holds: what waits and what is kept for later is bounded together, whatever sizes the
+//! peer asks for; replies of like size come and go without an allocation.
 
 /// Bytes of copies, and allocations of earlier ones.
 pub(super) struct Copies {
@@ -14,7 +14,12 @@ pub(super) struct Copies {
 impl Copies {
     /// At most so many bytes, or one copy.
     pub(super) fn new(most: usize) -> Self {
-        Copies { most, waiting: 0, spares: Vec::new(), spare: 0 }
+        Copies {
+            most,
+            waiting: 0,
+            spares: Vec::new(),
+            spare: 0,
+        }
     }
 
     /// Whether none waits.
@@ -87,6 +92,9 @@ mod tests {
             let both = [copies.make(&[1; 4096]), copies.make(&[2; 4096])];
             both.into_iter().for_each(|copy| copies.free(copy));
         }
-        assert_eq!((copies.spares.len(), copies.spare, copies.is_empty()), (2, 8192, true));
+        assert_eq!(
+            (copies.spares.len(), copies.spare, copies.is_empty()),
+            (2, 8192, true)
+        );
     }
 }

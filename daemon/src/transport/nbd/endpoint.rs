@@ -1,8 +1,8 @@
 //! Where a server listens: how that is written, and how the socket is made.
 //!
-//! What always holds: a unix socket is reachable by its owner only from the moment it has a name; a file that is not a socket is
-//! never removed; a socket that somebody listens on is never taken away. If we die, the socket stays behind, and the next
-//! server takes its place.
+//! What always holds: a unix socket is reachable by its owner only from the moment it has a name; a
+//! file that is not a socket is never removed; a socket that somebody listens on is never taken
+//! away. If we die, the socket stays behind, and the next server takes its place.
 
 use crate::private_lock::PrivateLock;
 use crate::sys;
@@ -57,14 +57,21 @@ impl FromStr for NbdUri {
     type Err = UriError;
 
     fn from_str(uri: &str) -> Result<Self, UriError> {
-        parse(uri).map_err(|reason| UriError { uri: uri.to_owned(), reason })
+        parse(uri).map_err(|reason| UriError {
+            uri: uri.to_owned(),
+            reason,
+        })
     }
 }
 
 fn parse(uri: &str) -> Result<NbdUri, String> {
     const WAYS: &str = "write nbd://HOST:PORT[/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH";
-    let (scheme, rest) = uri.split_once("://").ok_or_else(|| format!("not an NBD address; {WAYS}"))?;
-    let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
+    let (scheme, rest) = uri
+        .split_once("://")
+        .ok_or_else(|| format!("not an NBD address; {WAYS}"))?;
+    let (rest, query) = rest
+        .split_once('?')
+        .map_or((rest, None), |(rest, query)| (rest, Some(query)));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let export = decode_percent(path)?;
     let (scheme, tls) = match scheme {
@@ -75,7 +82,9 @@ fn parse(uri: &str) -> Result<NbdUri, String> {
     let endpoint = match (scheme, query) {
         ("nbd+unix", query) => {
             if !authority.is_empty() {
-                return Err("a unix socket has no host; write nbd+unix:///[EXPORT]?socket=PATH".into());
+                return Err(
+                    "a unix socket has no host; write nbd+unix:///[EXPORT]?socket=PATH".into(),
+                );
             }
             Endpoint::Unix(parse_socket(query.unwrap_or_default())?)
         }
@@ -83,7 +92,11 @@ fn parse(uri: &str) -> Result<NbdUri, String> {
         ("nbd", Some(query)) => return Err(format!("'{query}' means nothing for nbd://")),
         _ => return Err(format!("unknown scheme '{scheme}'; {WAYS}")),
     };
-    Ok(NbdUri { endpoint, export, tls })
+    Ok(NbdUri {
+        endpoint,
+        export,
+        tls,
+    })
 }
 
 fn parse_socket(query: &str) -> Result<PathBuf, String> {
@@ -91,7 +104,11 @@ fn parse_socket(query: &str) -> Result<PathBuf, String> {
     for item in query.split('&').filter(|item| !item.is_empty()) {
         match item.split_once('=') {
             Some(("socket", path)) if socket.is_none() => socket = Some(decode_percent(path)?),
-            _ => return Err(format!("'{item}' is not understood; only one socket=PATH is")),
+            _ => {
+                return Err(format!(
+                    "'{item}' is not understood; only one socket=PATH is"
+                ));
+            }
         }
     }
     match socket {
@@ -102,16 +119,23 @@ fn parse_socket(query: &str) -> Result<PathBuf, String> {
 
 fn parse_host(authority: &str) -> Result<SocketAddr, String> {
     let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => {
-            (host, port.parse().map_err(|_| format!("'{port}' is not a port (0 to 65535)"))?)
-        }
+        Some((host, port)) if !port.ends_with(']') => (
+            host,
+            port.parse()
+                .map_err(|_| format!("'{port}' is not a port (0 to 65535)"))?,
+        ),
         _ => (authority, DEFAULT_PORT),
     };
-    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|h| h.strip_suffix(']'))
+        .unwrap_or(host);
     let ip = match bare {
         "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
         "" => return Err("the host is missing; write 127.0.0.1, [::1] or localhost".into()),
-        _ => bare.parse().map_err(|_| format!("'{host}' is not an IP address; write 127.0.0.1, [::1] or localhost"))?,
+        _ => bare.parse().map_err(|_| {
+            format!("'{host}' is not an IP address; write 127.0.0.1, [::1] or localhost")
+        })?,
     };
     Ok(SocketAddr::new(ip, port))
 }
@@ -125,9 +149,16 @@ fn decode_percent(text: &str) -> Result<String, String> {
             rest = tail;
             continue;
         }
-        let hex = tail.get(..2).and_then(|h| std::str::from_utf8(h).ok()).filter(|h| !h.starts_with('+'));
+        let hex = tail
+            .get(..2)
+            .and_then(|h| std::str::from_utf8(h).ok())
+            .filter(|h| !h.starts_with('+'));
         let value = hex.and_then(|h| u8::from_str_radix(h, 16).ok());
-        bytes.push(value.ok_or_else(|| format!("'{text}' has a % that is not followed by two hex digits"))?);
+        bytes.push(
+            value.ok_or_else(|| {
+                format!("'{text}' has a % that is not followed by two hex digits")
+            })?,
+        );
         rest = &tail[2..];
     }
     if bytes.contains(&0) {
@@ -138,7 +169,16 @@ fn decode_percent(text: &str) -> Result<String, String> {
 
 fn encode_percent(bytes: &[u8]) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/-._~".contains(&b);
-    bytes.iter().map(|&b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+    bytes
+        .iter()
+        .map(|&b| {
+            if plain(b) {
+                char::from(b).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        })
+        .collect()
 }
 
 impl fmt::Display for NbdUri {
@@ -147,7 +187,11 @@ impl fmt::Display for NbdUri {
         let export = encode_percent(self.export.as_bytes());
         match &self.endpoint {
             Endpoint::Unix(path) => {
-                write!(f, "{scheme}+unix:///{export}?socket={}", encode_percent(path.as_os_str().as_bytes()))
+                write!(
+                    f,
+                    "{scheme}+unix:///{export}?socket={}",
+                    encode_percent(path.as_os_str().as_bytes())
+                )
             }
             Endpoint::Tcp(address) if export.is_empty() => write!(f, "{scheme}://{address}"),
             Endpoint::Tcp(address) => write!(f, "{scheme}://{address}/{export}"),
@@ -184,15 +228,23 @@ impl Socket {
     /// Leaves the runtime that it was made in for the one that this is called in.
     pub(super) fn rehome(&mut self) -> io::Result<()> {
         *self = match self {
-            Socket::Unix(stream) => Socket::Unix(UnixStream::from_std(stream.as_fd().try_clone_to_owned()?.into())?),
-            Socket::Tcp(stream) => Socket::Tcp(TcpStream::from_std(stream.as_fd().try_clone_to_owned()?.into())?),
+            Socket::Unix(stream) => Socket::Unix(UnixStream::from_std(
+                stream.as_fd().try_clone_to_owned()?.into(),
+            )?),
+            Socket::Tcp(stream) => Socket::Tcp(TcpStream::from_std(
+                stream.as_fd().try_clone_to_owned()?.into(),
+            )?),
         };
         Ok(())
     }
 }
 
 impl AsyncRead for Socket {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Socket::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
             Socket::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
@@ -201,7 +253,11 @@ impl AsyncRead for Socket {
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Socket::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
             Socket::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
@@ -224,7 +280,8 @@ impl AsyncWrite for Socket {
 }
 
 impl Listener {
-    /// Binds and listens; beyond loopback only if everybody must use TLS. Must be called inside a tokio runtime.
+    /// Binds and listens; beyond loopback only if everybody must use TLS. Must be called inside a
+    /// tokio runtime.
     pub(super) fn bind(endpoint: &Endpoint, tls_required: bool) -> io::Result<Self> {
         match endpoint {
             Endpoint::Unix(path) => bind_unix(path).map_err(|error| named(path.display(), error)),
@@ -235,14 +292,20 @@ impl Listener {
         }
     }
 
-    /// Takes a socket that listens already; beyond loopback only if everybody must use TLS. Must be called inside a tokio runtime.
+    /// Takes a socket that listens already; beyond loopback only if everybody must use TLS. Must be
+    /// called inside a tokio runtime.
     pub(super) fn adopt(socket: Listening, tls_required: bool) -> io::Result<Self> {
         match socket {
             Listening::Unix(listener) => {
                 let address = listener.local_addr()?;
-                let path = address.as_pathname().ok_or_else(|| io::Error::other("the socket passed has no path"))?;
+                let path = address
+                    .as_pathname()
+                    .ok_or_else(|| io::Error::other("the socket passed has no path"))?;
                 listener.set_nonblocking(true)?;
-                Ok(Listener::Passed(path.to_owned(), UnixListener::from_std(listener)?))
+                Ok(Listener::Passed(
+                    path.to_owned(),
+                    UnixListener::from_std(listener)?,
+                ))
             }
             Listening::Tcp(listener) => {
                 let address = listener.local_addr()?;
@@ -290,7 +353,11 @@ fn within_reach(address: SocketAddr, tls_required: bool) -> io::Result<()> {
 }
 
 fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(Listener::Tcp(socket.listen(BACKLOG)?))
@@ -306,8 +373,8 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
     bound
 }
 
-/// Keeps two servers from taking over the same socket at once, by a file beside it that only the owner can open. Held for an
-/// instant; a longer hold is reported.
+/// Keeps two servers from taking over the same socket at once, by a file beside it that only the
+/// owner can open. Held for an instant; a longer hold is reported.
 fn lock_name(path: &Path) -> io::Result<PrivateLock> {
     let mut lock = path.as_os_str().to_owned();
     lock.push(".lock");
@@ -317,7 +384,10 @@ fn lock_name(path: &Path) -> io::Result<PrivateLock> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let text = format!("another process keeps {} locked", Path::new(&lock).display());
+    let text = format!(
+        "another process keeps {} locked",
+        Path::new(&lock).display()
+    );
     Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
 }
 
@@ -332,14 +402,18 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
     match std::os::unix::net::UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         // A listener with a full queue also is one.
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::AddrInUse,
             "another server listens there; stop it or choose another path",
         )),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(io::ErrorKind::AddrInUse.into()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(io::ErrorKind::AddrInUse.into())
+        }
         Err(error) => Err(error),
     }
 }
@@ -354,13 +428,17 @@ pub(super) struct SocketFile {
 impl SocketFile {
     fn of(path: &Path) -> io::Result<Self> {
         let meta = std::fs::symlink_metadata(path)?;
-        Ok(SocketFile { path: path.to_owned(), identity: (meta.dev(), meta.ino()) })
+        Ok(SocketFile {
+            path: path.to_owned(),
+            identity: (meta.dev(), meta.ino()),
+        })
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if std::fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity) {
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity)
+        {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -391,11 +469,27 @@ mod tests {
         assert_eq!(uri("nbd://localhost"), tcp("127.0.0.1:10809", ""));
         assert_eq!(uri("nbd://[::1]:7/"), tcp("[::1]:7", ""));
         assert_eq!(uri("nbd://[::1]"), tcp("[::1]:10809", ""));
-        assert_eq!(uri("nbds://[::1]:7/"), NbdUri { tls: true, ..tcp("[::1]:7", "") });
-        let unix = NbdUri { endpoint: Endpoint::Unix("/run/a b.sock".into()), export: "x/y".into(), tls: false };
+        assert_eq!(
+            uri("nbds://[::1]:7/"),
+            NbdUri {
+                tls: true,
+                ..tcp("[::1]:7", "")
+            }
+        );
+        let unix = NbdUri {
+            endpoint: Endpoint::Unix("/run/a b.sock".into()),
+            export: "x/y".into(),
+            tls: false,
+        };
         assert_eq!(uri("nbd+unix:///x/y?socket=/run/a%20b.sock"), unix);
-        assert_eq!(uri("nbds+unix:///x/y?socket=/run/a%20b.sock"), NbdUri { tls: true, ..unix });
-        assert_eq!(uri("nbd+unix://?socket=s").endpoint, Endpoint::Unix("s".into()));
+        assert_eq!(
+            uri("nbds+unix:///x/y?socket=/run/a%20b.sock"),
+            NbdUri { tls: true, ..unix }
+        );
+        assert_eq!(
+            uri("nbd+unix://?socket=s").endpoint,
+            Endpoint::Unix("s".into())
+        );
     }
 
     #[test]
@@ -433,8 +527,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let listener = Listener::bind(&Endpoint::Unix(path.clone()), false).unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "the lock is gone");
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert_eq!(
+            std::fs::read_dir(folder.path()).unwrap().count(),
+            1,
+            "the lock is gone"
+        );
         drop(listener);
         assert!(!path.exists());
     }
@@ -494,7 +595,12 @@ mod tests {
         drop(listener);
         assert!(path.exists());
         let everywhere = || Listening::Tcp(std::net::TcpListener::bind("0.0.0.0:0").unwrap());
-        assert!(Listener::adopt(everywhere(), false).unwrap_err().to_string().contains("needs TLS"));
+        assert!(
+            Listener::adopt(everywhere(), false)
+                .unwrap_err()
+                .to_string()
+                .contains("needs TLS")
+        );
         Listener::adopt(everywhere(), true).unwrap();
     }
 

@@ -1,13 +1,16 @@
 //! The transmission phase as a state machine: request bytes in, reply bytes out, no socket.
 //!
-//! *Piece*: the part of a large read or write that is in memory at once. *Sync*: the second half of a FLUSH or FUA request,
-//! which the caller waits for elsewhere and brings back with [`Engine::finish`]. *Held*: a reply that waits until the emulated flash
-//! would have been done, and leaves by [`Engine::release`]; meanwhile other requests are taken and answered.
+//! *Piece*: the part of a large read or write that is in memory at once. *Sync*: the second half of
+//! a FLUSH or FUA request, which the caller waits for elsewhere and brings back with
+//! [`Engine::finish`]. *Held*: a reply that waits until the emulated flash would have been done,
+//! and leaves by [`Engine::release`]; meanwhile other requests are taken and answered.
 //!
-//! What always holds: every request is answered exactly once unless the session ends; nothing reaches the device before its
-//! flags, length and range were checked; a reply that has begun is never interrupted by another, nor begun before its first piece is
-//! due; memory is bounded by [`Limits::piece`] and [`Limits::backlog`] whatever the peer claims. If the peer breaks the framing or vanishes, writes that
-//! it sent in full may have been applied, unacknowledged. A large write may be applied in part when its payload breaks off.
+//! What always holds: every request is answered exactly once unless the session ends; nothing
+//! reaches the device before its flags, length and range were checked; a reply that has begun is
+//! never interrupted by another, nor begun before its first piece is due; memory is bounded by
+//! [`Limits::piece`] and [`Limits::backlog`] whatever the peer claims. If the peer breaks the
+//! framing or vanishes, writes that it sent in full may have been applied, unacknowledged. A large
+//! write may be applied in part when its payload breaks off.
 
 use super::buffer::Buffer;
 use super::copies::Copies;
@@ -16,15 +19,17 @@ use super::handshake::Session;
 use super::limits::Limits;
 use super::stats::Tally;
 use super::wire::{
-    BASE_ALLOCATION_ID, Chunk, Errno, Mode, Request, SIMPLE_REPLY_LEN, chunk, chunk_len, command, command_flag as cf,
-    decode_request, encode_chunk, request_len, simple_reply, state, u32_at, u64_at,
+    BASE_ALLOCATION_ID, Chunk, Errno, Mode, Request, SIMPLE_REPLY_LEN, chunk, chunk_len, command,
+    command_flag as cf, decode_request, encode_chunk, request_len, simple_reply, state, u32_at,
+    u64_at,
 };
 use crate::device::{BlockDevice, Completion, Extent, Flush, Hold};
 use crate::transport::latency::Holds;
 use std::io;
 use std::time::Instant;
 
-/// Reads from this size on are looked through for holes; below, the question costs more than the zeros.
+/// Reads from this size on are looked through for holes; below, the question costs more than the
+/// zeros.
 const HOLE_SCAN: usize = 64 << 10;
 /// Extents per BLOCK_STATUS reply and per piece of a read.
 const EXTENTS: usize = 1024;
@@ -108,13 +113,21 @@ struct Failure {
 
 impl Failure {
     fn new(errno: Errno, text: &str) -> Self {
-        Failure { errno, text: text.to_owned(), at: None }
+        Failure {
+            errno,
+            text: text.to_owned(),
+            at: None,
+        }
     }
 }
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Failure { errno: Errno::from_io(&error), text: error.to_string(), at: None }
+        Failure {
+            errno: Errno::from_io(&error),
+            text: error.to_string(),
+            at: None,
+        }
     }
 }
 
@@ -125,10 +138,29 @@ type Answer = Result<Completion, Failure>;
 /// The request that spans more than one turn.
 enum Job {
     None,
-    Read { to: ReplyTo, at: u64, left: u64, begun: bool, whole: bool },
-    Write { to: ReplyTo, at: u64, left: u64, fua: bool, answer: Answer },
-    Skip { to: ReplyTo, left: u64, failure: Failure },
-    Status { to: ReplyTo, request: Request },
+    Read {
+        to: ReplyTo,
+        at: u64,
+        left: u64,
+        begun: bool,
+        whole: bool,
+    },
+    Write {
+        to: ReplyTo,
+        at: u64,
+        left: u64,
+        fua: bool,
+        answer: Answer,
+    },
+    Skip {
+        to: ReplyTo,
+        left: u64,
+        failure: Failure,
+    },
+    Status {
+        to: ReplyTo,
+        request: Request,
+    },
 }
 
 /// One session.
@@ -181,7 +213,10 @@ impl Engine {
 
     /// Whether every request taken has been answered.
     pub fn is_idle(&self) -> bool {
-        self.syncs == 0 && self.held.is_empty() && self.parked.is_none() && matches!(self.job, Job::None)
+        self.syncs == 0
+            && self.held.is_empty()
+            && self.parked.is_none()
+            && matches!(self.job, Job::None)
     }
 
     /// Requests whose reply is not on its way.
@@ -209,8 +244,8 @@ impl Engine {
         }
     }
 
-    /// Answers what was held and is due by now. Nobody waits any more for a peer that left, or when draining. Returns whether
-    /// there was any.
+    /// Answers what was held and is due by now. Nobody waits any more for a peer that left, or when
+    /// draining. Returns whether there was any.
     pub fn release(&mut self, now: Instant, out: &mut Buffer) -> bool {
         let all = self.draining || self.closed.is_some();
         let mut any = false;
@@ -301,13 +336,23 @@ impl Engine {
         };
         input.consume(header);
         self.tally.count(request.command);
-        let to = ReplyTo { cookie: request.cookie, offset: request.offset, command: request.command };
+        let to = ReplyTo {
+            cookie: request.cookie,
+            offset: request.offset,
+            command: request.command,
+        };
         let payload = self.payload_of(&request);
         if payload > u64::from(self.limits.payload) {
             return self.close(Close::TooBig);
         }
         match self.check(&request) {
-            Err(failure) if payload > 0 => self.job = Job::Skip { to, left: payload, failure },
+            Err(failure) if payload > 0 => {
+                self.job = Job::Skip {
+                    to,
+                    left: payload,
+                    failure,
+                }
+            }
             Err(failure) => self.reply(to, Err(failure), out),
             Ok(()) => return self.begin(device, to, request, out, syncs),
         }
@@ -322,29 +367,52 @@ impl Engine {
         out: &mut Buffer,
         syncs: &mut Vec<Sync>,
     ) -> Option<Turn> {
-        let Request { offset, length, flags, command, .. } = request;
+        let Request {
+            offset,
+            length,
+            flags,
+            command,
+            ..
+        } = request;
         let fua = flags & cf::FUA != 0;
         match command {
             command::DISC => return self.close(Close::Disconnect),
             command::READ => {
                 let whole = self.session.mode == Mode::Simple || flags & cf::DF != 0;
-                self.job = Job::Read { to, at: offset, left: length, begun: false, whole };
+                self.job = Job::Read {
+                    to,
+                    at: offset,
+                    left: length,
+                    begun: false,
+                    whole,
+                };
             }
-            command::WRITE => self.job = Job::Write { to, at: offset, left: length, fua, answer: Ok(None) },
+            command::WRITE => {
+                self.job = Job::Write {
+                    to,
+                    at: offset,
+                    left: length,
+                    fua,
+                    answer: Ok(None),
+                }
+            }
             command::FLUSH => self.complete(device, to, true, Ok(None), out, syncs),
             command::TRIM => {
                 let answer = device.trim(offset, length).map_err(Failure::from);
                 self.complete(device, to, fua, answer, out, syncs);
             }
-            // NO_HOLE promises that a later write finds room, which an FTL grants for every logical page; FAST_ZERO promises
-            // not to be slower than writing, which dropping a mapping never is.
+            // NO_HOLE promises that a later write finds room, which an FTL grants for every logical
+            // page; FAST_ZERO promises not to be slower than writing, which dropping a mapping
+            // never is.
             command::WRITE_ZEROES => {
                 let answer = device.write_zeroes(offset, length).map_err(Failure::from);
                 self.complete(device, to, fua, answer, out, syncs);
             }
             // There is nothing faster to bring it to.
             command::CACHE => self.reply(to, Ok(()), out),
-            command::BLOCK_STATUS if flags & cf::PAYLOAD_LEN != 0 => self.job = Job::Status { to, request },
+            command::BLOCK_STATUS if flags & cf::PAYLOAD_LEN != 0 => {
+                self.job = Job::Status { to, request }
+            }
             _ => self.block_status(device, to, request, out),
         }
         None
@@ -353,11 +421,21 @@ impl Engine {
     /// Bytes that follow the header.
     fn payload_of(&self, request: &Request) -> u64 {
         let flagged = self.session.mode == Mode::Extended && request.flags & cf::PAYLOAD_LEN != 0;
-        if request.command == command::WRITE || flagged { request.length } else { 0 }
+        if request.command == command::WRITE || flagged {
+            request.length
+        } else {
+            0
+        }
     }
 
     fn check(&self, request: &Request) -> Outcome {
-        let Request { command, flags, offset, length, .. } = *request;
+        let Request {
+            command,
+            flags,
+            offset,
+            length,
+            ..
+        } = *request;
         let Some(allowed) = self.allowed_flags(command) else {
             return Err(Failure::new(Errno::Inval, "unknown command"));
         };
@@ -368,23 +446,40 @@ impl Engine {
             return Err(Failure::new(Errno::Shutdown, "the server is shutting down"));
         }
         if flags & !allowed != 0 {
-            return Err(Failure::new(Errno::Inval, "a flag that this command does not take"));
+            return Err(Failure::new(
+                Errno::Inval,
+                "a flag that this command does not take",
+            ));
         }
         if command == command::FLUSH {
             let plain = offset == 0 && length == 0;
-            return if plain { Ok(()) } else { Err(Failure::new(Errno::Inval, "FLUSH takes no range")) };
+            return if plain {
+                Ok(())
+            } else {
+                Err(Failure::new(Errno::Inval, "FLUSH takes no range"))
+            };
         }
-        let writes = matches!(command, command::WRITE | command::TRIM | command::WRITE_ZEROES);
+        let writes = matches!(
+            command,
+            command::WRITE | command::TRIM | command::WRITE_ZEROES
+        );
         if writes && self.read_only {
             return Err(Failure::new(Errno::Perm, "the export is read-only"));
         }
         if command == command::BLOCK_STATUS {
             if !self.session.base_allocation {
-                return Err(Failure::new(Errno::Inval, "no metadata context was negotiated"));
+                return Err(Failure::new(
+                    Errno::Inval,
+                    "no metadata context was negotiated",
+                ));
             }
             if flags & cf::PAYLOAD_LEN != 0 {
                 let fits = length as usize <= STATUS_PAYLOAD && length >= 8 && length % 4 == 0;
-                return if fits { Ok(()) } else { Err(Failure::new(Errno::Inval, "malformed list of contexts")) };
+                return if fits {
+                    Ok(())
+                } else {
+                    Err(Failure::new(Errno::Inval, "malformed list of contexts"))
+                };
             }
         }
         self.check_range(command, offset, length)
@@ -395,7 +490,10 @@ impl Engine {
             return Err(Failure::new(Errno::Inval, "a length of zero"));
         }
         if command == command::READ && length > u64::from(self.limits.payload) {
-            return Err(Failure::new(Errno::Inval, "a read of more than the maximum payload"));
+            return Err(Failure::new(
+                Errno::Inval,
+                "a read of more than the maximum payload",
+            ));
         }
         if offset.checked_add(length).is_none_or(|end| end > self.size) {
             let grows = matches!(command, command::WRITE | command::WRITE_ZEROES);
@@ -405,7 +503,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Flags that a command may carry; `None` for a command that does not exist. FUA is allowed everywhere by the protocol.
+    /// Flags that a command may carry; `None` for a command that does not exist. FUA is allowed
+    /// everywhere by the protocol.
     fn allowed_flags(&self, command: u16) -> Option<u16> {
         let structured = self.session.mode != Mode::Simple;
         let extended = self.session.mode == Mode::Extended;
@@ -422,15 +521,32 @@ impl Engine {
     }
 
     fn read_piece(&mut self, device: &dyn BlockDevice, out: &mut Buffer) -> Option<Turn> {
-        let Job::Read { to, at, left, begun, whole } = self.job else { unreachable!("the caller matched") };
+        let Job::Read {
+            to,
+            at,
+            left,
+            begun,
+            whole,
+        } = self.job
+        else {
+            unreachable!("the caller matched")
+        };
         let (length, before) = (self.piece_at(at, left), out.len());
-        let whole_room = length as u64 == left && self.copies.has_room(self.data_head_len() + length);
+        let whole_room =
+            length as u64 == left && self.copies.has_room(self.data_head_len() + length);
         if !begun && !whole_room && !self.copies.is_empty() {
             // Until what was held has left.
             return Some(Turn::Room);
         }
         let result = if whole {
-            self.send_whole(device, to, at, length, if begun { None } else { Some(left) }, out)
+            self.send_whole(
+                device,
+                to,
+                at,
+                length,
+                if begun { None } else { Some(left) },
+                out,
+            )
         } else {
             self.send_chunks(device, to, at, length, length as u64 == left, out)
         };
@@ -441,7 +557,13 @@ impl Engine {
                 self.job = if last {
                     Job::None
                 } else {
-                    Job::Read { to, at: at + sent, left: left - sent, begun: true, whole }
+                    Job::Read {
+                        to,
+                        at: at + sent,
+                        left: left - sent,
+                        begun: true,
+                        whole,
+                    }
                 };
                 match hold {
                     None => self.unsent += usize::from(last),
@@ -449,7 +571,13 @@ impl Engine {
                         let bytes = self.take_back(before, out);
                         self.held.push(hold, Held::Bytes(bytes));
                     }
-                    Some(hold) => self.parked = Some(Parked { hold, bytes: self.take_back(before, out), last }),
+                    Some(hold) => {
+                        self.parked = Some(Parked {
+                            hold,
+                            bytes: self.take_back(before, out),
+                            last,
+                        })
+                    }
                 }
             }
             Err(_) if whole && begun => return self.close(Close::Broken),
@@ -468,8 +596,9 @@ impl Engine {
         bytes
     }
 
-    /// One piece of a reply that is a single message; `total` (bytes of the whole reply) is given with the first piece. That
-    /// one is read before anything is sent, so that an error in it can still be told.
+    /// One piece of a reply that is a single message; `total` (bytes of the whole reply) is given
+    /// with the first piece. That one is read before anything is sent, so that an error in it can
+    /// still be told.
     fn send_whole(
         &self,
         device: &dyn BlockDevice,
@@ -479,7 +608,11 @@ impl Engine {
         total: Option<u64>,
         out: &mut Buffer,
     ) -> Result<(u64, Completion), Failure> {
-        let head = if total.is_some() { self.data_head_len() } else { 0 };
+        let head = if total.is_some() {
+            self.data_head_len()
+        } else {
+            0
+        };
         let space = out.space(head + length);
         let hold = device.read(at, &mut space[head..])?;
         if let Some(total) = total {
@@ -508,7 +641,11 @@ impl Engine {
             let part = extent.len.min(length as u64 - sent);
             let done = last && sent + part == length as u64;
             if extent.mapped {
-                hold = Hold::later(hold, self.send_data(device, to, at + sent, part as usize, done, out)?.1);
+                hold = Hold::later(
+                    hold,
+                    self.send_data(device, to, at + sent, part as usize, done, out)?
+                        .1,
+                );
             } else {
                 self.send_hole(to, at + sent, part as u32, done, out);
             }
@@ -518,7 +655,10 @@ impl Engine {
             }
         }
         if sent == 0 {
-            return Err(Failure::new(Errno::Io, "the device told nothing of its extents"));
+            return Err(Failure::new(
+                Errno::Io,
+                "the device told nothing of its extents",
+            ));
         }
         Ok((sent, hold))
     }
@@ -535,14 +675,23 @@ impl Engine {
         let head = self.data_head_len();
         let space = out.space(head + length);
         let read = device.read(at, &mut space[head..]);
-        let hold = read.map_err(|error| Failure { at: Some(at), ..Failure::from(error) })?;
+        let hold = read.map_err(|error| Failure {
+            at: Some(at),
+            ..Failure::from(error)
+        })?;
         self.encode_data_head(&mut space[..head], to, at, length as u32, done);
         out.commit(head + length);
         Ok((length as u64, hold))
     }
 
     fn send_hole(&self, to: ReplyTo, at: u64, length: u32, done: bool, out: &mut Buffer) {
-        self.push_chunk(to, chunk::OFFSET_HOLE, done, &[&at.to_be_bytes(), &length.to_be_bytes()], out);
+        self.push_chunk(
+            to,
+            chunk::OFFSET_HOLE,
+            done,
+            &[&at.to_be_bytes(), &length.to_be_bytes()],
+            out,
+        );
     }
 
     fn data_head_len(&self) -> usize {
@@ -558,7 +707,13 @@ impl Engine {
             bytes.copy_from_slice(&simple_reply(0, to.cookie));
             return;
         }
-        let head = Chunk { done, kind: chunk::OFFSET_DATA, cookie: to.cookie, offset: to.offset, length: length + 8 };
+        let head = Chunk {
+            done,
+            kind: chunk::OFFSET_DATA,
+            cookie: to.cookie,
+            offset: to.offset,
+            length: length + 8,
+        };
         encode_chunk(bytes, mode, head);
         bytes[chunk_len(mode)..].copy_from_slice(&at.to_be_bytes());
     }
@@ -570,19 +725,37 @@ impl Engine {
         out: &mut Buffer,
         syncs: &mut Vec<Sync>,
     ) -> Option<Turn> {
-        let Job::Write { to, at, left, fua, .. } = self.job else { unreachable!("the caller matched") };
+        let Job::Write {
+            to, at, left, fua, ..
+        } = self.job
+        else {
+            unreachable!("the caller matched")
+        };
         let length = self.piece_at(at, left);
         if input.len() < length {
             return Some(Turn::Input(length));
         }
-        let Job::Write { answer, .. } = std::mem::replace(&mut self.job, Job::None) else { unreachable!("as above") };
+        let Job::Write { answer, .. } = std::mem::replace(&mut self.job, Job::None) else {
+            unreachable!("as above")
+        };
         // After an error the rest is only read away: the client has sent it already.
-        let answer = answer.and_then(|hold| Ok(Hold::later(hold, device.write(at, &input.filled()[..length])?)));
+        let answer = answer.and_then(|hold| {
+            Ok(Hold::later(
+                hold,
+                device.write(at, &input.filled()[..length])?,
+            ))
+        });
         input.consume(length);
         self.tally.written += length as u64;
         let left = left - length as u64;
         if left > 0 {
-            self.job = Job::Write { to, at: at + length as u64, left, fua, answer };
+            self.job = Job::Write {
+                to,
+                at: at + length as u64,
+                left,
+                fua,
+                answer,
+            };
         } else {
             self.complete(device, to, fua, answer, out, syncs);
         }
@@ -592,11 +765,17 @@ impl Engine {
     /// Small transfers go whole, large ones are cut at multiples of the piece.
     fn piece_at(&self, at: u64, left: u64) -> usize {
         let piece = self.limits.piece as u64;
-        (if left <= piece { left } else { piece - at % piece }) as usize
+        (if left <= piece {
+            left
+        } else {
+            piece - at % piece
+        }) as usize
     }
 
     fn skip(&mut self, input: &mut Buffer, out: &mut Buffer) -> Option<Turn> {
-        let Job::Skip { left, .. } = &mut self.job else { unreachable!("the caller matched") };
+        let Job::Skip { left, .. } = &mut self.job else {
+            unreachable!("the caller matched")
+        };
         let n = (input.len() as u64).min(*left);
         input.consume(n as usize);
         *left -= n;
@@ -609,11 +788,21 @@ impl Engine {
         None
     }
 
-    /// BLOCK_STATUS with a payload: the range's length, then the contexts that the client wants of those negotiated.
-    fn status_payload(&mut self, device: &dyn BlockDevice, input: &mut Buffer, out: &mut Buffer) -> Option<Turn> {
-        let Job::Status { to, mut request } = self.job else { unreachable!("the caller matched") };
+    /// BLOCK_STATUS with a payload: the range's length, then the contexts that the client wants of
+    /// those negotiated.
+    fn status_payload(
+        &mut self,
+        device: &dyn BlockDevice,
+        input: &mut Buffer,
+        out: &mut Buffer,
+    ) -> Option<Turn> {
+        let Job::Status { to, mut request } = self.job else {
+            unreachable!("the caller matched")
+        };
         let payload = request.length as usize;
-        let Some(bytes) = input.filled().get(..payload) else { return Some(Turn::Input(payload)) };
+        let Some(bytes) = input.filled().get(..payload) else {
+            return Some(Turn::Input(payload));
+        };
         request.length = u64_at(bytes, 0);
         let known = bytes.len() == 12 && u32_at(bytes, 8) == BASE_ALLOCATION_ID;
         input.consume(payload);
@@ -621,7 +810,10 @@ impl Engine {
         let outcome = if known {
             self.check_range(command::BLOCK_STATUS, request.offset, request.length)
         } else {
-            Err(Failure::new(Errno::Inval, "the list of contexts must name base:allocation, once"))
+            Err(Failure::new(
+                Errno::Inval,
+                "the list of contexts must name base:allocation, once",
+            ))
         };
         match outcome {
             Ok(()) => self.block_status(device, to, request, out),
@@ -630,8 +822,18 @@ impl Engine {
         None
     }
 
-    fn block_status(&mut self, device: &dyn BlockDevice, to: ReplyTo, request: Request, out: &mut Buffer) {
-        let max = if request.flags & cf::REQ_ONE != 0 { 1 } else { EXTENTS };
+    fn block_status(
+        &mut self,
+        device: &dyn BlockDevice,
+        to: ReplyTo,
+        request: Request,
+        out: &mut Buffer,
+    ) {
+        let max = if request.flags & cf::REQ_ONE != 0 {
+            1
+        } else {
+            EXTENTS
+        };
         let extents = match device.extents(request.offset, request.length, max) {
             Ok(extents) if extents.is_empty() => {
                 let failure = Failure::new(Errno::Io, "the device told nothing of its extents");
@@ -646,7 +848,11 @@ impl Engine {
         let mut left = request.length;
         for extent in merged(&extents).take(max) {
             let length = extent.len.min(left);
-            let bits = if extent.mapped { 0 } else { state::HOLE | state::ZERO };
+            let bits = if extent.mapped {
+                0
+            } else {
+                state::HOLE | state::ZERO
+            };
             if length == 0 {
                 break;
             }
@@ -654,7 +860,8 @@ impl Engine {
                 payload.extend(length.to_be_bytes());
                 payload.extend(u64::from(bits).to_be_bytes());
             } else {
-                // A compact request is shorter than 4 GiB, and no extent is longer than its request.
+                // A compact request is shorter than 4 GiB, and no extent is longer than its
+                // request.
                 payload.extend((length as u32).to_be_bytes());
                 payload.extend(bits.to_be_bytes());
             }
@@ -664,7 +871,11 @@ impl Engine {
         if extended {
             payload.splice(4..4, count.to_be_bytes());
         }
-        let kind = if extended { chunk::BLOCK_STATUS_EXT } else { chunk::BLOCK_STATUS };
+        let kind = if extended {
+            chunk::BLOCK_STATUS_EXT
+        } else {
+            chunk::BLOCK_STATUS
+        };
         self.push_chunk(to, kind, true, &[&payload], out);
         self.unsent += 1;
     }
@@ -708,7 +919,12 @@ impl Engine {
             Ok(()) => out.push(&simple_reply(0, to.cookie)),
             Err(failure) => {
                 self.tally.errors += 1;
-                tracing::debug!(command = to.command, offset = to.offset, reason = failure.text, "request failed");
+                tracing::debug!(
+                    command = to.command,
+                    offset = to.offset,
+                    reason = failure.text,
+                    "request failed"
+                );
                 if mode == Mode::Simple {
                     out.push(&simple_reply(failure.errno as u32, to.cookie));
                 } else {
@@ -728,7 +944,13 @@ impl Engine {
         let length = (text.len() as u16).to_be_bytes();
         match failure.at.filter(|_| to.command == command::READ) {
             Some(at) => {
-                self.push_chunk(to, chunk::ERROR_OFFSET, true, &[&errno, &length, text, &at.to_be_bytes()], out);
+                self.push_chunk(
+                    to,
+                    chunk::ERROR_OFFSET,
+                    true,
+                    &[&errno, &length, text, &at.to_be_bytes()],
+                    out,
+                );
             }
             None => self.push_chunk(to, chunk::ERROR, true, &[&errno, &length, text], out),
         }
@@ -738,7 +960,17 @@ impl Engine {
         let mode = self.session.mode;
         let length = parts.iter().map(|p| p.len()).sum::<usize>() as u32;
         let head = chunk_len(mode);
-        encode_chunk(out.space(head), mode, Chunk { done, kind, cookie: to.cookie, offset: to.offset, length });
+        encode_chunk(
+            out.space(head),
+            mode,
+            Chunk {
+                done,
+                kind,
+                cookie: to.cookie,
+                offset: to.offset,
+                length,
+            },
+        );
         out.commit(head);
         for part in parts {
             out.push(part);

@@ -32,7 +32,10 @@ impl Export {
             info,
             size: device.size(),
             read_only: device.read_only(),
-            preferred: device.preferred_block().clamp(512, 1 << 20).next_power_of_two(),
+            preferred: device
+                .preferred_block()
+                .clamp(512, 1 << 20)
+                .next_power_of_two(),
         }
     }
 
@@ -41,13 +44,16 @@ impl Export {
         name.is_empty() || name == self.info.name.as_bytes()
     }
 
-    /// Transmission flags for a connection in this mode; the kernel's netlink interface takes those of [`Mode::Simple`].
+    /// Transmission flags for a connection in this mode; the kernel's netlink interface takes those
+    /// of [`Mode::Simple`].
     pub fn flags(&self, mode: Mode) -> u16 {
-        let mut flags = flag::HAS_FLAGS | flag::SEND_FLUSH | flag::CAN_MULTI_CONN | flag::SEND_CACHE;
+        let mut flags =
+            flag::HAS_FLAGS | flag::SEND_FLUSH | flag::CAN_MULTI_CONN | flag::SEND_CACHE;
         if self.read_only {
             flags |= flag::READ_ONLY;
         } else {
-            flags |= flag::SEND_FUA | flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO;
+            flags |=
+                flag::SEND_FUA | flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO;
         }
         match mode {
             Mode::Simple => flags,

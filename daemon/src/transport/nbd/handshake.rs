@@ -1,15 +1,17 @@
 //! Fixed newstyle negotiation as a state machine: bytes in, bytes out, no socket.
 //!
-//! What always holds: nothing of the device is touched; an unknown option is answered and negotiation goes on; an option is
-//! looked at only when all its data is there, and never more than [`Limits::option_len`] of it is kept. A peer that breaks
-//! the framing, or asks too often, is cut off. Nothing that was agreed in the clear counts after an upgrade to TLS, and a byte that
-//! comes between asking for it and the answer, where somebody in the middle could have put it, ends the session.
+//! What always holds: nothing of the device is touched; an unknown option is answered and
+//! negotiation goes on; an option is looked at only when all its data is there, and never more than
+//! [`Limits::option_len`] of it is kept. A peer that breaks the framing, or asks too often, is cut
+//! off. Nothing that was agreed in the clear counts after an upgrade to TLS, and a byte that comes
+//! between asking for it and the answer, where somebody in the middle could have put it, ends the
+//! session.
 
 use super::export::Export;
 use super::limits::Limits;
 use super::wire::{
-    BASE_ALLOCATION, BASE_ALLOCATION_ID, GREETING_MAGIC, Mode, OPTION_MAGIC, handshake, info, option,
-    push_option_reply, reply, u16_at, u32_at, u64_at,
+    BASE_ALLOCATION, BASE_ALLOCATION_ID, GREETING_MAGIC, Mode, OPTION_MAGIC, handshake, info,
+    option, push_option_reply, reply, u16_at, u32_at, u64_at,
 };
 
 /// What both sides agreed on.
@@ -22,8 +24,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// What the kernel's own client speaks on a socket that it was handed: no handshake, simple replies.
-    pub const SIMPLE: Session = Session { mode: Mode::Simple, base_allocation: false };
+    /// What the kernel's own client speaks on a socket that it was handed: no handshake, simple
+    /// replies.
+    pub const SIMPLE: Session = Session {
+        mode: Mode::Simple,
+        base_allocation: false,
+    };
 }
 
 /// What TLS has to do with a negotiation.
@@ -76,7 +82,8 @@ pub enum End {
     /// Option data beyond what is worth reading.
     #[error("oversized option")]
     TooBig,
-    /// `EXPORT_NAME` for something we do not have, or at a time when it cannot be served; there is no error reply for it.
+    /// `EXPORT_NAME` for something we do not have, or at a time when it cannot be served; there is
+    /// no error reply for it.
     #[error("export name refused")]
     Name,
 }
@@ -101,9 +108,14 @@ pub struct Handshake<'a> {
 }
 
 impl<'a> Handshake<'a> {
-    /// Starts one; the greeting is the first thing to send. With `full` nobody gets through, and is told that so many
-    /// connections are taken.
-    pub fn new(export: &'a Export, limits: &'a Limits, security: Security, full: Option<usize>) -> Self {
+    /// Starts one; the greeting is the first thing to send. With `full` nobody gets through, and is
+    /// told that so many connections are taken.
+    pub fn new(
+        export: &'a Export,
+        limits: &'a Limits,
+        security: Security,
+        full: Option<usize>,
+    ) -> Self {
         Handshake {
             export,
             limits,
@@ -122,7 +134,8 @@ impl<'a> Handshake<'a> {
         let mut bytes = [0; 18];
         bytes[..8].copy_from_slice(&GREETING_MAGIC.to_be_bytes());
         bytes[8..16].copy_from_slice(&OPTION_MAGIC.to_be_bytes());
-        bytes[16..].copy_from_slice(&(handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES).to_be_bytes());
+        bytes[16..]
+            .copy_from_slice(&(handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES).to_be_bytes());
         bytes
     }
 
@@ -138,8 +151,8 @@ impl<'a> Handshake<'a> {
         self.base_allocation = false;
     }
 
-    /// Takes one message from the front of `input`: returns how many bytes it took and where that leads. Zero bytes and
-    /// [`Step::More`] means that the message is not complete.
+    /// Takes one message from the front of `input`: returns how many bytes it took and where that
+    /// leads. Zero bytes and [`Step::More`] means that the message is not complete.
     pub fn advance(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
         match self.state {
             State::Flags => self.client_flags(input),
@@ -147,7 +160,11 @@ impl<'a> Handshake<'a> {
             State::Skip(left) => {
                 let n = input.len().min(left as usize);
                 let left = left - n as u32;
-                self.state = if left == 0 { State::Option } else { State::Skip(left) };
+                self.state = if left == 0 {
+                    State::Option
+                } else {
+                    State::Skip(left)
+                };
                 (n, Step::More)
             }
         }
@@ -187,7 +204,9 @@ impl<'a> Handshake<'a> {
             self.options += 1;
             return (16, self.oversized(option, length, out));
         }
-        let Some(data) = input[16..].get(..length as usize) else { return (0, Step::More) };
+        let Some(data) = input[16..].get(..length as usize) else {
+            return (0, Step::More);
+        };
         self.options += 1;
         let before = out.len();
         let step = self.answer(option, data, out);
@@ -207,7 +226,12 @@ impl<'a> Handshake<'a> {
             return tls_first(option, out);
         }
         let limit = self.limits.option_len;
-        fail(out, option, reply::ERR_TOO_BIG, &format!("option data is limited to {limit} bytes"))
+        fail(
+            out,
+            option,
+            reply::ERR_TOO_BIG,
+            &format!("option data is limited to {limit} bytes"),
+        )
     }
 
     fn answer(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
@@ -216,7 +240,9 @@ impl<'a> Handshake<'a> {
                 push_option_reply(out, option, reply::ACK, &[]);
                 return Step::End(End::Aborted);
             }
-            option::EXPORT_NAME if self.security == Security::Required => return Step::End(End::NoTls),
+            option::EXPORT_NAME if self.security == Security::Required => {
+                return Step::End(End::NoTls);
+            }
             option::EXPORT_NAME => return self.export_name(data, out),
             _ => {}
         }
@@ -231,16 +257,33 @@ impl<'a> Handshake<'a> {
             option::INFO | option::GO => self.go(option, data, out),
             option::STRUCTURED_REPLY => self.raise(option, Mode::Structured, data, out),
             option::EXTENDED_HEADERS => self.raise(option, Mode::Extended, data, out),
-            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(option, data, out),
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+                self.meta_context(option, data, out)
+            }
             _ => fail(out, option, reply::ERR_UNSUP, "unknown option"),
         }
     }
 
     fn start_tls(&self, data: &[u8], out: &mut Vec<u8>) -> Step {
         match self.security {
-            Security::Plain => fail(out, option::STARTTLS, reply::ERR_UNSUP, "this server was started without TLS"),
-            Security::Secured => fail(out, option::STARTTLS, reply::ERR_INVALID, "this is TLS already"),
-            _ if !data.is_empty() => fail(out, option::STARTTLS, reply::ERR_INVALID, "STARTTLS takes no data"),
+            Security::Plain => fail(
+                out,
+                option::STARTTLS,
+                reply::ERR_UNSUP,
+                "this server was started without TLS",
+            ),
+            Security::Secured => fail(
+                out,
+                option::STARTTLS,
+                reply::ERR_INVALID,
+                "this is TLS already",
+            ),
+            _ if !data.is_empty() => fail(
+                out,
+                option::STARTTLS,
+                reply::ERR_INVALID,
+                "STARTTLS takes no data",
+            ),
             Security::Offered | Security::Required => {
                 ack(out, option::STARTTLS);
                 Step::StartTls
@@ -267,7 +310,11 @@ impl<'a> Handshake<'a> {
             return fail(out, option::LIST, reply::ERR_INVALID, "LIST takes no data");
         }
         let name = self.export.info.name.as_bytes();
-        let parts = [&(name.len() as u32).to_be_bytes()[..], name, self.export.info.description.as_bytes()];
+        let parts = [
+            &(name.len() as u32).to_be_bytes()[..],
+            name,
+            self.export.info.description.as_bytes(),
+        ];
         push_option_reply(out, option::LIST, reply::SERVER, &parts);
         ack(out, option::LIST)
     }
@@ -280,7 +327,12 @@ impl<'a> Handshake<'a> {
             return fail(out, option, reply::ERR_INVALID, "already negotiated");
         }
         if self.mode == Mode::Extended {
-            return fail(out, option, reply::ERR_EXT_HEADER_REQD, "extended headers are already negotiated");
+            return fail(
+                out,
+                option,
+                reply::ERR_EXT_HEADER_REQD,
+                "extended headers are already negotiated",
+            );
         }
         self.mode = mode;
         ack(out, option)
@@ -288,14 +340,23 @@ impl<'a> Handshake<'a> {
 
     fn go(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
         let Some((name, wanted)) = parse_go(data) else {
-            return fail(out, option, reply::ERR_INVALID, "malformed request for an export");
+            return fail(
+                out,
+                option,
+                reply::ERR_INVALID,
+                "malformed request for an export",
+            );
         };
         if let Some(step) = self.wrong_name(option, name, out) {
             return step;
         }
         self.export_info(option, wanted, out);
         ack(out, option);
-        if option == option::GO { self.done() } else { Step::More }
+        if option == option::GO {
+            self.done()
+        } else {
+            Step::More
+        }
     }
 
     fn export_info(&self, option: u32, wanted: &[u8], out: &mut Vec<u8>) {
@@ -304,21 +365,43 @@ impl<'a> Handshake<'a> {
             push_option_reply(out, option, reply::INFO, &[&kind.to_be_bytes(), a, b, c]);
         };
         let export = self.export;
-        tell(info::EXPORT, [&export.size.to_be_bytes(), &export.flags(self.mode).to_be_bytes(), &[]]);
+        tell(
+            info::EXPORT,
+            [
+                &export.size.to_be_bytes(),
+                &export.flags(self.mode).to_be_bytes(),
+                &[],
+            ],
+        );
         let preferred = export.preferred.to_be_bytes();
-        tell(info::BLOCK_SIZE, [&1u32.to_be_bytes(), &preferred, &self.limits.payload.to_be_bytes()]);
+        tell(
+            info::BLOCK_SIZE,
+            [
+                &1u32.to_be_bytes(),
+                &preferred,
+                &self.limits.payload.to_be_bytes(),
+            ],
+        );
         let asked = |kind: u16| wanted.chunks_exact(2).any(|w| u16_at(w, 0) == kind);
         if asked(info::NAME) {
             tell(info::NAME, [export.info.name.as_bytes(), &[], &[]]);
         }
         if asked(info::DESCRIPTION) && !export.info.description.is_empty() {
-            tell(info::DESCRIPTION, [export.info.description.as_bytes(), &[], &[]]);
+            tell(
+                info::DESCRIPTION,
+                [export.info.description.as_bytes(), &[], &[]],
+            );
         }
     }
 
     fn meta_context(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
         if self.mode == Mode::Simple {
-            return fail(out, option, reply::ERR_INVALID, "negotiate structured replies first");
+            return fail(
+                out,
+                option,
+                reply::ERR_INVALID,
+                "negotiate structured replies first",
+            );
         }
         let set = option == option::SET_META_CONTEXT;
         if set {
@@ -334,11 +417,19 @@ impl<'a> Handshake<'a> {
         let wanted = if set {
             queries.contains(&BASE_ALLOCATION.as_bytes())
         } else {
-            queries.is_empty() || queries.iter().any(|q| *q == b"base:" || *q == BASE_ALLOCATION.as_bytes())
+            queries.is_empty()
+                || queries
+                    .iter()
+                    .any(|q| *q == b"base:" || *q == BASE_ALLOCATION.as_bytes())
         };
         if wanted {
             let id = if set { BASE_ALLOCATION_ID } else { 0 };
-            push_option_reply(out, option, reply::META_CONTEXT, &[&id.to_be_bytes(), BASE_ALLOCATION.as_bytes()]);
+            push_option_reply(
+                out,
+                option,
+                reply::META_CONTEXT,
+                &[&id.to_be_bytes(), BASE_ALLOCATION.as_bytes()],
+            );
         }
         self.base_allocation |= set && wanted;
         ack(out, option)
@@ -346,17 +437,28 @@ impl<'a> Handshake<'a> {
 
     fn wrong_name(&self, option: u32, name: &[u8], out: &mut Vec<u8>) -> Option<Step> {
         if name.len() > self.limits.name_len {
-            return Some(fail(out, option, reply::ERR_TOO_BIG, "export name too long"));
+            return Some(fail(
+                out,
+                option,
+                reply::ERR_TOO_BIG,
+                "export name too long",
+            ));
         }
         if !self.export.answers_to(name) {
-            let text = format!("no such export; this server has '{}'", self.export.info.name);
+            let text = format!(
+                "no such export; this server has '{}'",
+                self.export.info.name
+            );
             return Some(fail(out, option, reply::ERR_UNKNOWN, &text));
         }
         None
     }
 
     fn done(&self) -> Step {
-        Step::Done(Session { mode: self.mode, base_allocation: self.base_allocation })
+        Step::Done(Session {
+            mode: self.mode,
+            base_allocation: self.base_allocation,
+        })
     }
 }
 
@@ -366,7 +468,12 @@ fn ack(out: &mut Vec<u8>, option: u32) -> Step {
 }
 
 fn tls_first(option: u32, out: &mut Vec<u8>) -> Step {
-    fail(out, option, reply::ERR_TLS_REQD, "this server requires TLS: connect with nbds://")
+    fail(
+        out,
+        option,
+        reply::ERR_TLS_REQD,
+        "this server requires TLS: connect with nbds://",
+    )
 }
 
 fn fail(out: &mut Vec<u8>, option: u32, kind: u32, text: &str) -> Step {
@@ -409,8 +516,16 @@ mod tests {
     use proptest::prelude::*;
 
     fn export() -> Export {
-        let info = ExportInfo { name: "disk".into(), description: "a disk".into() };
-        Export { info, size: 1 << 30, read_only: false, preferred: 4096 }
+        let info = ExportInfo {
+            name: "disk".into(),
+            description: "a disk".into(),
+        };
+        Export {
+            info,
+            size: 1 << 30,
+            read_only: false,
+            preferred: 4096,
+        }
     }
 
     fn option_bytes(option: u32, data: &[u8]) -> Vec<u8> {
@@ -449,10 +564,19 @@ mod tests {
     fn go_ends_with_the_next_byte_left_alone() {
         let mut bytes = 3u32.to_be_bytes().to_vec();
         bytes.extend(option_bytes(option::STRUCTURED_REPLY, &[]));
-        bytes.extend(option_bytes(option::GO, &[0, 0, 0, 4, b'd', b'i', b's', b'k', 0, 0]));
+        bytes.extend(option_bytes(
+            option::GO,
+            &[0, 0, 0, 4, b'd', b'i', b's', b'k', 0, 0],
+        ));
         bytes.push(0x25);
         let (_, step, rest) = run(&[&bytes]);
-        assert_eq!(step, Step::Done(Session { mode: Mode::Structured, base_allocation: false }));
+        assert_eq!(
+            step,
+            Step::Done(Session {
+                mode: Mode::Structured,
+                base_allocation: false
+            })
+        );
         assert_eq!(rest, [0x25]);
     }
 
@@ -461,7 +585,10 @@ mod tests {
         assert_eq!(parse_queries(&[0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]), None);
         assert_eq!(parse_queries(&[0xff, 0xff, 0xff, 0xff]), None);
         assert_eq!(parse_go(&[0, 0, 0, 0, 0, 1]), None);
-        assert_eq!(parse_go(&[0, 0, 0, 0, 0, 1, 0, 3]), Some((&[][..], &[0, 3][..])));
+        assert_eq!(
+            parse_go(&[0, 0, 0, 0, 0, 1, 0, 3]),
+            Some((&[][..], &[0, 3][..]))
+        );
     }
 
     #[test]
@@ -473,19 +600,39 @@ mod tests {
         bytes.extend(option_bytes(option::SET_META_CONTEXT, &query));
         let go = option_bytes(option::GO, &[0; 6]);
         let (_, step, _) = run(&[&bytes, &go]);
-        assert_eq!(step, Step::Done(Session { mode: Mode::Structured, base_allocation: true }));
+        assert_eq!(
+            step,
+            Step::Done(Session {
+                mode: Mode::Structured,
+                base_allocation: true
+            })
+        );
         bytes.extend(option_bytes(option::SET_META_CONTEXT, &[1]));
         let (_, step, _) = run(&[&bytes, &go]);
-        assert_eq!(step, Step::Done(Session { mode: Mode::Structured, base_allocation: false }));
+        assert_eq!(
+            step,
+            Step::Done(Session {
+                mode: Mode::Structured,
+                base_allocation: false
+            })
+        );
     }
 
     fn query(name: &str, wanted: &str) -> Vec<u8> {
         let [name_len, wanted_len] = [name, wanted].map(|text| (text.len() as u32).to_be_bytes());
-        [&name_len, name.as_bytes(), &1u32.to_be_bytes(), &wanted_len, wanted.as_bytes()].concat()
+        [
+            &name_len,
+            name.as_bytes(),
+            &1u32.to_be_bytes(),
+            &wanted_len,
+            wanted.as_bytes(),
+        ]
+        .concat()
     }
 
     proptest! {
-        /// The last SET_META_CONTEXT decides the context, STRUCTURED_REPLY and EXTENDED_HEADERS the mode.
+        /// The last SET_META_CONTEXT decides the context, STRUCTURED_REPLY and EXTENDED_HEADERS the
+        /// mode.
         #[test]
         fn options_in_any_order_leave_what_was_agreed(choices in prop::collection::vec(0..10u32, 0..10)) {
             let mut bytes = 3u32.to_be_bytes().to_vec();
@@ -522,10 +669,21 @@ mod tests {
         let mut out = Vec::new();
         machine.advance(&3u32.to_be_bytes(), &mut out);
         machine.advance(&option_bytes(option::EXTENDED_HEADERS, &[]), &mut out);
-        assert_eq!(machine.advance(&option_bytes(option::STARTTLS, &[]), &mut out).1, Step::StartTls);
+        assert_eq!(
+            machine
+                .advance(&option_bytes(option::STARTTLS, &[]), &mut out)
+                .1,
+            Step::StartTls
+        );
         machine.secured();
         let (_, step) = machine.advance(&option_bytes(option::GO, &[0; 6]), &mut out);
-        assert_eq!(step, Step::Done(Session { mode: Mode::Simple, base_allocation: false }));
+        assert_eq!(
+            step,
+            Step::Done(Session {
+                mode: Mode::Simple,
+                base_allocation: false
+            })
+        );
     }
 
     #[test]
@@ -542,14 +700,30 @@ mod tests {
 
     #[test]
     fn a_client_that_cannot_ask_for_tls_is_cut_off_where_it_is_required() {
-        assert_eq!(run_with(Security::Required, &[&[0; 4]]).1, Step::End(End::NoTls));
-        let bytes = [&3u32.to_be_bytes()[..], &option_bytes(option::EXPORT_NAME, b"disk")].concat();
-        assert_eq!(run_with(Security::Required, &[&bytes]).1, Step::End(End::NoTls));
-        assert!(matches!(run_with(Security::Offered, &[&bytes]).1, Step::Done(_)));
+        assert_eq!(
+            run_with(Security::Required, &[&[0; 4]]).1,
+            Step::End(End::NoTls)
+        );
+        let bytes = [
+            &3u32.to_be_bytes()[..],
+            &option_bytes(option::EXPORT_NAME, b"disk"),
+        ]
+        .concat();
+        assert_eq!(
+            run_with(Security::Required, &[&bytes]).1,
+            Step::End(End::NoTls)
+        );
+        assert!(matches!(
+            run_with(Security::Offered, &[&bytes]).1,
+            Step::Done(_)
+        ));
     }
 
     fn any_option() -> impl Strategy<Value = Vec<u8>> {
-        (0u32..13, prop::collection::vec(prop_oneof![3 => Just(0u8), 1 => any::<u8>()], 0..40))
+        (
+            0u32..13,
+            prop::collection::vec(prop_oneof![3 => Just(0u8), 1 => any::<u8>()], 0..40),
+        )
             .prop_map(|(option, data)| option_bytes(option, &data))
     }
 

@@ -1,8 +1,8 @@
 //! `/dev/nbdN`: our NBD server on sockets whose other ends belong to the kernel's client.
 //!
-//! If this process dies, the kernel holds requests back for a while and then fails them; one that comes in time with the same
-//! image gets them all, those that a dead connection took with it after the client's 30 s. There is no handshake: both sides
-//! are told what was agreed.
+//! If this process dies, the kernel holds requests back for a while and then fails them; one that
+//! comes in time with the same image gets them all, those that a dead connection took with it after
+//! the client's 30 s. There is no handshake: both sides are told what was agreed.
 
 use std::fs;
 use std::io;
@@ -77,15 +77,18 @@ impl Error {
 
 /// Whether this kernel has an NBD client.
 pub fn probe(n: u32) -> Result<(), Error> {
-    Netlink::open().map(drop).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => Error::DriverMissing,
-        _ => Error::Io { n, source },
-    })
+    Netlink::open()
+        .map(drop)
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => Error::DriverMissing,
+            _ => Error::Io { n, source },
+        })
 }
 
-/// Sets `/dev/nbdN` up with `connections` connections and returns our ends of them, to be served at once: the kernel reads the
-/// partition table before it is done, so this has to run on another thread than they do; `serve` gets them before. `flags` are
-/// the server's transmission flags, `image` names the image.
+/// Sets `/dev/nbdN` up with `connections` connections and returns our ends of them, to be served at
+/// once: the kernel reads the partition table before it is done, so this has to run on another
+/// thread than they do; `serve` gets them before. `flags` are the server's transmission flags,
+/// `image` names the image.
 ///
 /// A device that lost its daemon goes on with the same image.
 pub fn attach(
@@ -100,11 +103,17 @@ pub fn attach(
     let context = |source: io::Error| match source.kind() {
         io::ErrorKind::PermissionDenied => Error::Permission(n),
         io::ErrorKind::NotFound => Error::DriverMissing,
-        io::ErrorKind::ResourceBusy => Error::InUse { n, pid: connected_by(n).unwrap_or_default() },
+        io::ErrorKind::ResourceBusy => Error::InUse {
+            n,
+            pid: connected_by(n).unwrap_or_default(),
+        },
         _ => Error::Io { n, source },
     };
     let mut netlink = Netlink::open().map_err(context)?;
-    let pairs = (0..connections).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>().map_err(context)?;
+    let pairs = (0..connections)
+        .map(|_| UnixStream::pair())
+        .collect::<io::Result<Vec<_>>>()
+        .map_err(context)?;
     let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     serve(ours);
     let told = Device {
@@ -144,12 +153,16 @@ pub enum State {
 
 /// What the kernel says of device `n`.
 pub fn state(n: u32) -> State {
-    let Some(pid) = connected_by(n) else { return State::Free };
+    let Some(pid) = connected_by(n) else {
+        return State::Free;
+    };
     let backend = fs::read_to_string(folder(n).join("backend")).unwrap_or_default();
     let image = backend.trim_end();
     // Our daemons name the absolute path of their image.
     if image.starts_with('/') && !sys::process_alive(pid) {
-        return State::Left { image: image.into() };
+        return State::Left {
+            image: image.into(),
+        };
     }
     State::Connected { pid }
 }
@@ -166,7 +179,11 @@ fn claim(n: u32, image: &str) -> Result<Command, Error> {
 
 /// The process that connected the device.
 fn connected_by(n: u32) -> Option<i32> {
-    fs::read_to_string(folder(n).join("pid")).ok()?.trim().parse().ok()
+    fs::read_to_string(folder(n).join("pid"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 fn folder(n: u32) -> PathBuf {

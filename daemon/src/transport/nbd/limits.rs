@@ -7,17 +7,20 @@ use std::time::Duration;
 pub struct Limits {
     /// From accept to the end of the handshake, however busy the peer keeps us.
     pub handshake: Duration,
-    /// Longest silence in the middle of a message, in either direction. Between messages a client may be silent for ever.
+    /// Longest silence in the middle of a message, in either direction. Between messages a client
+    /// may be silent for ever.
     pub stall: Duration,
-    /// The same, and the longest handshake, of a connection that another one wants to take the place of.
+    /// The same, and the longest handshake, of a connection that another one wants to take the
+    /// place of.
     pub patience: Duration,
     /// How long a shutdown waits for requests under way and their replies.
     pub drain: Duration,
-    /// How long a handshake is left alone when all connections are taken. Until somebody may be made to go, newcomers wait in the
-    /// listener's queue.
+    /// How long a handshake is left alone when all connections are taken. Until somebody may be
+    /// made to go, newcomers wait in the listener's queue.
     pub grace: Duration,
-    /// Connections at once. When all are taken, the oldest handshake beyond `patience` makes way for a newcomer, else the longest
-    /// silence in the middle of a message beyond it, else the oldest handshake; without any of them the newcomer is told so.
+    /// Connections at once. When all are taken, the oldest handshake beyond `patience` makes way
+    /// for a newcomer, else the longest silence in the middle of a message beyond it, else the
+    /// oldest handshake; without any of them the newcomer is told so.
     pub connections: usize,
     /// Newcomers being told so at once; more are closed without a word.
     pub refusals: usize,
@@ -35,14 +38,17 @@ pub struct Limits {
     pub in_flight: usize,
     /// Bytes of replies after which no further request is begun until they are on their way.
     pub backlog: usize,
-    /// Larger reads and writes pass in pieces of this size, at multiples of it. With `backlog` it bounds what one
-    /// connection has in memory: at most about `2 * piece + backlog`, and so what all of them do, less than 256 MiB; as much again
-    /// while read data is held for the emulated flash.
+    /// Larger reads and writes pass in pieces of this size, at multiples of it. With `backlog` it
+    /// bounds what one connection has in memory: at most about `2 * piece + backlog`, and so what
+    /// all of them do, less than 256 MiB; as much again while read data is held for the emulated
+    /// flash.
     pub piece: usize,
-    /// How long a connection with a thread of its own looks for the next request of a brisk client before it sleeps. It gives the
-    /// processor away to whoever wants it meanwhile. Zero never lingers.
+    /// How long a connection with a thread of its own looks for the next request of a brisk client
+    /// before it sleeps. It gives the processor away to whoever wants it meanwhile. Zero never
+    /// lingers.
     pub linger: Duration,
-    /// Bytes of either buffer of an idle connection; a little above `backlog`, so that a busy one need not stretch.
+    /// Bytes of either buffer of an idle connection; a little above `backlog`, so that a busy one
+    /// need not stretch.
     pub resting: usize,
 }
 

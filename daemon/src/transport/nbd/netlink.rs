@@ -1,14 +1,16 @@
-//! The kernel's NBD client over generic netlink: the few messages we need, written and read byte by byte.
+//! The kernel's NBD client over generic netlink: the few messages we need, written and read byte by
+//! byte.
 //!
-//! A message is a netlink header, a generic header, and attributes (length, type, value, padded to four bytes), all in the
-//! machine's byte order. Every command is answered by an error number, 0 meaning done; CONNECT also by the device's number.
+//! A message is a netlink header, a generic header, and attributes (length, type, value, padded to
+//! four bytes), all in the machine's byte order. Every command is answered by an error number, 0
+//! meaning done; CONNECT also by the device's number.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt, socket,
-    sockopt,
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send,
+    setsockopt, socket, sockopt,
 };
 use nix::sys::time::TimeVal;
 
@@ -80,20 +82,38 @@ impl Netlink {
     /// Opens one; `NotFound` when the kernel has no NBD client, which it loads by itself if it can.
     pub fn open() -> io::Result<Self> {
         let protocol = SockProtocol::NetlinkGeneric;
-        let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+        let socket = socket(
+            AddressFamily::Netlink,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC,
+            protocol,
+        )?;
         bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
         setsockopt(&socket, sockopt::ReceiveTimeout, &PATIENCE)?;
-        let mut netlink = Self { socket, family: CONTROL, sequence: 0 };
+        let mut netlink = Self {
+            socket,
+            family: CONTROL,
+            sequence: 0,
+        };
         let mut body = Vec::new();
         put(&mut body, FAMILY_NAME, b"nbd\0");
         let answer = netlink.ask(GET_FAMILY, &body)?;
-        let id = attributes(&answer).find(|(kind, _)| *kind == FAMILY_ID).and_then(|(_, value)| value.try_into().ok());
-        netlink.family = id.map(u16::from_ne_bytes).ok_or_else(|| broken("no family number"))?;
+        let id = attributes(&answer)
+            .find(|(kind, _)| *kind == FAMILY_ID)
+            .and_then(|(_, value)| value.try_into().ok());
+        netlink.family = id
+            .map(u16::from_ne_bytes)
+            .ok_or_else(|| broken("no family number"))?;
         Ok(netlink)
     }
 
     /// Hands connected `sockets` to the kernel's client, which speaks to their other ends at once.
-    pub fn serve(&mut self, command: Command, device: &Device<'_>, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub fn serve(
+        &mut self,
+        command: Command,
+        device: &Device<'_>,
+        sockets: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
         let fds: Vec<RawFd> = sockets.iter().map(AsRawFd::as_raw_fd).collect();
         self.ask(command as u8, &encode(device, &fds)).map(drop)
     }
@@ -119,7 +139,10 @@ impl Netlink {
                     continue;
                 }
                 if kind == ERROR {
-                    let code = payload.get(..4).and_then(|code| code.try_into().ok()).map(i32::from_ne_bytes);
+                    let code = payload
+                        .get(..4)
+                        .and_then(|code| code.try_into().ok())
+                        .map(i32::from_ne_bytes);
                     return match code.ok_or_else(|| broken("a short answer"))? {
                         0 => Ok(found),
                         code => Err(io::Error::from_raw_os_error(code.saturating_neg())),
@@ -139,10 +162,26 @@ fn encode(device: &Device<'_>, fds: &[RawFd]) -> Vec<u8> {
     let mut body = Vec::new();
     put(&mut body, attr::INDEX, &device.n.to_ne_bytes());
     put(&mut body, attr::SIZE_BYTES, &device.size.to_ne_bytes());
-    put(&mut body, attr::BLOCK_SIZE_BYTES, &u64::from(device.block).to_ne_bytes());
-    put(&mut body, attr::SERVER_FLAGS, &u64::from(device.flags).to_ne_bytes());
-    put(&mut body, attr::DEAD_CONN_TIMEOUT, &device.dead_seconds.to_ne_bytes());
-    put(&mut body, attr::BACKEND_IDENTIFIER, &[device.backend.as_bytes(), b"\0"].concat());
+    put(
+        &mut body,
+        attr::BLOCK_SIZE_BYTES,
+        &u64::from(device.block).to_ne_bytes(),
+    );
+    put(
+        &mut body,
+        attr::SERVER_FLAGS,
+        &u64::from(device.flags).to_ne_bytes(),
+    );
+    put(
+        &mut body,
+        attr::DEAD_CONN_TIMEOUT,
+        &device.dead_seconds.to_ne_bytes(),
+    );
+    put(
+        &mut body,
+        attr::BACKEND_IDENTIFIER,
+        &[device.backend.as_bytes(), b"\0"].concat(),
+    );
     let mut sockets = Vec::new();
     for fd in fds {
         let mut item = Vec::new();
@@ -174,7 +213,8 @@ fn message(family: u16, sequence: u32, command: u8, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Splits a datagram into type, sequence number and payload of its messages; a malformed rest is left out.
+/// Splits a datagram into type, sequence number and payload of its messages; a malformed rest is
+/// left out.
 fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
     std::iter::from_fn(move || {
         let len = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
@@ -203,11 +243,24 @@ mod tests {
 
     #[test]
     fn a_device_is_spelled_as_the_kernel_reads_it() {
-        let device = Device { n: 3, size: 1 << 30, block: 512, flags: 0x6d, dead_seconds: 30, backend: "image" };
+        let device = Device {
+            n: 3,
+            size: 1 << 30,
+            block: 512,
+            flags: 0x6d,
+            dead_seconds: 30,
+            backend: "image",
+        };
         let body = encode(&device, &[7, 9]);
         assert_eq!(body.len() % 4, 0);
         let found: Vec<_> = attributes(&body).collect();
-        let number = |kind| found.iter().find(|(found, _)| *found == kind).map(|(_, value)| value.to_vec()).unwrap();
+        let number = |kind| {
+            found
+                .iter()
+                .find(|(found, _)| *found == kind)
+                .map(|(_, value)| value.to_vec())
+                .unwrap()
+        };
         assert_eq!(number(attr::INDEX), 3u32.to_ne_bytes());
         assert_eq!(number(attr::SIZE_BYTES), (1u64 << 30).to_ne_bytes());
         assert_eq!(number(attr::BLOCK_SIZE_BYTES), 512u64.to_ne_bytes());
@@ -215,8 +268,9 @@ mod tests {
         assert_eq!(number(attr::DEAD_CONN_TIMEOUT), 30u64.to_ne_bytes());
         assert_eq!(number(attr::BACKEND_IDENTIFIER), b"image\0");
         let sockets = number(attr::SOCKETS);
-        let fds: Vec<_> =
-            attributes(&sockets).flat_map(|(_, item)| attributes(item).map(|(_, fd)| fd.to_vec())).collect();
+        let fds: Vec<_> = attributes(&sockets)
+            .flat_map(|(_, item)| attributes(item).map(|(_, fd)| fd.to_vec()))
+            .collect();
         assert_eq!(fds, [7u32.to_ne_bytes(), 9u32.to_ne_bytes()]);
     }
 

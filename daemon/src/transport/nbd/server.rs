@@ -1,10 +1,11 @@
 //! Accepts connections, bounds their number, and ends them on shutdown.
 //!
-//! What always holds: at most [`Limits::connections`] sockets are served at once, whatever their state, so that idle or stuck ones
-//! cannot lock a client out: it takes the place of one that has not finished its handshake, or that keeps us waiting in the middle of a
-//! message ([`Shared::make_way`]). Handshakes share the runtime
-//! of [`Server::run`], that of TLS included; a connection that got through has a thread with its own single-threaded runtime,
-//! because waking another thread costs more than most requests.
+//! What always holds: at most [`Limits::connections`] sockets are served at once, whatever their
+//! state, so that idle or stuck ones cannot lock a client out: it takes the place of one that has
+//! not finished its handshake, or that keeps us waiting in the middle of a message
+//! ([`Shared::make_way`]). Handshakes share the runtime of [`Server::run`], that of TLS included; a
+//! connection that got through has a thread with its own single-threaded runtime, because waking
+//! another thread costs more than most requests.
 
 use super::connection::{Ended, Opening, Silence, negotiate, note_end, transmit};
 use super::endpoint::{Endpoint, Listener, Listening, NbdUri, Socket};
@@ -50,17 +51,25 @@ struct Shared {
 /// A connection by order of arrival.
 enum Slot {
     /// In its handshake: may be made to go.
-    Negotiating { since: Instant, task: Option<AbortHandle> },
+    Negotiating {
+        since: Instant,
+        task: Option<AbortHandle>,
+    },
     /// Through: made to go by dropping `end`.
-    Connected { silence: Arc<Silence>, _end: oneshot::Sender<()> },
+    Connected {
+        silence: Arc<Silence>,
+        _end: oneshot::Sender<()>,
+    },
 }
 
 impl Server {
-    /// Listens. From here on clients can connect; they are served once [`run`](Self::run) is polled. Must be called inside a
-    /// tokio runtime with its I/O and time drivers; takes two seconds at most.
+    /// Listens. From here on clients can connect; they are served once [`run`](Self::run) is
+    /// polled. Must be called inside a tokio runtime with its I/O and time drivers; takes two
+    /// seconds at most.
     ///
     /// # Errors
-    /// The place is taken, is no socket, cannot be reached, or lies beyond loopback and TLS is not required; the message names it.
+    /// The place is taken, is no socket, cannot be reached, or lies beyond loopback and TLS is not
+    /// required; the message names it.
     pub fn bind(
         endpoint: &Endpoint,
         device: Arc<dyn BlockDevice>,
@@ -95,13 +104,26 @@ impl Server {
         tls: Option<Tls>,
     ) -> io::Result<Self> {
         if info.name.len() > limits.name_len || info.description.len() > limits.name_len {
-            let text = format!("an export's name and description are limited to {} bytes", limits.name_len);
+            let text = format!(
+                "an export's name and description are limited to {} bytes",
+                limits.name_len
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let listener = listener()?;
         let stats = Arc::default();
         let slots = Mutex::default();
-        Ok(Server { listener, shared: Arc::new(Shared { device, info, limits, tls, stats, slots }) })
+        Ok(Server {
+            listener,
+            shared: Arc::new(Shared {
+                device,
+                info,
+                limits,
+                tls,
+                stats,
+                slots,
+            }),
+        })
     }
 
     /// Where clients find the export, with the port that the kernel chose.
@@ -111,7 +133,11 @@ impl Server {
     pub fn uri(&self) -> io::Result<NbdUri> {
         let Shared { info, tls, .. } = &*self.shared;
         let tls = tls.as_ref().is_some_and(Tls::required);
-        Ok(NbdUri { endpoint: self.listener.endpoint()?, export: info.name.clone(), tls })
+        Ok(NbdUri {
+            endpoint: self.listener.endpoint()?,
+            export: info.name.clone(),
+            tls,
+        })
     }
 
     /// What it counts; stays valid when the server has ended.
@@ -119,8 +145,9 @@ impl Server {
         self.shared.stats.clone()
     }
 
-    /// Serves until `shutdown` is done. Then nobody is accepted any more (the socket file goes), requests under way are finished
-    /// and answered, later ones are refused with `ESHUTDOWN`, and connections close; [`Limits::drain`] bounds all that.
+    /// Serves until `shutdown` is done. Then nobody is accepted any more (the socket file goes),
+    /// requests under way are finished and answered, later ones are refused with `ESHUTDOWN`, and
+    /// connections close; [`Limits::drain`] bounds all that.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let Server { listener, shared } = self;
         let (stop, stopped) = watch::channel(false);
@@ -153,7 +180,8 @@ impl Server {
         drop(listener);
         let _ = stop.send(true);
         shared.evict_negotiating();
-        // Connections keep to the deadline by themselves; this one is for a thread that hangs in the device.
+        // Connections keep to the deadline by themselves; this one is for a thread that hangs in
+        // the device.
         let all = async { while tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(shared.limits.drain + GRACE, all).await;
     }
@@ -184,16 +212,26 @@ impl Shared {
         let shared = self.clone();
         let stopped = stopped.clone();
         let handle = tasks.spawn(async move {
-            let _release = Release { shared: &shared, id };
+            let _release = Release {
+                shared: &shared,
+                id,
+            };
             let result = shared.serve(id, socket, stopped).await;
             let peer = peer.map_or_else(|| format!("unix#{id}"), |address| address.to_string());
             note_end(&peer, &result, &shared.stats);
         });
-        slots.insert(id, Slot::Negotiating { since, task: Some(handle) });
+        slots.insert(
+            id,
+            Slot::Negotiating {
+                since,
+                task: Some(handle),
+            },
+        );
     }
 
-    /// How long a newcomer, and those behind it in the listener's queue, have to wait, because somebody will have to make way for it but not yet: a crowd
-    /// that keeps knocking would otherwise push out those who are just being let in, or be turned away for an instant's sake.
+    /// How long a newcomer, and those behind it in the listener's queue, have to wait, because
+    /// somebody will have to make way for it but not yet: a crowd that keeps knocking would
+    /// otherwise push out those who are just being let in, or be turned away for an instant's sake.
     fn crowded(&self) -> Option<Duration> {
         let slots = self.slots();
         if slots.len() < self.limits.connections {
@@ -205,8 +243,9 @@ impl Shared {
         first.checked_duration_since(Instant::now())
     }
 
-    /// Makes somebody go for a newcomer: who has been in the handshake for too long, else who has been silent in the middle of a
-    /// message for too long, else who is in the handshake at all; among equals the first.
+    /// Makes somebody go for a newcomer: who has been in the handshake for too long, else who has
+    /// been silent in the middle of a message for too long, else who is in the handshake at all;
+    /// among equals the first.
     fn make_way(&self, slots: &mut BTreeMap<u64, Slot>) -> bool {
         let too_long = |(_, since): &(u64, Instant)| since.elapsed() >= self.limits.patience;
         let handshake = oldest_handshake(slots);
@@ -219,7 +258,10 @@ impl Shared {
     }
 
     fn evict(&self, slots: &mut BTreeMap<u64, Slot>, id: u64) {
-        if let Some(Slot::Negotiating { task: Some(task), .. }) = slots.remove(&id) {
+        if let Some(Slot::Negotiating {
+            task: Some(task), ..
+        }) = slots.remove(&id)
+        {
             task.abort();
         }
         self.stats.evicted.fetch_add(1, Relaxed);
@@ -227,15 +269,25 @@ impl Shared {
 
     fn evict_negotiating(&self) {
         let mut slots = self.slots();
-        let negotiating = slots.iter().filter(|(_, slot)| matches!(slot, Slot::Negotiating { .. }));
+        let negotiating = slots
+            .iter()
+            .filter(|(_, slot)| matches!(slot, Slot::Negotiating { .. }));
         for id in negotiating.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.evict(&mut slots, id);
         }
     }
 
-    fn refuse(self: &Arc<Self>, socket: Socket, mut stopped: watch::Receiver<bool>, tasks: &mut JoinSet<()>) {
+    fn refuse(
+        self: &Arc<Self>,
+        socket: Socket,
+        mut stopped: watch::Receiver<bool>,
+        tasks: &mut JoinSet<()>,
+    ) {
         self.stats.refused.fetch_add(1, Relaxed);
-        tracing::warn!(limit = self.limits.connections, "NBD connection refused: all are taken");
+        tracing::warn!(
+            limit = self.limits.connections,
+            "NBD connection refused: all are taken"
+        );
         if tasks.len() >= self.limits.connections + self.limits.refusals {
             return;
         }
@@ -243,7 +295,10 @@ impl Shared {
         tasks.spawn(async move {
             let full = shared.limits.connections;
             let export = Export::of(&*shared.device, shared.info.clone());
-            let limits = Limits { handshake: REFUSAL_DEADLINE.min(shared.limits.handshake), ..shared.limits };
+            let limits = Limits {
+                handshake: REFUSAL_DEADLINE.min(shared.limits.handshake),
+                ..shared.limits
+            };
             tokio::select! {
                 _ = negotiate(socket, &export, &limits, shared.tls.as_ref(), Some(full)) => {}
                 _ = stopped.wait_for(|stop| *stop) => {}
@@ -251,14 +306,28 @@ impl Shared {
         });
     }
 
-    async fn serve(self: &Arc<Self>, id: u64, socket: Socket, stopped: watch::Receiver<bool>) -> Result<(), Ended> {
+    async fn serve(
+        self: &Arc<Self>,
+        id: u64,
+        socket: Socket,
+        stopped: watch::Receiver<bool>,
+    ) -> Result<(), Ended> {
         let (channel, opening) = {
             let _share = Share::of(&self.stats.negotiating, 1);
             let export = Export::of(&*self.device, self.info.clone());
             let agreed = negotiate(socket, &export, &self.limits, self.tls.as_ref(), None).await?;
             let (channel, session, rest) = agreed;
             let (linger, silence) = (self.limits.linger, Arc::default());
-            (channel, Opening { session, export, rest, linger, silence })
+            (
+                channel,
+                Opening {
+                    session,
+                    export,
+                    rest,
+                    linger,
+                    silence,
+                },
+            )
         };
         self.connected(id, opening, channel, stopped).await
     }
@@ -273,17 +342,26 @@ impl Shared {
     ) -> Result<(), Ended> {
         let (end, evicted) = oneshot::channel();
         match self.slots().get_mut(&id) {
-            Some(slot) => *slot = Slot::Connected { silence: opening.silence.clone(), _end: end },
+            Some(slot) => {
+                *slot = Slot::Connected {
+                    silence: opening.silence.clone(),
+                    _end: end,
+                }
+            }
             // Evicted at this very moment.
             None => return Ok(()),
         }
         let (report, ended) = oneshot::channel();
         let shared = self.clone();
-        std::thread::Builder::new().name(format!("nbd-{id}")).spawn(move || {
-            // A send fails only when the server is gone and nobody wants to know.
-            let _ = report.send(shared.serve_thread(opening, channel, stopped, evicted));
-        })?;
-        ended.await.unwrap_or_else(|_| Err(io::Error::other("the connection's thread panicked").into()))
+        std::thread::Builder::new()
+            .name(format!("nbd-{id}"))
+            .spawn(move || {
+                // A send fails only when the server is gone and nobody wants to know.
+                let _ = report.send(shared.serve_thread(opening, channel, stopped, evicted));
+            })?;
+        ended
+            .await
+            .unwrap_or_else(|_| Err(io::Error::other("the connection's thread panicked").into()))
     }
 
     fn serve_thread(
@@ -297,7 +375,8 @@ impl Shared {
             .enable_io()
             .enable_time()
             .max_blocking_threads(1)
-            // While lingering, the connection's task is always ready; the socket must be looked at each time around.
+            // While lingering, the connection's task is always ready; the socket must be looked at
+            // each time around.
             .event_interval(1)
             .thread_name("nbd-flush")
             .build()?;

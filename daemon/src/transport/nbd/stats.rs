@@ -1,12 +1,21 @@
-//! What a server counts. Engines count for themselves and add up once per batch, so that two busy connections do not fight
-//! over a cache line for every request.
+//! What a server counts. Engines count for themselves and add up once per batch, so that two busy
+//! connections do not fight over a cache line for every request.
 
 use super::wire::command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Commands told apart, in the order of the protocol; the last one stands for unknown ones.
-pub const COMMANDS: [&str; 9] =
-    ["read", "write", "disconnect", "flush", "trim", "cache", "write_zeroes", "block_status", "unknown"];
+pub const COMMANDS: [&str; 9] = [
+    "read",
+    "write",
+    "disconnect",
+    "flush",
+    "trim",
+    "cache",
+    "write_zeroes",
+    "block_status",
+    "unknown",
+];
 
 /// One engine's counts since it last handed them in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +42,8 @@ impl Tally {
 pub struct NbdStats {
     /// Connections accepted.
     pub accepted: AtomicU64,
-    /// Connections that made way for a newer one: before their handshake was done, or silent in the middle of a message.
+    /// Connections that made way for a newer one: before their handshake was done, or silent in the
+    /// middle of a message.
     pub evicted: AtomicU64,
     /// Connections told, or not even told, that all are taken.
     pub refused: AtomicU64,
@@ -129,7 +139,8 @@ impl<'a> Share<'a> {
     pub(super) fn set(&mut self, amount: u64) {
         if amount != self.amount {
             // Wrapping, like the atomic itself: the sum of all shares is never negative.
-            self.gauge.fetch_add(amount.wrapping_sub(self.amount), Relaxed);
+            self.gauge
+                .fetch_add(amount.wrapping_sub(self.amount), Relaxed);
             self.amount = amount;
         }
     }

@@ -1,7 +1,9 @@
-//! TLS for NBD: certificates from PEM files, and a stream that is upgraded when the handshake says so.
+//! TLS for NBD: certificates from PEM files, and a stream that is upgraded when the handshake says
+//! so.
 //!
-//! What always holds: TLS 1.2 or 1.3, no resumption, no early data, so that a session begins with a full handshake and the server keeps
-//! nothing about past ones. A stream never goes back to plaintext. The files are read once, at the start.
+//! What always holds: TLS 1.2 or 1.3, no resumption, no early data, so that a session begins with a
+//! full handshake and the server keeps nothing about past ones. A stream never goes back to
+//! plaintext. The files are read once, at the start.
 
 use super::handshake::Security;
 use rustls::crypto::ring;
@@ -27,7 +29,8 @@ pub struct TlsOptions {
     pub cert: PathBuf,
     /// PEM file of the server's private key.
     pub key: PathBuf,
-    /// PEM file of the authorities that client certificates must come from. Without it any client is let in.
+    /// PEM file of the authorities that client certificates must come from. Without it any client
+    /// is let in.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -66,29 +69,51 @@ pub struct Tls {
 impl Tls {
     /// Reads the files.
     pub fn load(options: &TlsOptions) -> Result<Tls, TlsError> {
-        let TlsOptions { required, cert, key, client_ca } = options;
+        let TlsOptions {
+            required,
+            cert,
+            key,
+            client_ca,
+        } = options;
         let chain = certificates("--tls-cert", cert)?;
-        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| pem_error("--tls-key", key, error))?;
+        let private = PrivateKeyDer::from_pem_file(key)
+            .map_err(|error| pem_error("--tls-key", key, error))?;
         let provider = Arc::new(ring::default_provider());
-        let versions = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
+        let versions = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions();
         let versions = versions.expect("ring has what TLS 1.2 and 1.3 need");
         let verified = match client_ca {
             None => versions.with_no_client_auth(),
             Some(path) => {
-                let wrong = |reason: String| TlsError::File { option: "--tls-client-ca", path: path.clone(), reason };
+                let wrong = |reason: String| TlsError::File {
+                    option: "--tls-client-ca",
+                    path: path.clone(),
+                    reason,
+                };
                 let mut roots = RootCertStore::empty();
                 for authority in certificates("--tls-client-ca", path)? {
-                    roots.add(authority).map_err(|error| wrong(error.to_string()))?;
+                    roots
+                        .add(authority)
+                        .map_err(|error| wrong(error.to_string()))?;
                 }
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-                versions.with_client_cert_verifier(verifier.map_err(|error| wrong(error.to_string()))?)
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                versions
+                    .with_client_cert_verifier(verifier.map_err(|error| wrong(error.to_string()))?)
             }
         };
-        let pair = |reason| TlsError::Pair { cert: cert.clone(), key: key.clone(), reason };
+        let pair = |reason| TlsError::Pair {
+            cert: cert.clone(),
+            key: key.clone(),
+            reason,
+        };
         let mut config = verified.with_single_cert(chain, private).map_err(pair)?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Tls { acceptor: Arc::new(config).into(), required: *required })
+        Ok(Tls {
+            acceptor: Arc::new(config).into(),
+            required: *required,
+        })
     }
 
     /// Whether clients without it are refused.
@@ -98,24 +123,44 @@ impl Tls {
 
     /// What a negotiation starts with.
     pub(super) fn security(&self) -> Security {
-        if self.required { Security::Required } else { Security::Offered }
+        if self.required {
+            Security::Required
+        } else {
+            Security::Offered
+        }
     }
 }
 
-fn certificates(option: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let all = CertificateDer::pem_file_iter(path).and_then(|found| found.collect::<Result<Vec<_>, _>>());
+fn certificates(
+    option: &'static str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let all =
+        CertificateDer::pem_file_iter(path).and_then(|found| found.collect::<Result<Vec<_>, _>>());
     let all = all.map_err(|error| pem_error(option, path, error))?;
-    if all.is_empty() { Err(pem_error(option, path, PemError::NoItemsFound)) } else { Ok(all) }
+    if all.is_empty() {
+        Err(pem_error(option, path, PemError::NoItemsFound))
+    } else {
+        Ok(all)
+    }
 }
 
 fn pem_error(option: &'static str, path: &Path, error: PemError) -> TlsError {
-    let wanted = if option == "--tls-key" { "private key (-----BEGIN PRIVATE KEY-----)" } else { "certificate" };
+    let wanted = if option == "--tls-key" {
+        "private key (-----BEGIN PRIVATE KEY-----)"
+    } else {
+        "certificate"
+    };
     let reason = match error {
         PemError::Io(error) => error.to_string(),
         PemError::NoItemsFound => format!("there is no {wanted} in this file, which must be PEM"),
         error => format!("not valid PEM: {error}"),
     };
-    TlsError::File { option, path: path.to_owned(), reason }
+    TlsError::File {
+        option,
+        path: path.to_owned(),
+        reason,
+    }
 }
 
 /// A stream in the clear, or upgraded.
@@ -128,7 +173,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Channel<S> {
     /// The TLS handshake. The client must begin it with the next byte.
     pub(super) async fn upgrade(self, tls: &Tls) -> io::Result<Self> {
         match self {
-            Channel::Plain(stream) => Ok(Channel::Tls(Box::new(tls.acceptor.accept(stream).await?))),
+            Channel::Plain(stream) => {
+                Ok(Channel::Tls(Box::new(tls.acceptor.accept(stream).await?)))
+            }
             Channel::Tls(_) => Err(io::Error::other("TLS inside TLS")),
         }
     }
@@ -143,7 +190,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Channel<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Channel<S> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Channel::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
             Channel::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
@@ -152,7 +203,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Channel<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Channel<S> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Channel::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Channel::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),

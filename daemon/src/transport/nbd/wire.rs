@@ -1,7 +1,8 @@
-//! Every number and every byte of the NBD protocol that we speak: constants, request decoding, reply encoding.
+//! Every number and every byte of the NBD protocol that we speak: constants, request decoding,
+//! reply encoding.
 //!
-//! Pure functions over slices. Decoding judges nothing but the magic number; what a request may ask is judged in
-//! [`super::engine`]. All integers are big-endian. Lengths and offsets are in bytes.
+//! Pure functions over slices. Decoding judges nothing but the magic number; what a request may ask
+//! is judged in [`super::engine`]. All integers are big-endian. Lengths and offsets are in bytes.
 
 /// `NBDMAGIC`, the first eight bytes of a greeting.
 pub const GREETING_MAGIC: u64 = 0x4e42_444d_4147_4943;
@@ -252,7 +253,8 @@ pub struct Request {
     pub length: u64,
 }
 
-/// A message did not start as it must: the stream has lost its framing and cannot be trusted any more.
+/// A message did not start as it must: the stream has lost its framing and cannot be trusted any
+/// more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadMagic;
 
@@ -261,10 +263,14 @@ pub fn request_len(mode: Mode) -> usize {
     if mode == Mode::Extended { 32 } else { 28 }
 }
 
-/// Decodes a request header of [`request_len`] bytes; `None` if there are fewer. A wrong magic number is seen as soon as its
-/// four bytes are there.
+/// Decodes a request header of [`request_len`] bytes; `None` if there are fewer. A wrong magic
+/// number is seen as soon as its four bytes are there.
 pub fn decode_request(bytes: &[u8], mode: Mode) -> Result<Option<Request>, BadMagic> {
-    let magic = if mode == Mode::Extended { EXTENDED_REQUEST_MAGIC } else { REQUEST_MAGIC };
+    let magic = if mode == Mode::Extended {
+        EXTENDED_REQUEST_MAGIC
+    } else {
+        REQUEST_MAGIC
+    };
     if bytes.len() >= 4 && u32_at(bytes, 0) != magic {
         return Err(BadMagic);
     }
@@ -276,7 +282,11 @@ pub fn decode_request(bytes: &[u8], mode: Mode) -> Result<Option<Request>, BadMa
         command: u16_at(bytes, 6),
         cookie: u64_at(bytes, 8),
         offset: u64_at(bytes, 16),
-        length: if mode == Mode::Extended { u64_at(bytes, 24) } else { u32_at(bytes, 24).into() },
+        length: if mode == Mode::Extended {
+            u64_at(bytes, 24)
+        } else {
+            u32_at(bytes, 24).into()
+        },
     }))
 }
 
@@ -315,7 +325,11 @@ pub fn chunk_len(mode: Mode) -> usize {
 /// Encodes a chunk header into the first [`chunk_len`] bytes of `bytes`.
 pub fn encode_chunk(bytes: &mut [u8], mode: Mode, head: Chunk) {
     let extended = mode == Mode::Extended;
-    let magic = if extended { EXTENDED_REPLY_MAGIC } else { STRUCTURED_REPLY_MAGIC };
+    let magic = if extended {
+        EXTENDED_REPLY_MAGIC
+    } else {
+        STRUCTURED_REPLY_MAGIC
+    };
     bytes[..4].copy_from_slice(&magic.to_be_bytes());
     bytes[4..6].copy_from_slice(&(if head.done { chunk::DONE } else { 0 }).to_be_bytes());
     bytes[6..8].copy_from_slice(&head.kind.to_be_bytes());
@@ -361,13 +375,20 @@ mod tests {
     use proptest::prelude::*;
     use std::io::{Error, ErrorKind};
 
-    const COMPACT: [u8; 28] =
-        [0x25, 0x60, 0x95, 0x13, 0, 1, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1, 0, 0, 0x10, 0, 0, 0, 2, 0];
+    const COMPACT: [u8; 28] = [
+        0x25, 0x60, 0x95, 0x13, 0, 1, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1, 0, 0, 0x10, 0, 0,
+        0, 2, 0,
+    ];
 
     #[test]
     fn compact_request_byte_by_byte() {
-        let expected =
-            Request { flags: 1, command: 1, cookie: 0x0102_0304_0506_0708, offset: 0x1_0000_1000, length: 512 };
+        let expected = Request {
+            flags: 1,
+            command: 1,
+            cookie: 0x0102_0304_0506_0708,
+            offset: 0x1_0000_1000,
+            length: 512,
+        };
         assert_eq!(decode_request(&COMPACT, Mode::Simple), Ok(Some(expected)));
         assert_eq!(decode_request(&COMPACT[..27], Mode::Structured), Ok(None));
         assert_eq!(decode_request(&COMPACT, Mode::Extended), Err(BadMagic));
@@ -378,7 +399,13 @@ mod tests {
         let mut bytes = vec![0x21, 0xe4, 0x1c, 0x71];
         bytes.extend_from_slice(&COMPACT[4..24]);
         bytes.extend_from_slice(&[0, 0, 0, 2, 0, 0, 0, 0]);
-        assert_eq!(decode_request(&bytes, Mode::Extended).unwrap().unwrap().length, 2 << 32);
+        assert_eq!(
+            decode_request(&bytes, Mode::Extended)
+                .unwrap()
+                .unwrap()
+                .length,
+            2 << 32
+        );
         assert_eq!(decode_request(&bytes[..31], Mode::Extended), Ok(None));
     }
 
@@ -390,23 +417,53 @@ mod tests {
 
     #[test]
     fn chunk_headers_byte_by_byte() {
-        let head = Chunk { done: true, kind: chunk::OFFSET_DATA, cookie: 3, offset: 9, length: 4 };
+        let head = Chunk {
+            done: true,
+            kind: chunk::OFFSET_DATA,
+            cookie: 3,
+            offset: 9,
+            length: 4,
+        };
         let mut bytes = [0xff; 32];
         encode_chunk(&mut bytes, Mode::Structured, head);
-        assert_eq!(bytes[..20], [0x66, 0x8e, 0x33, 0xef, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 4]);
+        assert_eq!(
+            bytes[..20],
+            [
+                0x66, 0x8e, 0x33, 0xef, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 4
+            ]
+        );
         encode_chunk(&mut bytes, Mode::Extended, head);
         assert_eq!(bytes[..8], [0x6e, 0x8a, 0x27, 0x8c, 0, 1, 0, 1]);
-        assert_eq!(bytes[16..], [0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 4]);
+        assert_eq!(
+            bytes[16..],
+            [0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 4]
+        );
     }
 
     #[test]
     fn errors_of_the_host_become_protocol_errors() {
-        for (raw, errno) in
-            [(1, 1), (5, 5), (12, 12), (13, 1), (22, 22), (28, 28), (30, 1), (95, 95), (108, 108), (2, 5)]
-        {
-            assert_eq!(Errno::from_io(&Error::from_raw_os_error(raw)) as u32, errno, "errno {raw}");
+        for (raw, errno) in [
+            (1, 1),
+            (5, 5),
+            (12, 12),
+            (13, 1),
+            (22, 22),
+            (28, 28),
+            (30, 1),
+            (95, 95),
+            (108, 108),
+            (2, 5),
+        ] {
+            assert_eq!(
+                Errno::from_io(&Error::from_raw_os_error(raw)) as u32,
+                errno,
+                "errno {raw}"
+            );
         }
-        assert_eq!(Errno::from_io(&Error::new(ErrorKind::InvalidInput, "x")), Errno::Inval);
+        assert_eq!(
+            Errno::from_io(&Error::new(ErrorKind::InvalidInput, "x")),
+            Errno::Inval
+        );
         assert_eq!(Errno::from_io(&Error::other("x")), Errno::Io);
     }
 

@@ -49,18 +49,28 @@ pub fn probe() -> Result<(), Error> {
     }
     match io_uring::IoUring::new(2) {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Err(Error::Permission("io_uring is switched off (sysctl kernel.io_uring_disabled)".into()))
-        }
-        Err(source) => Err(Error::Io { what: "set up io_uring, which ublk needs".into(), source }),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Error::Permission(
+            "io_uring is switched off (sysctl kernel.io_uring_disabled)".into(),
+        )),
+        Err(source) => Err(Error::Io {
+            what: "set up io_uring, which ublk needs".into(),
+            source,
+        }),
     }
 }
 
 /// Numbers of all devices the driver knows, ours or not, in order.
 pub fn devices() -> Vec<u32> {
-    let entries = fs::read_dir("/sys/class/ublk-char").into_iter().flatten().flatten();
+    let entries = fs::read_dir("/sys/class/ublk-char")
+        .into_iter()
+        .flatten()
+        .flatten();
     let number = |name: std::ffi::OsString| name.to_str()?.strip_prefix("ublkc")?.parse().ok();
-    entries.filter_map(|entry| number(entry.file_name())).collect::<BTreeSet<u32>>().into_iter().collect()
+    entries
+        .filter_map(|entry| number(entry.file_name()))
+        .collect::<BTreeSet<u32>>()
+        .into_iter()
+        .collect()
 }
 
 /// What the driver says of device `n`.
@@ -71,9 +81,13 @@ pub fn state(n: u32) -> Result<State, Error> {
     let ctrl = open(n)?;
     let info = ctrl.dev_info();
     Ok(match u32::from(info.state) {
-        abi::UBLK_S_DEV_LIVE => State::Live { pid: info.ublksrv_pid },
+        abi::UBLK_S_DEV_LIVE => State::Live {
+            pid: info.ublksrv_pid,
+        },
         abi::UBLK_S_DEV_QUIESCED => State::Quiesced,
-        _ => State::Dead { pid: info.ublksrv_pid },
+        _ => State::Dead {
+            pid: info.ublksrv_pid,
+        },
     })
 }
 
@@ -84,7 +98,8 @@ pub fn image_of(n: u32) -> Option<String> {
     Some(state.get("target_data")?.get("image")?.as_str()?.to_owned())
 }
 
-/// Makes number `n` ours: false if it is free, true if it is a device of ours that a dead daemon left.
+/// Makes number `n` ours: false if it is free, true if it is a device of ours that a dead daemon
+/// left.
 pub(super) fn claim(n: u32, options: &Options, device: &dyn BlockDevice) -> Result<bool, Error> {
     match settled(n)? {
         State::Absent => Ok(false),
@@ -116,18 +131,29 @@ fn settled(n: u32) -> Result<State, Error> {
 /// The kernel keeps the size of a quiesced device, and users rely on it.
 fn same_size(n: u32, device: &dyn BlockDevice) -> Result<(), Error> {
     let what = format!("read the size of ublk device {n}");
-    let mut params = abi::ublk_params { types: abi::UBLK_PARAM_TYPE_BASIC, ..Default::default() };
-    open(n)?.get_params(&mut params).map_err(|error| Error::driver(what, error))?;
+    let mut params = abi::ublk_params {
+        types: abi::UBLK_PARAM_TYPE_BASIC,
+        ..Default::default()
+    };
+    open(n)?
+        .get_params(&mut params)
+        .map_err(|error| Error::driver(what, error))?;
     let (kernel, image) = (params.basic.dev_sectors * 512, device.size());
     if kernel == image {
         return Ok(());
     }
-    let source = io::Error::other(format!("it has {kernel} bytes and its users rely on them, the image has {image}"));
-    Err(Error::Io { what: format!("take up /dev/ublkb{n}"), source })
+    let source = io::Error::other(format!(
+        "it has {kernel} bytes and its users rely on them, the image has {image}"
+    ));
+    Err(Error::Io {
+        what: format!("take up /dev/ublkb{n}"),
+        source,
+    })
 }
 
-/// Stops device `n`, whoever serves it; with `force` even under its users, whose I/O then fails. Everything written to the
-/// device before has reached its daemon. The serving [`serve`](super::serve) returns; a quiesced device is removed.
+/// Stops device `n`, whoever serves it; with `force` even under its users, whose I/O then fails.
+/// Everything written to the device before has reached its daemon. The serving
+/// [`serve`](super::serve) returns; a quiesced device is removed.
 pub fn stop(n: u32, force: bool) -> Result<(), Error> {
     let state = settled(n)?;
     let claim = match state {
@@ -156,13 +182,20 @@ pub fn delete(n: u32, force: bool) -> Result<(), Error> {
 
 fn exclusive(n: u32) -> Result<File, Error> {
     let claim = crate::transport::holders::exclude(&name(n));
-    let claim = claim.map_err(|source| Error::Io { what: format!("open {}", node(n).display()), source })?;
+    let claim = claim.map_err(|source| Error::Io {
+        what: format!("open {}", node(n).display()),
+        source,
+    })?;
     claim.map_err(|holders| Error::Held { n, holders })
 }
 
 fn no_holders(n: u32) -> Result<(), Error> {
     let holders = holders(n);
-    if holders.is_empty() { Ok(()) } else { Err(Error::Held { n, holders }) }
+    if holders.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Held { n, holders })
+    }
 }
 
 /// Takes a stopped device away, without waiting for those who still have it open.
@@ -196,7 +229,8 @@ pub fn detach_mount_copies(n: u32) -> io::Result<()> {
 }
 
 fn open(n: u32) -> Result<UblkCtrl, Error> {
-    UblkCtrl::new_simple(n as i32).map_err(|error| Error::driver(format!("look at ublk device {n}"), error))
+    UblkCtrl::new_simple(n as i32)
+        .map_err(|error| Error::driver(format!("look at ublk device {n}"), error))
 }
 
 pub(super) fn node(n: u32) -> PathBuf {

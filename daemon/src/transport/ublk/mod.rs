@@ -1,9 +1,11 @@
 //! `/dev/ublkbN`: a block device whose requests the kernel's ublk driver hands to this process.
 //!
-//! Always true: a request is answered exactly once, on the queue thread that received it; a panic below answers `EIO`; reads
-//! and writes go on while a FLUSH waits for the host's storage. If this process dies, the kernel keeps the device, holds its
-//! requests back (*quiesced*), and hands them again to the process that takes the device up, so acknowledged writes must
-//! outlive the process and repeated ones must not matter. Which image a device belongs to stands in libublk's state file.
+//! Always true: a request is answered exactly once, on the queue thread that received it; a panic
+//! below answers `EIO`; reads and writes go on while a FLUSH waits for the host's storage. If this
+//! process dies, the kernel keeps the device, holds its requests back (*quiesced*), and hands them
+//! again to the process that takes the device up, so acknowledged writes must outlive the process
+//! and repeated ones must not matter. Which image a device belongs to stands in libublk's state
+//! file.
 
 mod control;
 mod queue;
@@ -19,7 +21,9 @@ use libublk::ctrl::{UblkCtrl, UblkCtrlBuilder};
 use libublk::io::UblkDev;
 use libublk::{UblkFlags, sys as abi};
 
-pub use control::{State, delete, detach_mount_copies, devices, holders, image_of, probe, state, stop};
+pub use control::{
+    State, delete, detach_mount_copies, devices, holders, image_of, probe, state, stop,
+};
 pub use served::Served;
 
 use crate::device::BlockDevice;
@@ -47,7 +51,9 @@ pub enum Error {
     )]
     Permission(String),
     /// Another process serves the device.
-    #[error("/dev/ublkb{n} is served by process {pid}: choose another number, or stop that one first")]
+    #[error(
+        "/dev/ublkb{n} is served by process {pid}: choose another number, or stop that one first"
+    )]
     InUse {
         /// Device number.
         n: u32,
@@ -107,7 +113,10 @@ impl Error {
             }
             other => io::Error::other(other),
         };
-        Self::Io { what: what.into(), source }
+        Self::Io {
+            what: what.into(),
+            source,
+        }
     }
 }
 
@@ -120,15 +129,21 @@ pub struct Options {
     pub queues: u16,
     /// Requests in flight for each queue.
     pub depth: u16,
-    /// Largest request in bytes, a multiple of the host's page; every slot of every queue has a buffer of this size.
+    /// Largest request in bytes, a multiple of the host's page; every slot of every queue has a
+    /// buffer of this size.
     pub buffer_bytes: u32,
 }
 
 impl Options {
-    /// One queue of 64 requests with 256 KiB each, 16 MiB in all: the volume answers one request at a time, and more queues
-    /// would only wait for each other.
+    /// One queue of 64 requests with 256 KiB each, 16 MiB in all: the volume answers one request at
+    /// a time, and more queues would only wait for each other.
     pub fn new(image: impl Into<String>) -> Self {
-        Self { image: image.into(), queues: 1, depth: 64, buffer_bytes: 256 << 10 }
+        Self {
+            image: image.into(),
+            queues: 1,
+            depth: 64,
+            buffer_bytes: 256 << 10,
+        }
     }
 }
 
@@ -143,12 +158,14 @@ pub struct Ready {
     pub recovered: bool,
 }
 
-/// Serves `device` as `/dev/ublkbN` until the device is stopped, by [`stop`] or by another program; `n` of `None` takes the
-/// first free number. Blocks; `on_ready` runs once the first request can be served. The caller's thread and those of the
-/// queues should be [I/O flushers](crate::sys::io_flusher).
+/// Serves `device` as `/dev/ublkbN` until the device is stopped, by [`stop`] or by another program;
+/// `n` of `None` takes the first free number. Blocks; `on_ready` runs once the first request can be
+/// served. The caller's thread and those of the queues should be [I/O
+/// flushers](crate::sys::io_flusher).
 ///
-/// A device `n` that a dead daemon left for the same image is taken up again, with its requests. Exiting the process without
-/// [`stop`], or after an error while serving, leaves the device quiesced.
+/// A device `n` that a dead daemon left for the same image is taken up again, with its requests.
+/// Exiting the process without [`stop`], or after an error while serving, leaves the device
+/// quiesced.
 pub fn serve(
     n: Option<u32>,
     device: Arc<dyn BlockDevice>,
@@ -169,8 +186,13 @@ fn serve_behind(
     probe()?;
     secure_state_folder()?;
     let recover = n.map_or(Ok(false), |n| control::claim(n, options, device.as_ref()))?;
-    let ctrl = if recover { take_up(n.unwrap_or_default())? } else { add(n, options)? };
-    // The node goes by `delete` below, which also works when somebody still has it open; libublk's own way would wait.
+    let ctrl = if recover {
+        take_up(n.unwrap_or_default())?
+    } else {
+        add(n, options)?
+    };
+    // The node goes by `delete` below, which also works when somebody still has it open; libublk's
+    // own way would wait.
     ctrl.disown();
     let served = Arc::new(AtomicBool::new(recover));
     let ready = {
@@ -184,21 +206,33 @@ fn serve_behind(
     let n = ctrl.dev_info().dev_id;
     drop(ctrl);
     if result.is_err() && served.load(Ordering::Relaxed) {
-        // Nothing acknowledged is lost: once this process has gone, the device waits for the next one.
+        // Nothing acknowledged is lost: once this process has gone, the device waits for the next
+        // one.
         return result;
     }
     result.and(control::remove(n))
 }
 
-/// libublk makes its folder writable for all, and root would then follow links that others put there.
+/// libublk makes its folder writable for all, and root would then follow links that others put
+/// there.
 fn secure_state_folder() -> Result<(), Error> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
     let folder = UblkCtrl::run_dir();
-    let context = |source| Error::Io { what: format!("state folder {folder}"), source };
-    fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder).map_err(context)?;
+    let context = |source| Error::Io {
+        what: format!("state folder {folder}"),
+        source,
+    };
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(&folder)
+        .map_err(context)?;
     let found = fs::symlink_metadata(&folder).map_err(context)?;
     if !found.is_dir() || found.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(context(io::Error::new(io::ErrorKind::PermissionDenied, "not a folder of this user's")));
+        return Err(context(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "not a folder of this user's",
+        )));
     }
     if found.mode() & 0o022 != 0 {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).map_err(context)?;
@@ -211,10 +245,23 @@ fn add(n: Option<u32>, options: &Options) -> Result<UblkCtrl, Error> {
         // A state file of an earlier boot or of another owner is not followed, it is replaced.
         let _ = fs::remove_file(control::state_file(n));
     }
-    builder(n.map_or(-1, |n| n as i32), options.queues, options.depth, options.buffer_bytes, RECOVERY)
-        .dev_flags(UblkFlags::UBLK_DEV_F_ADD_DEV)
-        .build()
-        .map_err(|error| Error::driver(n.map_or("add a ublk device".into(), |n| format!("add ublk device {n}")), error))
+    builder(
+        n.map_or(-1, |n| n as i32),
+        options.queues,
+        options.depth,
+        options.buffer_bytes,
+        RECOVERY,
+    )
+    .dev_flags(UblkFlags::UBLK_DEV_F_ADD_DEV)
+    .build()
+    .map_err(|error| {
+        Error::driver(
+            n.map_or("add a ublk device".into(), |n| {
+                format!("add ublk device {n}")
+            }),
+            error,
+        )
+    })
 }
 
 fn take_up(n: u32) -> Result<UblkCtrl, Error> {
@@ -223,13 +270,25 @@ fn take_up(n: u32) -> Result<UblkCtrl, Error> {
     old.start_user_recover().map_err(context)?;
     let info = old.dev_info();
     // Newer drivers add flags of their own, which libublk refuses to be told.
-    builder(n as i32, info.nr_hw_queues, info.queue_depth, info.max_io_buf_bytes, info.flags & RECOVERY)
-        .dev_flags(UblkFlags::UBLK_DEV_F_RECOVER_DEV)
-        .build()
-        .map_err(context)
+    builder(
+        n as i32,
+        info.nr_hw_queues,
+        info.queue_depth,
+        info.max_io_buf_bytes,
+        info.flags & RECOVERY,
+    )
+    .dev_flags(UblkFlags::UBLK_DEV_F_RECOVER_DEV)
+    .build()
+    .map_err(context)
 }
 
-fn builder(id: i32, queues: u16, depth: u16, buffer_bytes: u32, flags: u64) -> UblkCtrlBuilder<'static> {
+fn builder(
+    id: i32,
+    queues: u16,
+    depth: u16,
+    buffer_bytes: u32,
+    flags: u64,
+) -> UblkCtrlBuilder<'static> {
     UblkCtrlBuilder::default()
         .name("ftld")
         .id(id)
@@ -250,14 +309,21 @@ fn run(
 ) -> Result<(), Error> {
     let info = ctrl.dev_info();
     let n = info.dev_id;
-    let helpers = (0..info.nr_hw_queues).map(|_| Helpers::start()).collect::<io::Result<Vec<_>>>();
-    let helpers = helpers.map_err(|source| Error::Io { what: "start a flush thread".into(), source })?;
+    let helpers = (0..info.nr_hw_queues)
+        .map(|_| Helpers::start())
+        .collect::<io::Result<Vec<_>>>();
+    let helpers = helpers.map_err(|source| Error::Io {
+        what: "start a flush thread".into(),
+        source,
+    })?;
     let helpers = Arc::new(Mutex::new(helpers));
     let broken = Arc::new(AtomicBool::new(false));
     let (queue_device, queue_broken) = (device.clone(), broken.clone());
     let queue = move |id: u16, dev: &UblkDev| {
         let helpers = helpers.lock().ok().and_then(|mut idle| idle.pop());
-        if !helpers.is_some_and(|helpers| queue::run(id, dev, queue_device.as_ref(), &gate, helpers)) {
+        if !helpers
+            .is_some_and(|helpers| queue::run(id, dev, queue_device.as_ref(), &gate, helpers))
+        {
             queue_broken.store(true, Ordering::Relaxed);
         }
     };
@@ -272,17 +338,24 @@ fn run(
         wait_until(|| path.exists());
         on_ready(Ready { n, path, recovered });
     };
-    ctrl.run_target(describe, queue, ready).map_err(|error| Error::driver(format!("start /dev/ublkb{n}"), error))?;
+    ctrl.run_target(describe, queue, ready)
+        .map_err(|error| Error::driver(format!("start /dev/ublkb{n}"), error))?;
     if broken.load(Ordering::Relaxed) {
         let source = io::Error::other("a queue thread ended by itself; the log says why");
-        return Err(Error::Io { what: format!("serve /dev/ublkb{n}"), source });
+        return Err(Error::Io {
+            what: format!("serve /dev/ublkb{n}"),
+            source,
+        });
     }
     Ok(())
 }
 
 /// What the kernel may send and what users see in `/sys/block/ublkbN/queue`.
 fn set_parameters(dev: &mut UblkDev, device: &dyn BlockDevice) -> Result<(), libublk::UblkError> {
-    let (logical, physical) = (shift(device.logical_block())?, shift(device.physical_block())?);
+    let (logical, physical) = (
+        shift(device.logical_block())?,
+        shift(device.physical_block())?,
+    );
     let preferred = shift(device.preferred_block())?.max(physical);
     dev.set_default_params(device.size());
     // Every slot's command, the flusher's wake-up and the alarm may complete at once.

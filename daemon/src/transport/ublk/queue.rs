@@ -1,9 +1,11 @@
-//! One queue: a thread that takes requests from the driver and answers them, and a helper that waits for FLUSHes.
+//! One queue: a thread that takes requests from the driver and answers them, and a helper that
+//! waits for FLUSHes.
 //!
-//! The queue thread must never block on the host's storage and never end while the device lives: libublk would take the
-//! device down. So it blocks all signals, outlives interrupted system calls, catches panics, and gives every wait to the
-//! helper, which wakes it through an eventfd that the queue's own ring polls. Completions that are due later wait in a heap, for a
-//! timer that the ring polls, too.
+//! The queue thread must never block on the host's storage and never end while the device lives:
+//! libublk would take the device down. So it blocks all signals, outlives interrupted system calls,
+//! catches panics, and gives every wait to the helper, which wakes it through an eventfd that the
+//! queue's own ring polls. Completions that are due later wait in a heap, for a timer that the ring
+//! polls, too.
 
 use std::any::Any;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -50,10 +52,12 @@ impl Request {
         }
     }
 
-    /// The part of a slot's buffer that this request moves. Lengths of discards lie far above any buffer.
+    /// The part of a slot's buffer that this request moves. Lengths of discards lie far above any
+    /// buffer.
     fn data<'b>(&self, buffer: &'b mut [u8]) -> io::Result<&'b mut [u8]> {
         let len = usize::try_from(self.len).ok();
-        len.and_then(|len| buffer.get_mut(..len)).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
+        len.and_then(|len| buffer.get_mut(..len))
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
     }
 }
 
@@ -77,11 +81,16 @@ fn perform(device: &dyn BlockDevice, request: &Request, buffer: &mut [u8]) -> io
         _ => return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
     };
     let durable = request.fua && request.op != abi::UBLK_IO_OP_READ;
-    if durable { Ok(Step::Wait(device.flush()?, moved, hold)) } else { Ok(Step::Done(moved, hold)) }
+    if durable {
+        Ok(Step::Wait(device.flush()?, moved, hold))
+    } else {
+        Ok(Step::Done(moved, hold))
+    }
 }
 
-/// Closed before the process leaves a device to its successor: what arrives from then on, and what still waits for a FLUSH or for
-/// the emulated flash, stays unanswered, and the kernel hands it to the successor.
+/// Closed before the process leaves a device to its successor: what arrives from then on, and what
+/// still waits for a FLUSH or for the emulated flash, stays unanswered, and the kernel hands it to
+/// the successor.
 #[derive(Default)]
 pub(super) struct Gate {
     closed: RwLock<bool>,
@@ -96,7 +105,8 @@ impl Gate {
         *self.closed.write().unwrap_or_else(PoisonError::into_inner) = true;
     }
 
-    /// From now on nothing is held: the device is about to be removed, which waits for every request.
+    /// From now on nothing is held: the device is about to be removed, which waits for every
+    /// request.
     pub(super) fn hurry(&self) {
         let wakes = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
         self.hurried.store(true, Relaxed);
@@ -114,25 +124,44 @@ impl Gate {
     }
 
     fn join(&self, wake: Arc<EventFd>) {
-        self.wakes.lock().unwrap_or_else(PoisonError::into_inner).push(wake);
+        self.wakes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(wake);
     }
 }
 
 /// Serves queue `id` until the device stops; false if it had to end before.
-pub(super) fn run(id: u16, dev: &UblkDev, device: &dyn BlockDevice, gate: &Gate, helpers: Helpers) -> bool {
+pub(super) fn run(
+    id: u16,
+    dev: &UblkDev,
+    device: &dyn BlockDevice,
+    gate: &Gate,
+    helpers: Helpers,
+) -> bool {
     // Signal handlers belong on other threads.
     if let Err(error) = SigSet::all().thread_block() {
         error!(%error, queue = id, "cannot block signals on a ublk queue");
     }
     let _ = nix::sys::prctl::set_name(c"ftld-ublk");
     let bufs = dev.alloc_queue_io_bufs();
-    let fetching =
-        UblkQueue::new(id, dev).and_then(|q| q.submit_fetch_commands_unified(BufDescList::Slices(Some(&bufs))));
+    let fetching = UblkQueue::new(id, dev)
+        .and_then(|q| q.submit_fetch_commands_unified(BufDescList::Slices(Some(&bufs))));
     match fetching {
         Ok(q) => {
             let Helpers { flusher, alarm } = helpers;
             gate.join(flusher.event.clone());
-            Queue { q, device, gate, bufs, flusher, holds: Holds::default(), alarm, alarm_polled: false }.run()
+            Queue {
+                q,
+                device,
+                gate,
+                bufs,
+                flusher,
+                holds: Holds::default(),
+                alarm,
+                alarm_polled: false,
+            }
+            .run()
         }
         Err(error) => {
             error!(%error, queue = id, "cannot set up a ublk queue");
@@ -143,7 +172,8 @@ pub(super) fn run(id: u16, dev: &UblkDev, device: &dyn BlockDevice, gate: &Gate,
     }
 }
 
-/// What a queue cannot work without; made before the device is, so that it is not made without them.
+/// What a queue cannot work without; made before the device is, so that it is not made without
+/// them.
 pub(super) struct Helpers {
     flusher: Flusher,
     alarm: Alarm,
@@ -151,7 +181,10 @@ pub(super) struct Helpers {
 
 impl Helpers {
     pub(super) fn start() -> io::Result<Self> {
-        Ok(Helpers { flusher: Flusher::start()?, alarm: Alarm::new()? })
+        Ok(Helpers {
+            flusher: Flusher::start()?,
+            alarm: Alarm::new()?,
+        })
     }
 }
 
@@ -173,30 +206,39 @@ impl Queue<'_> {
         let mut events = Vec::with_capacity(self.bufs.len() + 1);
         let mut result = self.poll(self.flusher.event.as_fd(), FLUSHED);
         while result.is_ok() {
-            result = match self.q.flush_and_wake_io_tasks(|data, cqe, _| events.push((data, cqe.result())), 1) {
-                Err(UblkError::IOError(error)) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            result = match self
+                .q
+                .flush_and_wake_io_tasks(|data, cqe, _| events.push((data, cqe.result())), 1)
+            {
+                Err(UblkError::IOError(error)) if error.kind() == io::ErrorKind::Interrupted => {
+                    Ok(())
+                }
                 Err(UblkError::QueueIsDown) => return true,
                 Err(error) => Err(error),
-                Ok(_) => {
-                    events.drain(..).try_for_each(|(data, res)| self.event(data, res)).and_then(|()| self.release())
-                }
+                Ok(_) => events
+                    .drain(..)
+                    .try_for_each(|(data, res)| self.event(data, res))
+                    .and_then(|()| self.release()),
             };
         }
         error!(result = ?result.err(), queue = self.q.get_qid(), "a ublk queue failed");
-        // The driver still has commands: it may write into their buffers, and to take the queue down would wait for them.
+        // The driver still has commands: it may write into their buffers, and to take the queue
+        // down would wait for them.
         std::mem::forget((self.q, self.bufs));
         false
     }
 
-    /// Asks the ring for one event when the file can be read. A poll has no buffer that could be written to after this thread has
-    /// ended.
+    /// Asks the ring for one event when the file can be read. A poll has no buffer that could be
+    /// written to after this thread has ended.
     fn poll(&self, file: BorrowedFd<'_>, data: u64) -> Result<(), UblkError> {
         let poll = opcode::PollAdd::new(types::Fd(file.as_raw_fd()), libc::POLLIN as u32);
         self.q.ublk_submit_sqe_sync(poll.build().user_data(data))
     }
 
     fn event(&mut self, data: u64, res: i32) -> Result<(), UblkError> {
-        let Some(entered) = self.gate.enter() else { return Ok(()) };
+        let Some(entered) = self.gate.enter() else {
+            return Ok(());
+        };
         if data == ALARM {
             self.alarm.went_off();
             self.alarm_polled = false;
@@ -215,12 +257,21 @@ impl Queue<'_> {
             return Ok(());
         }
         let tag = UblkIOCtx::user_data_to_tag(data) as u16;
-        let (iod, device, buffer) = (self.q.get_iod(tag), self.device, &mut self.bufs[usize::from(tag)]);
+        let (iod, device, buffer) = (
+            self.q.get_iod(tag),
+            self.device,
+            &mut self.bufs[usize::from(tag)],
+        );
         let step = guard(|| perform(device, &Request::of(iod), buffer.as_mut_slice()));
         drop(entered);
         match step {
             Ok(Step::Done(moved, hold)) => self.answer(tag, Ok((moved, hold))),
-            Ok(Step::Wait(flush, moved, hold)) => match self.flusher.wait(Job { tag, moved, hold, flush }) {
+            Ok(Step::Wait(flush, moved, hold)) => match self.flusher.wait(Job {
+                tag,
+                moved,
+                hold,
+                flush,
+            }) {
                 Ok(()) => Ok(()),
                 Err(code) => self.complete(tag, code),
             },
@@ -245,12 +296,20 @@ impl Queue<'_> {
         if self.holds.is_empty() {
             return Ok(());
         }
-        let Some(_entered) = self.gate.enter() else { return Ok(()) };
+        let Some(_entered) = self.gate.enter() else {
+            return Ok(());
+        };
         let now = Instant::now();
-        while let Some((tag, moved)) = if self.gate.hurried() { self.holds.pop() } else { self.holds.pop_due(now) } {
+        while let Some((tag, moved)) = if self.gate.hurried() {
+            self.holds.pop()
+        } else {
+            self.holds.pop_due(now)
+        } {
             self.complete(tag, moved)?;
         }
-        let Some(due) = self.holds.next_due() else { return Ok(()) };
+        let Some(due) = self.holds.next_due() else {
+            return Ok(());
+        };
         self.alarm.set(due).map_err(UblkError::IOError)?;
         if !self.alarm_polled {
             self.poll(self.alarm.as_fd(), ALARM)?;
@@ -261,7 +320,8 @@ impl Queue<'_> {
 
     fn complete(&self, tag: u16, res: i32) -> Result<(), UblkError> {
         let buffer = BufDesc::Slice(self.bufs[usize::from(tag)].as_slice());
-        self.q.complete_io_cmd_unified(tag, buffer, Ok(UblkIORes::Result(res)))
+        self.q
+            .complete_io_cmd_unified(tag, buffer, Ok(UblkIORes::Result(res)))
     }
 }
 
@@ -270,7 +330,10 @@ fn guard<T>(work: impl FnOnce() -> io::Result<T>) -> Result<T, i32> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(|error| -crate::transport::errno(&error)),
         Err(panic) => {
-            error!("a request panicked and is answered EIO: {}", message(panic.as_ref()));
+            error!(
+                "a request panicked and is answered EIO: {}",
+                message(panic.as_ref())
+            );
             Err(-libc::EIO)
         }
     }
@@ -278,11 +341,12 @@ fn guard<T>(work: impl FnOnce() -> io::Result<T>) -> Result<T, i32> {
 
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
 }
 
-/// The thread that waits for FLUSHes, in the order they were asked for: a later one is covered by the same sync of the host's
-/// storage or by a later one, so none waits longer for it.
+/// The thread that waits for FLUSHes, in the order they were asked for: a later one is covered by
+/// the same sync of the host's storage or by a later one, so none waits longer for it.
 struct Flusher {
     jobs: mpsc::Sender<Job>,
     finished: mpsc::Receiver<(u16, Answer)>,
@@ -303,20 +367,35 @@ type Answer = Result<(i32, Completion), i32>;
 
 impl Flusher {
     fn start() -> io::Result<Self> {
-        let event = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
+        let event = Arc::new(EventFd::from_flags(
+            EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK,
+        )?);
         let (jobs, queue) = mpsc::channel::<Job>();
         let (done, finished) = mpsc::channel();
         let wake = event.clone();
-        thread::Builder::new().name("ftld-flush".into()).spawn(move || {
-            let _ = SigSet::all().thread_block();
-            for Job { tag, moved, hold, flush } in queue {
-                let answer = guard(|| flush.wait()).map(|later| (moved, Hold::later(hold, later)));
-                if done.send((tag, answer)).is_err() || wake.write(1).is_err() {
-                    break;
+        thread::Builder::new()
+            .name("ftld-flush".into())
+            .spawn(move || {
+                let _ = SigSet::all().thread_block();
+                for Job {
+                    tag,
+                    moved,
+                    hold,
+                    flush,
+                } in queue
+                {
+                    let answer =
+                        guard(|| flush.wait()).map(|later| (moved, Hold::later(hold, later)));
+                    if done.send((tag, answer)).is_err() || wake.write(1).is_err() {
+                        break;
+                    }
                 }
-            }
-        })?;
-        Ok(Self { jobs, finished, event })
+            })?;
+        Ok(Self {
+            jobs,
+            finished,
+            event,
+        })
     }
 
     /// Has `flush` waited for; its result appears in `finished`.
@@ -348,13 +427,24 @@ mod tests {
 
     impl Ram {
         fn new() -> Self {
-            Self { bytes: Mutex::new(vec![7; 8192]), flushes: Mutex::new(0) }
+            Self {
+                bytes: Mutex::new(vec![7; 8192]),
+                flushes: Mutex::new(0),
+            }
         }
 
-        fn range<T>(&self, offset: u64, len: u64, work: impl FnOnce(&mut [u8]) -> T) -> io::Result<T> {
+        fn range<T>(
+            &self,
+            offset: u64,
+            len: u64,
+            work: impl FnOnce(&mut [u8]) -> T,
+        ) -> io::Result<T> {
             let (start, end) = (offset as usize, (offset + len) as usize);
             let mut bytes = self.bytes.lock().unwrap();
-            bytes.get_mut(start..end).map(work).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSPC))
+            bytes
+                .get_mut(start..end)
+                .map(work)
+                .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSPC))
         }
     }
 
@@ -375,13 +465,18 @@ mod tests {
             false
         }
         fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
-            self.range(offset, buf.len() as u64, |bytes| buf.copy_from_slice(bytes)).map(|()| None)
+            self.range(offset, buf.len() as u64, |bytes| buf.copy_from_slice(bytes))
+                .map(|()| None)
         }
         fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
-            self.range(offset, data.len() as u64, |bytes| bytes.copy_from_slice(data)).map(|()| None)
+            self.range(offset, data.len() as u64, |bytes| {
+                bytes.copy_from_slice(data)
+            })
+            .map(|()| None)
         }
         fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {
-            self.range(offset, len, |bytes| bytes.fill(0)).map(|()| None)
+            self.range(offset, len, |bytes| bytes.fill(0))
+                .map(|()| None)
         }
         fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion> {
             self.trim(offset, len)
@@ -396,7 +491,12 @@ mod tests {
     }
 
     fn request(op: u32, offset: u64, len: u64) -> Request {
-        Request { op, fua: false, offset, len }
+        Request {
+            op,
+            fua: false,
+            offset,
+            len,
+        }
     }
 
     fn moved(step: Step) -> (bool, i32) {
@@ -410,19 +510,40 @@ mod tests {
     fn reads_and_writes_move_their_length_and_others_nothing() {
         let (ram, mut buffer) = (Ram::new(), vec![1; 4096]);
         let mut run = |request| moved(perform(&ram, &request, &mut buffer).unwrap());
-        assert_eq!(run(request(abi::UBLK_IO_OP_WRITE, 512, 1024)), (false, 1024));
+        assert_eq!(
+            run(request(abi::UBLK_IO_OP_WRITE, 512, 1024)),
+            (false, 1024)
+        );
         assert_eq!(run(request(abi::UBLK_IO_OP_DISCARD, 512, 512)), (false, 0));
-        assert_eq!(run(request(abi::UBLK_IO_OP_WRITE_ZEROES, 2048, 512)), (false, 0));
+        assert_eq!(
+            run(request(abi::UBLK_IO_OP_WRITE_ZEROES, 2048, 512)),
+            (false, 0)
+        );
         assert_eq!(run(request(abi::UBLK_IO_OP_READ, 0, 4096)), (false, 4096));
         let expected = [(7, 512), (0, 512), (1, 512), (7, 512), (0, 512), (7, 1536)];
-        let expected: Vec<u8> = expected.iter().flat_map(|&(byte, len)| vec![byte; len]).collect();
+        let expected: Vec<u8> = expected
+            .iter()
+            .flat_map(|&(byte, len)| vec![byte; len])
+            .collect();
         assert_eq!(buffer, expected);
     }
 
     #[test]
     fn flush_and_forced_unit_access_wait_and_a_forced_read_does_not() {
         let (ram, mut buffer) = (Ram::new(), vec![0; 4096]);
-        let mut run = |op, fua| moved(perform(&ram, &Request { fua, ..request(op, 0, 512) }, &mut buffer).unwrap());
+        let mut run = |op, fua| {
+            moved(
+                perform(
+                    &ram,
+                    &Request {
+                        fua,
+                        ..request(op, 0, 512)
+                    },
+                    &mut buffer,
+                )
+                .unwrap(),
+            )
+        };
         assert_eq!(run(abi::UBLK_IO_OP_FLUSH, false), (true, 0));
         assert_eq!(run(abi::UBLK_IO_OP_WRITE, true), (true, 512));
         assert_eq!(run(abi::UBLK_IO_OP_WRITE_ZEROES, true), (true, 0));
@@ -432,16 +553,26 @@ mod tests {
 
     #[test]
     fn a_flush_names_no_place() {
-        let iod =
-            abi::ublksrv_io_desc { op_flags: abi::UBLK_IO_OP_FLUSH, start_sector: u64::MAX, ..Default::default() };
+        let iod = abi::ublksrv_io_desc {
+            op_flags: abi::UBLK_IO_OP_FLUSH,
+            start_sector: u64::MAX,
+            ..Default::default()
+        };
         let request = Request::of(&iod);
-        assert_eq!((request.op, request.fua, request.len), (abi::UBLK_IO_OP_FLUSH, false, 0));
+        assert_eq!(
+            (request.op, request.fua, request.len),
+            (abi::UBLK_IO_OP_FLUSH, false, 0)
+        );
     }
 
     #[test]
     fn a_request_beyond_the_buffer_or_unknown_is_refused() {
         let (ram, mut buffer) = (Ram::new(), vec![0; 512]);
-        let mut code = |op| perform(&ram, &request(op, 0, 1024), &mut buffer).err().and_then(|e| e.raw_os_error());
+        let mut code = |op| {
+            perform(&ram, &request(op, 0, 1024), &mut buffer)
+                .err()
+                .and_then(|e| e.raw_os_error())
+        };
         assert_eq!(code(abi::UBLK_IO_OP_READ), Some(libc::EINVAL));
         assert_eq!(code(abi::UBLK_IO_OP_WRITE), Some(libc::EINVAL));
         assert_eq!(code(abi::UBLK_IO_OP_ZONE_RESET), Some(libc::EOPNOTSUPP));
@@ -449,8 +580,14 @@ mod tests {
 
     #[test]
     fn errors_keep_their_number_and_a_panic_is_an_io_error() {
-        assert_eq!(guard(|| Err::<(), _>(io::Error::from_raw_os_error(libc::ENOSPC))), Err(-libc::ENOSPC));
-        assert_eq!(guard(|| -> io::Result<()> { panic!("scheme") }), Err(-libc::EIO));
+        assert_eq!(
+            guard(|| Err::<(), _>(io::Error::from_raw_os_error(libc::ENOSPC))),
+            Err(-libc::ENOSPC)
+        );
+        assert_eq!(
+            guard(|| -> io::Result<()> { panic!("scheme") }),
+            Err(-libc::EIO)
+        );
     }
 
     #[test]
@@ -478,12 +615,30 @@ mod tests {
         let flusher = Flusher::start().unwrap();
         let due = Instant::now() + Duration::from_secs(9);
         let hold = Some(Hold::until(due));
-        flusher.wait(Job { tag: 3, moved: 512, hold, flush: Box::new(Instantly) }).unwrap();
-        flusher.wait(Job { tag: 4, moved: 0, hold: None, flush: Box::new(Fails) }).unwrap();
+        flusher
+            .wait(Job {
+                tag: 3,
+                moved: 512,
+                hold,
+                flush: Box::new(Instantly),
+            })
+            .unwrap();
+        flusher
+            .wait(Job {
+                tag: 4,
+                moved: 0,
+                hold: None,
+                flush: Box::new(Fails),
+            })
+            .unwrap();
         let timeout = Duration::from_secs(10);
         let (tag, answer) = flusher.finished.recv_timeout(timeout).unwrap();
         let (moved, hold) = answer.unwrap();
-        assert_eq!((tag, moved, hold.map(|hold| hold.due())), (3, 512, Some(due)), "the hold of the write goes on");
+        assert_eq!(
+            (tag, moved, hold.map(|hold| hold.due())),
+            (3, 512, Some(due)),
+            "the hold of the write goes on"
+        );
         let (tag, answer) = flusher.finished.recv_timeout(timeout).unwrap();
         assert_eq!((tag, answer.err()), (4, Some(-libc::ENOSPC)));
         let start = Instant::now();

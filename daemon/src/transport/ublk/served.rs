@@ -22,23 +22,42 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts [`serve`](super::serve) on a thread of its own; returns when the first request can be served.
-    pub fn start(n: Option<u32>, device: Arc<dyn BlockDevice>, options: Options) -> Result<Self, Error> {
+    /// Starts [`serve`](super::serve) on a thread of its own; returns when the first request can be
+    /// served.
+    pub fn start(
+        n: Option<u32>,
+        device: Arc<dyn BlockDevice>,
+        options: Options,
+    ) -> Result<Self, Error> {
         let gate = Arc::new(Gate::default());
         let (says_ready, ready) = mpsc::sync_channel(1);
         let (end, ended) = mpsc::channel();
         let thread = {
             let gate = gate.clone();
-            thread::Builder::new().name("ftld-ublk-ctl".into()).spawn(move || {
-                let _end: mpsc::Sender<()> = end;
-                serve_behind(gate, n, device, &options, move |ready| drop(says_ready.send(ready)))
-            })
+            thread::Builder::new()
+                .name("ftld-ublk-ctl".into())
+                .spawn(move || {
+                    let _end: mpsc::Sender<()> = end;
+                    serve_behind(gate, n, device, &options, move |ready| {
+                        drop(says_ready.send(ready))
+                    })
+                })
         };
-        let thread = thread.map_err(|source| Error::Io { what: "start a thread for ublk".into(), source })?;
+        let thread = thread.map_err(|source| Error::Io {
+            what: "start a thread for ublk".into(),
+            source,
+        })?;
         match ready.recv() {
-            Ok(ready) => Ok(Self { ready, gate, thread: Mutex::new(Some(thread)), ended: Mutex::new(ended) }),
+            Ok(ready) => Ok(Self {
+                ready,
+                gate,
+                thread: Mutex::new(Some(thread)),
+                ended: Mutex::new(ended),
+            }),
             // It ended before it was ready, and knows why.
-            Err(_) => Err(join(thread).err().unwrap_or_else(|| failed("ended before it was ready"))),
+            Err(_) => Err(join(thread)
+                .err()
+                .unwrap_or_else(|| failed("ended before it was ready"))),
         }
     }
 
@@ -62,16 +81,27 @@ impl Served {
         control::live_holders(self.ready.n)
     }
 
-    /// Why it is served no more, if it ended by itself: another program removed it, or a queue failed.
+    /// Why it is served no more, if it ended by itself: another program removed it, or a queue
+    /// failed.
     pub fn ended(&self) -> Option<String> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = thread.take_if(|thread| thread.is_finished())?;
-        Some(join(ended).map_or_else(|error| error.to_string(), |()| "removed by another program".into()))
+        Some(join(ended).map_or_else(
+            |error| error.to_string(),
+            |()| "removed by another program".into(),
+        ))
     }
 
     /// Removes the device, even under its users: requests under way are answered, later ones fail.
     pub fn remove(&self) -> Result<(), Error> {
-        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
+        let Some(thread) = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        else {
+            return Ok(());
+        };
         self.gate.hurry();
         match control::stop(self.ready.n, true) {
             Ok(()) | Err(Error::Absent(_)) => {}
@@ -79,22 +109,29 @@ impl Served {
         }
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         match ended.recv_timeout(END_TIMEOUT) {
-            Err(RecvTimeoutError::Timeout) => Err(failed("requests were still under way after 5 s")),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(failed("requests were still under way after 5 s"))
+            }
             _ => join(thread),
         }
     }
 
-    /// Lets go of the device without removing it: from here on no request reaches the volume, and once the process has exited
-    /// they all wait for the next daemon. The process has to exit soon.
+    /// Lets go of the device without removing it: from here on no request reaches the volume, and
+    /// once the process has exited they all wait for the next daemon. The process has to exit soon.
     pub fn leave(&self) {
         self.gate.close();
     }
 }
 
 fn join(thread: JoinHandle<Result<(), Error>>) -> Result<(), Error> {
-    thread.join().unwrap_or_else(|_| Err(failed("the serving thread panicked")))
+    thread
+        .join()
+        .unwrap_or_else(|_| Err(failed("the serving thread panicked")))
 }
 
 fn failed(why: &str) -> Error {
-    Error::Io { what: "serve a ublk device".into(), source: io::Error::other(why.to_owned()) }
+    Error::Io {
+        what: "serve a ublk device".into(),
+        source: io::Error::other(why.to_owned()),
+    }
 }

@@ -60,14 +60,25 @@ impl Action {
             Action::Flash(by, op, fate) => {
                 let op = match op {
                     Op::Program(_, at, content) => {
-                        format!("program {} in {}", Page { content: *content, ..Page::BLANK }, name(*at))
+                        format!(
+                            "program {} in {}",
+                            Page {
+                                content: *content,
+                                ..Page::BLANK
+                            },
+                            name(*at)
+                        )
                     }
                     Op::Erase(at) => format!("erase {}", name(*at)),
                 };
                 let fate = match fate {
                     Fate::Done => String::new(),
-                    Fate::ProgramCut(page, partner) => format!(" -- POWER CUT: page {page:?}, LSB partner {partner:?}"),
-                    Fate::EraseCut(EraseCut::Mixed(kept)) => format!(" -- POWER CUT: pages {kept:#b} survive"),
+                    Fate::ProgramCut(page, partner) => {
+                        format!(" -- POWER CUT: page {page:?}, LSB partner {partner:?}")
+                    }
+                    Fate::EraseCut(EraseCut::Mixed(kept)) => {
+                        format!(" -- POWER CUT: pages {kept:#b} survive")
+                    }
                     Fate::EraseCut(cut) => format!(" -- POWER CUT: erase {cut:?}"),
                 };
                 format!("{by:?}: {op}{fate}")
@@ -75,11 +86,17 @@ impl Action {
             Action::FlushSafe => "Flush: acknowledged".to_string(),
             Action::Choose(at) => format!("Collect: the victim is {}", name(*at)),
             Action::Release(at) => format!("Release: {}", name(*at)),
-            Action::PowerOn(outcomes) if outcomes.is_empty() => "power on: mount reads the flash".to_string(),
+            Action::PowerOn(outcomes) if outcomes.is_empty() => {
+                "power on: mount reads the flash".to_string()
+            }
             Action::PowerOn(outcomes) => {
-                let read = |outcome: &u8| ["reads well", "keeps its record", "is lost"][*outcome as usize];
+                let read =
+                    |outcome: &u8| ["reads well", "keeps its record", "is lost"][*outcome as usize];
                 let outcomes: Vec<&str> = outcomes.iter().map(read).collect();
-                format!("power on: mount reads the flash; each unstable page: {}", outcomes.join(", "))
+                format!(
+                    "power on: mount reads the flash; each unstable page: {}",
+                    outcomes.join(", ")
+                )
             }
         }
     }
@@ -105,7 +122,11 @@ impl Device {
             },
             Phase::Checkpointing => self.checkpoint_op(state).map(|op| (By::Checkpoint, op)),
             Phase::Collecting => {
-                let victim = state.blocks.iter().position(|block| block.used == Use::Victim).expect("one was chosen");
+                let victim = state
+                    .blocks
+                    .iter()
+                    .position(|block| block.used == Use::Victim)
+                    .expect("one was chosen");
                 match state.evacuate_op(config, victim) {
                     Ok(Some(op)) => Some((By::Collect, op)),
                     Ok(None) => {
@@ -122,25 +143,44 @@ impl Device {
 
     fn checkpoint_op(&self, state: &mut State) -> Option<Op> {
         let config = &self.config;
-        let holds_set = |block: &crate::flash::Block| block.pages.iter().any(|page| slot_of(page).is_some());
+        let holds_set =
+            |block: &crate::flash::Block| block.pages.iter().any(|page| slot_of(page).is_some());
         let programmed = state.blocks.iter().position(|block| {
-            let ours = matches!(block.used, Use::Open { stream: Stream::Checkpoint, .. } | Use::Full);
+            let ours = matches!(
+                block.used,
+                Use::Open {
+                    stream: Stream::Checkpoint,
+                    ..
+                } | Use::Full
+            );
             ours && holds_set(block)
         });
         let Some(at) = programmed else {
             // The set names pages: none of them may be lost once it counts.
-            if let Some(pad) = state.make_safe(config).filter(|_| !config.lacks(SeededError::CheckpointNamesUnsafe)) {
+            if let Some(pad) = state
+                .make_safe(config)
+                .filter(|_| !config.lacks(SeededError::CheckpointNamesUnsafe))
+            {
                 return Some(pad);
             }
-            let slot = state.pages().filter_map(slot_of).max().map_or(0, |slot| slot + 1);
-            let set = Content::Set { slot, seq: state.last_seq() + 1 };
+            let slot = state
+                .pages()
+                .filter_map(slot_of)
+                .max()
+                .map_or(0, |slot| slot + 1);
+            let set = Content::Set {
+                slot,
+                seq: state.last_seq() + 1,
+            };
             return state.append(config, Stream::Checkpoint, set).ok();
         };
         if let Some(pad) = state.make_stream_safe(config, Stream::Checkpoint) {
             return Some(pad);
         }
         state.blocks[at].used = Use::Set;
-        let mut kept: Vec<usize> = (0..state.blocks.len()).filter(|at| state.blocks[*at].used == Use::Set).collect();
+        let mut kept: Vec<usize> = (0..state.blocks.len())
+            .filter(|at| state.blocks[*at].used == Use::Set)
+            .collect();
         kept.sort_by_key(|at| state.blocks[*at].pages.iter().filter_map(slot_of).max());
         let old = kept.len().saturating_sub(KEPT);
         kept.into_iter().take(old).for_each(|at| state.release(at));
@@ -155,7 +195,9 @@ impl Device {
         let mut append = |by: By, stream: Stream, content: Content| {
             if state.room(config, stream) > 0 || free >= wanted {
                 match state.append(config, stream, content) {
-                    Ok(op @ Op::Erase(_)) if !ops.contains(&(By::Open, op)) => ops.push((By::Open, op)),
+                    Ok(op @ Op::Erase(_)) if !ops.contains(&(By::Open, op)) => {
+                        ops.push((By::Open, op))
+                    }
                     Ok(op @ Op::Program(..)) => ops.push((by, op)),
                     _ => {}
                 }
@@ -164,29 +206,62 @@ impl Device {
         if state.writes > 0 {
             for lpn in 0..LPNS as u8 {
                 let (ver, seq) = (state.highest(lpn) + 1, state.last_seq() + 1);
-                let label = Label(if config.writes == u8::MAX { 0 } else { config.writes - state.writes + 1 });
-                let data = Data { lpn, ver, seq, provisional: false, torn: false, label };
+                let label = Label(if config.writes == u8::MAX {
+                    0
+                } else {
+                    config.writes - state.writes + 1
+                });
+                let data = Data {
+                    lpn,
+                    ver,
+                    seq,
+                    provisional: false,
+                    torn: false,
+                    label,
+                };
                 append(By::Write, Stream::Host, Content::Data(data));
             }
         }
         if state.released_blocks() > 0 && state.should_hurry(config, wanted, 0) {
             ops.extend(state.make_safe(config).map(|op| (By::Hurry, op)));
         }
-        ops.extend(state.erasable(config).map(|at| (By::Reclaim, Op::Erase(at))));
+        ops.extend(
+            state
+                .erasable(config)
+                .map(|at| (By::Reclaim, Op::Erase(at))),
+        );
         for (by, op) in ops {
-            out.extend(state.fates(config, op).into_iter().map(|fate| Action::Flash(by, op, fate)));
+            out.extend(
+                state
+                    .fates(config, op)
+                    .into_iter()
+                    .map(|fate| Action::Flash(by, op, fate)),
+            );
         }
         if let Some(pad) = state.make_stream_safe(config, Stream::Host)
             && !config.lacks(SeededError::FlushWithoutPads)
         {
-            out.extend(state.fates(config, pad).into_iter().map(|fate| Action::Flash(By::Flush, pad, fate)));
+            out.extend(
+                state
+                    .fates(config, pad)
+                    .into_iter()
+                    .map(|fate| Action::Flash(By::Flush, pad, fate)),
+            );
         } else {
             out.push(Action::FlushSafe);
         }
         if state.sets > 0 && free >= wanted {
-            let mut begun = State { phase: Phase::Checkpointing, ..state.clone() };
+            let mut begun = State {
+                phase: Phase::Checkpointing,
+                ..state.clone()
+            };
             if let Some(op) = self.checkpoint_op(&mut begun) {
-                out.extend(state.fates(config, op).into_iter().map(|fate| Action::Flash(By::Checkpoint, op, fate)));
+                out.extend(
+                    state
+                        .fates(config, op)
+                        .into_iter()
+                        .map(|fate| Action::Flash(By::Checkpoint, op, fate)),
+                );
             }
         }
         for at in 0..state.blocks.len() {
@@ -208,7 +283,10 @@ impl Device {
 fn acknowledge_flush(state: &mut State) {
     for lpn in 0..LPNS as u8 {
         let (ver, _) = state.current(lpn);
-        state.allowed[lpn as usize] = Allowed { floor: ver, ceiling: ver.max(state.highest(lpn)) };
+        state.allowed[lpn as usize] = Allowed {
+            floor: ver,
+            ceiling: ver.max(state.highest(lpn)),
+        };
     }
     state.phase = Phase::Serving;
 }
@@ -218,7 +296,11 @@ impl Model for Device {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        vec![State::empty(&self.config), State::shared(&self.config), State::spread(&self.config)]
+        vec![
+            State::empty(&self.config),
+            State::shared(&self.config),
+            State::spread(&self.config),
+        ]
     }
 
     fn actions(&self, state: &State, out: &mut Vec<Action>) {
@@ -228,11 +310,17 @@ impl Model for Device {
                 let unstable: Vec<_> = state.pages().filter(|page| page.unstable).collect();
                 let mut choices = vec![Vec::new()];
                 for page in unstable {
-                    let outcomes: &[u8] = if page.data().is_some() { &[0, 1, 2] } else { &[0, 2] };
+                    let outcomes: &[u8] = if page.data().is_some() {
+                        &[0, 1, 2]
+                    } else {
+                        &[0, 2]
+                    };
                     choices = choices
                         .iter()
                         .flat_map(|before: &Vec<u8>| {
-                            outcomes.iter().map(|outcome| before.iter().copied().chain([*outcome]).collect())
+                            outcomes
+                                .iter()
+                                .map(|outcome| before.iter().copied().chain([*outcome]).collect())
                         })
                         .collect();
                 }
@@ -241,8 +329,15 @@ impl Model for Device {
             Phase::Broken(_) => {}
             _ => {
                 let mut next = state.clone();
-                let (by, op) = self.next_op(&mut next).expect("states are left with an operation to do");
-                out.extend(state.fates(&self.config, op).into_iter().map(|fate| Action::Flash(by, op, fate)));
+                let (by, op) = self
+                    .next_op(&mut next)
+                    .expect("states are left with an operation to do");
+                out.extend(
+                    state
+                        .fates(&self.config, op)
+                        .into_iter()
+                        .map(|fate| Action::Flash(by, op, fate)),
+                );
             }
         }
     }
@@ -298,32 +393,46 @@ impl Model for Device {
 
     fn properties(&self) -> Vec<Property<Device>> {
         let mut properties = vec![
-            Property::always("a mount returns what was flushed, or a later version", |_, state: &State| {
-                !matches!(state.phase, Phase::Broken(Breach::Returned(_)))
-            }),
-            Property::always("a readable copy of everything flushed is on flash", |_, state: &State| {
-                state.bereft().is_none()
-            }),
+            Property::always(
+                "a mount returns what was flushed, or a later version",
+                |_, state: &State| !matches!(state.phase, Phase::Broken(Breach::Returned(_))),
+            ),
+            Property::always(
+                "a readable copy of everything flushed is on flash",
+                |_, state: &State| state.bereft().is_none(),
+            ),
             Property::always("a mount ends and finds a free block", |_, state: &State| {
                 state.phase != Phase::Broken(Breach::Stuck)
             }),
-            Property::always("nothing is programmed after an interrupted erase", |_, state: &State| {
-                state.phase != Phase::Broken(Breach::Weak)
-            }),
-            Property::always("nothing that the mapping table names is lost", |_, state: &State| {
-                state.pages().all(|page| !page.valid || page.has_record())
-            }),
-            Property::sometimes("a cut destroys a page that was complete", |device: &Device, state: &State| {
-                state.blocks.iter().any(|block| {
-                    let last = block.frontier.checked_sub(1).filter(|last| block.pages[*last as usize].has_record());
-                    let lost = |page: u32| block.pages[page as usize].content == Content::Lost;
-                    last.is_some_and(|last| device.config.pairs.victims(last as u32).any(lost)) && !block.weak
-                })
-            }),
-            Property::sometimes("a released block waits for its erase", |device: &Device, state: &State| {
-                state.phase == Phase::Serving
-                    && state.released_blocks() as usize > state.erasable(&device.config).count()
-            }),
+            Property::always(
+                "nothing is programmed after an interrupted erase",
+                |_, state: &State| state.phase != Phase::Broken(Breach::Weak),
+            ),
+            Property::always(
+                "nothing that the mapping table names is lost",
+                |_, state: &State| state.pages().all(|page| !page.valid || page.has_record()),
+            ),
+            Property::sometimes(
+                "a cut destroys a page that was complete",
+                |device: &Device, state: &State| {
+                    state.blocks.iter().any(|block| {
+                        let last = block
+                            .frontier
+                            .checked_sub(1)
+                            .filter(|last| block.pages[*last as usize].has_record());
+                        let lost = |page: u32| block.pages[page as usize].content == Content::Lost;
+                        last.is_some_and(|last| device.config.pairs.victims(last as u32).any(lost))
+                            && !block.weak
+                    })
+                },
+            ),
+            Property::sometimes(
+                "a released block waits for its erase",
+                |device: &Device, state: &State| {
+                    state.phase == Phase::Serving
+                        && state.released_blocks() as usize > state.erasable(&device.config).count()
+                },
+            ),
             Property::sometimes("a mount withholds a block", |_, state: &State| {
                 state.blocks.iter().any(|block| block.used == Use::Withheld)
             }),
@@ -338,7 +447,9 @@ impl Model for Device {
                     state.is_mounting()
                         && state.blocks.iter().any(|block| {
                             let standing = provisional::committed_pages(&device.config, block);
-                            let provisional = |at: usize| block.pages[at].data().is_some_and(|data| data.provisional);
+                            let provisional = |at: usize| {
+                                block.pages[at].data().is_some_and(|data| data.provisional)
+                            };
                             let mut pages = 0..block.frontier as usize;
                             block.used == Use::Free { confirmed: false }
                                 && pages.any(|at| provisional(at) && standing >> at & 1 == 0)
@@ -347,9 +458,17 @@ impl Model for Device {
             ));
         }
         if self.config.sets > 1 {
-            properties.push(Property::sometimes("two checkpoints are kept", |_, state: &State| {
-                state.blocks.iter().filter(|block| block.used == Use::Set).count() == KEPT
-            }));
+            properties.push(Property::sometimes(
+                "two checkpoints are kept",
+                |_, state: &State| {
+                    state
+                        .blocks
+                        .iter()
+                        .filter(|block| block.used == Use::Set)
+                        .count()
+                        == KEPT
+                },
+            ));
         }
         properties
     }

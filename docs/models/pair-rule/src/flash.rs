@@ -112,8 +112,14 @@ pub struct Page {
 
 impl Page {
     /// An erased page.
-    pub const BLANK: Page =
-        Page { content: Content::Blank, unstable: false, valid: false, rewrite: false, named: 0, known: 0 };
+    pub const BLANK: Page = Page {
+        content: Content::Blank,
+        unstable: false,
+        valid: false,
+        rewrite: false,
+        named: 0,
+        known: 0,
+    };
 
     /// All of it but the label as a number: comparing and hashing that is fast.
     fn code(&self) -> u64 {
@@ -122,7 +128,14 @@ impl Page {
             Content::Blank => 0,
             Content::Lost => 1,
             Content::Pad => 2,
-            Content::Data(Data { lpn, ver, seq, provisional, torn, .. }) => {
+            Content::Data(Data {
+                lpn,
+                ver,
+                seq,
+                provisional,
+                torn,
+                ..
+            }) => {
                 let flags = flag(provisional, 24) | flag(torn, 25);
                 3 | (lpn as u64) << 3 | (ver as u64) << 8 | (seq as u64) << 16 | flags
             }
@@ -233,7 +246,9 @@ pub struct Block {
 impl Hash for Block {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (self.used, self.frontier, self.weak, self.before).hash(hasher);
-        self.pages[..self.frontier as usize].iter().for_each(|page| page.hash(hasher));
+        self.pages[..self.frontier as usize]
+            .iter()
+            .for_each(|page| page.hash(hasher));
     }
 }
 
@@ -266,7 +281,10 @@ impl Block {
 
     /// Erases it.
     pub fn erase(&mut self) {
-        *self = Block { used: self.used, ..Block::blank(self.name.0) };
+        *self = Block {
+            used: self.used,
+            ..Block::blank(self.name.0)
+        };
     }
 }
 
@@ -276,8 +294,15 @@ impl fmt::Display for Block {
             Use::Unknown => "off".to_string(),
             Use::Free { confirmed: true } => "free".to_string(),
             Use::Free { confirmed: false } => "free?".to_string(),
-            Use::Open { stream, provisional } => {
-                format!("{}{}", format!("{stream:?}").to_lowercase(), if provisional.is_some() { "*" } else { "" })
+            Use::Open {
+                stream,
+                provisional,
+            } => {
+                format!(
+                    "{}{}",
+                    format!("{stream:?}").to_lowercase(),
+                    if provisional.is_some() { "*" } else { "" }
+                )
             }
             Use::Full => "full".to_string(),
             Use::Victim => "victim".to_string(),
@@ -285,7 +310,12 @@ impl fmt::Display for Block {
             Use::Released { .. } => "released".to_string(),
             Use::Set => "set".to_string(),
         };
-        write!(f, "B{}({used}{})", self.name.0, if self.weak { ", weak" } else { "" })?;
+        write!(
+            f,
+            "B{}({used}{})",
+            self.name.0,
+            if self.weak { ", weak" } else { "" }
+        )?;
         for page in &self.pages[..self.frontier as usize] {
             write!(f, " {page}")?;
         }
@@ -301,7 +331,12 @@ impl fmt::Display for Page {
             Content::Pad => write!(f, "-")?,
             Content::Data(data) => {
                 write!(f, "{}{}", (b'a' + data.lpn) as char, data.label.0)?;
-                write!(f, "{}{}", if data.torn { "~" } else { "" }, if data.provisional { "p" } else { "" })?;
+                write!(
+                    f,
+                    "{}{}",
+                    if data.torn { "~" } else { "" },
+                    if data.provisional { "p" } else { "" }
+                )?;
             }
             Content::Set { slot, .. } => write!(f, "set{slot}")?,
         }

@@ -25,14 +25,51 @@ const ANY: u8 = u8::MAX;
 fn configurations() -> Vec<Config> {
     let new = Config::new;
     vec![
-        Config { threshold: 3, writes: 1, cuts: ANY, ..new("any-cuts-adjacent", Pairing::Adjacent, 10, 5) },
-        Config { threshold: 3, writes: 1, cuts: ANY, ..new("any-cuts-dist3", Pairing::Dist3, 12, 5) },
-        Config { threshold: 3, writes: 1, cuts: ANY, ..new("any-cuts-slc", Pairing::None, 7, 5) },
-        Config { writes: 3, cuts: 2, ..new("writes-adjacent", Pairing::Adjacent, 10, 5) },
-        Config { writes: 2, cuts: 2, ..new("writes-dist3", Pairing::Dist3, 12, 5) },
-        Config { writes: 3, cuts: 2, ..new("small-blocks", Pairing::Dist3, 6, 7) },
-        Config { writes: 2, cuts: 2, sets: 2, ..new("checkpoints", Pairing::Adjacent, 6, 8) },
-        Config { writes: 2, cuts: 1, sets: 3, ..new("checkpoints-long", Pairing::Adjacent, 10, 7) },
+        Config {
+            threshold: 3,
+            writes: 1,
+            cuts: ANY,
+            ..new("any-cuts-adjacent", Pairing::Adjacent, 10, 5)
+        },
+        Config {
+            threshold: 3,
+            writes: 1,
+            cuts: ANY,
+            ..new("any-cuts-dist3", Pairing::Dist3, 12, 5)
+        },
+        Config {
+            threshold: 3,
+            writes: 1,
+            cuts: ANY,
+            ..new("any-cuts-slc", Pairing::None, 7, 5)
+        },
+        Config {
+            writes: 3,
+            cuts: 2,
+            ..new("writes-adjacent", Pairing::Adjacent, 10, 5)
+        },
+        Config {
+            writes: 2,
+            cuts: 2,
+            ..new("writes-dist3", Pairing::Dist3, 12, 5)
+        },
+        Config {
+            writes: 3,
+            cuts: 2,
+            ..new("small-blocks", Pairing::Dist3, 6, 7)
+        },
+        Config {
+            writes: 2,
+            cuts: 2,
+            sets: 2,
+            ..new("checkpoints", Pairing::Adjacent, 6, 8)
+        },
+        Config {
+            writes: 2,
+            cuts: 1,
+            sets: 3,
+            ..new("checkpoints-long", Pairing::Adjacent, 10, 7)
+        },
     ]
 }
 
@@ -50,17 +87,30 @@ fn main() -> ExitCode {
     let passed = match args[..] {
         [] => check_all(),
         ["--list"] => {
-            configurations().iter().for_each(|config| println!("{}", config.name));
-            SeededError::ALL.iter().for_each(|(name, _)| println!("--seeded {name}"));
+            configurations()
+                .iter()
+                .for_each(|config| println!("{}", config.name));
+            SeededError::ALL
+                .iter()
+                .for_each(|(name, _)| println!("--seeded {name}"));
             Ok(())
         }
         ["--seeded", name] => match SeededError::ALL.iter().find(|(known, _)| *known == name) {
             Some((name, error)) => find_seeded(name, *error),
-            None => Err(format!("{name} is not a seeded error; see pair-rule --list\n{USAGE}")),
+            None => Err(format!(
+                "{name} is not a seeded error; see pair-rule --list\n{USAGE}"
+            )),
         },
-        _ => args.iter().try_for_each(|name| match configurations().into_iter().find(|config| config.name == *name) {
-            Some(config) => check(config).map(drop),
-            None => Err(format!("{name} is not a configuration; see pair-rule --list\n{USAGE}")),
+        _ => args.iter().try_for_each(|name| {
+            match configurations()
+                .into_iter()
+                .find(|config| config.name == *name)
+            {
+                Some(config) => check(config).map(drop),
+                None => Err(format!(
+                    "{name} is not a configuration; see pair-rule --list\n{USAGE}"
+                )),
+            }
         }),
     };
     match passed {
@@ -76,16 +126,25 @@ fn main() -> ExitCode {
 fn check_all() -> Result<(), String> {
     let (mut possible, mut happened) = (BTreeSet::new(), BTreeSet::new());
     for config in configurations() {
-        let device = Device { config: config.clone() };
-        let sometimes = device.properties().into_iter().filter(|p| p.expectation == Expectation::Sometimes);
+        let device = Device {
+            config: config.clone(),
+        };
+        let sometimes = device
+            .properties()
+            .into_iter()
+            .filter(|p| p.expectation == Expectation::Sometimes);
         possible.extend(sometimes.map(|property| property.name));
         happened.extend(check(config)?);
     }
     let missing: Vec<_> = possible.difference(&happened).collect();
     if !missing.is_empty() {
-        return Err(format!("the model is too small: these situations never happen: {missing:?}"));
+        return Err(format!(
+            "the model is too small: these situations never happen: {missing:?}"
+        ));
     }
-    SeededError::ALL.iter().try_for_each(|(name, error)| find_seeded(name, *error))
+    SeededError::ALL
+        .iter()
+        .try_for_each(|(name, error)| find_seeded(name, *error))
 }
 
 /// Checks one configuration. Returns the situations that happened; an error with the trace if a
@@ -93,7 +152,11 @@ fn check_all() -> Result<(), String> {
 fn check(config: Config) -> Result<BTreeSet<&'static str>, String> {
     let name = config.name;
     let outcome = explore(config);
-    println!("{name}: {}; {} situations happened", outcome.figures, outcome.happened.len());
+    println!(
+        "{name}: {}; {} situations happened",
+        outcome.figures,
+        outcome.happened.len()
+    );
     match outcome.violation {
         None => Ok(outcome.happened),
         Some(trace) => Err(format!("{name}: violated: {trace}")),
@@ -103,11 +166,20 @@ fn check(config: Config) -> Result<BTreeSet<&'static str>, String> {
 /// Shows that the model finds a seeded error.
 fn find_seeded(name: &str, error: SeededError) -> Result<(), String> {
     let named = |config: &Config| config.name == configuration_of(error);
-    let config = configurations().into_iter().find(named).expect("a configuration by this name");
-    let outcome = explore(Config { seeded: Some(error), ..config });
+    let config = configurations()
+        .into_iter()
+        .find(named)
+        .expect("a configuration by this name");
+    let outcome = explore(Config {
+        seeded: Some(error),
+        ..config
+    });
     match outcome.violation {
         Some(trace) => {
-            println!("seeded {name}: found, {}: violated: {trace}", outcome.figures);
+            println!(
+                "seeded {name}: found, {}: violated: {trace}",
+                outcome.figures
+            );
             Ok(())
         }
         None => Err(format!("seeded {name}: NOT found, {}", outcome.figures)),
@@ -124,7 +196,12 @@ struct Outcome {
 fn explore(config: Config) -> Outcome {
     let began = Instant::now();
     let device = Device { config };
-    let checker = device.checker().threads(1).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    let checker = device
+        .checker()
+        .threads(1)
+        .finish_when(HasDiscoveries::AnyFailures)
+        .spawn_bfs()
+        .join();
     let figures = format!(
         "{} transitions, {} states, depth {}, {:.1} s",
         checker.state_count(),
@@ -141,7 +218,9 @@ fn explore(config: Config) -> Outcome {
             (Expectation::Always, Some(path)) if violation.is_none() => {
                 let mut trace = property.name.to_string();
                 for (state, action) in path.into_vec() {
-                    let then = action.map_or(String::new(), |action| format!("\n    {}", action.describe(&state)));
+                    let then = action.map_or(String::new(), |action| {
+                        format!("\n    {}", action.describe(&state))
+                    });
                     trace += &format!("\n  {state}{then}");
                 }
                 violation = Some(trace);
@@ -149,5 +228,9 @@ fn explore(config: Config) -> Outcome {
             _ => {}
         }
     }
-    Outcome { figures, happened, violation }
+    Outcome {
+        figures,
+        happened,
+        violation,
+    }
 }

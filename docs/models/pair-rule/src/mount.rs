@@ -27,18 +27,33 @@ impl State {
         for (at, block) in self.blocks.iter_mut().enumerate() {
             let has_head = provisional::has_head(config, block);
             let is_scanned = has_head && !(bit(block.before) && block.pages[0].has_record());
-            let standing = if is_scanned { provisional::committed_pages(config, block) } else { 0 };
+            let standing = if is_scanned {
+                provisional::committed_pages(config, block)
+            } else {
+                0
+            };
             for page in (0..block.frontier as usize).filter(|page| standing >> page & 1 == 1) {
                 let competes = !bit(block.pages[page].known) || bit(block.pages[page].named);
                 let data = block.pages[page].data().filter(|_| competes);
-                found.extend(data.map(|data| Found { data, at: (at, page) }));
+                found.extend(data.map(|data| Found {
+                    data,
+                    at: (at, page),
+                }));
             }
-            block.used = if has_head { Use::Full } else { Use::Free { confirmed: false } };
+            block.used = if has_head {
+                Use::Full
+            } else {
+                Use::Free { confirmed: false }
+            };
             scanned.push(is_scanned);
         }
         let mut pinned = vec![false; self.blocks.len()];
         for lpn in 0..LPNS as u8 {
-            let group: Vec<Found> = found.iter().filter(|found| found.data.lpn == lpn).copied().collect();
+            let group: Vec<Found> = found
+                .iter()
+                .filter(|found| found.data.lpn == lpn)
+                .copied()
+                .collect();
             let named = base.and_then(|slot| self.named_page(config, slot, lpn, &scanned));
             self.resolve_page(config, group, named, &mut pinned);
         }
@@ -50,7 +65,13 @@ impl State {
     /// `load`, `read_set`.
     fn load_sets(&self) -> Vec<(usize, u8)> {
         let mut sets: Vec<(usize, u8)> = (0..self.blocks.len())
-            .flat_map(|at| self.blocks[at].pages.iter().filter_map(slot_of).map(move |slot| (at, slot)))
+            .flat_map(|at| {
+                self.blocks[at]
+                    .pages
+                    .iter()
+                    .filter_map(slot_of)
+                    .map(move |slot| (at, slot))
+            })
             .collect();
         sets.sort_unstable_by_key(|(_, slot)| *slot);
         sets.split_off(sets.len().saturating_sub(KEPT))
@@ -58,11 +79,19 @@ impl State {
 
     /// The page that a set's map names, if it can still be what it was. Code:
     /// `ftl-core/src/schemes/pagemap/recovery.rs`: `drop_dangling`.
-    fn named_page(&self, config: &Config, slot: u8, lpn: u8, scanned: &[bool]) -> Option<(usize, usize)> {
-        let places = (0..self.blocks.len()).flat_map(|at| (0..config.pages as usize).map(move |page| (at, page)));
+    fn named_page(
+        &self,
+        config: &Config,
+        slot: u8,
+        lpn: u8,
+        scanned: &[bool],
+    ) -> Option<(usize, usize)> {
+        let places = (0..self.blocks.len())
+            .flat_map(|at| (0..config.pages as usize).map(move |page| (at, page)));
         places.into_iter().find(|(at, page)| {
             let (block, place) = (&self.blocks[*at], &self.blocks[*at].pages[*page]);
-            let is_there = !scanned[*at] || provisional::committed_pages(config, block) >> page & 1 == 1;
+            let is_there =
+                !scanned[*at] || provisional::committed_pages(config, block) >> page & 1 == 1;
             let is_of = place.data().is_none_or(|data| data.lpn == lpn);
             place.named >> slot & 1 == 1 && is_of && is_there && block.used == Use::Full
         })
@@ -91,7 +120,10 @@ impl State {
             chosen.valid = true;
             chosen.rewrite = rewrite;
             if rewrite {
-                let others = group.iter().map(|other| other.at).filter(|other| *other != found.at);
+                let others = group
+                    .iter()
+                    .map(|other| other.at)
+                    .filter(|other| *other != found.at);
                 others.chain(named).for_each(|(at, _)| pinned[at] = true);
             }
             return;
@@ -124,7 +156,9 @@ impl State {
     /// `ftl-core/src/space/mod.rs`: `begin_mount`, `end_mount`.
     pub fn mount_op(&mut self, config: &Config) -> Option<Op> {
         loop {
-            let Phase::Mounting(stage) = self.phase else { return None };
+            let Phase::Mounting(stage) = self.phase else {
+                return None;
+            };
             let next = match stage {
                 Stage::Rewrite => self.rewrite_op(config),
                 Stage::Commit => Ok(self.make_safe(config)),
@@ -133,7 +167,9 @@ impl State {
             };
             match (next, stage) {
                 (Err(NoBlock), _) => self.phase = Phase::Broken(Breach::Stuck),
-                (Ok(Some(_)), _) if self.mount_ops > MOST_MOUNT_OPS => self.phase = Phase::Broken(Breach::Stuck),
+                (Ok(Some(_)), _) if self.mount_ops > MOST_MOUNT_OPS => {
+                    self.phase = Phase::Broken(Breach::Stuck)
+                }
                 (Ok(Some(op)), _) => return Some(op),
                 (Ok(None), Stage::Rewrite) => self.phase = Phase::Mounting(Stage::Commit),
                 (Ok(None), Stage::Commit) => {
@@ -149,13 +185,18 @@ impl State {
     }
 
     fn rewrite_op(&self, config: &Config) -> Result<Option<Op>, NoBlock> {
-        let Some(data) = self.pages().find(|page| page.rewrite).and_then(Page::data) else { return Ok(None) };
+        let Some(data) = self.pages().find(|page| page.rewrite).and_then(Page::data) else {
+            return Ok(None);
+        };
         if self.room(config, Stream::Host) == 0
             && let Some(at) = self.erasable(config).next()
         {
             return Ok(Some(Op::Erase(at)));
         }
-        let copy = Content::Data(Data { seq: self.last_seq() + 1, ..data });
+        let copy = Content::Data(Data {
+            seq: self.last_seq() + 1,
+            ..data
+        });
         self.append(config, Stream::Host, copy).map(Some)
     }
 
@@ -163,7 +204,11 @@ impl State {
     /// `ftl-core/src/gc/collector.rs`: `collect_until`, `collect_one`, `no_victim`, `pays`.
     fn collect_op(&mut self, config: &Config, wanted: u8) -> Result<Option<Op>, NoBlock> {
         loop {
-            if let Some(victim) = self.blocks.iter().position(|block| block.used == Use::Victim) {
+            if let Some(victim) = self
+                .blocks
+                .iter()
+                .position(|block| block.used == Use::Victim)
+            {
                 match self.evacuate_op(config, victim)? {
                     Some(op) => return Ok(Some(op)),
                     None => continue,
@@ -176,7 +221,9 @@ impl State {
                 return Ok(None);
             }
             let full = |at: &usize| self.blocks[*at].used == Use::Full;
-            let greedy = (0..self.blocks.len()).filter(full).min_by_key(|at| self.blocks[*at].valid());
+            let greedy = (0..self.blocks.len())
+                .filter(full)
+                .min_by_key(|at| self.blocks[*at].valid());
             let needs = greedy.map_or(0, |victim| self.blocks_to_move(config, victim));
             if self.should_hurry(config, wanted, needs) {
                 return Ok(self.make_safe(config));
@@ -195,11 +242,20 @@ impl State {
     /// `ftl-core/src/gc/collector.rs`: `evacuate`; `ftl-core/src/schemes/pagemap/reclaim.rs`:
     /// `copy_live_pages`.
     pub fn evacuate_op(&mut self, config: &Config, victim: usize) -> Result<Option<Op>, NoBlock> {
-        let Some(data) = self.blocks[victim].pages.iter().find(|page| page.valid).and_then(Page::data) else {
+        let Some(data) = self.blocks[victim]
+            .pages
+            .iter()
+            .find(|page| page.valid)
+            .and_then(Page::data)
+        else {
             self.release(victim);
             return Ok(None);
         };
-        let copy = Content::Data(Data { seq: self.last_seq() + 1, provisional: false, ..data });
+        let copy = Content::Data(Data {
+            seq: self.last_seq() + 1,
+            provisional: false,
+            ..data
+        });
         self.append(config, Stream::Gc, copy).map(Some)
     }
 
@@ -213,7 +269,10 @@ impl State {
                 self.phase = Phase::Broken(Breach::Returned(lpn));
                 return;
             }
-            self.allowed[lpn as usize] = Allowed { floor: ver, ceiling: self.highest(lpn) };
+            self.allowed[lpn as usize] = Allowed {
+                floor: ver,
+                ceiling: self.highest(lpn),
+            };
         }
     }
 }

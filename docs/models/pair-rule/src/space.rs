@@ -1,7 +1,9 @@
 //! The rules of `ftl-core/src/space/`: what is unsafe, where the next page goes, which block may be
 //! erased.
 
-use crate::flash::{Block, Content, EraseCut, Fate, MAX_PAGES, Page, PartnerCut, ProgramCut, Stream, Use};
+use crate::flash::{
+    Block, Content, EraseCut, Fate, MAX_PAGES, Page, PartnerCut, ProgramCut, Stream, Use,
+};
 use crate::provisional;
 use crate::state::{Breach, Config, Phase, SeededError, State, slot_of};
 
@@ -27,8 +29,13 @@ impl Config {
     /// Whether a later program may destroy this page, or no padding commits it yet. Code:
     /// `ftl-core/src/space/streams.rs`: `at_risk`.
     pub fn is_unsafe(&self, block: &Block, offset: u8) -> bool {
-        let Use::Open { provisional, .. } = block.used else { return false };
-        let unpaired = self.pairs.last_threat(offset as u32).is_some_and(|threat| threat >= block.frontier as u32);
+        let Use::Open { provisional, .. } = block.used else {
+            return false;
+        };
+        let unpaired = self
+            .pairs
+            .last_threat(offset as u32)
+            .is_some_and(|threat| threat >= block.frontier as u32);
         provisional.is_some_and(|first| offset >= first) || unpaired
     }
 
@@ -36,7 +43,9 @@ impl Config {
     /// `ftl-core/src/space/streams.rs`: `oldest_unsafe`.
     fn oldest_unsafe(&self, block: &Block) -> Option<u8> {
         let at_risk = (0..block.frontier).filter(|offset| self.is_unsafe(block, *offset));
-        at_risk.filter_map(|offset| block.pages[offset as usize].seq()).min()
+        at_risk
+            .filter_map(|offset| block.pages[offset as usize].seq())
+            .min()
     }
 }
 
@@ -48,46 +57,67 @@ impl State {
 
     /// Pages that a block takes. Code: `ftl-core/src/space/mod.rs`: `pages_per_block`.
     pub fn pages_per_block(&self, config: &Config) -> u8 {
-        config.pages - if self.is_mounting() { config.kept_back } else { 0 }
+        config.pages
+            - if self.is_mounting() {
+                config.kept_back
+            } else {
+                0
+            }
     }
 
     /// Pages that the stream takes before it needs another block. Code:
     /// `ftl-core/src/space/mod.rs`: `room`.
     pub fn room(&self, config: &Config, stream: Stream) -> u8 {
         let open = self.open_block(stream);
-        open.map_or(0, |open| self.pages_per_block(config).saturating_sub(self.blocks[open].frontier))
+        open.map_or(0, |open| {
+            self.pages_per_block(config)
+                .saturating_sub(self.blocks[open].frontier)
+        })
     }
 
     /// Blocks in the pool.
     pub fn free_blocks(&self) -> u8 {
-        self.blocks.iter().filter(|block| matches!(block.used, Use::Free { .. })).count() as u8
+        self.blocks
+            .iter()
+            .filter(|block| matches!(block.used, Use::Free { .. }))
+            .count() as u8
     }
 
     /// Blocks that wait for their erase.
     pub fn released_blocks(&self) -> u8 {
-        self.blocks.iter().filter(|block| matches!(block.used, Use::Released { .. })).count() as u8
+        self.blocks
+            .iter()
+            .filter(|block| matches!(block.used, Use::Released { .. }))
+            .count() as u8
     }
 
     /// The oldest page that can be lost. Code: `ftl-core/src/space/mod.rs`: `oldest_at_risk`.
     pub fn oldest_unsafe(&self, config: &Config) -> Option<u8> {
-        self.blocks.iter().filter_map(|block| config.oldest_unsafe(block)).min()
+        self.blocks
+            .iter()
+            .filter_map(|block| config.oldest_unsafe(block))
+            .min()
     }
 
     /// The open block of a stream that holds a page which can be lost.
     pub fn unsafe_block(&self, config: &Config, stream: Stream) -> Option<usize> {
-        self.open_block(stream).filter(|open| config.oldest_unsafe(&self.blocks[*open]).is_some())
+        self.open_block(stream)
+            .filter(|open| config.oldest_unsafe(&self.blocks[*open]).is_some())
     }
 
     /// The next page of padding that makes all streams safe. Code: `ftl-core/src/space/mod.rs`:
     /// `make_safe`.
     pub fn make_safe(&self, config: &Config) -> Option<Op> {
-        Stream::ALL.into_iter().find_map(|stream| self.make_stream_safe(config, stream))
+        Stream::ALL
+            .into_iter()
+            .find_map(|stream| self.make_stream_safe(config, stream))
     }
 
     /// The next page of padding that makes a stream safe. Code: `ftl-core/src/space/mod.rs`:
     /// `make_stream_safe`.
     pub fn make_stream_safe(&self, config: &Config, stream: Stream) -> Option<Op> {
-        self.unsafe_block(config, stream).map(|open| Op::Program(stream, open, Content::Pad))
+        self.unsafe_block(config, stream)
+            .map(|open| Op::Program(stream, open, Content::Pad))
     }
 
     /// The next operation on the way to a page of this stream: its program, the erase of the free
@@ -95,9 +125,16 @@ impl State {
     /// `ftl-core/src/space/mod.rs`: `new_frontier`, `open_new`, `take_free`.
     pub fn append(&self, config: &Config, stream: Stream, content: Content) -> Result<Op, NoBlock> {
         if self.room(config, stream) > 0 {
-            return Ok(Op::Program(stream, self.open_block(stream).expect("it has room"), content));
+            return Ok(Op::Program(
+                stream,
+                self.open_block(stream).expect("it has room"),
+                content,
+            ));
         }
-        if let Some(Use::Open { provisional: Some(_), .. }) = self.open_block(stream).map(|at| self.blocks[at].used)
+        if let Some(Use::Open {
+            provisional: Some(_),
+            ..
+        }) = self.open_block(stream).map(|at| self.blocks[at].used)
             && let Some(pad) = self.make_stream_safe(config, stream)
         {
             return Ok(pad);
@@ -105,7 +142,9 @@ impl State {
         let free = |block: &Block| matches!(block.used, Use::Free { .. });
         let at = self.blocks.iter().position(free).ok_or(NoBlock)?;
         let confirmed = self.blocks[at].used == Use::Free { confirmed: true };
-        if confirmed || (config.lacks(SeededError::BlankLookTrusted) && self.blocks[at].frontier == 0) {
+        if confirmed
+            || (config.lacks(SeededError::BlankLookTrusted) && self.blocks[at].frontier == 0)
+        {
             return Ok(Op::Program(stream, at, content));
         }
         Ok(Op::Erase(at))
@@ -114,7 +153,9 @@ impl State {
     /// Gives up a block without valid pages. Code: `ftl-core/src/space/mod.rs`: `release_to`.
     pub fn release(&mut self, block: usize) {
         assert_eq!(self.blocks[block].valid(), 0);
-        self.blocks[block].used = Use::Released { seq: self.last_seq() };
+        self.blocks[block].used = Use::Released {
+            seq: self.last_seq(),
+        };
     }
 
     /// A released block that may be erased: everything programmed before its release is safe. Code:
@@ -140,7 +181,9 @@ impl State {
     /// Free blocks that moving this block's valid pages takes. Code:
     /// `ftl-core/src/schemes/pagemap/reclaim.rs`: `blocks_to_move`.
     pub fn blocks_to_move(&self, config: &Config, victim: usize) -> u8 {
-        let more = self.blocks[victim].valid().saturating_sub(self.room(config, Stream::Gc));
+        let more = self.blocks[victim]
+            .valid()
+            .saturating_sub(self.room(config, Stream::Gc));
         more.div_ceil(self.pages_per_block(config))
     }
 
@@ -166,7 +209,14 @@ impl State {
 
     /// Code: `ftl-core/src/space/mod.rs`: `program_where`, `note_programmed`, `pad`, `close`;
     /// `nand-model/src/chip/program.rs`: `program_run`, `cut_program`.
-    fn program(&mut self, config: &Config, stream: Stream, at: usize, content: Content, fate: Fate) {
+    fn program(
+        &mut self,
+        config: &Config,
+        stream: Stream,
+        at: usize,
+        content: Content,
+        fate: Fate,
+    ) {
         let (page, partner) = match fate {
             Fate::Done => (ProgramCut::Complete, PartnerCut::Intact),
             Fate::ProgramCut(page, partner) => (page, partner),
@@ -183,7 +233,11 @@ impl State {
         let mounting = self.is_mounting() && config.kept_back > 0;
         let block = &mut self.blocks[at];
         let offset = block.frontier;
-        let mut new = Page { content, unstable: page == ProgramCut::Unstable, ..Page::BLANK };
+        let mut new = Page {
+            content,
+            unstable: page == ProgramCut::Unstable,
+            ..Page::BLANK
+        };
         match &mut new.content {
             _ if page == ProgramCut::Lost => new.content = Content::Lost,
             Content::Data(data) => {
@@ -218,7 +272,10 @@ impl State {
         if let Some(before) = self.open_block(stream) {
             self.blocks[before].used = Use::Full;
         }
-        self.blocks[at].used = Use::Open { stream, provisional: None };
+        self.blocks[at].used = Use::Open {
+            stream,
+            provisional: None,
+        };
     }
 
     /// Updates RAM: the mapping table, what is provisional, and the block's state.
@@ -234,13 +291,23 @@ impl State {
         }
         let block = &mut self.blocks[at];
         block.pages[offset as usize].valid = matches!(content, Content::Data(_));
-        let Use::Open { stream, provisional } = block.used else { unreachable!("it was opened") };
+        let Use::Open {
+            stream,
+            provisional,
+        } = block.used
+        else {
+            unreachable!("it was opened")
+        };
         let commits = || {
-            let padding = block.pages[..=offset as usize].iter().rev().take_while(|page| page.content == Content::Pad);
+            let padding = block.pages[..=offset as usize]
+                .iter()
+                .rev()
+                .take_while(|page| page.content == Content::Pad);
             let padding = padding.count() as u8;
             let unpaired = (0..=offset).any(|page| {
                 let threat = config.pairs.last_threat(page as u32);
-                block.pages[page as usize].seq().is_some() && threat.is_some_and(|threat| threat > offset as u32)
+                block.pages[page as usize].seq().is_some()
+                    && threat.is_some_and(|threat| threat > offset as u32)
             });
             let enough = provisional::commits(&config.pairs, offset + 1 - padding..offset + 1);
             (enough || config.lacks(SeededError::ProvisionalCounts)) && !unpaired
@@ -252,8 +319,18 @@ impl State {
             _ => provisional,
         };
         let is_full = block.frontier == config.pages;
-        assert!(!is_full || provisional.is_none(), "a block is closed before its pages are committed");
-        block.used = if is_full { Use::Full } else { Use::Open { stream, provisional } };
+        assert!(
+            !is_full || provisional.is_none(),
+            "a block is closed before its pages are committed"
+        );
+        block.used = if is_full {
+            Use::Full
+        } else {
+            Use::Open {
+                stream,
+                provisional,
+            }
+        };
     }
 
     /// A checkpoint names the valid pages, contains every program so far, and need not look into
@@ -261,9 +338,15 @@ impl State {
     /// `write_chunk`.
     fn note_set(&mut self, slot: u8) {
         for block in &mut self.blocks {
-            let closed = !matches!(block.used, Use::Free { .. } | Use::Open { .. } | Use::Unknown);
+            let closed = !matches!(
+                block.used,
+                Use::Free { .. } | Use::Open { .. } | Use::Unknown
+            );
             block.before |= (closed as u8) << slot;
-            for page in block.pages[..block.frontier as usize].iter_mut().filter(|page| page.data().is_some()) {
+            for page in block.pages[..block.frontier as usize]
+                .iter_mut()
+                .filter(|page| page.data().is_some())
+            {
                 page.known |= 1 << slot;
                 page.named |= (page.valid as u8) << slot;
             }
@@ -285,7 +368,9 @@ impl State {
                 block.weak = true;
             }
             Fate::EraseCut(EraseCut::Mixed(kept)) => {
-                (0..MAX_PAGES).filter(|page| kept >> page & 1 == 0).for_each(|page| lose(&mut block.pages[page]));
+                (0..MAX_PAGES)
+                    .filter(|page| kept >> page & 1 == 0)
+                    .for_each(|page| lose(&mut block.pages[page]));
                 block.weak = true;
             }
             Fate::ProgramCut(..) => unreachable!("a program's fate"),
@@ -315,10 +400,19 @@ impl State {
                 }
             }
             Op::Erase(at) => {
-                fates.extend([EraseCut::NotStarted, EraseCut::Complete, EraseCut::LooksBlank].map(Fate::EraseCut));
+                fates.extend(
+                    [
+                        EraseCut::NotStarted,
+                        EraseCut::Complete,
+                        EraseCut::LooksBlank,
+                    ]
+                    .map(Fate::EraseCut),
+                );
                 let pages = &self.blocks[at].pages;
                 let mask = |keep: &dyn Fn(&Page) -> bool| {
-                    (0..MAX_PAGES).filter(|page| keep(&pages[*page])).fold(0u16, |mask, page| mask | 1 << page)
+                    (0..MAX_PAGES)
+                        .filter(|page| keep(&pages[*page]))
+                        .fold(0u16, |mask, page| mask | 1 << page)
                 };
                 let versions = mask(&|page| page.data().is_some() || slot_of(page).is_some());
                 let pads = mask(&|page| page.content == Content::Pad);
@@ -343,6 +437,11 @@ impl State {
 /// The page can no longer be read.
 pub fn lose(page: &mut Page) {
     if page.content != Content::Blank {
-        *page = Page { content: Content::Lost, valid: page.valid, named: page.named, ..Page::BLANK };
+        *page = Page {
+            content: Content::Lost,
+            valid: page.valid,
+            named: page.named,
+            ..Page::BLANK
+        };
     }
 }

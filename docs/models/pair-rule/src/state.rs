@@ -35,7 +35,10 @@ impl SeededError {
         ("provisional-counts", SeededError::ProvisionalCounts),
         ("suspects-not-rewritten", SeededError::SuspectsNotRewritten),
         ("blank-look-trusted", SeededError::BlankLookTrusted),
-        ("checkpoint-names-unsafe", SeededError::CheckpointNamesUnsafe),
+        (
+            "checkpoint-names-unsafe",
+            SeededError::CheckpointNamesUnsafe,
+        ),
     ];
 }
 
@@ -200,9 +203,15 @@ impl State {
         state.put_old(config, 0, &[0]);
         state.put_old(config, 1, &[1]);
         let half = &mut state.blocks[2];
-        half.used = Use::Open { stream: Stream::Host, provisional: None };
+        half.used = Use::Open {
+            stream: Stream::Host,
+            provisional: None,
+        };
         half.frontier = config.pages / 2;
-        half.pages[..half.frontier as usize].fill(Page { content: Content::Pad, ..Page::BLANK });
+        half.pages[..half.frontier as usize].fill(Page {
+            content: Content::Pad,
+            ..Page::BLANK
+        });
         state.normalise(config);
         state
     }
@@ -212,35 +221,68 @@ impl State {
         let block = &mut self.blocks[at];
         block.used = Use::Full;
         block.frontier = config.pages;
-        block.pages[..config.pages as usize].fill(Page { content: Content::Pad, ..Page::BLANK });
+        block.pages[..config.pages as usize].fill(Page {
+            content: Content::Pad,
+            ..Page::BLANK
+        });
         for (page, lpn) in block.pages.iter_mut().zip(lpns) {
-            let data = Data { lpn: *lpn, ver: 1, seq: 0, provisional: false, torn: false, label: Label(0) };
-            *page = Page { content: Content::Data(data), valid: true, ..Page::BLANK };
-            self.allowed[*lpn as usize] = Allowed { floor: 1, ceiling: 1 };
+            let data = Data {
+                lpn: *lpn,
+                ver: 1,
+                seq: 0,
+                provisional: false,
+                torn: false,
+                label: Label(0),
+            };
+            *page = Page {
+                content: Content::Data(data),
+                valid: true,
+                ..Page::BLANK
+            };
+            self.allowed[*lpn as usize] = Allowed {
+                floor: 1,
+                ceiling: 1,
+            };
         }
     }
 
     /// Every page of the flash.
     pub fn pages(&self) -> impl Iterator<Item = &Page> {
-        self.blocks.iter().flat_map(|block| block.pages[..block.frontier as usize].iter())
+        self.blocks
+            .iter()
+            .flat_map(|block| block.pages[..block.frontier as usize].iter())
     }
 
     /// Every page of the flash.
     pub fn pages_mut(&mut self) -> impl Iterator<Item = &mut Page> {
-        self.blocks.iter_mut().flat_map(|block| block.pages[..block.frontier as usize].iter_mut())
+        self.blocks
+            .iter_mut()
+            .flat_map(|block| block.pages[..block.frontier as usize].iter_mut())
     }
 
     /// The version that the mapping table names, 0 if none, and whether it can be read.
     pub fn current(&self, lpn: u8) -> (u8, bool) {
-        let valid = self.pages().filter(|page| page.valid).filter_map(Page::data).find(|data| data.lpn == lpn);
+        let valid = self
+            .pages()
+            .filter(|page| page.valid)
+            .filter_map(Page::data)
+            .find(|data| data.lpn == lpn);
         valid.map_or((0, true), |data| (data.ver, !data.torn))
     }
 
     /// The highest version of a logical page that anything still refers to.
     pub fn highest(&self, lpn: u8) -> u8 {
         let allowed = self.allowed[lpn as usize];
-        let on_flash = self.pages().filter_map(Page::data).filter(|data| data.lpn == lpn).map(|data| data.ver);
-        on_flash.max().unwrap_or(0).max(allowed.floor).max(allowed.ceiling)
+        let on_flash = self
+            .pages()
+            .filter_map(Page::data)
+            .filter(|data| data.lpn == lpn)
+            .map(|data| data.ver);
+        on_flash
+            .max()
+            .unwrap_or(0)
+            .max(allowed.floor)
+            .max(allowed.ceiling)
     }
 
     /// The sequence number of the last program.
@@ -249,14 +291,21 @@ impl State {
             Use::Released { seq } => Some(seq),
             _ => None,
         });
-        self.pages().filter_map(Page::seq).chain(released).max().unwrap_or(0)
+        self.pages()
+            .filter_map(Page::seq)
+            .chain(released)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Logical pages of which no readable version is left that they may read as.
     pub fn bereft(&self) -> Option<u8> {
         (0..LPNS as u8).find(|lpn| {
             let allowed = self.allowed[*lpn as usize];
-            let mut data = self.pages().filter_map(Page::data).filter(|data| data.lpn == *lpn && !data.torn);
+            let mut data = self
+                .pages()
+                .filter_map(Page::data)
+                .filter(|data| data.lpn == *lpn && !data.torn);
             allowed.floor > 0 && !data.any(|data| allowed.admits(data.ver))
         })
     }
@@ -274,16 +323,28 @@ impl State {
         for lpn in 0..LPNS as u8 {
             let Allowed { floor, ceiling } = self.allowed[lpn as usize];
             let of_lpn = |data: &Data| data.lpn == lpn;
-            let mut known: Vec<u8> = self.pages().filter_map(Page::data).filter(of_lpn).map(|data| data.ver).collect();
+            let mut known: Vec<u8> = self
+                .pages()
+                .filter_map(Page::data)
+                .filter(of_lpn)
+                .map(|data| data.ver)
+                .collect();
             // The ceiling matters while a version between floor and ceiling is left.
-            let ceiling = if known.iter().any(|ver| *ver > floor && *ver <= ceiling) { ceiling } else { floor };
+            let ceiling = if known.iter().any(|ver| *ver > floor && *ver <= ceiling) {
+                ceiling
+            } else {
+                floor
+            };
             known.extend([floor, ceiling]);
             known.sort_unstable();
             known.dedup();
             // Version 0 means "never written" and keeps its number.
             let first = if known[0] == 0 { 0 } else { 1 };
             let rank = |ver: u8| first + known.binary_search(&ver).expect("collected above") as u8;
-            self.allowed[lpn as usize] = Allowed { floor: rank(floor), ceiling: rank(ceiling) };
+            self.allowed[lpn as usize] = Allowed {
+                floor: rank(floor),
+                ceiling: rank(ceiling),
+            };
             for page in self.pages_mut() {
                 if let Content::Data(data) = &mut page.content
                     && data.lpn == lpn
@@ -304,11 +365,18 @@ impl State {
         let mut compared = Vec::new();
         for block in &mut self.blocks {
             let before = *block;
-            for (offset, page) in block.pages[..block.frontier as usize].iter_mut().enumerate() {
-                let copied = page.data().is_some_and(|data| copies[data.lpn as usize][data.ver as usize] > 1);
+            for (offset, page) in block.pages[..block.frontier as usize]
+                .iter_mut()
+                .enumerate()
+            {
+                let copied = page
+                    .data()
+                    .is_some_and(|data| copies[data.lpn as usize][data.ver as usize] > 1);
                 let is_compared = copied || config.is_unsafe(&before, offset as u8);
                 match &mut page.content {
-                    Content::Data(Data { seq, .. }) | Content::Set { seq, .. } if is_compared => compared.push(*seq),
+                    Content::Data(Data { seq, .. }) | Content::Set { seq, .. } if is_compared => {
+                        compared.push(*seq)
+                    }
                     Content::Data(Data { seq, .. }) | Content::Set { seq, .. } => *seq = 0,
                     _ => {}
                 }
@@ -322,7 +390,8 @@ impl State {
                 *seq = rank(*seq);
             }
             for page in &mut block.pages {
-                if let Content::Data(Data { seq, .. }) | Content::Set { seq, .. } = &mut page.content
+                if let Content::Data(Data { seq, .. }) | Content::Set { seq, .. } =
+                    &mut page.content
                     && *seq > 0
                 {
                     *seq = rank(*seq);
@@ -342,7 +411,12 @@ impl State {
     fn normalise_sets(&mut self) {
         let mut slots: Vec<u8> = self.pages().filter_map(slot_of).collect();
         slots.sort_unstable();
-        let moved = |mask: u8| (0..).zip(&slots).map(|(to, from)| (mask >> from & 1) << to).sum::<u8>();
+        let moved = |mask: u8| {
+            (0..)
+                .zip(&slots)
+                .map(|(to, from)| (mask >> from & 1) << to)
+                .sum::<u8>()
+        };
         for block in &mut self.blocks {
             block.before = moved(block.before);
             for page in &mut block.pages {
@@ -357,7 +431,9 @@ impl State {
 
     /// The block that a stream is filling.
     pub fn open_block(&self, stream: Stream) -> Option<usize> {
-        self.blocks.iter().position(|block| matches!(block.used, Use::Open { stream: of, .. } if of == stream))
+        self.blocks
+            .iter()
+            .position(|block| matches!(block.used, Use::Open { stream: of, .. } if of == stream))
     }
 }
 

@@ -1,24 +1,33 @@
 //! A-SAST: log blocks for groups of adjacent logical blocks, whose sizes follow the load.
 //!
-//! Koo, Shin: *Adaptive Block Association Scheme for Flash Translation Layer*, IEICE Transactions 2009; on top of SAST: Park, Cheon, Kang, Reh, Cho,
-//! Kim: *A Reconfigurable FTL Architecture for NAND Flash-Based Applications*, ACM TECS 7(4), 2008. BAST gives every logical block log blocks of its own,
-//! which are merged half empty; FAST lets all share them, and each merge takes many logical blocks. SAST is between: N adjacent
-//! logical blocks share up to K log blocks. A-SAST begins with groups of one, without K, and lets them grow and shrink. All else is [`crate::hybrid`]
-//! with a log stream per group, that of the group's first logical block; here are the groups, and which log block is merged.
+//! Koo, Shin: *Adaptive Block Association Scheme for Flash Translation Layer*, IEICE Transactions
+//! 2009; on top of SAST: Park, Cheon, Kang, Reh, Cho, Kim: *A Reconfigurable FTL Architecture for
+//! NAND Flash-Based Applications*, ACM TECS 7(4), 2008. BAST gives every logical block log blocks
+//! of its own, which are merged half empty; FAST lets all share them, and each merge takes many
+//! logical blocks. SAST is between: N adjacent logical blocks share up to K log blocks. A-SAST
+//! begins with groups of one, without K, and lets them grow and shrink. All else is
+//! [`crate::hybrid`] with a log stream per group, that of the group's first logical block; here are
+//! the groups, and which log block is merged.
 //!
-//! RAM: 4 bytes per logical block, a byte for its group, and per log block 4 bytes for its group and 4 per page. Ours beside it in the report.
+//! RAM: 4 bytes per logical block, a byte for its group, and per log block 4 bytes for its group
+//! and 4 per page. Ours beside it in the report.
 //!
 //! Where we deviate, or the papers are silent: **A-SAST is reconstructed.**
-//! - The originals are not at hand; this follows how later papers describe them. When groups merge and split, and how far, is ours:
-//! - A group and its neighbour of the same size become one, of 16 logical blocks at most, when one wants a log block, all are in use, and those that both
-//!   have are less than half full on the average. A group is halved when the log block to be merged has pages of more than 4 logical blocks and the
-//!   group has two log blocks or more. There is one such change for every so many reclamations as there may be log blocks.
-//! - `asast.adapt = off` is SAST, with `asast.group` logical blocks (N = 4) and `asast.logs` log blocks (K = 4) per group.
-//! - The victim is the log block with the fewest valid pages of the group, when that has K. Else it is that of the group not written for longest, or with
-//!   `asast.victim = least_valid` (Ma, Feng, Li: LazyFTL, SIGMOD 2011) that of all.
+//! - The originals are not at hand; this follows how later papers describe them. When groups merge
+//!   and split, and how far, is ours:
+//! - A group and its neighbour of the same size become one, of 16 logical blocks at most, when one
+//!   wants a log block, all are in use, and those that both have are less than half full on the
+//!   average. A group is halved when the log block to be merged has pages of more than 4 logical
+//!   blocks and the group has two log blocks or more. There is one such change for every so many
+//!   reclamations as there may be log blocks.
+//! - `asast.adapt = off` is SAST, with `asast.group` logical blocks (N = 4) and `asast.logs` log
+//!   blocks (K = 4) per group.
+//! - The victim is the log block with the fewest valid pages of the group, when that has K. Else it
+//!   is that of the group not written for longest, or with `asast.victim = least_valid` (Ma, Feng,
+//!   Li: LazyFTL, SIGMOD 2011) that of all.
 //! - There may be as many log blocks as over-provisioning leaves; `log.blocks` sets another number.
-//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads are ours. A mount does not know groups:
-//!   it begins with those of the start.
+//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads
+//!   are ours. A mount does not know groups: it begins with those of the start.
 //!
 //! What always holds, and what happens if power fails: [`crate::hybrid`].
 
@@ -45,12 +54,18 @@ pub(super) const SCHEME: Scheme = Scheme {
     fidelity: 'C',
     mlc: MlcUse::Adapted,
     params: &[
-        ParamDoc { key: "asast.adapt", help: "on (default): groups grow and shrink; off: SAST" },
+        ParamDoc {
+            key: "asast.adapt",
+            help: "on (default): groups grow and shrink; off: SAST",
+        },
         ParamDoc {
             key: "asast.group",
             help: "logical blocks of a group at first: 1, 2, 4, 8 or 16 (default 1, SAST 4)",
         },
-        ParamDoc { key: "asast.logs", help: "log blocks of a group at most, 0 = no limit (default 0, SAST 4)" },
+        ParamDoc {
+            key: "asast.logs",
+            help: "log blocks of a group at most, 0 = no limit (default 0, SAST 4)",
+        },
         ParamDoc {
             key: "asast.victim",
             help: "lru (default): a log block of the group not written for longest; or least_valid of all",
@@ -69,12 +84,18 @@ const LARGEST: u8 = 4;
 /// Logical blocks of a victim above which its group is halved.
 const MANY_OWNERS: usize = 4;
 
-fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Box<dyn Ftl<S>>, FtlError> {
     let params = &config.params;
     let adapts = params.choice("asast.adapt", "on", "off")?;
     let group: u32 = params.get("asast.group", if adapts { 1 } else { 4 })?;
     if !group.is_power_of_two() || group.ilog2() > LARGEST as u32 {
-        return Err(FtlError::Config(format!("parameter asast.group: {group} is none of 1, 2, 4, 8, 16")));
+        return Err(FtlError::Config(format!(
+            "parameter asast.group: {group} is none of 1, 2, 4, 8, 16"
+        )));
     }
     let geometry = chip.geometry();
     let logical_blocks = config.logical_pages.div_ceil(geometry.pages_per_block);
@@ -97,7 +118,8 @@ struct Asast {
     /// Log blocks of a group at most, or 0.
     most_logs: usize,
     pages_per_block: u32,
-    /// By logical block: how large its group is, as a power of two. Groups begin at a multiple of their size.
+    /// By logical block: how large its group is, as a power of two. Groups begin at a multiple of
+    /// their size.
     sizes: Vec<u8>,
     /// Log blocks that had been reclaimed at the last change of a group.
     changed: u64,
@@ -126,7 +148,11 @@ impl Asast {
     /// Whether a group's log blocks are less than half full on the average.
     fn wastes(&self, stream: LogStream, view: &View) -> bool {
         let blocks = view.logs.of_stream(stream);
-        let written: u32 = blocks.iter().filter_map(|block| view.logs.get(*block)).map(|log| log.written).sum();
+        let written: u32 = blocks
+            .iter()
+            .filter_map(|block| view.logs.get(*block))
+            .map(|log| log.written)
+            .sum();
         2 * written < blocks.len() as u32 * self.pages_per_block
     }
 
@@ -143,8 +169,19 @@ impl Asast {
 
     /// Halves the group whose log block makes for so many merges.
     fn part(&mut self, victim: Pbn, view: &View) {
-        let Some(log) = view.logs.get(victim).filter(|log| log.associated.len() > MANY_OWNERS) else { return };
-        let Some(stream) = log.stream.filter(|stream| view.logs.of_stream(*stream).len() >= 2) else { return };
+        let Some(log) = view
+            .logs
+            .get(victim)
+            .filter(|log| log.associated.len() > MANY_OWNERS)
+        else {
+            return;
+        };
+        let Some(stream) = log
+            .stream
+            .filter(|stream| view.logs.of_stream(*stream).len() >= 2)
+        else {
+            return;
+        };
         let size = self.sizes[stream as usize];
         // A block may be left from when the group was larger.
         if self.stream(stream) == stream && size > 0 {
@@ -163,7 +200,10 @@ impl Policy for Asast {
 
     fn route(&mut self, write: &Write, view: &View) -> Route {
         let mut stream = self.stream(write.lbn);
-        if !view.takes(stream, write.offset) && view.logs.len() >= view.limit && self.may_change(view) {
+        if !view.takes(stream, write.offset)
+            && view.logs.len() >= view.limit
+            && self.may_change(view)
+        {
             self.join(stream, view);
             stream = self.stream(write.lbn);
         }
@@ -176,7 +216,9 @@ impl Policy for Asast {
         let own = view.logs.of_stream(stream);
         if self.most_logs > 0 && own.len() >= self.most_logs {
             let logs = own.iter().filter_map(|block| view.logs.get(*block));
-            return logs.min_by_key(|log| log.live).map(|log| Due::Merge(log.block));
+            return logs
+                .min_by_key(|log| log.live)
+                .map(|log| Due::Merge(log.block));
         }
         if view.logs.len() < view.limit {
             return None;
@@ -189,11 +231,16 @@ impl Policy for Asast {
     }
 
     fn victim(&mut self, view: &View) -> Option<Pbn> {
-        self.used.retain(|stream, _| !view.logs.of_stream(*stream).is_empty());
+        self.used
+            .retain(|stream, _| !view.logs.of_stream(*stream).is_empty());
         let used = |stream: LogStream| self.used.get(&stream).copied().unwrap_or(0);
         // What a mount found is not used any more.
         let cost = |log: &&LogBlock| (log.stream.filter(|_| self.by_use).map_or(0, used), log.live);
-        view.logs.iter().filter(|log| !view.is_emptied(log.block)).min_by_key(cost).map(|log| log.block)
+        view.logs
+            .iter()
+            .filter(|log| !view.is_emptied(log.block))
+            .min_by_key(cost)
+            .map(|log| log.block)
     }
 
     fn may_become_data(&self, _: &LogBlock) -> bool {

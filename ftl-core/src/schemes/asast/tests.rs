@@ -1,4 +1,5 @@
-//! Which log blocks logical blocks share, and what merges cost on ROSE's device: reads take 88 us, programs 263 us, erases 2,000 us.
+//! Which log blocks logical blocks share, and what merges cost on ROSE's device: reads take 88 us,
+//! programs 263 us, erases 2,000 us.
 
 use crate::hybrid::tests::rose_part::{COPY, ERASE, WRITE};
 use crate::hybrid::tests::{Device, agrees_with_a_model};
@@ -6,10 +7,20 @@ use crate::hybrid::tests::{Device, agrees_with_a_model};
 #[test]
 fn it_agrees_with_a_model() {
     agrees_with_a_model("asast", &[]);
-    agrees_with_a_model("asast", &[("asast.adapt", "off"), ("asast.victim", "least_valid")]);
+    agrees_with_a_model(
+        "asast",
+        &[("asast.adapt", "off"), ("asast.victim", "least_valid")],
+    );
     for logs in ["2", "3", "6"] {
         agrees_with_a_model("asast", &[("log.blocks", logs)]);
-        agrees_with_a_model("asast", &[("log.blocks", logs), ("asast.group", "16"), ("asast.victim", "least_valid")]);
+        agrees_with_a_model(
+            "asast",
+            &[
+                ("log.blocks", logs),
+                ("asast.group", "16"),
+                ("asast.victim", "least_valid"),
+            ],
+        );
     }
 }
 
@@ -23,14 +34,31 @@ fn full_device(params: &[(&str, &str)]) -> Device {
 
 #[test]
 fn the_blocks_of_a_group_share_its_log_blocks_and_no_others() {
-    let sast = [("asast.adapt", "off"), ("asast.group", "2"), ("asast.logs", "1"), ("log.blocks", "8")];
+    let sast = [
+        ("asast.adapt", "off"),
+        ("asast.group", "2"),
+        ("asast.logs", "1"),
+        ("log.blocks", "8"),
+    ];
     let mut device = full_device(&sast);
     for page in (0..64).rev() {
         assert_eq!(device.write(64 * (page % 2) + page, 1, 2), WRITE);
     }
     assert_eq!(device.write(64 * 2, 1, 2), WRITE, "another group");
-    assert_eq!(device.write(0, 1, 3), WRITE + 2 * 64 * COPY + 3 * ERASE, "both are merged for the next log block");
-    assert_eq!((device.read(0).0, device.read(2).0, device.read(65).0, device.read(128).0), (3, 2, 2, 2));
+    assert_eq!(
+        device.write(0, 1, 3),
+        WRITE + 2 * 64 * COPY + 3 * ERASE,
+        "both are merged for the next log block"
+    );
+    assert_eq!(
+        (
+            device.read(0).0,
+            device.read(2).0,
+            device.read(65).0,
+            device.read(128).0
+        ),
+        (3, 2, 2, 2)
+    );
     device.assert_sound();
 }
 
@@ -38,28 +66,54 @@ fn the_blocks_of_a_group_share_its_log_blocks_and_no_others() {
 fn neighbours_come_together_when_their_log_blocks_are_used_badly() {
     // Four log blocks, eight logical blocks that take turns: every write merges one, as with BAST.
     let mut device = full_device(&[("log.blocks", "4")]);
-    let round = |device: &mut Device, n| (0..8).map(|block| device.write(64 * block + 7, 1, n)).sum::<u64>();
-    assert_eq!(round(&mut device, 2), 8 * WRITE + 4 * (64 * COPY + 2 * ERASE));
+    let round = |device: &mut Device, n| {
+        (0..8)
+            .map(|block| device.write(64 * block + 7, 1, n))
+            .sum::<u64>()
+    };
+    assert_eq!(
+        round(&mut device, 2),
+        8 * WRITE + 4 * (64 * COPY + 2 * ERASE)
+    );
     for n in 3..20 {
         round(&mut device, n);
     }
-    assert_eq!(round(&mut device, 20), 8 * WRITE, "in groups they share log blocks that have room");
+    assert_eq!(
+        round(&mut device, 20),
+        8 * WRITE,
+        "in groups they share log blocks that have room"
+    );
     assert!((0..8).all(|block| device.read(64 * block + 7).0 == 20));
     device.assert_sound();
 }
 
 #[test]
 fn a_group_whose_merges_are_many_is_halved() {
-    // All sixteen logical blocks of a group in four log blocks. Then merges of one take sixteen others.
-    let mut device = full_device(&[("log.blocks", "4"), ("asast.group", "16"), ("asast.victim", "least_valid")]);
+    // All sixteen logical blocks of a group in four log blocks. Then merges of one take sixteen
+    // others.
+    let mut device = full_device(&[
+        ("log.blocks", "4"),
+        ("asast.group", "16"),
+        ("asast.victim", "least_valid"),
+    ]);
     let round = |device: &mut Device, n| {
         // Other pages than in the last rounds.
         let place = |page: u32| 64 * (5 * page % 16) + (page + 17 * n as u32) % 64;
-        (0..64).map(|page| device.write(place(page), 1, n)).collect::<Vec<u64>>()
+        (0..64)
+            .map(|page| device.write(place(page), 1, n))
+            .collect::<Vec<u64>>()
     };
     round(&mut device, 2);
     let merged_for = |took: u64| (took - WRITE) / (64 * COPY + ERASE);
-    let worst: Vec<u64> = (3..40).map(|n| round(&mut device, n).into_iter().map(merged_for).max().unwrap()).collect();
+    let worst: Vec<u64> = (3..40)
+        .map(|n| {
+            round(&mut device, n)
+                .into_iter()
+                .map(merged_for)
+                .max()
+                .unwrap()
+        })
+        .collect();
     assert_eq!(worst.iter().max(), Some(&16));
     assert!(worst[20..].iter().all(|merges| *merges <= 8), "{worst:?}");
     device.assert_sound();

@@ -1,20 +1,26 @@
 //! BAST: a log block for each logical block that is overwritten.
 //!
-//! Kim, Kim, Noh, Min, Cho: *A Space-Efficient Flash Translation Layer for CompactFlash Systems*, IEEE Transactions on Consumer Electronics 48(2),
-//! 2002. The first write of a page goes to its place in the data block; overwrites go to the log block of their logical block, in the order
-//! they come. A full log block, or one that must make room for that of another logical block, is merged: it *becomes* the data block if it has
-//! all pages in order (switch), also after the missing ones were copied behind them (partial merge); otherwise the newest pages
-//! are gathered in a new data block (full merge). All of that is [`crate::hybrid`] with a log stream per logical block; here is the
-//! choice of the log block that has to go.
+//! Kim, Kim, Noh, Min, Cho: *A Space-Efficient Flash Translation Layer for CompactFlash Systems*,
+//! IEEE Transactions on Consumer Electronics 48(2),
+//! 2002. The first write of a page goes to its place in the data block; overwrites go to the log
+//!       block of their logical block, in the order they come. A full log block, or one that must
+//!       make room for that of another logical block, is merged: it *becomes* the data block if it
+//!       has all pages in order (switch), also after the missing ones were copied behind them
+//!       (partial merge); otherwise the newest pages are gathered in a new data block (full merge).
+//!       All of that is [`crate::hybrid`] with a log stream per logical block; here is the choice
+//!       of the log block that has to go.
 //!
-//! RAM: 4 bytes per logical block, and per log block 4 bytes for its owner and 4 per page. Ours beside it in the report: a hash map for log
-//! pages, and on parts with a page order 2 bytes per logical page for its place in the data block.
+//! RAM: 4 bytes per logical block, and per log block 4 bytes for its owner and 4 per page. Ours
+//! beside it in the report: a hash map for log pages, and on parts with a page order 2 bytes per
+//! logical page for its place in the data block.
 //!
 //! Where we deviate, or the paper is silent:
-//! - The original is not at hand; this follows how later papers describe it, which also give the two ways to choose a victim: the least recently used log
-//!   block, or the one with the fewest valid pages (Ma, Feng, Li: LazyFTL, SIGMOD 2011).
+//! - The original is not at hand; this follows how later papers describe it, which also give the
+//!   two ways to choose a victim: the least recently used log block, or the one with the fewest
+//!   valid pages (Ma, Feng, Li: LazyFTL, SIGMOD 2011).
 //! - There may be as many log blocks as over-provisioning leaves; `log.blocks` sets another number.
-//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads are ours.
+//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads
+//!   are ours.
 //!
 //! What always holds, and what happens if power fails: [`crate::hybrid`].
 
@@ -53,7 +59,11 @@ pub(super) const SCHEME: Scheme = Scheme {
     oob_only: start,
 };
 
-fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Box<dyn Ftl<S>>, FtlError> {
     let policy = Bast {
         by_use: config.params.choice("bast.victim", "lru", "least_valid")?,
         used: FastMap::default(),
@@ -85,12 +95,20 @@ impl Policy for Bast {
 
     fn due(&mut self, stream: LogStream, view: &View) -> Option<Due> {
         let own = view.logs.of_stream(stream).first().copied();
-        own.or_else(|| if view.logs.len() >= view.limit { self.victim(view) } else { None }).map(Due::Merge)
+        own.or_else(|| {
+            if view.logs.len() >= view.limit {
+                self.victim(view)
+            } else {
+                None
+            }
+        })
+        .map(Due::Merge)
     }
 
     fn victim(&mut self, view: &View) -> Option<Pbn> {
         let logs = view.logs;
-        self.used.retain(|stream, _| !logs.of_stream(*stream).is_empty());
+        self.used
+            .retain(|stream, _| !logs.of_stream(*stream).is_empty());
         let cost = |log: &&LogBlock| match (log.stream, self.by_use) {
             // What a mount found.
             (None, _) => 0,

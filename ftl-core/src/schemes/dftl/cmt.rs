@@ -1,5 +1,6 @@
-//! The cached mapping table: entries in two LRU segments. A new entry is on probation; used again, it is protected. What the
-//! protected half cannot hold goes back on probation; what leaves is the least recently used one on probation.
+//! The cached mapping table: entries in two LRU segments. A new entry is on probation; used again,
+//! it is protected. What the protected half cannot hold goes back on probation; what leaves is the
+//! least recently used one on probation.
 
 use super::ENTRY_BYTES;
 use crate::hash::FastMap;
@@ -46,7 +47,11 @@ impl Cmt {
     }
 
     fn insert(&mut self, lpn: u32, to: Option<Ppn>) {
-        let entry = Slot { lpn, to, protected: false };
+        let entry = Slot {
+            lpn,
+            to,
+            protected: false,
+        };
         let slot = match self.unused.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = entry;
@@ -102,7 +107,9 @@ impl Policy for Cmt {
     }
 
     fn peek(&self, lpn: u32) -> Option<Option<Ppn>> {
-        self.index.get(&lpn).map(|slot| self.slots[*slot as usize].to)
+        self.index
+            .get(&lpn)
+            .map(|slot| self.slots[*slot as usize].to)
     }
 
     fn load(&mut self, _: u32, page: &[u8], lpn: u32, _: u32, _: &Pending) {
@@ -122,7 +129,10 @@ impl Policy for Cmt {
     #[inline]
     fn evict(&mut self, pending: &Pending) -> Option<u32> {
         while self.index.len() as u32 > self.capacity {
-            let slot = self.used.oldest(PROBATION).or_else(|| self.used.oldest(PROTECTED))?;
+            let slot = self
+                .used
+                .oldest(PROBATION)
+                .or_else(|| self.used.oldest(PROTECTED))?;
             let Slot { lpn, protected, .. } = self.slots[slot as usize];
             self.used.remove(slot);
             self.protected -= protected as u32;

@@ -5,7 +5,11 @@ struct Dftl;
 
 impl Subject for Dftl {
     type Policy = Cmt;
-    fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, how: Start) -> Result<Paged<S, Cmt>, FtlError> {
+    fn start<S: Store>(
+        chip: Chip<S>,
+        config: &FtlConfig,
+        how: Start,
+    ) -> Result<Paged<S, Cmt>, FtlError> {
         new(chip, config, how)
     }
 }
@@ -28,10 +32,17 @@ fn filled(entries: u32) -> (Paged<nand_model::store::MemStore, Cmt>, u64) {
     let profile = profile("lazyftl", 200);
     let mut params = Params::default();
     let cache = (8 * entries).to_string();
-    for (key, value) in [("dftl.cache", cache.as_str()), ("ckpt.interval", "0"), ("wear.policy", "none")] {
+    for (key, value) in [
+        ("dftl.cache", cache.as_str()),
+        ("ckpt.interval", "0"),
+        ("wear.policy", "none"),
+    ] {
         params.set(key, value);
     }
-    let config = FtlConfig { logical_pages: 4096, params };
+    let config = FtlConfig {
+        logical_pages: 4096,
+        params,
+    };
     let chip = Chip::open(profile, nand_model::store::MemStore::new(profile.geometry)).unwrap();
     let mut ftl = new(chip, &config, Start::Format).unwrap();
     let page = vec![7; 2048];
@@ -56,7 +67,8 @@ fn a_read_costs_what_the_cache_makes_of_it() {
         at - began
     };
     let (read_ns, write_ns) = (80_000, 200_000);
-    // A miss reads the mapping page; what leaves for it is changed, so its mapping page is read and written.
+    // A miss reads the mapping page; what leaves for it is changed, so its mapping page is read and
+    // written.
     assert_eq!(read(5), 2 * read_ns + read_ns + write_ns);
     // The next to leave was written with it (batch update).
     assert_eq!(read(600), 2 * read_ns);
@@ -68,7 +80,10 @@ fn a_read_costs_what_the_cache_makes_of_it() {
 fn an_entry_that_was_used_again_outlives_those_that_were_not() {
     use crate::paged::Policy;
     use crate::paged::pending::Pending;
-    let (mut cmt, pending) = (Cmt::new(8, 512), Pending::new(profile("lazyftl", 200).geometry, false));
+    let (mut cmt, pending) = (
+        Cmt::new(8, 512),
+        Pending::new(profile("lazyftl", 200).geometry, false),
+    );
     let page = vec![0; 2048];
     let load = |cmt: &mut Cmt, lpn| {
         cmt.load(0, &page, lpn, 0, &pending);
@@ -81,5 +96,7 @@ fn an_entry_that_was_used_again_outlives_those_that_were_not() {
     // Half the cache is protected: using five more sends the longest unused of them back.
     (103..108).for_each(|lpn| assert!(cmt.get(lpn, false).is_some()));
     (200..204).for_each(|lpn| assert_eq!(load(&mut cmt, lpn), None));
-    assert!((0..3).all(|lpn| cmt.peek(lpn).is_none()) && (104..108).all(|lpn| cmt.peek(lpn).is_some()));
+    assert!(
+        (0..3).all(|lpn| cmt.peek(lpn).is_none()) && (104..108).all(|lpn| cmt.peek(lpn).is_some())
+    );
 }

@@ -1,6 +1,8 @@
-//! The cache: mapping pages in both forms share one stock of equal blocks, an original page takes `ratio` of them. The least recently
-//! used one leaves; an original one is compressed instead, if that is possible and was not tried since its last use. To measure what
-//! that is good for, each form may have a fixed part of the stock, and pages may be searched for on the list of what was used.
+//! The cache: mapping pages in both forms share one stock of equal blocks, an original page takes
+//! `ratio` of them. The least recently used one leaves; an original one is compressed instead, if
+//! that is possible and was not tried since its last use. To measure what that is good for, each
+//! form may have a fixed part of the stock, and pages may be searched for on the list of what was
+//! used.
 
 use super::node::{Form, compress};
 use super::{EXTENT_BYTES, HEAD_BYTES};
@@ -17,7 +19,8 @@ use nand_model::Ppn;
 pub(super) struct Shape {
     /// Cache blocks.
     pub(super) blocks: u32,
-    /// Of these, what original pages have for themselves and compressed ones not; `None`: they share all.
+    /// Of these, what original pages have for themselves and compressed ones not; `None`: they
+    /// share all.
     pub(super) original: Option<u32>,
     /// Whether the directory tells where a page is.
     pub(super) ctpa: bool,
@@ -41,8 +44,14 @@ impl Shape {
     #[inline]
     fn stock(&self, form: &Form) -> Stock {
         match form {
-            Form::Original(_) => Stock { list: 0, blocks: self.ratio },
-            Form::Compressed(_) => Stock { list: self.original.is_some() as u32, blocks: 1 },
+            Form::Original(_) => Stock {
+                list: 0,
+                blocks: self.ratio,
+            },
+            Form::Compressed(_) => Stock {
+                list: self.original.is_some() as u32,
+                blocks: 1,
+            },
         }
     }
 }
@@ -89,7 +98,9 @@ impl Cache {
 
     /// A node that took this much may have another form now.
     fn recount(&mut self, place: u32, was: Stock) {
-        let node = self.nodes[place as usize].as_ref().expect("a listed place is taken");
+        let node = self.nodes[place as usize]
+            .as_ref()
+            .expect("a listed place is taken");
         let is = self.shape.stock(&node.form);
         self.blocks[was.list as usize] -= was.blocks;
         self.blocks[is.list as usize] += is.blocks;
@@ -108,7 +119,8 @@ impl Cache {
         }
     }
 
-    /// Where a page is, counting what has to be looked at to find out: its entry in the directory, or the list.
+    /// Where a page is, counting what has to be looked at to find out: its entry in the directory,
+    /// or the list.
     #[inline]
     fn find(&mut self, vtpn: u32) -> Option<u32> {
         let place = Some(self.places[vtpn as usize]).filter(|place| *place != ABSENT);
@@ -126,13 +138,19 @@ impl Cache {
     }
 
     fn node(&self, lpn: u32) -> Option<&Node> {
-        self.nodes.get(self.places[(lpn / self.shape.per_page) as usize] as usize)?.as_ref()
+        self.nodes
+            .get(self.places[(lpn / self.shape.per_page) as usize] as usize)?
+            .as_ref()
     }
 
     fn insert(&mut self, vtpn: u32, form: Form) {
         let Stock { list, blocks } = self.shape.stock(&form);
         self.blocks[list as usize] += blocks;
-        let node = Some(Node { vtpn, form, tried: false });
+        let node = Some(Node {
+            vtpn,
+            form,
+            tried: false,
+        });
         let place = match self.unused.pop() {
             Some(place) => {
                 self.nodes[place as usize] = node;
@@ -161,9 +179,16 @@ impl Cache {
     fn set(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
         let (vtpn, offset) = (lpn / self.shape.per_page, lpn % self.shape.per_page);
         let (shape, place) = (self.shape, self.places[vtpn as usize]);
-        let Some(Some(node)) = self.nodes.get_mut(place as usize) else { return false };
+        let Some(Some(node)) = self.nodes.get_mut(place as usize) else {
+            return false;
+        };
         let was = shape.stock(&node.form);
-        node.form.set(offset, to.map_or(UNMAPPED, Ppn::raw), shape.per_page, shape.extents);
+        node.form.set(
+            offset,
+            to.map_or(UNMAPPED, Ppn::raw),
+            shape.per_page,
+            shape.extents,
+        );
         self.recount(place, was);
         true
     }
@@ -179,12 +204,18 @@ impl Cache {
 
     /// Compresses an original page that is about to leave. False if it has to leave.
     fn shrink(&mut self, place: u32) -> bool {
-        let node = self.nodes[place as usize].as_mut().expect("a listed place is taken");
+        let node = self.nodes[place as usize]
+            .as_mut()
+            .expect("a listed place is taken");
         if std::mem::replace(&mut node.tried, true) {
             return false;
         }
-        let Form::Original(entries) = &node.form else { return false };
-        let Some(extents) = compress(entries.iter().copied(), self.shape.extents) else { return false };
+        let Form::Original(entries) = &node.form else {
+            return false;
+        };
+        let Some(extents) = compress(entries.iter().copied(), self.shape.extents) else {
+            return false;
+        };
         let was = self.shape.stock(&node.form);
         node.form = Form::Compressed(extents);
         self.recount(place, was);
@@ -223,7 +254,8 @@ impl Policy for Cache {
     fn wrote(&mut self, lpn: u32, to: Ppn, is_new: bool, pending: &Pending) {
         if !self.set(lpn, Some(to)) && is_new {
             let vtpn = lpn / self.shape.per_page;
-            let form = self.with_pending(vtpn, vec![UNMAPPED; self.shape.per_page as usize], pending);
+            let form =
+                self.with_pending(vtpn, vec![UNMAPPED; self.shape.per_page as usize], pending);
             self.insert(vtpn, form);
         }
     }
@@ -235,7 +267,10 @@ impl Policy for Cache {
             if self.shrink(place) {
                 continue;
             }
-            let vtpn = self.nodes[place as usize].as_ref().expect("a listed place is taken").vtpn;
+            let vtpn = self.nodes[place as usize]
+                .as_ref()
+                .expect("a listed place is taken")
+                .vtpn;
             let form = self.remove(vtpn)?;
             if pending.dirty(vtpn).is_some() {
                 self.leaving = Some((vtpn, form));
@@ -255,10 +290,20 @@ impl Policy for Cache {
     }
 
     fn copy_page(&mut self, vtpn: u32, plain: bool, out: &mut [u8]) -> bool {
-        let leaving = self.leaving.as_ref().filter(|(leaving, _)| *leaving == vtpn).map(|(_, form)| form);
+        let leaving = self
+            .leaving
+            .as_ref()
+            .filter(|(leaving, _)| *leaving == vtpn)
+            .map(|(_, form)| form);
         let place = self.places[vtpn as usize] as usize;
-        let cached = self.nodes.get(place).and_then(Option::as_ref).map(|node| &node.form);
-        let Some(form) = cached.or(leaving).filter(|_| plain) else { return false };
+        let cached = self
+            .nodes
+            .get(place)
+            .and_then(Option::as_ref)
+            .map(|node| &node.form);
+        let Some(form) = cached.or(leaving).filter(|_| plain) else {
+            return false;
+        };
         for (index, raw) in (0..).zip(form.entries(self.shape.per_page)) {
             set_entry(out, index, mapped(raw));
         }

@@ -1,18 +1,22 @@
-//! DOPFTL: a page-level map on flash, whole mapping pages cached in one of two forms.
-//! Chen, Lin, Cao, Cheng: "A dual-mode on-demand page-level flash translation layer for large scale NAND flash memory".
-//! Fidelity A for cache and directory; collection, writes and recovery are not described there and follow DFTL and TPFTL.
+//! DOPFTL: a page-level map on flash, whole mapping pages cached in one of two forms. Chen, Lin,
+//! Cao, Cheng: "A dual-mode on-demand page-level flash translation layer for large scale NAND flash
+//! memory". Fidelity A for cache and directory; collection, writes and recovery are not described
+//! there and follow DFTL and TPFTL.
 //!
-//! A mapping page that is missed is cached whole: *compressed*, as extents (logical offset, length, physical page), if it has few enough
-//! runs, else *original*, as an array four times as large. Updates of a compressed page are appended as extents of their own; lookups
-//! go from the last to the first, so the newest wins and nothing is split. An original page is compressed only when it would leave.
-//! The directory tells for every mapping page where it is in the cache (CTPA), so finding it takes one step.
+//! A mapping page that is missed is cached whole: *compressed*, as extents (logical offset, length,
+//! physical page), if it has few enough runs, else *original*, as an array four times as large.
+//! Updates of a compressed page are appended as extents of their own; lookups go from the last to
+//! the first, so the newest wins and nothing is split. An original page is compressed only when it
+//! would leave. The directory tells for every mapping page where it is in the cache (CTPA), so
+//! finding it takes one step.
 //!
 //! RAM by the paper: the cache; 4 bytes per mapping page and 2 for its CTPA.
 //!
-//! The mechanism is that of all schemes whose map lies on flash ([`crate::paged`], with what always holds and what happens if power
-//! fails). Ours, where the paper is silent: an update that continues the last extent makes it longer; a full compressed page is built
-//! anew, and becomes original only if that does not help; the cache is a 64th of the table; and what DFTL's header here says of
-//! age window, safe pages and validity.
+//! The mechanism is that of all schemes whose map lies on flash ([`crate::paged`], with what always
+//! holds and what happens if power fails). Ours, where the paper is silent: an update that
+//! continues the last extent makes it longer; a full compressed page is built anew, and becomes
+//! original only if that does not help; the cache is a 64th of the table; and what DFTL's header
+//! here says of age window, safe pages and validity.
 
 mod cache;
 mod node;
@@ -48,7 +52,10 @@ pub(super) const SCHEME: Scheme = Scheme {
             key: "dop.max_ext",
             help: "extents of a compressed mapping page (default as many as fit into its share: 125 for pages of 4 KiB)",
         },
-        ParamDoc { key: "dop.ratio", help: "how much smaller a compressed mapping page is (default 4)" },
+        ParamDoc {
+            key: "dop.ratio",
+            help: "how much smaller a compressed mapping page is (default 4)",
+        },
         ParamDoc {
             key: "dop.original_share",
             help: "share of the cache that original mapping pages have for themselves, compressed ones the rest; or auto (default): what comes",
@@ -57,7 +64,10 @@ pub(super) const SCHEME: Scheme = Scheme {
             key: "dop.ctpa",
             help: "on (default): the directory tells where a cached mapping page is; off: its list is searched, as without CTPA",
         },
-        ParamDoc { key: "dop.max_pending", help: "changed entries that the flash may not know (default 16384)" },
+        ParamDoc {
+            key: "dop.max_pending",
+            help: "changed entries that the flash may not know (default 16384)",
+        },
         docs::AGE_WINDOW,
     ],
     shared_params: docs::SHARED,
@@ -72,12 +82,18 @@ const EXTENT_BYTES: u32 = 8;
 const HEAD_BYTES: u32 = 24;
 
 /// The cache's shape, and how many changes may be pending.
-fn own_params(params: &Params, geometry: &Geometry, logical_pages: u32) -> Result<(Shape, u32), FtlError> {
+fn own_params(
+    params: &Params,
+    geometry: &Geometry,
+    logical_pages: u32,
+) -> Result<(Shape, u32), FtlError> {
     let refuse = |text: String| Err(FtlError::Config(text));
     let page = geometry.page_bytes;
     let ratio = params.get("dop.ratio", 4)?;
     if !(2..=64).contains(&ratio) {
-        return refuse(format!("parameter dop.ratio: {ratio} is not between 2 and 64"));
+        return refuse(format!(
+            "parameter dop.ratio: {ratio} is not between 2 and 64"
+        ));
     }
     let block = page / ratio;
     let most = block.saturating_sub(HEAD_BYTES) / EXTENT_BYTES;
@@ -90,14 +106,21 @@ fn own_params(params: &Params, geometry: &Geometry, logical_pages: u32) -> Resul
     let table = 4 * logical_pages as u64;
     let bytes = params.get("dop.cache", (table / 64).max(2 * page as u64))?;
     if bytes < 2 * page as u64 {
-        return refuse(format!("parameter dop.cache: {bytes} bytes are too few, need two mapping pages of {page}"));
+        return refuse(format!(
+            "parameter dop.cache: {bytes} bytes are too few, need two mapping pages of {page}"
+        ));
     }
     let max_pending = params.get("dop.max_pending", 16_384)?;
     if max_pending < 64 {
-        return refuse(format!("parameter dop.max_pending: {max_pending} is too few, need at least 64"));
+        return refuse(format!(
+            "parameter dop.max_pending: {max_pending} is too few, need at least 64"
+        ));
     }
     let blocks = u32::try_from(bytes / block as u64).unwrap_or(u32::MAX);
-    let original = match params.get("dop.original_share", "auto".to_string())?.as_str() {
+    let original = match params
+        .get("dop.original_share", "auto".to_string())?
+        .as_str()
+    {
         "auto" => None,
         text => {
             let share = text.parse::<f64>().unwrap_or(f64::NAN);
@@ -112,21 +135,52 @@ fn own_params(params: &Params, geometry: &Geometry, logical_pages: u32) -> Resul
         }
     };
     let ctpa = params.choice("dop.ctpa", "on", "off")?;
-    let shape = Shape { blocks, original, ctpa, block_bytes: block, ratio, extents, per_page: page / 4, logical_pages };
+    let shape = Shape {
+        blocks,
+        original,
+        ctpa,
+        block_bytes: block,
+        ratio,
+        extents,
+        per_page: page / 4,
+        logical_pages,
+    };
     Ok((shape, max_pending))
 }
 
-fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
+fn overhead_blocks(
+    profile: &Profile,
+    logical_pages: u32,
+    params: &Params,
+) -> Result<u32, FtlError> {
     own_params(params, &profile.geometry, logical_pages)?;
     paged::overhead_of_params(profile, logical_pages, params)
 }
 
-fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Box<dyn Ftl<S>>, FtlError> {
     Ok(Box::new(new(chip, config, start)?))
 }
 
-fn new<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Paged<S, Cache>, FtlError> {
+fn new<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Paged<S, Cache>, FtlError> {
     let (shape, max_pending) = own_params(&config.params, chip.geometry(), config.logical_pages)?;
-    let settings = Settings { max_pending: Some(max_pending), ..paged::settings_of(&chip, config)? };
-    Paged::start(SCHEME.name, chip, config.logical_pages, settings, Cache::new(shape), start)
+    let settings = Settings {
+        max_pending: Some(max_pending),
+        ..paged::settings_of(&chip, config)?
+    };
+    Paged::start(
+        SCHEME.name,
+        chip,
+        config.logical_pages,
+        settings,
+        Cache::new(shape),
+        start,
+    )
 }

@@ -15,13 +15,23 @@ impl Extent {
     fn at(&self, offset: u32) -> Option<u32> {
         let distance = offset.wrapping_sub(self.offset as u32);
         let inside = distance < self.len as u32;
-        inside.then(|| if self.ppn == UNMAPPED { UNMAPPED } else { self.ppn + distance })
+        inside.then(|| {
+            if self.ppn == UNMAPPED {
+                UNMAPPED
+            } else {
+                self.ppn + distance
+            }
+        })
     }
 
     /// Whether an entry continues the extent.
     fn is_followed_by(&self, offset: u32, ppn: u32) -> bool {
         let ends_at = |first: u32| first + self.len as u32;
-        let next = if self.ppn == UNMAPPED { UNMAPPED } else { ends_at(self.ppn) };
+        let next = if self.ppn == UNMAPPED {
+            UNMAPPED
+        } else {
+            ends_at(self.ppn)
+        };
         ends_at(self.offset as u32) == offset && next == ppn
     }
 }
@@ -39,14 +49,21 @@ pub(super) enum Form {
 pub(super) fn compress(entries: impl Iterator<Item = u32>, max: u32) -> Option<Vec<Extent>> {
     let mut extents: Vec<Extent> = Vec::new();
     for (offset, ppn) in (0..).zip(entries) {
-        if let Some(last) = extents.last_mut().filter(|last| last.is_followed_by(offset, ppn)) {
+        if let Some(last) = extents
+            .last_mut()
+            .filter(|last| last.is_followed_by(offset, ppn))
+        {
             last.len += 1;
             continue;
         }
         if extents.len() as u32 == max {
             return None;
         }
-        extents.push(Extent { offset: offset as u16, len: 1, ppn });
+        extents.push(Extent {
+            offset: offset as u16,
+            len: 1,
+            ppn,
+        });
     }
     Some(extents)
 }
@@ -73,7 +90,8 @@ impl Form {
             Form::Original(entries) => (entries[offset as usize], 1),
             Form::Compressed(extents) => {
                 let newest_first = (1..).zip(extents.iter().rev());
-                let mut covering = newest_first.filter_map(|(looked_at, extent)| Some((extent.at(offset)?, looked_at)));
+                let mut covering = newest_first
+                    .filter_map(|(looked_at, extent)| Some((extent.at(offset)?, looked_at)));
                 covering.next().expect("extents cover the page")
             }
         }
@@ -95,16 +113,23 @@ impl Form {
         }
     }
 
-    /// Changes an entry. A compressed page gets an extent more; if it is full it is built anew, and becomes original if that
-    /// does not help.
+    /// Changes an entry. A compressed page gets an extent more; if it is full it is built anew, and
+    /// becomes original if that does not help.
     pub(super) fn set(&mut self, offset: u32, ppn: u32, per_page: u32, max: u32) {
         match self {
             Form::Original(entries) => entries[offset as usize] = ppn,
             Form::Compressed(extents) => {
-                if let Some(last) = extents.last_mut().filter(|last| last.is_followed_by(offset, ppn)) {
+                if let Some(last) = extents
+                    .last_mut()
+                    .filter(|last| last.is_followed_by(offset, ppn))
+                {
                     last.len += 1;
                 } else if (extents.len() as u32) < max {
-                    extents.push(Extent { offset: offset as u16, len: 1, ppn });
+                    extents.push(Extent {
+                        offset: offset as u16,
+                        len: 1,
+                        ppn,
+                    });
                 } else {
                     let mut entries = self.entries(per_page);
                     entries[offset as usize] = ppn;

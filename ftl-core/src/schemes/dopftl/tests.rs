@@ -6,7 +6,11 @@ struct Dopftl;
 
 impl Subject for Dopftl {
     type Policy = Cache;
-    fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, how: Start) -> Result<Paged<S, Cache>, FtlError> {
+    fn start<S: Store>(
+        chip: Chip<S>,
+        config: &FtlConfig,
+        how: Start,
+    ) -> Result<Paged<S, Cache>, FtlError> {
         new(chip, config, how)
     }
 }
@@ -26,15 +30,31 @@ fn it_survives_cuts_anywhere() {
 #[test]
 fn the_papers_example_is_looked_up_from_the_last_extent_to_the_first() {
     use node::{Extent, Form};
-    let base = Extent { offset: 20, len: 7, ppn: 215 };
-    let mut page = Form::Compressed(vec![Extent { offset: 0, len: 1024, ppn: crate::format::UNMAPPED }, base]);
+    let base = Extent {
+        offset: 20,
+        len: 7,
+        ppn: 215,
+    };
+    let mut page = Form::Compressed(vec![
+        Extent {
+            offset: 0,
+            len: 1024,
+            ppn: crate::format::UNMAPPED,
+        },
+        base,
+    ]);
     assert_eq!(page.get(26), 215 + (26 - 20));
     page.set(26, 400, 1024, 125);
     assert_eq!((page.get(26), page.get(25)), (400, 220));
-    assert!(matches!(&page, Form::Compressed(extents) if extents.len() == 3), "nothing is split");
+    assert!(
+        matches!(&page, Form::Compressed(extents) if extents.len() == 3),
+        "nothing is split"
+    );
     // What continues the last extent makes it longer.
     page.set(27, 401, 1024, 125);
-    assert!(matches!(&page, Form::Compressed(extents) if extents.len() == 3 && extents[2].len == 2));
+    assert!(
+        matches!(&page, Form::Compressed(extents) if extents.len() == 3 && extents[2].len == 2)
+    );
     assert_eq!(page.get(27), 401);
 }
 
@@ -49,9 +69,17 @@ fn forms_agree_with_a_plain_array_under_random_changes() {
     for step in 0..20_000 {
         // Long runs and single entries in turn, so that both forms come and go.
         let first = rng.below(per_page as u64) as u32;
-        let run = if step % 400 < 200 { 1 } else { 1 + rng.below(100) as u32 };
+        let run = if step % 400 < 200 {
+            1
+        } else {
+            1 + rng.below(100) as u32
+        };
         for offset in first..(first + run).min(per_page) {
-            let ppn = if rng.one_in(200) { UNMAPPED } else { 1000 * (step % 50) + offset };
+            let ppn = if rng.one_in(200) {
+                UNMAPPED
+            } else {
+                1000 * (step % 50) + offset
+            };
             form.set(offset, ppn, per_page, max);
             model[offset as usize] = ppn;
         }
@@ -73,7 +101,15 @@ fn the_directory_of_two_terabytes_has_a_megabyte_of_places() {
     assert_eq!(2 * vtpns, 1 << 20);
     let geometry = Profile::find("mlam").unwrap().geometry;
     let (shape, _) = own_params(&Params::default(), &geometry, 1 << 22).unwrap();
-    assert_eq!((shape.per_page, shape.extents, shape.block_bytes, shape.ratio), (1024, 125, 1024, 4));
+    assert_eq!(
+        (
+            shape.per_page,
+            shape.extents,
+            shape.block_bytes,
+            shape.ratio
+        ),
+        (1024, 125, 1024, 4)
+    );
     let places = Cache::new(shape).ram_of("ctpa");
     assert_eq!(places, 2 * (1 << 22) / 1024);
 }
@@ -81,7 +117,11 @@ fn the_directory_of_two_terabytes_has_a_megabyte_of_places() {
 impl Cache {
     fn ram_of(&self, part: &str) -> u64 {
         use crate::paged::Policy;
-        self.ram().iter().find(|entry| entry.part == part).expect("a part of the report").paper_bytes
+        self.ram()
+            .iter()
+            .find(|entry| entry.part == part)
+            .expect("a part of the report")
+            .paper_bytes
     }
 }
 
@@ -98,14 +138,20 @@ const SHAPE: Shape = Shape {
 
 /// A mapping page that has as many runs as entries, or one.
 fn mapping_page(scattered: bool) -> Vec<u8> {
-    (0..128u32).flat_map(|i| (if scattered { 3 * i } else { i }).to_le_bytes()).collect()
+    (0..128u32)
+        .flat_map(|i| (if scattered { 3 * i } else { i }).to_le_bytes())
+        .collect()
 }
 
 #[test]
 fn with_ctpa_finding_a_page_takes_a_step_and_without_it_the_list_is_walked() {
     use crate::paged::Policy;
     use crate::paged::pending::Pending;
-    let geometry = Geometry { pages_per_block: 16, page_bytes: 512, ..profile("slc-2k", 64).geometry };
+    let geometry = Geometry {
+        pages_per_block: 16,
+        page_bytes: 512,
+        ..profile("slc-2k", 64).geometry
+    };
     let pending = Pending::new(geometry, false);
     let steps = |ctpa: bool| {
         let mut cache = Cache::new(Shape { ctpa, ..SHAPE });
@@ -127,11 +173,22 @@ fn with_ctpa_finding_a_page_takes_a_step_and_without_it_the_list_is_walked() {
 fn a_fixed_share_keeps_the_forms_apart() {
     use crate::paged::Policy;
     use crate::paged::pending::Pending;
-    let geometry = Geometry { pages_per_block: 16, page_bytes: 512, ..profile("slc-2k", 64).geometry };
+    let geometry = Geometry {
+        pages_per_block: 16,
+        page_bytes: 512,
+        ..profile("slc-2k", 64).geometry
+    };
     let pending = Pending::new(geometry, false);
     // Room for one original page and four compressed ones.
-    let mut cache = Cache::new(Shape { original: Some(4), ..SHAPE });
-    let cached = |cache: &Cache| (0..10).filter(|vtpn| cache.peek(vtpn * 128).is_some()).collect::<Vec<u32>>();
+    let mut cache = Cache::new(Shape {
+        original: Some(4),
+        ..SHAPE
+    });
+    let cached = |cache: &Cache| {
+        (0..10)
+            .filter(|vtpn| cache.peek(vtpn * 128).is_some())
+            .collect::<Vec<u32>>()
+    };
     for vtpn in 0..6 {
         cache.load(vtpn, &mapping_page(false), vtpn * 128, 0, &pending);
         assert_eq!(cache.evict(&pending), None);
@@ -153,7 +210,11 @@ fn a_fixed_share_keeps_the_forms_apart() {
 fn what_is_compressed_on_its_way_out_stays_once() {
     use crate::paged::Policy;
     use crate::paged::pending::Pending;
-    let geometry = Geometry { pages_per_block: 16, page_bytes: 512, ..profile("slc-2k", 64).geometry };
+    let geometry = Geometry {
+        pages_per_block: 16,
+        page_bytes: 512,
+        ..profile("slc-2k", 64).geometry
+    };
     let shape = SHAPE;
     let mut cache = Cache::new(shape);
     let pending = Pending::new(geometry, false);
@@ -169,5 +230,8 @@ fn what_is_compressed_on_its_way_out_stays_once() {
     // Rewritten in order, the other one would fit into a block: it stays when it is its turn.
     (0..128).for_each(|i| assert!(cache.moved(128 + i, Some(nand_model::Ppn::new(500 + i)))));
     cache.load(3, &page(true), 3 * 128, 0, &pending);
-    assert_eq!((cache.evict(&pending), cache.peek(133)), (None, Some(Some(nand_model::Ppn::new(505)))));
+    assert_eq!(
+        (cache.evict(&pending), cache.peek(133)),
+        (None, Some(Some(nand_model::Ppn::new(505))))
+    );
 }

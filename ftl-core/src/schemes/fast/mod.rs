@@ -1,21 +1,27 @@
 //! FAST: log blocks that all logical blocks share.
 //!
-//! Lee, Park, Chung, Lee, Park, Song: *A Log Buffer-Based Flash Translation Layer Using Fully-Associative Sector Translation*, ACM Transactions on
-//! Embedded Computing Systems 6(3), 2007. Overwrites go to the current random log block, whichever logical block they are of, so that log blocks
-//! are full before they are merged; but the oldest one has pages of many logical blocks, and each of these is merged then. One log
-//! block is kept for sequential writes: the first page of a logical block begins it, the next ones follow, and it becomes the data block
-//! without or with few copies. All of that is [`crate::hybrid`] with two log streams; here is what counts as sequential, and that
-//! random log blocks are merged in the order in which they were filled.
+//! Lee, Park, Chung, Lee, Park, Song: *A Log Buffer-Based Flash Translation Layer Using
+//! Fully-Associative Sector Translation*, ACM Transactions on Embedded Computing Systems 6(3),
+//! 2007. Overwrites go to the current random log block, whichever logical block they are of, so
+//! that log blocks are full before they are merged; but the oldest one has pages of many
+//! logical blocks, and each of these is merged then. One log block is kept for sequential
+//! writes: the first page of a logical block begins it, the next ones follow, and it becomes
+//! the data block without or with few copies. All of that is [`crate::hybrid`] with two log
+//! streams; here is what counts as sequential, and that random log blocks are merged in the
+//! order in which they were filled.
 //!
 //! RAM: 4 bytes per logical block and 4 per page of a log block. Ours beside it in the report.
 //!
 //! Where we deviate, or the paper is silent:
-//! - The original is not at hand; this follows how later papers describe it. They do not agree on what happens to a page that breaks a sequential log
-//!   block: it is merged and the page goes to the random ones (`fast.sw_break = merge_then_rw`), or it stays (`keep_sw_then_rw`).
-//! - `fast.predict` takes the other ways to tell sequential writes that ROSE's authors compare (Chen et al., IEEE Transactions on Computers, 2011): by
-//!   the size of the request, by both, not at all, and by requests that cover a logical block as a whole (EBW).
+//! - The original is not at hand; this follows how later papers describe it. They do not agree on
+//!   what happens to a page that breaks a sequential log block: it is merged and the page goes to
+//!   the random ones (`fast.sw_break = merge_then_rw`), or it stays (`keep_sw_then_rw`).
+//! - `fast.predict` takes the other ways to tell sequential writes that ROSE's authors compare
+//!   (Chen et al., IEEE Transactions on Computers, 2011): by the size of the request, by both, not
+//!   at all, and by requests that cover a logical block as a whole (EBW).
 //! - There may be as many log blocks as over-provisioning leaves; `log.blocks` sets another number.
-//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads are ours.
+//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads
+//!   are ours.
 //!
 //! What always holds, and what happens if power fails: [`crate::hybrid`].
 
@@ -66,10 +72,16 @@ const RANDOM: LogStream = 1;
 /// Bytes from which on a request counts as sequential, where its size tells.
 const LARGE_REQUEST: u32 = 8192;
 
-fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Box<dyn Ftl<S>>, FtlError> {
     let policy = Fast {
         predict: Predict::from_name(&config.params.get("fast.predict", "fp".to_string())?)?,
-        merges_broken: config.params.choice("fast.sw_break", "merge_then_rw", "keep_sw_then_rw")?,
+        merges_broken: config
+            .params
+            .choice("fast.sw_break", "merge_then_rw", "keep_sw_then_rw")?,
         large: LARGE_REQUEST.div_ceil(chip.geometry().page_bytes),
         owner: None,
         next: 0,
@@ -96,7 +108,9 @@ impl Predict {
             "np" => Predict::Never,
             "ebw" => Predict::WholeBlocks,
             _ => {
-                return Err(FtlError::Config(format!("parameter fast.predict: {name} is none of fp, lp, cp, np, ebw")));
+                return Err(FtlError::Config(format!(
+                    "parameter fast.predict: {name} is none of fp, lp, cp, np, ebw"
+                )));
             }
         })
     }
@@ -117,7 +131,8 @@ struct Fast {
 impl Fast {
     /// Whether the page follows in the sequential log block.
     fn follows(&self, write: &Write, logs: &Logs) -> bool {
-        logs.newest(SEQUENTIAL).is_some() && (self.owner, self.next) == (Some(write.lbn), write.offset)
+        logs.newest(SEQUENTIAL).is_some()
+            && (self.owner, self.next) == (Some(write.lbn), write.offset)
     }
 }
 
@@ -160,12 +175,18 @@ impl Policy for Fast {
     }
 
     fn due(&mut self, _: LogStream, view: &View) -> Option<Due> {
-        if view.logs.len() >= view.limit { self.victim(view).map(Due::Merge) } else { None }
+        if view.logs.len() >= view.limit {
+            self.victim(view).map(Due::Merge)
+        } else {
+            None
+        }
     }
 
     fn victim(&mut self, view: &View) -> Option<Pbn> {
         let random = view.logs.iter().find(|log| log.stream != Some(SEQUENTIAL));
-        random.or_else(|| view.logs.newest(SEQUENTIAL)).map(|log| log.block)
+        random
+            .or_else(|| view.logs.newest(SEQUENTIAL))
+            .map(|log| log.block)
     }
 
     fn may_become_data(&self, block: &LogBlock) -> bool {

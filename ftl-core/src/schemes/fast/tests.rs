@@ -1,4 +1,5 @@
-//! What goes where, and what merges cost on ROSE's device: reads take 88 us, programs 263 us, erases 2,000 us.
+//! What goes where, and what merges cost on ROSE's device: reads take 88 us, programs 263 us,
+//! erases 2,000 us.
 
 use crate::hybrid::tests::rose_part::{COPY, ERASE, WRITE};
 use crate::hybrid::tests::{Device, agrees_with_a_model};
@@ -7,7 +8,13 @@ use crate::hybrid::tests::{Device, agrees_with_a_model};
 fn it_agrees_with_a_model() {
     agrees_with_a_model("fast", &[]);
     for predict in ["lp", "cp", "np", "ebw"] {
-        agrees_with_a_model("fast", &[("fast.predict", predict), ("fast.sw_break", "keep_sw_then_rw")]);
+        agrees_with_a_model(
+            "fast",
+            &[
+                ("fast.predict", predict),
+                ("fast.sw_break", "keep_sw_then_rw"),
+            ],
+        );
     }
 }
 
@@ -24,12 +31,22 @@ fn a_random_log_block_takes_a_merge_for_every_logical_block_in_it() {
     for (blocks, merges) in [([1, 1], 1), ([1, 2], 2)] {
         let mut device = full_device(&[("fast.predict", "np")]);
         for page in (0..64).rev() {
-            assert_eq!(device.write(64 * blocks[page as usize % 2] + page, 1, 2), WRITE);
+            assert_eq!(
+                device.write(64 * blocks[page as usize % 2] + page, 1, 2),
+                WRITE
+            );
         }
         (0..64).for_each(|page| assert_eq!(device.write(64 * 3 + page, 1, 2), WRITE));
         let (copies, erases) = (64 * merges * COPY, (merges + 1) * ERASE);
         assert_eq!(device.write(64 * 4, 1, 2), WRITE + copies + erases);
-        assert_eq!((device.read(64 + 2).0, device.read(64 * 3).0, device.read(64 * 4 + 1).0), (2, 2, 1));
+        assert_eq!(
+            (
+                device.read(64 + 2).0,
+                device.read(64 * 3).0,
+                device.read(64 * 4 + 1).0
+            ),
+            (2, 2, 1)
+        );
         device.assert_sound();
     }
 }
@@ -38,10 +55,30 @@ fn a_random_log_block_takes_a_merge_for_every_logical_block_in_it() {
 fn pages_from_the_first_on_fill_the_sequential_log_block_which_becomes_the_data_block() {
     let mut device = full_device(&[]);
     (0..64).for_each(|page| assert_eq!(device.write(64 + page, 1, 2), WRITE));
-    assert_eq!(device.write(128, 1, 2), WRITE + ERASE, "switched when another logical block begins");
-    assert_eq!(device.write(192, 1, 2), WRITE + 63 * COPY + ERASE, "filled up");
-    assert_eq!(device.write(194, 1, 2), WRITE + 63 * COPY + ERASE, "it does not follow");
-    assert_eq!((device.read(64).0, device.read(128).0, device.read(192).0, device.read(194).0), (2, 2, 2, 2));
+    assert_eq!(
+        device.write(128, 1, 2),
+        WRITE + ERASE,
+        "switched when another logical block begins"
+    );
+    assert_eq!(
+        device.write(192, 1, 2),
+        WRITE + 63 * COPY + ERASE,
+        "filled up"
+    );
+    assert_eq!(
+        device.write(194, 1, 2),
+        WRITE + 63 * COPY + ERASE,
+        "it does not follow"
+    );
+    assert_eq!(
+        (
+            device.read(64).0,
+            device.read(128).0,
+            device.read(192).0,
+            device.read(194).0
+        ),
+        (2, 2, 2, 2)
+    );
     device.assert_sound();
 }
 
@@ -49,8 +86,15 @@ fn pages_from_the_first_on_fill_the_sequential_log_block_which_becomes_the_data_
 fn a_page_that_does_not_follow_may_leave_the_sequential_log_block_alone() {
     let mut device = full_device(&[("fast.sw_break", "keep_sw_then_rw")]);
     device.write(192, 1, 2);
-    assert_eq!((device.write(194, 1, 2), device.write(193, 1, 2)), (WRITE, WRITE));
-    assert_eq!(device.write(0, 1, 2), WRITE + 62 * COPY + ERASE, "194 was newer elsewhere and is gathered, too");
+    assert_eq!(
+        (device.write(194, 1, 2), device.write(193, 1, 2)),
+        (WRITE, WRITE)
+    );
+    assert_eq!(
+        device.write(0, 1, 2),
+        WRITE + 62 * COPY + ERASE,
+        "194 was newer elsewhere and is gathered, too"
+    );
 }
 
 #[test]
@@ -58,13 +102,24 @@ fn by_size_a_request_in_the_middle_of_a_block_is_merged_once() {
     let mut device = full_device(&[("fast.predict", "lp")]);
     // 8 KiB: all four pages go on in the sequential log block.
     assert_eq!(device.write(64 + 8, 4, 2), 4 * WRITE);
-    assert_eq!(device.write(64 + 12, 4, 2), 4 * WRITE, "so does the next request");
+    assert_eq!(
+        device.write(64 + 12, 4, 2),
+        4 * WRITE,
+        "so does the next request"
+    );
     assert_eq!(
         device.write(128, 4, 2),
         4 * WRITE + 64 * COPY + 2 * ERASE,
         "it begins in the middle, so it is no data block"
     );
-    assert_eq!((device.read(64 + 9).0, device.read(64 + 15).0, device.read(64 + 16).0), (2, 2, 1));
+    assert_eq!(
+        (
+            device.read(64 + 9).0,
+            device.read(64 + 15).0,
+            device.read(64 + 16).0
+        ),
+        (2, 2, 1)
+    );
     device.assert_sound();
 }
 

@@ -10,22 +10,44 @@ const US: u64 = 1_000;
 
 fn device(name: &str, blocks: u32) -> Profile {
     let profile = *Profile::find(name).unwrap();
-    Profile { geometry: Geometry { blocks, ..profile.geometry }, ..profile }
+    Profile {
+        geometry: Geometry {
+            blocks,
+            ..profile.geometry
+        },
+        ..profile
+    }
 }
 
 /// As in the paper: nothing but cleaning moves pages.
 fn format(profile: Profile, logical_pages: u32, more: &[(&str, &str)]) -> UnitFtl<MemStore, Gftl> {
-    let mut config = FtlConfig { logical_pages, params: Params::default() };
-    let mode = [("wear.policy", "none"), ("nand.pair_policy", "none"), ("scrub.hours", "0")];
-    mode.iter().chain(more).for_each(|(key, value)| config.params.set(key, value));
-    create(Chip::open(profile, MemStore::new(profile.geometry)).unwrap(), &config, Start::Format).unwrap()
+    let mut config = FtlConfig {
+        logical_pages,
+        params: Params::default(),
+    };
+    let mode = [
+        ("wear.policy", "none"),
+        ("nand.pair_policy", "none"),
+        ("scrub.hours", "0"),
+    ];
+    mode.iter()
+        .chain(more)
+        .for_each(|(key, value)| config.params.set(key, value));
+    create(
+        Chip::open(profile, MemStore::new(profile.geometry)).unwrap(),
+        &config,
+        Start::Format,
+    )
+    .unwrap()
 }
 
 /// Emulated time of one write.
 fn write(ftl: &mut UnitFtl<MemStore, Gftl>, lpn: u32, n: u64) -> u64 {
     let at = ftl.space.flash.chip().busy_until();
     let page = ftl.space.geometry().page_bytes as usize;
-    ftl.write(at, Lpn::new(lpn), &n.to_le_bytes().repeat(page / 8)).unwrap() - at
+    ftl.write(at, Lpn::new(lpn), &n.to_le_bytes().repeat(page / 8))
+        .unwrap()
+        - at
 }
 
 fn read(ftl: &mut UnitFtl<MemStore, Gftl>, lpn: u32) -> (u64, u64) {
@@ -47,29 +69,44 @@ fn a_slice_is_an_erase_or_as_many_copies_as_take_no_longer() {
     assert_eq!(sizes("mlc-4k"), (2, 3500), "1375 us a copy");
     let mut slow = device("mnftl", 64);
     slow.timing.erase_ns = 500 * US;
-    assert_eq!(slicing(&slow, false).slot_ns, 880 * US, "one copy, though it is longer");
+    assert_eq!(
+        slicing(&slow, false).slot_ns,
+        880 * US,
+        "one copy, though it is longer"
+    );
 }
 
 #[test]
 fn without_anything_to_clean_a_request_is_its_service() {
     let mut ftl = format(device("mnftl", 60), 30 * 128, &[]);
-    assert_eq!(write(&mut ftl, 200, 1), 800 * US, "the first of its subtable");
+    assert_eq!(
+        write(&mut ftl, 200, 1),
+        800 * US,
+        "the first of its subtable"
+    );
     assert_eq!(write(&mut ftl, 201, 2), 820 * US);
     assert_eq!(read(&mut ftl, 200), (80 * US, 1));
     assert_eq!(read(&mut ftl, 230), (0, 0), "a subtable that maps nothing");
 }
 
-/// The published 1488 us are a read and 0.95 erases; here it is a whole one, and the read of the subtable.
+/// The published 1488 us are a read and 0.95 erases; here it is a whole one, and the read of the
+/// subtable.
 #[test]
 fn a_slot_may_be_waited_for_always() {
-    let mut ftl = format(device("mnftl", 60), 30 * 128, &[("gftl.slice_always", "true")]);
+    let mut ftl = format(
+        device("mnftl", 60),
+        30 * 128,
+        &[("gftl.slice_always", "true")],
+    );
     assert_eq!(write(&mut ftl, 200, 1), (1500 + 800) * US);
     assert_eq!(read(&mut ftl, 200), ((1500 + 20 + 60) * US, 1));
     (0..128).for_each(|lpn| _ = write(&mut ftl, lpn, 1));
     let times: Vec<u64> = (0..300).map(|n| write(&mut ftl, n % 100, 2)).collect();
     assert!(ftl.stats().gc_pages_moved > 50, "slots were used");
     assert!(
-        times.iter().all(|time| (1500 + 800..=1500 + 820).contains(&(time / US))),
+        times
+            .iter()
+            .all(|time| (1500 + 800..=1500 + 820).contains(&(time / US))),
         "and none was longer: {times:?}"
     );
 }
@@ -83,7 +120,10 @@ enum Slice {
 }
 
 fn slice_between(before: &(SchemeStats, u64), after: &(SchemeStats, u64)) -> Slice {
-    let (copies, erases) = (after.0.gc_pages_moved - before.0.gc_pages_moved, after.1 - before.1);
+    let (copies, erases) = (
+        after.0.gc_pages_moved - before.0.gc_pages_moved,
+        after.1 - before.1,
+    );
     match (copies, erases) {
         (0, 0) => Slice::Nothing,
         (copies, 0) => Slice::Copies(copies),
@@ -97,33 +137,51 @@ fn bounded(name: &str, more: &[(&str, &str)], among: u32, requests: u32) {
     let profile = device(name, 60);
     let pages = profile.geometry.pages_per_block;
     let mut ftl = format(profile, 30 * pages, more);
-    let Slicing { pages: alpha, slot_ns, .. } = slicing(&profile, false);
+    let Slicing {
+        pages: alpha,
+        slot_ns,
+        ..
+    } = slicing(&profile, false);
     let times = profile.timing;
     let program_ns = times.program_ns.max(times.program_msb_ns);
     let mut rng = SplitMix::new(7);
     let mut newest = vec![0; 30 * pages as usize];
     let (mut copying, mut erasing, mut abroad, mut longest) = (0, 0, 0, 0);
-    let seen = |ftl: &UnitFtl<MemStore, Gftl>| (ftl.stats(), ftl.space.flash.chip().counters().total().erases);
+    let seen = |ftl: &UnitFtl<MemStore, Gftl>| {
+        (
+            ftl.stats(),
+            ftl.space.flash.chip().counters().total().erases,
+        )
+    };
     for n in 1..=requests as u64 {
         // A part of every logical block, so that the write buffer suffices.
         let lpn = rng.below(30) as u32 * pages + rng.below(among as u64) as u32;
         let before = seen(&ftl);
         let (took, service) = if rng.one_in(5) {
             let (took, found) = read(&mut ftl, lpn);
-            assert_eq!(found, newest[lpn as usize], "logical page {lpn} at request {n}");
+            assert_eq!(
+                found, newest[lpn as usize],
+                "logical page {lpn} at request {n}"
+            );
             (took, times.partial_read_ns + times.read_ns)
         } else {
             newest[lpn as usize] = n;
             (write(&mut ftl, lpn, n), times.partial_read_ns + program_ns)
         };
         let after = seen(&ftl);
-        assert!(took <= service + slot_ns, "{name}: request {n} took {took} ns, {service} and a slot of {slot_ns}");
+        assert!(
+            took <= service + slot_ns,
+            "{name}: request {n} took {took} ns, {service} and a slot of {slot_ns}"
+        );
         longest = longest.max(took);
         match slice_between(&before, &after) {
             Slice::Nothing => {}
             Slice::Erase => erasing += 1,
             Slice::Copies(copies) => {
-                assert!(copies <= alpha as u64, "{name}: request {n} copied {copies} pages");
+                assert!(
+                    copies <= alpha as u64,
+                    "{name}: request {n} copied {copies} pages"
+                );
                 copying += 1;
             }
         }
@@ -168,7 +226,11 @@ fn a_full_device_is_slower_but_goes_on() {
 /// Reads alone bring cleaning to its end, and then nothing is moved any more.
 #[test]
 fn cleaning_ends_when_nobody_writes() {
-    for (name, policy) in [("mnftl", "none"), ("mnftl", "defer_erase"), ("slc-2k", "none")] {
+    for (name, policy) in [
+        ("mnftl", "none"),
+        ("mnftl", "defer_erase"),
+        ("slc-2k", "none"),
+    ] {
         let profile = device(name, 60);
         let pages = profile.geometry.pages_per_block;
         let logical = 30 * pages;
@@ -177,10 +239,17 @@ fn cleaning_ends_when_nobody_writes() {
         let mut rng = SplitMix::new(5);
         (0..2_000).for_each(|n| _ = write(&mut ftl, rng.below(logical as u64) as u32, n));
         (0..20_000).for_each(|_| _ = read(&mut ftl, 0));
-        let (moved, erases) = (ftl.stats().gc_pages_moved, ftl.space.flash.chip().counters().total().erases);
+        let (moved, erases) = (
+            ftl.stats().gc_pages_moved,
+            ftl.space.flash.chip().counters().total().erases,
+        );
         (0..1_000).for_each(|_| _ = read(&mut ftl, 0));
         assert_eq!(ftl.stats().gc_pages_moved, moved, "{name}, {policy}");
-        assert_eq!(ftl.space.flash.chip().counters().total().erases, erases, "{name}, {policy}");
+        assert_eq!(
+            ftl.space.flash.chip().counters().total().erases,
+            erases,
+            "{name}, {policy}"
+        );
         assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
     }
 }
@@ -194,9 +263,15 @@ fn a_power_cut_between_two_slices_is_harmless() {
     (0..128).for_each(|lpn| _ = write(&mut ftl, lpn, lpn as u64));
     (0..20).for_each(|lpn| _ = write(&mut ftl, lpn, 1000 + lpn as u64));
     let moved = ftl.stats().gc_pages_moved;
-    assert!((5..100).contains(&moved), "{moved} pages were moved: the collection is under way");
+    assert!(
+        (5..100).contains(&moved),
+        "{moved} pages were moved: the collection is under way"
+    );
     assert_eq!(ftl.lists.length(0), 2);
-    let config = FtlConfig { logical_pages: logical, params: Params::default() };
+    let config = FtlConfig {
+        logical_pages: logical,
+        params: Params::default(),
+    };
     let mut chip = ftl.space.flash.into_chip();
     chip.power_on();
     let mut ftl = create(chip, &config, Start::Mount).unwrap();
@@ -212,8 +287,18 @@ fn a_power_cut_between_two_slices_is_harmless() {
 fn it_fits_on_the_device_that_it_was_measured_on() {
     let mut params = Params::default();
     params.set("gftl.extra", "1");
-    let layout = SCHEME.layout(Profile::find("mnftl-region").unwrap(), 1 << 30, 0.01, &params).unwrap();
-    assert_eq!((layout.logical_pages, layout.profile.geometry.blocks), (1 << 19, 4352));
+    let layout = SCHEME
+        .layout(
+            Profile::find("mnftl-region").unwrap(),
+            1 << 30,
+            0.01,
+            &params,
+        )
+        .unwrap();
+    assert_eq!(
+        (layout.logical_pages, layout.profile.geometry.blocks),
+        (1 << 19, 4352)
+    );
 }
 
 #[test]
@@ -222,5 +307,8 @@ fn ram_is_reported_with_the_write_buffer() {
     (0..30).for_each(|lbn| _ = write(&mut ftl, lbn * 128, 1));
     let report = ftl.ram_report();
     let map = report.iter().find(|entry| entry.part == "map").unwrap();
-    assert_eq!((map.entries, map.paper_bytes), (30, 30 * (4 + 6) + 5 * 128 * 4));
+    assert_eq!(
+        (map.entries, map.paper_bytes),
+        (30, 30 * (4 + 6) + 5 * 128 * 4)
+    );
 }

@@ -1,27 +1,32 @@
 //! LAST: log blocks apart for sequential writes, for pages that change often, and for the others.
 //!
-//! Lee, Shin, Kim, Kim: *LAST: Locality-Aware Sector Translation for NAND Flash Memory-Based Storage Systems*, ACM SIGOPS Operating Systems
-//! Review 42(6), 2008. Requests of some length count as sequential: several logical blocks may have a log block of their own each for them, which
-//! becomes the data block with few copies or none. All other overwrites go to random log blocks of any logical blocks; a page
-//! that is overwritten again soon is hot, and goes to another partition of them than the cold ones. There blocks die as a whole and cost an
-//! erase, while the victim among the cold ones is the block whose merge is cheapest. What still lives in the oldest hot block when there are too
-//! many is copied to the cold ones. All of that is [`crate::hybrid`] with a log stream per sequential block and one per partition; here
-//! is what counts as sequential and as hot, and how large the partitions are.
+//! Lee, Shin, Kim, Kim: *LAST: Locality-Aware Sector Translation for NAND Flash Memory-Based
+//! Storage Systems*, ACM SIGOPS Operating Systems Review 42(6), 2008. Requests of some length count
+//! as sequential: several logical blocks may have a log block of their own each for them, which
+//! becomes the data block with few copies or none. All other overwrites go to random log blocks of
+//! any logical blocks; a page that is overwritten again soon is hot, and goes to another partition
+//! of them than the cold ones. There blocks die as a whole and cost an erase, while the victim
+//! among the cold ones is the block whose merge is cheapest. What still lives in the oldest hot
+//! block when there are too many is copied to the cold ones. All of that is [`crate::hybrid`] with
+//! a log stream per sequential block and one per partition; here is what counts as sequential and
+//! as hot, and how large the partitions are.
 //!
-//! RAM: 4 bytes per logical block and 8 per page of a log block, for its place and for when it was written. Ours beside it in the report:
-//! times only of the writes that may still count.
+//! RAM: 4 bytes per logical block and 8 per page of a log block, for its place and for when it was
+//! written. Ours beside it in the report: times only of the writes that may still count.
 //!
 //! Where we deviate, or the paper is silent:
 //! - The original is not at hand; this follows how later papers describe it.
-//! - A page is hot if its previous content is in a log block still and was among the last writes to random log blocks, as many of them as the hot
-//!   partition has pages.
-//! - A request is sequential from `last.large_request` bytes on, if it begins at the first page of a logical block or where that one's log block
-//!   ends. Of the log blocks an eighth may be sequential, `last.sequential` at most; the one written longest ago is merged for the next.
-//! - The hot partition has half of the others at first. It grows by a block with a reclamation if more than 0.2 of the pages written there are live while
-//!   less than 0.9 of the cold ones are; else it shrinks.
+//! - A page is hot if its previous content is in a log block still and was among the last writes to
+//!   random log blocks, as many of them as the hot partition has pages.
+//! - A request is sequential from `last.large_request` bytes on, if it begins at the first page of
+//!   a logical block or where that one's log block ends. Of the log blocks an eighth may be
+//!   sequential, `last.sequential` at most; the one written longest ago is merged for the next.
+//! - The hot partition has half of the others at first. It grows by a block with a reclamation if
+//!   more than 0.2 of the pages written there are live while less than 0.9 of the cold ones are;
+//!   else it shrinks.
 //! - The cheapest merge is that of the fewest logical blocks, then of the fewest pages.
-//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads are ours. A mount does not know partitions: what it
-//!   finds in log blocks is cold.
+//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads
+//!   are ours. A mount does not know partitions: what it finds in log blocks is cold.
 //!
 //! What always holds, and what happens if power fails: [`crate::hybrid`].
 
@@ -49,8 +54,14 @@ pub(super) const SCHEME: Scheme = Scheme {
     fidelity: 'B',
     mlc: MlcUse::Adapted,
     params: &[
-        ParamDoc { key: "last.large_request", help: "bytes from which on a request is sequential (default 8192)" },
-        ParamDoc { key: "last.sequential", help: "sequential log blocks at most, 1 to 64 (default 8)" },
+        ParamDoc {
+            key: "last.large_request",
+            help: "bytes from which on a request is sequential (default 8192)",
+        },
+        ParamDoc {
+            key: "last.sequential",
+            help: "sequential log blocks at most, 1 to 64 (default 8)",
+        },
     ],
     shared_params: hybrid::PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
@@ -64,18 +75,28 @@ const HOT: LogStream = 0;
 const COLD: LogStream = 1;
 const FIRST_SEQUENTIAL: LogStream = 2;
 
-/// Live share of the hot pages above which their partition grows, unless the cold ones live to such a share.
+/// Live share of the hot pages above which their partition grows, unless the cold ones live to such
+/// a share.
 const HOT_USE: f64 = 0.2;
 const COLD_USE: f64 = 0.9;
 
-fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Box<dyn Ftl<S>>, FtlError> {
     let sequential = config.params.get("last.sequential", 8)?;
     if !(1..=64).contains(&sequential) {
-        return Err(FtlError::Config(format!("parameter last.sequential: {sequential} is not within 1 to 64")));
+        return Err(FtlError::Config(format!(
+            "parameter last.sequential: {sequential} is not within 1 to 64"
+        )));
     }
     let geometry = chip.geometry();
     let policy = Last {
-        large: config.params.get("last.large_request", 8192u32)?.div_ceil(geometry.page_bytes),
+        large: config
+            .params
+            .get("last.large_request", 8192u32)?
+            .div_ceil(geometry.page_bytes),
         pages_per_block: geometry.pages_per_block,
         slots: vec![Slot::default(); sequential],
         hot_quota: None,
@@ -136,8 +157,14 @@ struct Last {
 
 /// Live share of the pages written to a log stream.
 fn utilisation(stream: LogStream, view: &View) -> f64 {
-    let blocks = view.logs.of_stream(stream).iter().filter_map(|block| view.logs.get(*block));
-    let (live, written) = blocks.fold((0, 0), |(live, written), log| (live + log.live, written + log.written));
+    let blocks = view
+        .logs
+        .of_stream(stream)
+        .iter()
+        .filter_map(|block| view.logs.get(*block));
+    let (live, written) = blocks.fold((0, 0), |(live, written), log| {
+        (live + log.live, written + log.written)
+    });
     live as f64 / written.max(1) as f64
 }
 
@@ -160,7 +187,8 @@ impl Last {
         let slots = self.slots_of(view.limit);
         let stream = |slot: usize| FIRST_SEQUENTIAL + slot as LogStream;
         let written = |slot: usize| view.logs.newest(stream(slot)).map(|log| log.written);
-        let own = (0..slots).find(|slot| self.slots[*slot].owner == Some(write.lbn) && written(*slot).is_some());
+        let own = (0..slots)
+            .find(|slot| self.slots[*slot].owner == Some(write.lbn) && written(*slot).is_some());
         let slot = match own {
             Some(slot) if written(slot) == Some(write.offset) => slot,
             Some(slot) if write.offset == 0 => return Some(Route::Retire(stream(slot))),
@@ -173,7 +201,10 @@ impl Last {
             },
             _ => return None,
         };
-        self.slots[slot] = Slot { owner: Some(write.lbn), used: self.recent.writes };
+        self.slots[slot] = Slot {
+            owner: Some(write.lbn),
+            used: self.recent.writes,
+        };
         Some(Route::Log(stream(slot)))
     }
 
@@ -182,28 +213,47 @@ impl Last {
         self.random_limit(limit).saturating_sub(2)
     }
 
-    /// How many it may have after a reclamation. An empty partition would tell nothing about how it is used.
+    /// How many it may have after a reclamation. An empty partition would tell nothing about how it
+    /// is used.
     fn adapt(&self, quota: usize, view: &View) -> usize {
         let most = self.most_hot(view.limit);
         let grows = utilisation(HOT, view) > HOT_USE && utilisation(COLD, view) < COLD_USE;
-        if grows { quota + 1 } else { quota.saturating_sub(1) }.clamp(most.min(1), most)
+        if grows {
+            quota + 1
+        } else {
+            quota.saturating_sub(1)
+        }
+        .clamp(most.min(1), most)
     }
 
     /// A hot block that costs no more than an erase.
     fn dead_hot(view: &View) -> Option<Pbn> {
-        let is_dead = |block: &&Pbn| view.logs.get(**block).is_some_and(|log| log.live == 0 && view.is_full(**block));
+        let is_dead = |block: &&Pbn| {
+            view.logs
+                .get(**block)
+                .is_some_and(|log| log.live == 0 && view.is_full(**block))
+        };
         view.logs.of_stream(HOT).iter().find(is_dead).copied()
     }
 
     fn oldest_hot(view: &View) -> Option<Pbn> {
-        view.logs.of_stream(HOT).iter().find(|block| view.is_full(**block)).copied()
+        view.logs
+            .of_stream(HOT)
+            .iter()
+            .find(|block| view.is_full(**block))
+            .copied()
     }
 
     /// The cold block whose merge is cheapest.
     fn cheapest_cold(view: &View) -> Option<Pbn> {
-        let is_cold = |log: &&LogBlock| matches!(log.stream, Some(COLD) | None) && view.is_full(log.block);
+        let is_cold =
+            |log: &&LogBlock| matches!(log.stream, Some(COLD) | None) && view.is_full(log.block);
         let cost = |log: &&LogBlock| (log.associated.len(), log.live);
-        view.logs.iter().filter(is_cold).min_by_key(cost).map(|log| log.block)
+        view.logs
+            .iter()
+            .filter(is_cold)
+            .min_by_key(cost)
+            .map(|log| log.block)
     }
 }
 
@@ -219,7 +269,9 @@ impl Policy for Last {
             return route;
         }
         let most = self.most_hot(view.limit);
-        let quota = self.hot_quota.map_or(most.div_ceil(2), |quota| quota.min(most));
+        let quota = self
+            .hot_quota
+            .map_or(most.div_ceil(2), |quota| quota.min(most));
         self.hot_quota = Some(quota);
         let lpn = write.lbn * self.pages_per_block + write.offset;
         let is_hot = quota > 0 && self.recent.contains(lpn) && view.logs.place(lpn).is_some();
@@ -229,7 +281,11 @@ impl Policy for Last {
 
     fn due(&mut self, stream: LogStream, view: &View) -> Option<Due> {
         if stream >= FIRST_SEQUENTIAL {
-            return if view.logs.len() >= view.limit { self.victim(view).map(Due::Merge) } else { None };
+            return if view.logs.len() >= view.limit {
+                self.victim(view).map(Due::Merge)
+            } else {
+                None
+            };
         }
         let quota = self.hot_quota.unwrap_or(0);
         let blocks = |stream| view.logs.of_stream(stream).len();
@@ -248,13 +304,23 @@ impl Policy for Last {
     }
 
     fn victim(&mut self, view: &View) -> Option<Pbn> {
-        let any = || view.logs.iter().find(|log| !view.is_emptied(log.block)).map(|log| log.block);
+        let any = || {
+            view.logs
+                .iter()
+                .find(|log| !view.is_emptied(log.block))
+                .map(|log| log.block)
+        };
         let cold = || Self::cheapest_cold(view);
-        Self::dead_hot(view).or_else(cold).or_else(|| Self::oldest_hot(view)).or_else(any)
+        Self::dead_hot(view)
+            .or_else(cold)
+            .or_else(|| Self::oldest_hot(view))
+            .or_else(any)
     }
 
     fn may_become_data(&self, block: &LogBlock) -> bool {
-        block.stream.is_some_and(|stream| stream >= FIRST_SEQUENTIAL)
+        block
+            .stream
+            .is_some_and(|stream| stream >= FIRST_SEQUENTIAL)
     }
 
     fn paper_bytes(&self, logical_blocks: u64, log_blocks: u64, pages_per_block: u64) -> u64 {
@@ -262,7 +328,10 @@ impl Policy for Last {
     }
 
     fn bytes(&self) -> u64 {
-        let Recent { written, latest, .. } = &self.recent;
-        (self.slots.len() * size_of::<Slot>() + 4 * written.capacity() + 13 * latest.capacity()) as u64
+        let Recent {
+            written, latest, ..
+        } = &self.recent;
+        (self.slots.len() * size_of::<Slot>() + 4 * written.capacity() + 13 * latest.capacity())
+            as u64
     }
 }

@@ -1,28 +1,35 @@
-//! LazyFTL: page-level mapping whose table on flash is updated lazily.
-//! Ma, Feng, Li: "LazyFTL: a page-level flash translation layer optimized for NAND flash memory", SIGMOD 2011.
+//! LazyFTL: page-level mapping whose table on flash is updated lazily. Ma, Feng, Li: "LazyFTL: a
+//! page-level flash translation layer optimized for NAND flash memory", SIGMOD 2011.
 //!
-//! The whole table (GMT, one entry per logical page) lies on flash; a directory (GMD) in RAM tells where its pages are. Host writes go to
-//! *update* blocks, pages moved by collection to *cold* blocks; a small table in RAM (UMT) knows what lies there. Neither
-//! a write nor a move touches the GMT. When the two areas are full, one block is *converted*: the GMT learns of its pages, and in
-//! passing of every other page of the mapping pages that are written anyway; then the block is plain data, in place. So a
-//! mapping page is written once per many writes, and there is no merge.
+//! The whole table (GMT, one entry per logical page) lies on flash; a directory (GMD) in RAM tells
+//! where its pages are. Host writes go to *update* blocks, pages moved by collection to *cold*
+//! blocks; a small table in RAM (UMT) knows what lies there. Neither a write nor a move touches the
+//! GMT. When the two areas are full, one block is *converted*: the GMT learns of its pages, and in
+//! passing of every other page of the mapping pages that are written anyway; then the block is
+//! plain data, in place. So a mapping page is written once per many writes, and there is no merge.
 //!
-//! RAM by the paper: 4 bytes per page of the two areas, two bits of flags each, the directory, and whole mapping pages in a
-//! small LRU cache (14 there). Really: the UMT is a hash table with reverse indexes per mapping page and per block; one bit per
-//! logical page (is it mapped?) and per physical page (is it live?), and 8 bytes per mapping page (`upto`) come on top.
+//! RAM by the paper: 4 bytes per page of the two areas, two bits of flags each, the directory, and
+//! whole mapping pages in a small LRU cache (14 there). Really: the UMT is a hash table with
+//! reverse indexes per mapping page and per block; one bit per logical page (is it mapped?) and per
+//! physical page (is it live?), and 8 bytes per mapping page (`upto`) come on top.
 //!
 //! Deviations from the paper, where it is silent or relies on parts that MLC does not have:
-//! - a page is marked invalid in its spare area only with `valid_tracking=oob_mark` (default where a page may be programmed
-//!   again). A bitmap in RAM decides in every mode; the mark is a hint that nothing reads;
-//! - a mapping page never names a page that can still be lost. Such an entry stays dirty when its mapping page is written;
-//! - blocks are converted when they get old, the open ones included, so that the youngest `lazy.age_window` blocks always contain every
-//!   page that the GMT does not know (the paper's third recovery method); checkpoints name them as well (its second);
+//! - a page is marked invalid in its spare area only with `valid_tracking=oob_mark` (default where
+//!   a page may be programmed again). A bitmap in RAM decides in every mode; the mark is a hint
+//!   that nothing reads;
+//! - a mapping page never names a page that can still be lost. Such an entry stays dirty when its
+//!   mapping page is written;
+//! - blocks are converted when they get old, the open ones included, so that the youngest
+//!   `lazy.age_window` blocks always contain every page that the GMT does not know (the paper's
+//!   third recovery method); checkpoints name them as well (its second);
 //! - recovery compares versions, not only page states; trims leave records;
 //! - the pages of a data block carry role UPDATE or COLD for ever: conversion is a change in RAM;
-//! - when space is short, a filled block with fewer live pages than any collectable one is converted ahead of its turn.
+//! - when space is short, a filled block with fewer live pages than any collectable one is
+//!   converted ahead of its turn.
 //!
-//! The mechanism is that of all schemes whose map lies on flash ([`crate::paged`], with what always holds and what happens if power
-//! fails): UMT = pending entries, GMD = directory. The scheme is: writes look nothing up, blocks are converted, whole pages are cached.
+//! The mechanism is that of all schemes whose map lies on flash ([`crate::paged`], with what always
+//! holds and what happens if power fails): UMT = pending entries, GMD = directory. The scheme is:
+//! writes look nothing up, blocks are converted, whole pages are cached.
 
 #[cfg(test)]
 mod tests;
@@ -57,7 +64,10 @@ pub(super) const SCHEME: Scheme = Scheme {
             key: "lazy.buffer_blocks",
             help: "blocks of the update and cold area together (default 1.5625 %, at least 4)",
         },
-        ParamDoc { key: "lazy.cache_pages", help: "mapping pages cached (default 14)" },
+        ParamDoc {
+            key: "lazy.cache_pages",
+            help: "mapping pages cached (default 14)",
+        },
         ParamDoc {
             key: "lazy.age_window",
             help: "block allocations after which a block must be converted (default 4 x buffer_blocks)",
@@ -75,11 +85,18 @@ pub(super) const SCHEME: Scheme = Scheme {
 };
 
 /// The parameters, validated; and how many pages are cached.
-fn settings(params: &Params, profile: &Profile, blocks: u32, checkpoint: u32) -> Result<(Settings, u32), FtlError> {
+fn settings(
+    params: &Params,
+    profile: &Profile,
+    blocks: u32,
+    checkpoint: u32,
+) -> Result<(Settings, u32), FtlError> {
     let refuse = |text: String| Err(FtlError::Config(text));
     let buffer_blocks = params.get("lazy.buffer_blocks", default_buffer(blocks))?;
     if buffer_blocks < 4 {
-        return refuse(format!("parameter lazy.buffer_blocks: {buffer_blocks} is too few, need at least 4"));
+        return refuse(format!(
+            "parameter lazy.buffer_blocks: {buffer_blocks} is too few, need at least 4"
+        ));
     }
     let age_window = params.get("lazy.age_window", 4 * buffer_blocks as u64)?;
     if age_window < 2 * buffer_blocks as u64 {
@@ -107,11 +124,21 @@ fn settings(params: &Params, profile: &Profile, blocks: u32, checkpoint: u32) ->
 /// Whether superseded pages are marked in their spare bytes.
 fn marks(params: &Params, profile: &Profile) -> Result<bool, FtlError> {
     let marks = profile.nop > 1;
-    let tracking = params.get("valid_tracking", if marks { "oob_mark" } else { "ram_bitmap" }.to_string())?;
-    let refuse = |text: String| Err(FtlError::Config(format!("parameter valid_tracking: {text}")));
+    let tracking = params.get(
+        "valid_tracking",
+        if marks { "oob_mark" } else { "ram_bitmap" }.to_string(),
+    )?;
+    let refuse = |text: String| {
+        Err(FtlError::Config(format!(
+            "parameter valid_tracking: {text}"
+        )))
+    };
     match tracking.as_str() {
         "oob_mark" if marks => Ok(true),
-        "oob_mark" => refuse(format!("{} programs a page once, use ram_bitmap", profile.name)),
+        "oob_mark" => refuse(format!(
+            "{} programs a page once, use ram_bitmap",
+            profile.name
+        )),
         "ram_bitmap" => Ok(false),
         other => refuse(format!("{other:?} is neither oob_mark nor ram_bitmap")),
     }
@@ -122,27 +149,53 @@ fn default_buffer(blocks: u32) -> u32 {
     4.max(((blocks as f64) * 0.015_625).round() as u32)
 }
 
-fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
+fn overhead_blocks(
+    profile: &Profile,
+    logical_pages: u32,
+    params: &Params,
+) -> Result<u32, FtlError> {
     let geometry = &profile.geometry;
     let blocks = paged::estimate_blocks(geometry, logical_pages);
     let chunks = paged::checkpoint_pages(geometry, logical_pages, blocks);
     let (settings, _) = settings(params, profile, blocks, chunks)?;
-    Ok(paged::overhead_blocks(geometry, logical_pages, blocks, &settings))
+    Ok(paged::overhead_blocks(
+        geometry,
+        logical_pages,
+        blocks,
+        &settings,
+    ))
 }
 
-fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Box<dyn Ftl<S>>, FtlError> {
     Ok(Box::new(new(chip, config, start)?))
 }
 
-fn new<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Paged<S, WholePages>, FtlError> {
+fn new<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Paged<S, WholePages>, FtlError> {
     let geometry = *chip.geometry();
     let chunks = paged::checkpoint_pages(&geometry, config.logical_pages, geometry.blocks);
-    let (settings, cache_pages) = settings(&config.params, chip.profile(), geometry.blocks, chunks)?;
+    let (settings, cache_pages) =
+        settings(&config.params, chip.profile(), geometry.blocks, chunks)?;
     let policy = WholePages::new(&geometry, cache_pages);
-    Paged::start(SCHEME.name, chip, config.logical_pages, settings, policy, start)
+    Paged::start(
+        SCHEME.name,
+        chip,
+        config.logical_pages,
+        settings,
+        policy,
+        start,
+    )
 }
 
-/// Mapping pages as they are on flash, the least recently used one makes room; what is newer is pending.
+/// Mapping pages as they are on flash, the least recently used one makes room; what is newer is
+/// pending.
 struct WholePages {
     pages: PageLru,
     limit: u32,
@@ -151,7 +204,11 @@ struct WholePages {
 
 impl WholePages {
     fn new(geometry: &Geometry, limit: u32) -> Self {
-        WholePages { pages: PageLru::new(limit, geometry.page_bytes), limit, page_bytes: geometry.page_bytes }
+        WholePages {
+            pages: PageLru::new(limit, geometry.page_bytes),
+            limit,
+            page_bytes: geometry.page_bytes,
+        }
     }
 
     fn place(&self, lpn: u32) -> (u32, u32) {
@@ -166,7 +223,11 @@ impl Policy for WholePages {
     #[inline]
     fn get(&mut self, lpn: u32, pending: bool) -> Option<Option<Ppn>> {
         let (vtpn, index) = self.place(lpn);
-        if pending { None } else { self.pages.get(vtpn).map(|page| entry_at(page, index)) }
+        if pending {
+            None
+        } else {
+            self.pages.get(vtpn).map(|page| entry_at(page, index))
+        }
     }
 
     fn peek(&self, lpn: u32) -> Option<Option<Ppn>> {
@@ -200,7 +261,10 @@ impl Policy for WholePages {
     }
 
     fn copy_page(&mut self, vtpn: u32, _: bool, out: &mut [u8]) -> bool {
-        self.pages.get(vtpn).map(|page| out.copy_from_slice(page)).is_some()
+        self.pages
+            .get(vtpn)
+            .map(|page| out.copy_from_slice(page))
+            .is_some()
     }
 
     fn ram(&self) -> Vec<RamEntry> {

@@ -1,7 +1,9 @@
 use super::*;
 use crate::block_table::State;
 use crate::gc::Collect;
-use crate::paged::tests::{self as common, Subject, assert_sound, config, content, profile, read, write};
+use crate::paged::tests::{
+    self as common, Subject, assert_sound, config, content, profile, read, write,
+};
 use crate::paged::{HOST, MAP, Trims, map_pages};
 use crate::{Lpn, Start};
 use nand_model::store::{MemStore, OobOnlyStore};
@@ -26,43 +28,98 @@ fn remount(ftl: Lazy<MemStore>, config: &FtlConfig) -> Lazy<MemStore> {
     common::remount::<LazyFtl>(ftl, config)
 }
 
-fn agrees_with_a_model(profile: Profile, logical_pages: u32, steps: u64, seed: u64, params: &[(&str, &str)]) {
-    let converts = common::agrees_with_a_model::<LazyFtl>(profile, logical_pages, steps, seed, params);
+fn agrees_with_a_model(
+    profile: Profile,
+    logical_pages: u32,
+    steps: u64,
+    seed: u64,
+    params: &[(&str, &str)],
+) {
+    let converts =
+        common::agrees_with_a_model::<LazyFtl>(profile, logical_pages, steps, seed, params);
     assert!(converts > 100, "{converts} converts");
 }
 
-fn survives_cuts(profile: Profile, logical_pages: u32, seed: u64, cuts: u64, params: &[(&str, &str)]) -> u64 {
+fn survives_cuts(
+    profile: Profile,
+    logical_pages: u32,
+    seed: u64,
+    cuts: u64,
+    params: &[(&str, &str)],
+) -> u64 {
     common::survives_cuts::<LazyFtl>(profile, logical_pages, seed, cuts, params)
 }
 
 #[test]
 fn what_was_written_is_read_back_on_mlc() {
-    agrees_with_a_model(profile("torture", 56), 560, 40_000, 1, &[("ckpt.interval", "500")]);
+    agrees_with_a_model(
+        profile("torture", 56),
+        560,
+        40_000,
+        1,
+        &[("ckpt.interval", "500")],
+    );
 }
 
 #[test]
 fn what_was_written_is_read_back_on_slc() {
-    let small = Geometry { pages_per_block: 16, page_bytes: 512, ..profile("slc-2k", 60).geometry };
-    let slc = Profile { geometry: small, ..profile("slc-2k", 60) };
-    agrees_with_a_model(slc, 600, 40_000, 2, &[("lazy.cache_pages", "1"), ("ckpt.interval", "800")]);
+    let small = Geometry {
+        pages_per_block: 16,
+        page_bytes: 512,
+        ..profile("slc-2k", 60).geometry
+    };
+    let slc = Profile {
+        geometry: small,
+        ..profile("slc-2k", 60)
+    };
+    agrees_with_a_model(
+        slc,
+        600,
+        40_000,
+        2,
+        &[("lazy.cache_pages", "1"), ("ckpt.interval", "800")],
+    );
 }
 
 #[test]
 fn mlc_survives_cuts_anywhere() {
-    let checkpoints = survives_cuts(profile("torture", 56), 400, 3, 40, &[("ckpt.interval", "120")]);
+    let checkpoints = survives_cuts(
+        profile("torture", 56),
+        400,
+        3,
+        40,
+        &[("ckpt.interval", "120")],
+    );
     assert!(checkpoints > 80, "{checkpoints}");
 }
 
 #[test]
 fn mlc_survives_cuts_by_its_age_window_alone() {
-    let params = [("ckpt.interval", "0"), ("lazy.age_window", "12"), ("lazy.cache_pages", "1")];
+    let params = [
+        ("ckpt.interval", "0"),
+        ("lazy.age_window", "12"),
+        ("lazy.cache_pages", "1"),
+    ];
     survives_cuts(profile("torture", 56), 400, 4, 40, &params);
 }
 
 #[test]
 fn slc_survives_cuts_anywhere() {
-    let small = Geometry { pages_per_block: 16, page_bytes: 512, ..profile("slc-2k", 60).geometry };
-    survives_cuts(Profile { geometry: small, ..profile("slc-2k", 60) }, 400, 5, 40, &[("ckpt.interval", "120")]);
+    let small = Geometry {
+        pages_per_block: 16,
+        page_bytes: 512,
+        ..profile("slc-2k", 60).geometry
+    };
+    survives_cuts(
+        Profile {
+            geometry: small,
+            ..profile("slc-2k", 60)
+        },
+        400,
+        5,
+        40,
+        &[("ckpt.interval", "120")],
+    );
 }
 
 /// The paper's device with few blocks.
@@ -73,16 +130,24 @@ fn small_paper_device() -> (Lazy<MemStore>, FtlConfig) {
 
 fn block_of(ftl: &Lazy<MemStore>, lpn: u32) -> Pbn {
     let entry = ftl.pending.get(lpn).expect("in the UMT");
-    ftl.space.geometry().block_of(entry.ppn().expect("not trimmed"))
+    ftl.space
+        .geometry()
+        .block_of(entry.ppn().expect("not trimmed"))
 }
 
-/// The state of a logical page in the paper's Figure 3, from UMT, GMT, and what is at the page that the GMT names.
+/// The state of a logical page in the paper's Figure 3, from UMT, GMT, and what is at the page that
+/// the GMT names.
 fn state_of(ftl: &mut Lazy<MemStore>, lpn: u32) -> (char, u8) {
-    ftl.load_map_page(lpn / ftl.per_page(), false, Cause::Translation).unwrap();
+    ftl.load_map_page(lpn / ftl.per_page(), false, Cause::Translation)
+        .unwrap();
     let named = entry_at(&ftl.map_page, lpn % ftl.per_page());
-    let Some(entry) = ftl.pending.get(lpn) else { return (if named.is_some() { 'D' } else { 'A' }, 0) };
+    let Some(entry) = ftl.pending.get(lpn) else {
+        return (if named.is_some() { 'D' } else { 'A' }, 0);
+    };
     let flags = 2 * entry.update as u8 + entry.invalidate as u8;
-    let Some(named) = named else { return ('B', flags) };
+    let Some(named) = named else {
+        return ('B', flags);
+    };
     if entry.ppn() == Some(named) {
         return ('C', flags);
     }
@@ -143,7 +208,11 @@ fn a_conversion_costs_a_program_per_mapping_page_and_a_read_per_miss() {
     const US: u64 = 1000;
     let (mut ftl, _) = small_paper_device();
     // 64 pages of 4 mapping pages fill a block. The first time there is nothing to read.
-    for (uncached, expected) in [(false, 4 * 200 * US), (false, 4 * 200 * US), (true, 4 * 280 * US)] {
+    for (uncached, expected) in [
+        (false, 4 * 200 * US),
+        (false, 4 * 200 * US),
+        (true, 4 * 280 * US),
+    ] {
         (0..64).for_each(|i| write(&mut ftl, i % 4 * 512 + i, 1));
         let block = block_of(&ftl, 0);
         if uncached {
@@ -151,7 +220,11 @@ fn a_conversion_costs_a_program_per_mapping_page_and_a_read_per_miss() {
         }
         let begun = ftl.space.flash.now();
         ftl.convert(block).unwrap();
-        assert_eq!(ftl.space.flash.now() - begun, expected, "uncached: {uncached}");
+        assert_eq!(
+            ftl.space.flash.now() - begun,
+            expected,
+            "uncached: {uncached}"
+        );
         assert_sound(&mut ftl);
     }
 }
@@ -163,8 +236,17 @@ fn the_papers_tables_have_the_papers_size() {
     let chip = Chip::open(*device, OobOnlyStore::new(device.geometry)).unwrap();
     let ftl = new(chip, &config(524_000, &[]), Start::Format).unwrap();
     let report = ftl.ram_report();
-    let paper = |part| report.iter().find(|entry| entry.part == part).unwrap().paper_bytes;
-    assert_eq!((paper("directory"), paper("pending"), paper("map cache")), (4096, 32_768, 14 * 2048));
+    let paper = |part| {
+        report
+            .iter()
+            .find(|entry| entry.part == part)
+            .unwrap()
+            .paper_bytes
+    };
+    assert_eq!(
+        (paper("directory"), paper("pending"), paper("map cache")),
+        (4096, 32_768, 14 * 2048)
+    );
 }
 
 /// Runs on the paper's device, counting what writes cost by the clock and by their operations.
@@ -187,15 +269,29 @@ impl Meter {
             ("wear.policy", "none"),
         ];
         let scheme = Scheme::find("lazyftl").unwrap();
-        let layout = scheme.layout(device, 0, 0.07, &config(0, &params).params).unwrap();
+        let layout = scheme
+            .layout(device, 0, 0.07, &config(0, &params).params)
+            .unwrap();
         let chip = Chip::open(layout.profile, OobOnlyStore::new(layout.profile.geometry)).unwrap();
-        let ftl = scheme.start(chip, &config(layout.logical_pages, &params), Start::Format).unwrap();
-        Meter { ftl, at: 0, page: vec![0; 2048], writes: 0, clock_ns: 0, charged_ns: 0 }
+        let ftl = scheme
+            .start(chip, &config(layout.logical_pages, &params), Start::Format)
+            .unwrap();
+        Meter {
+            ftl,
+            at: 0,
+            page: vec![0; 2048],
+            writes: 0,
+            clock_ns: 0,
+            charged_ns: 0,
+        }
     }
 
     fn charges(&self) -> u64 {
         let ops = self.ftl.chip().counters().total();
-        assert_eq!(ops.partial_reads, 0, "the paper's charges know no partial read");
+        assert_eq!(
+            ops.partial_reads, 0,
+            "the paper's charges know no partial read"
+        );
         1000 * (80 * ops.reads + 200 * ops.programs + 1500 * ops.erases)
     }
 
@@ -210,14 +306,20 @@ impl Meter {
 
     fn read(&mut self, lpn: u32) {
         let before = self.charges();
-        let done = self.ftl.read(self.at, Lpn::new(lpn), &mut self.page).unwrap();
+        let done = self
+            .ftl
+            .read(self.at, Lpn::new(lpn), &mut self.page)
+            .unwrap();
         assert_eq!(done - self.at, self.charges() - before);
         self.at = done;
     }
 
     /// Mean time per write since the last call, by the clock; it must be what the operations cost.
     fn mean_us(&mut self) -> f64 {
-        assert_eq!(self.clock_ns, self.charged_ns, "emulated time is not counted operations times their charges");
+        assert_eq!(
+            self.clock_ns, self.charged_ns,
+            "emulated time is not counted operations times their charges"
+        );
         let mean = self.clock_ns as f64 / self.writes as f64 / 1000.0;
         (self.writes, self.clock_ns, self.charged_ns) = (0, 0, 0);
         mean
@@ -243,11 +345,22 @@ fn paper_mode(cache_pages: &str, buffer_blocks: &str) -> [f64; 3] {
         // Most requests go to a tenth of the addresses; some are short runs.
         let lpn = if rng.one_in(5) { lpn } else { lpn / 10 };
         let count = if rng.one_in(4) { 8 } else { 1 };
-        (lpn..lpn + count).for_each(|lpn| if rng.one_in(3) { meter.read(lpn) } else { meter.write(lpn) });
+        (lpn..lpn + count).for_each(|lpn| {
+            if rng.one_in(3) {
+                meter.read(lpn)
+            } else {
+                meter.write(lpn)
+            }
+        });
     }
     let mixed = meter.mean_us();
-    assert!(meter.ftl.chip().counters().total().oob_programs > 100_000, "superseded pages are marked");
-    println!("({cache_pages}, {buffer_blocks}): sequential {sequential:.3}, random {random:.3}, mixed {mixed:.3} us");
+    assert!(
+        meter.ftl.chip().counters().total().oob_programs > 100_000,
+        "superseded pages are marked"
+    );
+    println!(
+        "({cache_pages}, {buffer_blocks}): sequential {sequential:.3}, random {random:.3}, mixed {mixed:.3} us"
+    );
     [sequential, random, mixed]
 }
 
@@ -280,18 +393,31 @@ fn impossible_parameters_are_refused_with_a_reason() {
     for (key, value, reason) in refusals {
         let chip = Chip::open(device, MemStore::new(device.geometry)).unwrap();
         match new(chip, &config(300, &[(key, value)]), Start::Format) {
-            Err(FtlError::Config(text)) => assert!(text.contains(reason) && text.contains(key), "{text}"),
+            Err(FtlError::Config(text)) => {
+                assert!(text.contains(reason) && text.contains(key), "{text}")
+            }
             _ => panic!("{key}={value} was taken"),
         }
     }
 }
 
-/// A device laid out for this size, with the bad blocks that its data sheet allows from the factory.
-fn laid_out(name: &str, bytes: u64, op: f64, params: &[(&str, &str)]) -> (Lazy<MemStore>, FtlConfig) {
+/// A device laid out for this size, with the bad blocks that its data sheet allows from the
+/// factory.
+fn laid_out(
+    name: &str,
+    bytes: u64,
+    op: f64,
+    params: &[(&str, &str)],
+) -> (Lazy<MemStore>, FtlConfig) {
     let params = config(0, params).params;
     let scheme = Scheme::find("lazyftl").unwrap();
-    let layout = scheme.layout(Profile::find(name).unwrap(), bytes, op, &params).unwrap();
-    let config = FtlConfig { logical_pages: layout.logical_pages, params };
+    let layout = scheme
+        .layout(Profile::find(name).unwrap(), bytes, op, &params)
+        .unwrap();
+    let config = FtlConfig {
+        logical_pages: layout.logical_pages,
+        params,
+    };
     let mut chip = Chip::open(layout.profile, MemStore::new(layout.profile.geometry)).unwrap();
     chip.mark_factory_bad(9).unwrap();
     (new(chip, &config, Start::Format).unwrap(), config)
@@ -299,8 +425,19 @@ fn laid_out(name: &str, bytes: u64, op: f64, params: &[(&str, &str)]) -> (Lazy<M
 
 #[test]
 fn a_full_device_takes_random_overwrites_and_cuts() {
-    for (name, bytes) in [("torture", 1 << 20), ("torture", 4 << 20), ("mlc-4k", 32 << 20), ("slc-2k", 16 << 20)] {
-        for (op, params) in [(0.07, &[][..]), (0.02, &[("lazy.cache_pages", "1"), ("lazy.buffer_blocks", "4")][..])] {
+    for (name, bytes) in [
+        ("torture", 1 << 20),
+        ("torture", 4 << 20),
+        ("mlc-4k", 32 << 20),
+        ("slc-2k", 16 << 20),
+    ] {
+        for (op, params) in [
+            (0.07, &[][..]),
+            (
+                0.02,
+                &[("lazy.cache_pages", "1"), ("lazy.buffer_blocks", "4")][..],
+            ),
+        ] {
             let (mut ftl, config) = laid_out(name, bytes, op, params);
             let pages = config.logical_pages;
             let mut rng = SplitMix::new(8);
@@ -350,9 +487,16 @@ fn a_block_that_fails_when_nothing_lives_in_it_leaves_the_update_area() {
     write(&mut ftl, page, 1);
     let block = block_of(&ftl, page);
     let bombs = vec![Bomb::next(block, Fault::ProgramFail)];
-    ftl.chip_mut().set_faults(FaultPlan { bombs, ..FaultPlan::default() });
+    ftl.chip_mut().set_faults(FaultPlan {
+        bombs,
+        ..FaultPlan::default()
+    });
     write(&mut ftl, page, 2);
-    assert!(ftl.pending.holds(block) && ftl.space.table.valid(block) == 0 && ftl.space.failing_block() == Some(block));
+    assert!(
+        ftl.pending.holds(block)
+            && ftl.space.table.valid(block) == 0
+            && ftl.space.failing_block() == Some(block)
+    );
     write(&mut ftl, page, 3);
     assert!(!ftl.pending.holds(block) && ftl.space.table.state(block) == State::Bad);
     assert_eq!(ftl.audit().unwrap(), Vec::<String>::new());
@@ -363,15 +507,24 @@ fn a_superseded_page_that_turns_out_blank_is_not_marked() {
     let (mut ftl, config) = small_paper_device();
     write(&mut ftl, 4, 1);
     let bombs = vec![Bomb::next(block_of(&ftl, 4), Fault::MisdirectedProgram)];
-    ftl.chip_mut().set_faults(FaultPlan { bombs, ..FaultPlan::default() });
+    ftl.chip_mut().set_faults(FaultPlan {
+        bombs,
+        ..FaultPlan::default()
+    });
     write(&mut ftl, 5, 2);
     let place = ftl.pending.get(5).and_then(|entry| entry.ppn()).unwrap();
     ftl.shutdown(0).unwrap();
     let mut ftl = remount(ftl, &config);
-    assert!(!ftl.chip().is_programmed(place) && ftl.space.table.is_live(place), "the map names a blank page");
+    assert!(
+        !ftl.chip().is_programmed(place) && ftl.space.table.is_live(place),
+        "the map names a blank page"
+    );
     write(&mut ftl, 5, 3);
     ftl.shutdown(0).unwrap();
-    assert!(!ftl.chip().is_programmed(place) && !ftl.space.table.is_live(place), "superseded, and still blank");
+    assert!(
+        !ftl.chip().is_programmed(place) && !ftl.space.table.is_live(place),
+        "superseded, and still blank"
+    );
     assert_eq!(read(&mut ftl, 5), 3);
 }
 
@@ -379,7 +532,11 @@ fn a_superseded_page_that_turns_out_blank_is_not_marked() {
 fn failing_programs_and_erases_cost_blocks_but_no_data() {
     let (mut ftl, config) = laid_out("torture", 2 << 20, 0.3, &[]);
     let chances = [(Fault::ProgramFail, 400_000), (Fault::EraseFail, 2_000_000)].into();
-    let plan = FaultPlan { chances, seed: 4, ..FaultPlan::default() };
+    let plan = FaultPlan {
+        chances,
+        seed: 4,
+        ..FaultPlan::default()
+    };
     ftl.chip_mut().set_faults(plan.clone());
     let mut rng = SplitMix::new(6);
     let mut model = vec![0; config.logical_pages as usize];
@@ -398,7 +555,10 @@ fn failing_programs_and_erases_cost_blocks_but_no_data() {
         if step % 3000 == 0 {
             assert_sound(&mut ftl);
             ftl = remount(ftl, &config);
-            ftl.chip_mut().set_faults(FaultPlan { seed: step, ..plan.clone() });
+            ftl.chip_mut().set_faults(FaultPlan {
+                seed: step,
+                ..plan.clone()
+            });
         }
     }
     ftl.flush(0).unwrap();
@@ -407,13 +567,20 @@ fn failing_programs_and_erases_cost_blocks_but_no_data() {
     let mut ftl = remount(ftl, &config);
     for (lpn, expected) in (0..).zip(model) {
         let got = read(&mut ftl, lpn);
-        assert!(got == expected || last == Some((lpn, got)), "page {lpn} reads {got}, not {expected}");
+        assert!(
+            got == expected || last == Some((lpn, got)),
+            "page {lpn} reads {got}, not {expected}"
+        );
     }
 }
 
 #[test]
 fn a_block_leaves_the_window_only_when_what_superseded_it_is_safe() {
-    let params = [("ckpt.interval", "0"), ("lazy.buffer_blocks", "4"), ("lazy.age_window", "8")];
+    let params = [
+        ("ckpt.interval", "0"),
+        ("lazy.buffer_blocks", "4"),
+        ("lazy.age_window", "8"),
+    ];
     let mut ftl = format(profile("torture", 56), &config(300, &params));
     let age = |ftl: &mut Lazy<MemStore>, blocks: u64| {
         let until = ftl.space.next_epoch() + blocks;
@@ -431,7 +598,16 @@ fn a_block_leaves_the_window_only_when_what_superseded_it_is_safe() {
     let new = ftl.pending.get(0).unwrap().ppn().unwrap();
     assert!(ftl.pending.holds(old) && !ftl.space.is_safe(new));
     age(&mut ftl, 4);
-    assert!(!ftl.pending.holds(old), "the old block is out of the window");
-    assert!(ftl.pending.holds(ftl.space.geometry().block_of(new)), "the new one is not");
-    assert!(ftl.space.is_safe(new), "a cut now would lose the old version's block and the new version");
+    assert!(
+        !ftl.pending.holds(old),
+        "the old block is out of the window"
+    );
+    assert!(
+        ftl.pending.holds(ftl.space.geometry().block_of(new)),
+        "the new one is not"
+    );
+    assert!(
+        ftl.space.is_safe(new),
+        "a cut now would lose the old version's block and the new version"
+    );
 }

@@ -1,8 +1,10 @@
-//! The write buffer: pages that are not where their superblock's mapping says. The newest content is in RAM, in a page of its own on flash (the
-//! journal, or where a mount or a collection left it), or both.
+//! The write buffer: pages that are not where their superblock's mapping says. The newest content
+//! is in RAM, in a page of its own on flash (the journal, or where a mount or a collection left
+//! it), or both.
 //!
-//! What always holds: a page that is *fresh* has its newest content in RAM alone; one that is not has it on flash at `ppn`. `ppn` of a fresh
-//! page is an older content that has to stay until a newer one is on flash. If power fails, what is fresh is lost.
+//! What always holds: a page that is *fresh* has its newest content in RAM alone; one that is not
+//! has it on flash at `ppn`. `ppn` of a fresh page is an older content that has to stay until a
+//! newer one is on flash. If power fails, what is fresh is lost.
 
 use super::shape::{QUARTERS, Shape};
 use crate::format::UNMAPPED;
@@ -44,7 +46,11 @@ pub(super) struct Unit {
 impl Unit {
     #[cfg(test)]
     pub(super) fn holding(eighths: [u32; 8]) -> Unit {
-        Unit { used: 0, pages: eighths.iter().sum(), eighths }
+        Unit {
+            used: 0,
+            pages: eighths.iter().sum(),
+            eighths,
+        }
     }
 
     /// Pages of one of its quarters.
@@ -65,8 +71,17 @@ struct Slots {
 
 impl Slots {
     fn new(capacity: u32, page_bytes: usize, keeps: bool) -> Self {
-        let bytes = if keeps { (capacity as usize + 1) * page_bytes } else { 0 };
-        Slots { data: Vec::with_capacity(bytes), free: Vec::new(), page_bytes, keeps }
+        let bytes = if keeps {
+            (capacity as usize + 1) * page_bytes
+        } else {
+            0
+        };
+        Slots {
+            data: Vec::with_capacity(bytes),
+            free: Vec::new(),
+            page_bytes,
+            keeps,
+        }
     }
 
     fn take(&mut self) -> u32 {
@@ -149,7 +164,12 @@ impl Buffer {
             let unit = units.entry(shape.superblock_of(lpn)).or_default();
             unit.pages += 1;
             unit.eighths[shape.eighth(lpn)] += 1;
-            Entry { slot: NO_SLOT, ppn: UNMAPPED, fresh: false, ver: 0 }
+            Entry {
+                slot: NO_SLOT,
+                ppn: UNMAPPED,
+                fresh: false,
+                ver: 0,
+            }
         })
     }
 
@@ -195,13 +215,18 @@ impl Buffer {
         self.touch(lpn);
     }
 
-    /// What the host wrote last of a page does not count: what is on flash does. Returns whether the page is buffered no more.
+    /// What the host wrote last of a page does not count: what is on flash does. Returns whether
+    /// the page is buffered no more.
     pub(super) fn take_back(&mut self, lpn: u32) -> bool {
-        let entry = self.entries.get_mut(&lpn).expect("what is taken back is buffered");
+        let entry = self
+            .entries
+            .get_mut(&lpn)
+            .expect("what is taken back is buffered");
         if entry.ppn == UNMAPPED {
             return self.remove(lpn).is_some();
         }
-        self.slots.put_back(std::mem::replace(&mut entry.slot, NO_SLOT));
+        self.slots
+            .put_back(std::mem::replace(&mut entry.slot, NO_SLOT));
         entry.fresh = false;
         self.fresh.remove(&lpn);
         false
@@ -230,7 +255,9 @@ impl Buffer {
 
     /// Logical superblocks, the one that was not used for longest first.
     pub(super) fn oldest_first(&self) -> impl Iterator<Item = (u32, &Unit)> {
-        self.by_use.values().map(|logical| (*logical, &self.units[logical]))
+        self.by_use
+            .values()
+            .map(|logical| (*logical, &self.units[logical]))
     }
 
     /// How many there are.

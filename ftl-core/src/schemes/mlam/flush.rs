@@ -1,8 +1,9 @@
-//! Writing superblocks: rows of pages over all chips, new ones from the buffer, unchanged ones copied along; what follows for the tables;
-//! reorganisation (section 4.4); and the journal.
+//! Writing superblocks: rows of pages over all chips, new ones from the buffer, unchanged ones
+//! copied along; what follows for the tables; reorganisation (section 4.4); and the journal.
 //!
-//! What always holds: a page counts from its program on. Where a program fails, or the host has no room, the superblock is left as it is: its
-//! pages are buffered pages that are on flash, its blocks are emptied later. If power fails, a mount finds the same.
+//! What always holds: a page counts from its program on. Where a program fails, or the host has no
+//! room, the superblock is left as it is: its pages are buffered pages that are on flash, its
+//! blocks are emptied later. If power fails, a mount finds the same.
 
 use super::mapping::Place;
 use super::policy::{self, Policy, Virtual};
@@ -26,7 +27,8 @@ const MAX_REORGANISED: u32 = 4;
 pub(super) struct Cost {
     /// Superblocks flushed.
     flushed: u64,
-    /// Pages copied along with flushed ones, and to put superblocks together: in this window, and since the beginning.
+    /// Pages copied along with flushed ones, and to put superblocks together: in this window, and
+    /// since the beginning.
     merged: [u64; 2],
     reorganised: [u64; 2],
     /// Windows in a row without reorganisation.
@@ -54,15 +56,18 @@ impl Cost {
         8 * self.written.len() as u64
     }
 
-    /// A superblock was flushed. Where reorganisation costs more than merges, coarser mapping is worth it; where it costs nothing, finer
-    /// mapping is.
+    /// A superblock was flushed. Where reorganisation costs more than merges, coarser mapping is
+    /// worth it; where it costs nothing, finer mapping is.
     pub(super) fn note_flush(&mut self, copied: u64) {
         self.flushed += 1;
         self.merged = self.merged.map(|pages| pages + copied);
         if self.fixed.is_some() || !self.flushed.is_multiple_of(WINDOW) {
             return;
         }
-        let (merged, reorganised) = (std::mem::take(&mut self.merged[0]), std::mem::take(&mut self.reorganised[0]));
+        let (merged, reorganised) = (
+            std::mem::take(&mut self.merged[0]),
+            std::mem::take(&mut self.reorganised[0]),
+        );
         self.quiet = if reorganised == 0 { self.quiet + 1 } else { 0 };
         if reorganised > merged {
             self.k_empty = (self.k_empty + 1).min(7);
@@ -118,7 +123,11 @@ pub(super) struct Rows {
 impl Rows {
     pub(super) fn new(geometry: &Geometry, chips: u32) -> Self {
         let page = geometry.page_bytes as usize;
-        Rows { columns: Vec::new(), data: vec![0; chips as usize * page], blank: vec![0; page] }
+        Rows {
+            columns: Vec::new(),
+            data: vec![0; chips as usize * page],
+            blank: vec![0; page],
+        }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -165,7 +174,9 @@ impl<S: Store> Mlam<S> {
     fn evict(&mut self) -> Result<bool, FtlError> {
         self.collect_until(self.gc.threshold + 1)?;
         self.upkeep()?;
-        let Some(chosen) = self.choose() else { return Ok(false) };
+        let Some(chosen) = self.choose() else {
+            return Ok(false);
+        };
         let copied = self.write_superblock(&chosen, Cause::Merge)?;
         self.cost.note_flush(copied);
         self.reorganise()?;
@@ -175,51 +186,88 @@ impl<S: Store> Mlam<S> {
     /// The superblock to flush next, virtual or not.
     pub(super) fn choose(&self) -> Option<Virtual> {
         let settings = &self.settings;
-        let candidates = |count| policy::candidates(&self.buffer, &self.shape, settings.policy, settings.alpha, count);
+        let candidates = |count| {
+            policy::candidates(
+                &self.buffer,
+                &self.shape,
+                settings.policy,
+                settings.alpha,
+                count,
+            )
+        };
         if settings.policy != Policy::Mlam {
-            return candidates(1).first().map(|victim| self.whole(victim.logical));
+            return candidates(1)
+                .first()
+                .map(|victim| self.whole(victim.logical));
         }
         let superchip = |quarter| self.superchip_of(quarter);
         let compose = |count| {
-            let cut = |candidate| policy::pieces(candidate, &self.shape, self.cost.k_empty, superchip);
+            let cut =
+                |candidate| policy::pieces(candidate, &self.shape, self.cost.k_empty, superchip);
             policy::compose(&candidates(count).iter().flat_map(cut).collect::<Vec<_>>())
         };
         let usual = compose(settings.candidates)?;
-        if usual.is_full() { Some(usual) } else { compose(MAX_CANDIDATES) }
+        if usual.is_full() {
+            Some(usual)
+        } else {
+            compose(MAX_CANDIDATES)
+        }
     }
 
     /// A logical superblock as a whole.
     fn whole(&self, logical: u32) -> Virtual {
         let quarters = logical * QUARTERS..(logical + 1) * QUARTERS;
-        let superchip = quarters.clone().find_map(|quarter| self.superchip_of(quarter));
+        let superchip = quarters
+            .clone()
+            .find_map(|quarter| self.superchip_of(quarter));
         Virtual::new(quarters.collect(), superchip)
     }
 
     fn superchip_of(&self, quarter: u32) -> Option<u32> {
-        self.quarter_at(quarter).map(|place| self.superblocks.get(place.psb).superchip)
+        self.quarter_at(quarter)
+            .map(|place| self.superblocks.get(place.psb).superchip)
     }
 
     /// The wanted superchip if it has blocks for a superblock, else that with blocks for the most.
     fn superchip_with_room(&self, wanted: Option<u32>) -> u32 {
         let room = |superchip: u32| {
             let dies = (0..self.shape.chips).map(|chip| self.shape.die(superchip, chip));
-            dies.map(|die| self.space.free_blocks_on(die)).min().unwrap_or(0)
+            dies.map(|die| self.space.free_blocks_on(die))
+                .min()
+                .unwrap_or(0)
         };
-        let roomiest = || (0..self.shape.superchips()).rev().max_by_key(|superchip| room(*superchip)).unwrap_or(0);
-        wanted.filter(|superchip| room(*superchip) > 0).unwrap_or_else(roomiest)
+        let roomiest = || {
+            (0..self.shape.superchips())
+                .rev()
+                .max_by_key(|superchip| room(*superchip))
+                .unwrap_or(0)
+        };
+        wanted
+            .filter(|superchip| room(*superchip) > 0)
+            .unwrap_or_else(roomiest)
     }
 
-    /// Writes these quarters into a superblock, with all that is buffered of them. `cause` is that of unchanged pages. Returns how many of
-    /// those there were.
-    pub(super) fn write_superblock(&mut self, plan: &Virtual, cause: Cause) -> Result<u64, FtlError> {
+    /// Writes these quarters into a superblock, with all that is buffered of them. `cause` is that
+    /// of unchanged pages. Returns how many of those there were.
+    pub(super) fn write_superblock(
+        &mut self,
+        plan: &Virtual,
+        cause: Cause,
+    ) -> Result<u64, FtlError> {
         let began = self.space.flash.now();
         let superchip = self.superchip_with_room(plan.superchip);
         let serial = self.space.next_epoch();
         for chip in 0..self.shape.chips {
-            self.space.prefer_die(FIRST_CHIP + chip as usize, self.shape.die(superchip, chip));
+            self.space
+                .prefer_die(FIRST_CHIP + chip as usize, self.shape.die(superchip, chip));
         }
         let psb = self.superblocks.open(self.shape.chips, superchip, serial);
-        let mut writing = Writing { psb, serial, placed: Vec::new(), copied: 0 };
+        let mut writing = Writing {
+            psb,
+            serial,
+            placed: Vec::new(),
+            copied: 0,
+        };
         let outcome = self.write_rows(&mut writing, &plan.slots, cause);
         let unfinished = self.close_blocks()?;
         if matches!(outcome, Ok(true)) {
@@ -229,9 +277,13 @@ impl<S: Store> Mlam<S> {
                 Cause::Convert => EventKind::Convert,
                 _ => EventKind::BufferFlush,
             };
-            self.space.note_event(kind, None, writing.copied as u32, began);
+            self.space
+                .note_event(kind, None, writing.copied as u32, began);
         } else {
-            writing.placed.iter().for_each(|page| self.now_on_flash(page.lpn, page.ppn, page.ver));
+            writing
+                .placed
+                .iter()
+                .for_each(|page| self.now_on_flash(page.lpn, page.ppn, page.ver));
             self.dissolve(psb);
             unfinished.into_iter().for_each(|block| self.loosen(block));
         }
@@ -241,14 +293,19 @@ impl<S: Store> Mlam<S> {
     /// The chips' blocks take no more pages. Returns those that were open.
     fn close_blocks(&mut self) -> Result<Vec<Pbn>, FtlError> {
         let streams = FIRST_CHIP..FIRST_CHIP + self.shape.chips as usize;
-        let open = streams.clone().filter_map(|stream| self.space.open_block(stream)).map(|(block, _)| block).collect();
+        let open = streams
+            .clone()
+            .filter_map(|stream| self.space.open_block(stream))
+            .map(|(block, _)| block)
+            .collect();
         for stream in streams {
             self.space.seal(stream)?;
         }
         Ok(open)
     }
 
-    /// A full block that is no part of a superblock: emptied page by page when its turn comes, or given up.
+    /// A full block that is no part of a superblock: emptied page by page when its turn comes, or
+    /// given up.
     pub(super) fn loosen(&mut self, block: Pbn) {
         if self.space.table.state(block) != State::Full {
             return;
@@ -270,12 +327,18 @@ impl<S: Store> Mlam<S> {
             if let Some(old) = old {
                 self.give_up_place(*lpn, old);
             }
-            let (loc, _) = self.shape.loc_and_row(*ppn).expect("it is in one of the slots");
+            let (loc, _) = self
+                .shape
+                .loc_and_row(*ppn)
+                .expect("it is in one of the slots");
             live[loc as usize] += 1;
         }
         let mut moved = Vec::new();
         for ((loc, quarter), live) in (0..).zip(slots).zip(live) {
-            let place = Place { psb: writing.psb, loc };
+            let place = Place {
+                psb: writing.psb,
+                loc,
+            };
             if live > 0 {
                 self.superblocks.hold(place, *quarter, live);
                 moved.push((*quarter, place));
@@ -303,8 +366,20 @@ impl<S: Store> Mlam<S> {
     }
 
     /// False if a program failed.
-    fn write_rows(&mut self, writing: &mut Writing, slots: &[u32], cause: Cause) -> Result<bool, FtlError> {
-        let mut rows = std::mem::replace(&mut self.rows, Rows { columns: vec![], data: vec![], blank: vec![] });
+    fn write_rows(
+        &mut self,
+        writing: &mut Writing,
+        slots: &[u32],
+        cause: Cause,
+    ) -> Result<bool, FtlError> {
+        let mut rows = std::mem::replace(
+            &mut self.rows,
+            Rows {
+                columns: vec![],
+                data: vec![],
+                blank: vec![],
+            },
+        );
         let mut outcome = Ok(true);
         'slots: for (loc, quarter) in (0..).zip(slots) {
             for row in 0..self.shape.rows {
@@ -328,15 +403,23 @@ impl<S: Store> Mlam<S> {
             }
             let in_ram = self.buffer.get(lpn).and_then(|entry| {
                 let known = (!entry.fresh).then_some(entry.ver);
-                Some(Source::Ram { slot: entry.slot()?, known })
+                Some(Source::Ram {
+                    slot: entry.slot()?,
+                    known,
+                })
             });
             let source = in_ram.or_else(|| self.place_of(lpn).map(Source::Flash));
-            columns.extend(source.map(|source| Column { chip, lpn, source, tag: None }));
+            columns.extend(source.map(|source| Column {
+                chip,
+                lpn,
+                source,
+                tag: None,
+            }));
         }
     }
 
-    /// Programs a row: chips work side by side, and the next row begins when all are done. What cannot stay on its chip is read
-    /// before any of it is programmed.
+    /// Programs a row: chips work side by side, and the next row begins when all are done. What
+    /// cannot stay on its chip is read before any of it is programmed.
     fn write_row(
         &mut self,
         writing: &mut Writing,
@@ -368,7 +451,9 @@ impl<S: Store> Mlam<S> {
         }
         for column in &rows.columns {
             let went_well = match column.source {
-                Source::Ram { slot, known } => self.program_buffered(writing, column, slot, known, begin)?,
+                Source::Ram { slot, known } => {
+                    self.program_buffered(writing, column, slot, known, begin)?
+                }
                 Source::Flash(_) => match column.tag {
                     Some(tag) => {
                         self.space.flash.begin(read);
@@ -389,13 +474,26 @@ impl<S: Store> Mlam<S> {
     }
 
     /// Makes a chip's next page that of this row, by filler. False if a program failed.
-    fn advance(&mut self, writing: &Writing, chip: u32, block_row: u32, blank: &[u8]) -> Result<bool, FtlError> {
-        const FILLER: PageTag = PageTag { role: Role::Pad, flags: Flags::NONE, lpn: UNMAPPED, ver: 0 };
+    fn advance(
+        &mut self,
+        writing: &Writing,
+        chip: u32,
+        block_row: u32,
+        blank: &[u8],
+    ) -> Result<bool, FtlError> {
+        const FILLER: PageTag = PageTag {
+            role: Role::Pad,
+            flags: Flags::NONE,
+            lpn: UNMAPPED,
+            ver: 0,
+        };
         let (stream, geometry) = (FIRST_CHIP + chip as usize, self.space.geometry());
         loop {
             let next = self.space.next_page(stream)?;
             match self.superblocks.block(writing.psb, chip) {
-                None => self.superblocks.set_block(writing.psb, chip, geometry.block_of(next)),
+                None => self
+                    .superblocks
+                    .set_block(writing.psb, chip, geometry.block_of(next)),
                 Some(block) if block != geometry.block_of(next) => return Ok(false),
                 Some(_) => {}
             }
@@ -410,7 +508,8 @@ impl<S: Store> Mlam<S> {
         }
     }
 
-    /// Copies a page that stays on its chip. `None` if it does not, or cannot be read; false if a program failed.
+    /// Copies a page that stays on its chip. `None` if it does not, or cannot be read; false if a
+    /// program failed.
     fn copy_inside(
         &mut self,
         writing: &mut Writing,
@@ -424,16 +523,24 @@ impl<S: Store> Mlam<S> {
             return Ok(None);
         }
         let part = serial_part(writing.serial);
-        let Some(ppn) = self.space.append_copyback(stream, column.lpn, from, cause, part)? else {
+        let Some(ppn) = self
+            .space
+            .append_copyback(stream, column.lpn, from, cause, part)?
+        else {
             // A program failed if the stream goes on elsewhere; otherwise the page is unreadable.
             return Ok((self.space.next_page(stream)? != to).then_some(false));
         };
-        writing.placed.push(Placed { lpn: column.lpn, ppn, ver: 0 });
+        writing.placed.push(Placed {
+            lpn: column.lpn,
+            ppn,
+            ver: 0,
+        });
         writing.copied += 1;
         Ok(Some(ppn == to))
     }
 
-    /// Reads a page to be copied, and says what its copy is: one that cannot be read stays an error to read, and is as new as it was, or newer.
+    /// Reads a page to be copied, and says what its copy is: one that cannot be read stays an error
+    /// to read, and is as new as it was, or newer.
     pub(super) fn read_for_copy(
         &mut self,
         lpn: u32,
@@ -442,18 +549,41 @@ impl<S: Store> Mlam<S> {
         cause: Cause,
     ) -> Result<PageTag, FtlError> {
         let is_it = |tag: &PageTag| tag.lpn == lpn && tag.role.is_host_data();
-        let copy = |tag: PageTag| PageTag { role: Role::Data, flags: tag.flags.with(Flags::COPY), ..tag };
-        if let Some(oob) = self.space.flash.read(from, data, cause)?.filter(|oob| is_it(&oob.tag)) {
+        let copy = |tag: PageTag| PageTag {
+            role: Role::Data,
+            flags: tag.flags.with(Flags::COPY),
+            ..tag
+        };
+        if let Some(oob) = self
+            .space
+            .flash
+            .read(from, data, cause)?
+            .filter(|oob| is_it(&oob.tag))
+        {
             return Ok(copy(oob.tag));
         }
-        let known = self.space.flash.read_oob(from, cause)?.map(|oob| oob.tag).filter(is_it);
-        let unknown = PageTag { role: Role::Data, flags: Flags::NONE, lpn, ver: self.next_ver };
+        let known = self
+            .space
+            .flash
+            .read_oob(from, cause)?
+            .map(|oob| oob.tag)
+            .filter(is_it);
+        let unknown = PageTag {
+            role: Role::Data,
+            flags: Flags::NONE,
+            lpn,
+            ver: self.next_ver,
+        };
         if known.is_none() {
             self.next_ver += 1;
         }
         let tag = known.unwrap_or(unknown);
         data.fill(0);
-        Ok(PageTag { flags: tag.flags.with(Flags::COPY).with(Flags::LOST), role: Role::Data, ..tag })
+        Ok(PageTag {
+            flags: tag.flags.with(Flags::COPY).with(Flags::LOST),
+            role: Role::Data,
+            ..tag
+        })
     }
 
     fn program_buffered(
@@ -469,12 +599,23 @@ impl<S: Store> Mlam<S> {
             None => (Flags::NONE, self.new_version()),
         };
         self.space.flash.begin(begin);
-        let tag = PageTag { role: Role::Data, flags, lpn: column.lpn, ver };
+        let tag = PageTag {
+            role: Role::Data,
+            flags,
+            lpn: column.lpn,
+            ver,
+        };
         let stream = FIRST_CHIP + column.chip as usize;
         let to = self.space.next_page(stream)?;
         let part = serial_part(writing.serial);
-        let ppn = self.space.append_with_spare(stream, tag, self.buffer.data(slot), Cause::Host, part)?;
-        writing.placed.push(Placed { lpn: column.lpn, ppn, ver });
+        let ppn =
+            self.space
+                .append_with_spare(stream, tag, self.buffer.data(slot), Cause::Host, part)?;
+        writing.placed.push(Placed {
+            lpn: column.lpn,
+            ppn,
+            ver,
+        });
         Ok(ppn == to)
     }
 
@@ -488,13 +629,20 @@ impl<S: Store> Mlam<S> {
     ) -> Result<bool, FtlError> {
         let stream = FIRST_CHIP + column.chip as usize;
         let to = self.space.next_page(stream)?;
-        let ppn = self.space.append_with_spare(stream, tag, data, cause, serial_part(writing.serial))?;
-        writing.placed.push(Placed { lpn: column.lpn, ppn, ver: tag.ver });
+        let ppn =
+            self.space
+                .append_with_spare(stream, tag, data, cause, serial_part(writing.serial))?;
+        writing.placed.push(Placed {
+            lpn: column.lpn,
+            ppn,
+            ver: tag.ver,
+        });
         writing.copied += 1;
         Ok(ppn == to)
     }
 
-    /// Puts superblocks together while the tables are too large, and there is room: those that were not written for long and save much.
+    /// Puts superblocks together while the tables are too large, and there is room: those that were
+    /// not written for long and save much.
     fn reorganise(&mut self) -> Result<(), FtlError> {
         for _ in 0..MAX_REORGANISED {
             if self.mapping.bits() as f64 <= self.settings.smax * self.mapping.base_bits() as f64 {
@@ -506,8 +654,13 @@ impl<S: Store> Mlam<S> {
             };
             let unbuffered = |logical: &u32| self.buffer.unit(*logical).is_none();
             let all = 0..self.shape.superblocks(self.logical_pages);
-            let best = all.filter(unbuffered).map(|logical| (value(logical), logical)).max();
-            let Some((1.., logical)) = best else { return Ok(()) };
+            let best = all
+                .filter(unbuffered)
+                .map(|logical| (value(logical), logical))
+                .max();
+            let Some((1.., logical)) = best else {
+                return Ok(());
+            };
             self.collect_until(self.gc.threshold + 1)?;
             // Collecting may have done it.
             if self.mapping.gain(logical) > 0 {
@@ -518,7 +671,8 @@ impl<S: Store> Mlam<S> {
         Ok(())
     }
 
-    /// Appends everything to the journal that is in RAM alone. A device that takes no more writes has room for that.
+    /// Appends everything to the journal that is in RAM alone. A device that takes no more writes
+    /// has room for that.
     pub(super) fn write_journal(&mut self) -> Result<(), FtlError> {
         while self.buffer.first_fresh().is_some() {
             match self.make_room(COMMON) {
@@ -526,11 +680,24 @@ impl<S: Store> Mlam<S> {
                 other => other?,
             }
             // Making room may have flushed it.
-            let Some(lpn) = self.buffer.first_fresh() else { break };
-            let slot = self.buffer.get(lpn).and_then(|entry| entry.slot()).expect("what is fresh is in RAM");
+            let Some(lpn) = self.buffer.first_fresh() else {
+                break;
+            };
+            let slot = self
+                .buffer
+                .get(lpn)
+                .and_then(|entry| entry.slot())
+                .expect("what is fresh is in RAM");
             let ver = self.new_version();
-            let tag = PageTag { role: Role::Journal, flags: Flags::NONE, lpn, ver };
-            let ppn = self.space.append_page(COMMON, tag, self.buffer.data(slot), Cause::Journal)?;
+            let tag = PageTag {
+                role: Role::Journal,
+                flags: Flags::NONE,
+                lpn,
+                ver,
+            };
+            let ppn =
+                self.space
+                    .append_page(COMMON, tag, self.buffer.data(slot), Cause::Journal)?;
             self.now_on_flash(lpn, ppn, ver);
         }
         Ok(())

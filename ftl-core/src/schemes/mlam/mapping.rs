@@ -1,5 +1,6 @@
-//! The three mapping tables (section 4.3). A logical superblock is mapped as a whole by its row in L0; a half that is not goes by an entry
-//! in L1, or its quarters by a row in L2. A split superblock has a half in L0 only where that maps nothing.
+//! The three mapping tables (section 4.3). A logical superblock is mapped as a whole by its row in
+//! L0; a half that is not goes by an entry in L1, or its quarters by a row in L2. A split
+//! superblock has a half in L0 only where that maps nothing.
 
 use super::shape::QUARTERS;
 
@@ -12,7 +13,8 @@ pub(super) struct Place {
     pub(super) loc: u32,
 }
 
-/// Per half: which table says where it is (`tab`), and the physical superblock (L0) or the row there.
+/// Per half: which table says where it is (`tab`), and the physical superblock (L0) or the row
+/// there.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     tab: [u8; 2],
@@ -47,7 +49,10 @@ impl<T: Copy> Slab<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Slab { rows: Vec::new(), free: Vec::new() }
+        Slab {
+            rows: Vec::new(),
+            free: Vec::new(),
+        }
     }
 }
 
@@ -68,22 +73,40 @@ pub(super) struct Mapping {
 
 impl Mapping {
     pub(super) fn new(logical: u32, physical: u32) -> Self {
-        let unmapped = Row { tab: [0; 2], psb: [NONE; 2] };
+        let unmapped = Row {
+            tab: [0; 2],
+            psb: [NONE; 2],
+        };
         let width = (u32::BITS - physical.max(2).saturating_sub(1).leading_zeros()) as u64;
         let l0 = vec![unmapped; logical as usize];
-        Mapping { l0, l1: Slab::default(), l2: Slab::default(), width, s0: 0, s1: 0, s2: 0 }
+        Mapping {
+            l0,
+            l1: Slab::default(),
+            l2: Slab::default(),
+            width,
+            s0: 0,
+            s1: 0,
+            s2: 0,
+        }
     }
 
-    /// Where the tables say that a quarter is. A superblock mapped as a whole may have quarters that hold nothing.
+    /// Where the tables say that a quarter is. A superblock mapped as a whole may have quarters
+    /// that hold nothing.
     pub(super) fn get(&self, quarter: u32) -> Option<Place> {
         let row = &self.l0[(quarter / QUARTERS) as usize];
         let (half, inside) = ((quarter / 2 % 2) as usize, quarter % 2);
         match (row.tab[half], row.psb[half]) {
             (_, NONE) => None,
-            (0, psb) => Some(Place { psb, loc: quarter % QUARTERS }),
+            (0, psb) => Some(Place {
+                psb,
+                loc: quarter % QUARTERS,
+            }),
             (1, at) => {
                 let Place { psb, loc } = self.l1.rows[at as usize];
-                Some(Place { psb, loc: 2 * loc + inside })
+                Some(Place {
+                    psb,
+                    loc: 2 * loc + inside,
+                })
             }
             (_, at) => self.l2.rows[at as usize][inside as usize],
         }
@@ -92,20 +115,41 @@ impl Mapping {
     /// Says where the quarters of a logical superblock are.
     pub(super) fn set(&mut self, logical: u32, places: [Option<Place>; 4]) {
         self.clear(logical);
-        let Some(first) = places.iter().flatten().next() else { return };
+        let Some(first) = places.iter().flatten().next() else {
+            return;
+        };
         self.s0 += 1;
-        let at_home = |(loc, place): (u32, &Option<Place>)| place.is_none_or(|at| at == Place { psb: first.psb, loc });
+        let at_home = |(loc, place): (u32, &Option<Place>)| {
+            place.is_none_or(|at| {
+                at == Place {
+                    psb: first.psb,
+                    loc,
+                }
+            })
+        };
         if (0..).zip(&places).all(at_home) {
-            self.l0[logical as usize] = Row { tab: [0; 2], psb: [first.psb; 2] };
+            self.l0[logical as usize] = Row {
+                tab: [0; 2],
+                psb: [first.psb; 2],
+            };
             return;
         }
-        let mut row = Row { tab: [0; 2], psb: [NONE; 2] };
+        let mut row = Row {
+            tab: [0; 2],
+            psb: [NONE; 2],
+        };
         for half in 0..2 {
             (row.tab[half], row.psb[half]) = match [places[2 * half], places[2 * half + 1]] {
                 [None, None] => (0, NONE),
                 [Some(a), Some(b)] if a.psb == b.psb && a.loc % 2 == 0 && b.loc == a.loc + 1 => {
                     self.s1 += 1;
-                    (1, self.l1.put(Place { psb: a.psb, loc: a.loc / 2 }))
+                    (
+                        1,
+                        self.l1.put(Place {
+                            psb: a.psb,
+                            loc: a.loc / 2,
+                        }),
+                    )
                 }
                 quarters => {
                     self.s2 += quarters.iter().flatten().count() as u64;
@@ -117,7 +161,13 @@ impl Mapping {
     }
 
     fn clear(&mut self, logical: u32) {
-        let row = std::mem::replace(&mut self.l0[logical as usize], Row { tab: [0; 2], psb: [NONE; 2] });
+        let row = std::mem::replace(
+            &mut self.l0[logical as usize],
+            Row {
+                tab: [0; 2],
+                psb: [NONE; 2],
+            },
+        );
         self.s0 -= row.psb.iter().any(|psb| *psb != NONE) as u64;
         for (tab, at) in row.tab.into_iter().zip(row.psb) {
             match tab {
@@ -185,8 +235,15 @@ mod tests {
         mapping.set(0, [at(10, 0), at(56, 1), at(10, 2), at(10, 3)]);
         assert_eq!(mapping.counts(), (1, 1, 2));
         assert_eq!(mapping.bits(), 10 + 7 + 2 * 8);
-        assert_eq!(mapping.gain(0), 3 * 6 + 5, "a half and two quarters to a superblock: 3w + 5");
-        assert_eq!([0, 1, 2, 3].map(|q| mapping.get(q)), [at(10, 0), at(56, 1), at(10, 2), at(10, 3)]);
+        assert_eq!(
+            mapping.gain(0),
+            3 * 6 + 5,
+            "a half and two quarters to a superblock: 3w + 5"
+        );
+        assert_eq!(
+            [0, 1, 2, 3].map(|q| mapping.get(q)),
+            [at(10, 0), at(56, 1), at(10, 2), at(10, 3)]
+        );
         mapping.set(1, [at(56, 2), at(56, 3), at(20, 2), at(20, 3)]);
         assert_eq!(mapping.gain(1), 2 * 6 + 2, "two halves: 2w + 2");
         mapping.set(1, [at(56, 2), at(57, 3), at(20, 2), at(21, 3)]);
@@ -201,7 +258,10 @@ mod tests {
             let logical = rng.below(20) as u32;
             let psb = rng.below(40) as u32;
             let mut any = || {
-                (!rng.one_in(5)).then(|| Place { psb: rng.below(40) as u32, loc: rng.below(QUARTERS as u64) as u32 })
+                (!rng.one_in(5)).then(|| Place {
+                    psb: rng.below(40) as u32,
+                    loc: rng.below(QUARTERS as u64) as u32,
+                })
             };
             let places = match psb % 3 {
                 0 => [at(psb, 0), at(psb, 1), at(psb, 2), at(psb, 3)],
@@ -214,8 +274,18 @@ mod tests {
                 assert!(place.is_none() || mapping.get(quarter) == *place);
             }
             let (s0, s1, s2) = mapping.counts();
-            assert_eq!(s0, model.iter().filter(|places| places.iter().any(Option::is_some)).count() as u64);
-            assert_eq!(mapping.bits(), (s0 + s1 + s2) * mapping.width + 4 * s0 + s1 + 2 * s2, "equation 12");
+            assert_eq!(
+                s0,
+                model
+                    .iter()
+                    .filter(|places| places.iter().any(Option::is_some))
+                    .count() as u64
+            );
+            assert_eq!(
+                mapping.bits(),
+                (s0 + s1 + s2) * mapping.width + 4 * s0 + s1 + 2 * s2,
+                "equation 12"
+            );
         }
     }
 }

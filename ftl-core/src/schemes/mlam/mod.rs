@@ -1,32 +1,42 @@
 //! MLAM: multi-level address mapping behind a write buffer.
 //!
-//! Park, Shin: *Buffer flush and address mapping scheme for flash memory solid-state disk*, Journal of Systems Architecture 56 (2010). The
-//! blocks of a *superchip* (chips that work side by side) make a superblock, and logical superblocks are mapped as a whole: the
-//! table is tiny, and sequential access uses all chips. Random writes are gathered in a buffer. When that gets full, the scheme
-//! chooses a few logical superblocks that are old and well filled, drops the quarters of them that hold nothing new, and writes a *virtual
-//! superblock* of four quarters of several: so less unchanged data has to be copied along. Quarters and halves that lie elsewhere than the rest of
-//! their superblock have entries in two finer tables; when those get too large, superblocks are put together again.
+//! Park, Shin: *Buffer flush and address mapping scheme for flash memory solid-state disk*, Journal
+//! of Systems Architecture 56 (2010). The blocks of a *superchip* (chips that work side by side)
+//! make a superblock, and logical superblocks are mapped as a whole: the table is tiny, and
+//! sequential access uses all chips. Random writes are gathered in a buffer. When that gets full,
+//! the scheme chooses a few logical superblocks that are old and well filled, drops the quarters of
+//! them that hold nothing new, and writes a *virtual superblock* of four quarters of several: so
+//! less unchanged data has to be copied along. Quarters and halves that lie elsewhere than the rest
+//! of their superblock have entries in two finer tables; when those get too large, superblocks are
+//! put together again.
 //!
-//! `policy.rs` is sections 4.1 and 4.2 (what to flush), `mapping.rs` 4.3 (the tables), `flush.rs` how a superblock is written and 4.4
-//! (reorganisation). RAM: a few bits per superblock, half and quarter, and the buffer.
+//! `policy.rs` is sections 4.1 and 4.2 (what to flush), `mapping.rs` 4.3 (the tables), `flush.rs`
+//! how a superblock is written and 4.4 (reorganisation). RAM: a few bits per superblock, half and
+//! quarter, and the buffer.
 //!
 //! Ours, where the paper says nothing ("future work"), or more than it says:
-//! - *Records decide.* Every page says which logical page it is, and since when; a mount takes the newest of each
-//!   ([`crate::recovery`]) and finds out which quarters lie as the tables can say. So a page counts as soon as it is programmed: a
-//!   virtual superblock that was not finished is no loss. Pages that lie elsewhere are in the buffer, as pages whose content is on flash.
-//! - *The journal*, an ordinary stream: a FLUSH appends to it what is in RAM alone. Its pages stay in the buffer, and die when their superblock
-//!   is written. With `mlam.ack=buffer` a write is acknowledged in RAM, as in the paper; by default when it is in the journal,
-//!   because RAM does not outlive the daemon (docs/DURABILITY.md). Trim records, and what a mount or a collection moves page by
-//!   page, lie in the same blocks.
-//! - *Collection* puts the quarters of the emptiest superblocks together; blocks of the journal are emptied one by one. Where there
-//!   are too few free blocks for a superblock, the emptiest one's blocks are emptied one by one, too.
+//! - *Records decide.* Every page says which logical page it is, and since when; a mount takes the
+//!   newest of each ([`crate::recovery`]) and finds out which quarters lie as the tables can say.
+//!   So a page counts as soon as it is programmed: a virtual superblock that was not finished is no
+//!   loss. Pages that lie elsewhere are in the buffer, as pages whose content is on flash.
+//! - *The journal*, an ordinary stream: a FLUSH appends to it what is in RAM alone. Its pages stay
+//!   in the buffer, and die when their superblock is written. With `mlam.ack=buffer` a write is
+//!   acknowledged in RAM, as in the paper; by default when it is in the journal, because RAM does
+//!   not outlive the daemon (docs/DURABILITY.md). Trim records, and what a mount or a collection
+//!   moves page by page, lie in the same blocks.
+//! - *Collection* puts the quarters of the emptiest superblocks together; blocks of the journal are
+//!   emptied one by one. Where there are too few free blocks for a superblock, the emptiest one's
+//!   blocks are emptied one by one, too.
 //! - A failing, worn or fading block is copied row by row into another one of its chip.
-//! - Weights, the bound of the tables and the rule for `k_empty` are in `policy.rs` and `flush.rs`. Two halves that lie apart are put
-//!   together as a superblock only, never two quarters as a half alone.
-//! - A superchip is as wide as the paper interleaves, two ways of every channel; one with too few free blocks borrows from other dies.
+//! - Weights, the bound of the tables and the rule for `k_empty` are in `policy.rs` and `flush.rs`.
+//!   Two halves that lie apart are put together as a superblock only, never two quarters as a half
+//!   alone.
+//! - A superchip is as wide as the paper interleaves, two ways of every channel; one with too few
+//!   free blocks borrows from other dies.
 //!
-//! What always holds: a logical page that is on flash has one live page: at its buffer entry's place, else where its quarter's mapping says.
-//! Superblocks are written in one go, their blocks take no more programs afterwards: what lies there cannot be lost by a later cut.
+//! What always holds: a logical page that is on flash has one live page: at its buffer entry's
+//! place, else where its quarter's mapping says. Superblocks are written in one go, their blocks
+//! take no more programs afterwards: what lies there cannot be lost by a later cut.
 
 mod buffer;
 mod flush;
@@ -76,25 +86,46 @@ pub(super) const SCHEME: Scheme = Scheme {
     fidelity: 'A',
     mlc: MlcUse::AsPublished,
     params: &[
-        ParamDoc { key: "mlam.chips", help: "blocks of a superblock, 1 to 64 (default: two ways of every channel)" },
+        ParamDoc {
+            key: "mlam.chips",
+            help: "blocks of a superblock, 1 to 64 (default: two ways of every channel)",
+        },
         ParamDoc {
             key: "mlam.buffer",
             help: "bytes of the write buffer (default 32 MiB, at most a 16th of the device)",
         },
-        ParamDoc { key: "mlam.low", help: "free share of the buffer below which it is flushed (default 0.1)" },
-        ParamDoc { key: "mlam.high", help: "free share above which flushing ends (default 0.5)" },
+        ParamDoc {
+            key: "mlam.low",
+            help: "free share of the buffer below which it is flushed (default 0.1)",
+        },
+        ParamDoc {
+            key: "mlam.high",
+            help: "free share above which flushing ends (default 0.5)",
+        },
         ParamDoc {
             key: "mlam.policy",
             help: "what is flushed: mlam (default), flush_all, lru, size or lru_size; the others flush whole superblocks",
         },
-        ParamDoc { key: "mlam.candidates", help: "superblocks a virtual one is made of, 1 to 16 (default 4)" },
-        ParamDoc { key: "mlam.alpha", help: "weight of recency against size in the priority, 0 to 1 (default 0.5)" },
+        ParamDoc {
+            key: "mlam.candidates",
+            help: "superblocks a virtual one is made of, 1 to 16 (default 4)",
+        },
+        ParamDoc {
+            key: "mlam.alpha",
+            help: "weight of recency against size in the priority, 0 to 1 (default 0.5)",
+        },
         ParamDoc {
             key: "mlam.k_empty",
             help: "logical blocks without buffered pages that a superblock flushed whole may have: 0 to 7, or auto (default)",
         },
-        ParamDoc { key: "mlam.smax", help: "bound of all tables, in sizes of the coarsest one (default 1.25)" },
-        ParamDoc { key: "mlam.flush", help: "a FLUSH writes the journal (default), or vsb: virtual superblocks" },
+        ParamDoc {
+            key: "mlam.smax",
+            help: "bound of all tables, in sizes of the coarsest one (default 1.25)",
+        },
+        ParamDoc {
+            key: "mlam.flush",
+            help: "a FLUSH writes the journal (default), or vsb: virtual superblocks",
+        },
         ParamDoc {
             key: "mlam.ack",
             help: "a write is acknowledged in the journal (default), or buffer: in RAM, as in the paper; a killed daemon loses it",
@@ -106,7 +137,10 @@ pub(super) const SCHEME: Scheme = Scheme {
         POLICY_PARAM,
         GAP_PARAM,
         SCRUB_PARAM,
-        ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" },
+        ParamDoc {
+            key: "nand.pair_policy",
+            help: "defer_erase (default), or none: unsafe, for demonstrations",
+        },
     ],
     shared_params: &[],
     overhead_blocks,
@@ -153,33 +187,50 @@ struct Settings {
 }
 
 impl Settings {
-    fn new(params: &Params, profile: &Profile, blocks: u32, logical_pages: u32) -> Result<Settings, FtlError> {
+    fn new(
+        params: &Params,
+        profile: &Profile,
+        blocks: u32,
+        logical_pages: u32,
+    ) -> Result<Settings, FtlError> {
         let geometry = &profile.geometry;
         let share = |key: &str, default: f64| match params.get(key, default)? {
             share if (0.0..=1.0).contains(&share) => Ok(share),
-            share => Err(FtlError::Config(format!("parameter {key}: {share} is not within 0 to 1"))),
+            share => Err(FtlError::Config(format!(
+                "parameter {key}: {share} is not within 0 to 1"
+            ))),
         };
         let (low, high) = (share("mlam.low", 0.1)?, share("mlam.high", 0.5)?);
         if low >= high {
-            return Err(FtlError::Config(format!("parameter mlam.high: {high} is not above mlam.low ({low})")));
+            return Err(FtlError::Config(format!(
+                "parameter mlam.high: {high} is not above mlam.low ({low})"
+            )));
         }
         let candidates = params.get("mlam.candidates", 4)?;
         if !(1..=MAX_CANDIDATES).contains(&candidates) {
-            let text = format!("parameter mlam.candidates: {candidates} is not within 1 to {MAX_CANDIDATES}");
+            let text = format!(
+                "parameter mlam.candidates: {candidates} is not within 1 to {MAX_CANDIDATES}"
+            );
             return Err(FtlError::Config(text));
         }
         let k_empty = match params.get("mlam.k_empty", "auto".to_string())?.as_str() {
             "auto" => None,
             text => Some(text.parse().ok().filter(|k| *k <= 7).ok_or_else(|| {
-                FtlError::Config(format!("parameter mlam.k_empty: {text:?} is neither auto nor within 0 to 7"))
+                FtlError::Config(format!(
+                    "parameter mlam.k_empty: {text:?} is neither auto nor within 0 to 7"
+                ))
             })?),
         };
         let smax: f64 = params.get("mlam.smax", 1.25)?;
         if smax.is_nan() || smax < 1.0 {
-            return Err(FtlError::Config(format!("parameter mlam.smax: {smax} is less than 1, the coarsest table")));
+            return Err(FtlError::Config(format!(
+                "parameter mlam.smax: {smax} is less than 1, the coarsest table"
+            )));
         }
         let page = geometry.page_bytes as u64;
-        let default = DEFAULT_BUFFER.min(logical_pages as u64 * page / 16).max(MIN_BUFFER_PAGES * page);
+        let default = DEFAULT_BUFFER
+            .min(logical_pages as u64 * page / 16)
+            .max(MIN_BUFFER_PAGES * page);
         let capacity = params.get("mlam.buffer", default)? / page;
         if !(MIN_BUFFER_PAGES..=1 << 24).contains(&capacity) {
             return Err(FtlError::Config(format!(
@@ -188,12 +239,18 @@ impl Settings {
             )));
         }
         let capacity = capacity as u32;
-        let chips = Shape::new(geometry, params.get("mlam.chips", Shape::default_chips(geometry))?)?.chips;
+        let chips = Shape::new(
+            geometry,
+            params.get("mlam.chips", Shape::default_chips(geometry))?,
+        )?
+        .chips;
         let pages = geometry.pages_per_block;
-        // What is in RAM alone has to find room at any time, and a superblock, beside two blocks that fail.
+        // What is in RAM alone has to find room at any time, and a superblock, beside two blocks
+        // that fail.
         let reserve = capacity.div_ceil(pages) + chips + 2;
         let rescued = rescue_blocks(&PairTable::new(profile.pairing, pages), pages, chips);
-        let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200) + rescued + reserve)?;
+        let free_threshold =
+            params.get("gc.free_threshold", 4.max(blocks / 200) + rescued + reserve)?;
         let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
         let least = reserve + if pair_protection { rescued } else { 0 };
         if free_threshold < least {
@@ -223,16 +280,24 @@ impl Settings {
     }
 }
 
-/// Superblocks that the last logical one does not fill, and rows that quarters leave over; three sets of checkpoints; trim pages; the
-/// journal, twice; two superblocks of holes; an open common block, one for a failing block, two waiting for their erase; and the free
-/// threshold.
-fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
+/// Superblocks that the last logical one does not fill, and rows that quarters leave over; three
+/// sets of checkpoints; trim pages; the journal, twice; two superblocks of holes; an open common
+/// block, one for a failing block, two waiting for their erase; and the free threshold.
+fn overhead_blocks(
+    profile: &Profile,
+    logical_pages: u32,
+    params: &Params,
+) -> Result<u32, FtlError> {
     let pages = profile.geometry.pages_per_block;
     let estimate = logical_pages / pages;
     let settings = Settings::new(params, profile, estimate, logical_pages)?;
     let shape = Shape::new(&profile.geometry, settings.chips)?;
-    let geometry = Geometry { blocks: estimate.max(64) * 2, ..profile.geometry };
-    let left_over = shape.superblocks(logical_pages) * shape.chips - estimate.min(logical_pages / pages);
+    let geometry = Geometry {
+        blocks: estimate.max(64) * 2,
+        ..profile.geometry
+    };
+    let left_over =
+        shape.superblocks(logical_pages) * shape.chips - estimate.min(logical_pages / pages);
     let journal = 2 * settings.capacity.div_ceil(pages) + 1;
     let checkpoints = Checkpoints::blocks_needed(&geometry, CleanStop::chunks(&geometry));
     let trims = Trims::blocks_needed(&geometry, logical_pages);
@@ -260,7 +325,11 @@ struct Mlam<S: Store> {
     stats: SchemeStats,
 }
 
-fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Box<dyn Ftl<S>>, FtlError> {
     Ok(Box::new(Mlam::create(chip, config, start)?))
 }
 
@@ -268,22 +337,39 @@ impl<S: Store> Mlam<S> {
     fn create(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Self, FtlError> {
         let geometry = *chip.geometry();
         let logical_pages = config.logical_pages;
-        let settings = Settings::new(&config.params, chip.profile(), geometry.blocks, logical_pages)?;
+        let settings = Settings::new(
+            &config.params,
+            chip.profile(),
+            geometry.blocks,
+            logical_pages,
+        )?;
         if logical_pages as u64 >= geometry.pages() {
-            return Err(FtlError::Config("more logical pages than the flash has".into()));
+            return Err(FtlError::Config(
+                "more logical pages than the flash has".into(),
+            ));
         }
         let shape = Shape::new(&geometry, settings.chips)?;
         let keeps_data = chip.store().keeps_data();
         let mut flash = Flash::new(chip);
         flash.reserve_spare(SPARE_BYTES)?;
-        let stream = |role, collectable| StreamSpec { role, collectable, in_place: false };
+        let stream = |role, collectable| StreamSpec {
+            role,
+            collectable,
+            in_place: false,
+        };
         let mut streams = vec![stream(Role::Journal, true), stream(Role::Checkpoint, false)];
         streams.resize(FIRST_CHIP + shape.chips as usize, stream(Role::Data, false));
         let mut space = Space::new(flash, &streams);
         space.set_pair_protection(settings.pair_protection);
         let logical = shape.superblocks(logical_pages);
         let mut ftl = Mlam {
-            gc: Gc::new(&geometry, settings.free_threshold, settings.reserve, settings.wear, settings.scrub),
+            gc: Gc::new(
+                &geometry,
+                settings.free_threshold,
+                settings.reserve,
+                settings.wear,
+                settings.scrub,
+            ),
             space,
             settings,
             logical_pages,
@@ -302,7 +388,10 @@ impl<S: Store> Mlam<S> {
         match start {
             Start::Format => {
                 ftl.space.format();
-                ftl.stats.mount = MountReport { clean: true, ..MountReport::default() };
+                ftl.stats.mount = MountReport {
+                    clean: true,
+                    ..MountReport::default()
+                };
             }
             Start::Mount => ftl.mount()?,
         }
@@ -367,7 +456,8 @@ impl<S: Store> Ftl<S> for Mlam<S> {
         if range.clone().any(|lpn| self.trims.is_mapped(lpn)) {
             self.make_room(COMMON)?;
             let ver = self.new_version();
-            self.trims.record(&mut self.space, first.raw(), count, ver)?;
+            self.trims
+                .record(&mut self.space, first.raw(), count, ver)?;
         }
         for lpn in range {
             self.unmap(lpn);
@@ -432,7 +522,12 @@ impl<S: Store> Ftl<S> for Mlam<S> {
     }
 
     fn ram_report(&self) -> RamReport {
-        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry { part, entries, paper_bytes, real_bytes };
+        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry {
+            part,
+            entries,
+            paper_bytes,
+            real_bytes,
+        };
         let geometry = self.space.geometry();
         let (bitmap, victims, blocks) = self.space.table.bytes();
         let logical = self.shape.superblocks(self.logical_pages) as u64;
@@ -443,7 +538,12 @@ impl<S: Store> Ftl<S> for Mlam<S> {
             entry("map", logical, self.mapping.bits().div_ceil(8), tables),
             entry("bitmaps", geometry.pages(), 0, bitmap),
             entry("gc", geometry.blocks as u64, 0, victims + blocks),
-            entry("other", self.trims.len() as u64, 0, self.trims.bytes() + self.space.pool_bytes()),
+            entry(
+                "other",
+                self.trims.len() as u64,
+                0,
+                self.trims.bytes() + self.space.pool_bytes(),
+            ),
             entry(
                 "buffers",
                 self.settings.capacity as u64,
@@ -483,7 +583,11 @@ impl<S: Store> Mlam<S> {
                 self.drain()?;
             }
         }
-        if self.settings.acknowledged_by_journal { self.write_journal() } else { Ok(()) }
+        if self.settings.acknowledged_by_journal {
+            self.write_journal()
+        } else {
+            Ok(())
+        }
     }
 
     /// A request failed: what it left in RAM alone was never acknowledged, and shall not be read.
@@ -501,7 +605,9 @@ impl<S: Store> Mlam<S> {
 
     /// Where a quarter lies by the tables, if any of its pages do.
     fn quarter_at(&self, quarter: u32) -> Option<Place> {
-        self.mapping.get(quarter).filter(|place| self.superblocks.holds(*place, quarter))
+        self.mapping
+            .get(quarter)
+            .filter(|place| self.superblocks.holds(*place, quarter))
     }
 
     /// The page of flash that holds a logical page's newest content there.
@@ -509,18 +615,32 @@ impl<S: Store> Mlam<S> {
         if !self.trims.is_mapped(lpn) {
             return None;
         }
-        if let Some(ppn) = self.buffer.get(lpn).map(|entry| entry.ppn).filter(|ppn| *ppn != crate::format::UNMAPPED) {
+        if let Some(ppn) = self
+            .buffer
+            .get(lpn)
+            .map(|entry| entry.ppn)
+            .filter(|ppn| *ppn != crate::format::UNMAPPED)
+        {
             return Some(Ppn::new(ppn));
         }
         let spot = self.shape.spot(lpn);
         let place = self.quarter_at(spot.quarter)?;
         let block = self.superblocks.block(place.psb, spot.chip)?;
-        Some(self.space.geometry().page(block, self.shape.block_row(place.loc, spot.row)))
+        Some(
+            self.space
+                .geometry()
+                .page(block, self.shape.block_row(place.loc, spot.row)),
+        )
     }
 
-    /// Pages from `lpn` on, before `end`, that hold nothing together, or lie one after the other in one block. One, if it is in RAM.
+    /// Pages from `lpn` on, before `end`, that hold nothing together, or lie one after the other in
+    /// one block. One, if it is in RAM.
     fn physical_run(&self, lpn: u32, end: u32) -> u32 {
-        let in_ram = |lpn: u32| self.buffer.get(lpn).is_some_and(|entry| entry.slot().is_some());
+        let in_ram = |lpn: u32| {
+            self.buffer
+                .get(lpn)
+                .is_some_and(|entry| entry.slot().is_some())
+        };
         if in_ram(lpn) {
             return 1;
         }
@@ -530,9 +650,9 @@ impl<S: Store> Mlam<S> {
         let follows = |n: &u32| match first {
             _ if in_ram(lpn + n) => false,
             None => empty(lpn) && empty(lpn + n),
-            Some(first) => self
-                .place_of(lpn + n)
-                .is_some_and(|ppn| ppn.raw() == first.raw() + n && geometry.block_of(ppn) == geometry.block_of(first)),
+            Some(first) => self.place_of(lpn + n).is_some_and(|ppn| {
+                ppn.raw() == first.raw() + n && geometry.block_of(ppn) == geometry.block_of(first)
+            }),
         };
         1 + (1..end - lpn).take_while(follows).count() as u32
     }
@@ -571,34 +691,43 @@ impl<S: Store> Mlam<S> {
 
     /// The place by which the tables lead from this logical page to this page, if they do.
     fn regular_place(&self, lpn: u32, ppn: Ppn) -> Option<Place> {
-        let (psb, chip) = self.superblocks.owner(self.space.geometry().block_of(ppn))?;
+        let (psb, chip) = self
+            .superblocks
+            .owner(self.space.geometry().block_of(ppn))?;
         let (loc, row) = self.shape.loc_and_row(ppn)?;
         let spot = self.shape.spot(lpn);
         let place = Place { psb, loc };
-        let is_there = spot.row == row && spot.chip == chip && self.superblocks.holds(place, spot.quarter);
+        let is_there =
+            spot.row == row && spot.chip == chip && self.superblocks.holds(place, spot.quarter);
         is_there.then_some(place)
     }
 
-    /// Writes the tables of a logical superblock anew; `moved` says where some of its quarters are now.
+    /// Writes the tables of a logical superblock anew; `moved` says where some of its quarters are
+    /// now.
     fn remap(&mut self, logical: u32, moved: &[(u32, Place)]) {
         let first = logical * QUARTERS;
         let place = |quarter: u32| {
-            let new = moved.iter().find(|(of, _)| *of == quarter).map(|(_, place)| *place);
+            let new = moved
+                .iter()
+                .find(|(of, _)| *of == quarter)
+                .map(|(_, place)| *place);
             new.or_else(|| self.quarter_at(quarter))
         };
         let places = [0, 1, 2, 3].map(|n| place(first + n));
         self.mapping.set(logical, places);
     }
 
-    /// A superblock that holds no quarters is none any more; pages of its blocks that are live all the same are moved one by one later.
+    /// A superblock that holds no quarters is none any more; pages of its blocks that are live all
+    /// the same are moved one by one later.
     fn dissolve(&mut self, psb: u32) {
         for block in self.superblocks.dissolve(psb) {
             self.loosen(block);
         }
     }
 
-    /// Takes a superblock apart without a copy: the buffer knows where its pages are, and its blocks can be
-    /// collected one by one. Nothing changes on flash: a mount finds the superblock again.
+    /// Takes a superblock apart without a copy: the buffer knows where its pages are, and its
+    /// blocks can be collected one by one. Nothing changes on flash: a mount finds the superblock
+    /// again.
     fn take_apart(&mut self, psb: u32) {
         let held: Vec<(u32, u32)> = self.superblocks.get(psb).held().collect();
         for (loc, quarter) in held {
@@ -616,7 +745,8 @@ impl<S: Store> Mlam<S> {
     fn audit(&mut self) -> Result<Vec<String>, FtlError> {
         let mut wrong = self.space.table.audit();
         let counts = self.space.table.counts();
-        let sum = counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
+        let sum =
+            counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
         if sum + counts.released + counts.bad != self.space.geometry().blocks {
             wrong.push(format!("blocks do not add up: {counts:?}"));
         }
@@ -625,7 +755,10 @@ impl<S: Store> Mlam<S> {
         for lpn in 0..self.logical_pages {
             let place = self.place_of(lpn);
             if place.is_some() != self.trims.is_mapped(lpn) {
-                wrong.push(format!("logical page {lpn} is at {place:?}, but mapped: {}", self.trims.is_mapped(lpn)));
+                wrong.push(format!(
+                    "logical page {lpn} is at {place:?}, but mapped: {}",
+                    self.trims.is_mapped(lpn)
+                ));
             }
             let Some(ppn) = place else { continue };
             placed += 1;
@@ -638,21 +771,35 @@ impl<S: Store> Mlam<S> {
             }
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
             if oob.is_none_or(|oob| oob.tag.lpn != lpn || !oob.tag.role.is_host_data()) {
-                wrong.push(format!("logical page {lpn} is at {ppn}, which says {oob:?}"));
+                wrong.push(format!(
+                    "logical page {lpn} is at {ppn}, which says {oob:?}"
+                ));
             }
         }
         for (psb, superblock) in self.superblocks.iter() {
             for (loc, quarter) in superblock.held() {
                 let place = Place { psb, loc };
-                let (live, counted) = (held.remove(&place).unwrap_or(0), self.superblocks.live(place));
+                let (live, counted) = (
+                    held.remove(&place).unwrap_or(0),
+                    self.superblocks.live(place),
+                );
                 if live != counted || self.mapping.get(quarter) != Some(place) {
-                    wrong.push(format!("quarter {quarter} at {place:?}: {live} pages live, {counted} counted"));
+                    wrong.push(format!(
+                        "quarter {quarter} at {place:?}: {live} pages live, {counted} counted"
+                    ));
                 }
             }
         }
         let live = self.space.table.valid_pages();
-        let unborn = self.buffer.iter().filter(|(lpn, _)| !self.trims.is_mapped(*lpn)).count() as u64;
-        if placed != self.trims.mapped_pages() || live != placed + self.trims.len() as u64 || unborn != self.unborn {
+        let unborn = self
+            .buffer
+            .iter()
+            .filter(|(lpn, _)| !self.trims.is_mapped(*lpn))
+            .count() as u64;
+        if placed != self.trims.mapped_pages()
+            || live != placed + self.trims.len() as u64
+            || unborn != self.unborn
+        {
             let (mapped, trims) = (self.trims.mapped_pages(), self.trims.len());
             wrong.push(format!(
                 "{placed} pages placed, {mapped} mapped; {live} live, {trims} trims; {unborn} in RAM alone, {} counted",

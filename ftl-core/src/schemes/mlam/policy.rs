@@ -1,5 +1,5 @@
-//! What to flush (sections 4.1, 4.2): the candidate superblocks, and the virtual superblock made of parts of them. Choices only; nothing
-//! is written here.
+//! What to flush (sections 4.1, 4.2): the candidate superblocks, and the virtual superblock made of
+//! parts of them. Choices only; nothing is written here.
 
 use super::buffer::{Buffer, Unit};
 use super::shape::{QUARTERS, Shape};
@@ -30,10 +30,15 @@ impl Policy {
     ];
 
     pub(super) fn named(name: &str) -> Result<Policy, FtlError> {
-        let found = Policy::NAMES.iter().find(|(known, _)| *known == name).map(|(_, policy)| *policy);
+        let found = Policy::NAMES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, policy)| *policy);
         found.ok_or_else(|| {
             let names = Policy::NAMES.map(|(name, _)| name).join(", ");
-            FtlError::Config(format!("parameter mlam.policy: {name:?} is none of {names}"))
+            FtlError::Config(format!(
+                "parameter mlam.policy: {name:?} is none of {names}"
+            ))
         })
     }
 }
@@ -48,11 +53,23 @@ pub(super) struct Candidate {
 }
 
 /// The first `count` candidates by priority.
-pub(super) fn candidates(buffer: &Buffer, shape: &Shape, policy: Policy, alpha: f64, count: usize) -> Vec<Candidate> {
+pub(super) fn candidates(
+    buffer: &Buffer,
+    shape: &Shape,
+    policy: Policy,
+    alpha: f64,
+    count: usize,
+) -> Vec<Candidate> {
     let all = buffer.superblocks() as f64;
     let ages = (0..).map(|rank| (all - rank as f64) / all);
-    let oldest_first =
-        buffer.oldest_first().zip(ages).map(|((logical, unit), age)| Candidate { logical, age, unit: *unit });
+    let oldest_first = buffer
+        .oldest_first()
+        .zip(ages)
+        .map(|((logical, unit), age)| Candidate {
+            logical,
+            age,
+            unit: *unit,
+        });
     if matches!(policy, Policy::FlushAll | Policy::Lru) {
         return oldest_first.take(count).collect();
     }
@@ -93,13 +110,18 @@ const WEIGHT_OF_WHOLE: f64 = 1.25;
 
 impl Piece {
     fn weight(&self) -> f64 {
-        let whole = if self.quarters == QUARTERS { WEIGHT_OF_WHOLE } else { 1.0 };
+        let whole = if self.quarters == QUARTERS {
+            WEIGHT_OF_WHOLE
+        } else {
+            1.0
+        };
         self.pages as f64 * (1.0 + WEIGHT_OF_AGE * self.age) * whole
     }
 }
 
-/// Cuts a candidate: whole if no more than `k_empty` of its logical blocks have nothing buffered, else quarters without those that have
-/// nothing, and halves where both of theirs remain on one superchip.
+/// Cuts a candidate: whole if no more than `k_empty` of its logical blocks have nothing buffered,
+/// else quarters without those that have nothing, and halves where both of theirs remain on one
+/// superchip.
 pub(super) fn pieces(
     candidate: &Candidate,
     shape: &Shape,
@@ -109,14 +131,32 @@ pub(super) fn pieces(
     let first = candidate.logical * QUARTERS;
     // Where superblocks have few pages there are fewer logical blocks.
     let step = (8 / shape.superblock_pages().min(8)) as usize;
-    let empty = candidate.unit.eighths.iter().step_by(step).filter(|pages| **pages == 0).count();
+    let empty = candidate
+        .unit
+        .eighths
+        .iter()
+        .step_by(step)
+        .filter(|pages| **pages == 0)
+        .count();
     let piece = |first: u32, quarters: u32, superchip: Option<u32>| {
-        let pages = (first..first + quarters).map(|quarter| candidate.unit.of_quarter(quarter)).sum();
-        Piece { first, quarters, pages, age: candidate.age, superchip }
+        let pages = (first..first + quarters)
+            .map(|quarter| candidate.unit.of_quarter(quarter))
+            .sum();
+        Piece {
+            first,
+            quarters,
+            pages,
+            age: candidate.age,
+            superchip,
+        }
     };
     let quarters = first..first + QUARTERS;
     if empty <= k_empty as usize {
-        return vec![piece(first, QUARTERS, quarters.clone().find_map(&superchip))];
+        return vec![piece(
+            first,
+            QUARTERS,
+            quarters.clone().find_map(&superchip),
+        )];
     }
     let mut pieces: Vec<Piece> = Vec::new();
     for quarter in quarters.filter(|quarter| candidate.unit.of_quarter(*quarter) > 0) {
@@ -133,7 +173,8 @@ pub(super) fn pieces(
     pieces
 }
 
-/// A virtual superblock: quarters by location, and the superchip that most of the data is on, if it is on any.
+/// A virtual superblock: quarters by location, and the superchip that most of the data is on, if it
+/// is on any.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Virtual {
     pub(super) slots: Vec<u32>,
@@ -144,7 +185,11 @@ pub(super) struct Virtual {
 impl Virtual {
     /// These quarters, whatever is buffered of them.
     pub(super) fn new(slots: Vec<u32>, superchip: Option<u32>) -> Self {
-        Virtual { slots, superchip, pages: 0 }
+        Virtual {
+            slots,
+            superchip,
+            pages: 0,
+        }
     }
 
     /// Whether all its locations are taken.
@@ -153,8 +198,8 @@ impl Virtual {
     }
 }
 
-/// Of the pieces on each superchip (those that lie nowhere may go anywhere) the heaviest that fit; and of these virtual superblocks that
-/// with the most buffered pages.
+/// Of the pieces on each superchip (those that lie nowhere may go anywhere) the heaviest that fit;
+/// and of these virtual superblocks that with the most buffered pages.
 pub(super) fn compose(pieces: &[Piece]) -> Option<Virtual> {
     let mut superchips: Vec<Option<u32>> = pieces.iter().map(|piece| piece.superchip).collect();
     superchips.sort_unstable();
@@ -172,17 +217,28 @@ pub(super) fn compose(pieces: &[Piece]) -> Option<Virtual> {
             }
         }
         let pages = chosen.iter().map(|piece| piece.pages).sum();
-        Virtual { slots: arrange(chosen.iter().map(|piece| (piece.first, piece.quarters))), superchip, pages }
+        Virtual {
+            slots: arrange(chosen.iter().map(|piece| (piece.first, piece.quarters))),
+            superchip,
+            pages,
+        }
     };
-    let best = superchips.into_iter().map(on).max_by_key(|composed| (composed.pages, composed.superchip.is_some()));
+    let best = superchips
+        .into_iter()
+        .map(on)
+        .max_by_key(|composed| (composed.pages, composed.superchip.is_some()));
     best.filter(|composed| !composed.slots.is_empty())
 }
 
-/// Locations for these pieces: halves first, so that each is aligned, then quarters; holes are left at the end.
+/// Locations for these pieces: halves first, so that each is aligned, then quarters; holes are left
+/// at the end.
 pub(super) fn arrange(pieces: impl Iterator<Item = (u32, u32)>) -> Vec<u32> {
     let mut pieces: Vec<(u32, u32)> = pieces.collect();
     pieces.sort_by_key(|(first, quarters)| (std::cmp::Reverse(*quarters), *first));
-    pieces.into_iter().flat_map(|(first, quarters)| first..first + quarters).collect()
+    pieces
+        .into_iter()
+        .flat_map(|(first, quarters)| first..first + quarters)
+        .collect()
 }
 
 /// Quarters as pieces: superblocks as a whole, halves, and what is left.

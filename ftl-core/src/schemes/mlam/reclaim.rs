@@ -1,8 +1,8 @@
-//! Garbage collection (the paper's future work). Superblocks are collected together: the quarters of the
-//! emptiest are put into one. Where there are too few free blocks for that, the emptiest is taken apart.
-//! Blocks of the journal, and what was left of unfinished superblocks, are emptied one by one into the
-//! common blocks. A single block of a superblock (failing, worn or fading) is copied row by row to another
-//! one of its chip, so that no table changes.
+//! Garbage collection (the paper's future work). Superblocks are collected together: the quarters
+//! of the emptiest are put into one. Where there are too few free blocks for that, the emptiest is
+//! taken apart. Blocks of the journal, and what was left of unfinished superblocks, are emptied one
+//! by one into the common blocks. A single block of a superblock (failing, worn or fading) is
+//! copied row by row to another one of its chip, so that no table changes.
 
 use super::mapping::Place;
 use super::policy::{self, Virtual};
@@ -26,7 +26,9 @@ impl<S: Store> Collect<S> for Mlam<S> {
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
         match self.superblocks.owner(victim) {
             Some(_) if !self.space.is_mounting() => 1,
-            _ => self.space.blocks_for(COMMON, self.space.table.valid(victim)),
+            _ => self
+                .space
+                .blocks_for(COMMON, self.space.table.valid(victim)),
         }
     }
 
@@ -46,11 +48,17 @@ impl<S: Store> Collect<S> for Mlam<S> {
         if self.space.free_blocks() <= self.shape.chips {
             return Ok(self.take_emptiest_apart());
         }
-        let loose = self.space.table.greedy_victim().map(|block| self.space.table.valid(block));
+        let loose = self
+            .space
+            .table
+            .greedy_victim()
+            .map(|block| self.space.table.valid(block));
         let pages = self.space.geometry().pages_per_block;
         let plan = match self.quarters_to_gather() {
             // As full as the emptiest superblock is in quarters.
-            Some((held, plan)) if loose.is_none_or(|valid| held * pages <= valid * QUARTERS) => plan,
+            Some((held, plan)) if loose.is_none_or(|valid| held * pages <= valid * QUARTERS) => {
+                plan
+            }
             Some(_) => return Ok(false),
             // Full superblocks and a full journal: flushing makes holes in both.
             None if loose.is_none_or(|valid| 4 * valid > 3 * pages) => match self.choose() {
@@ -65,7 +73,11 @@ impl<S: Store> Collect<S> for Mlam<S> {
     }
 
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
-        if let Some((psb, chip)) = self.superblocks.owner(victim).filter(|_| !self.space.is_mounting()) {
+        if let Some((psb, chip)) = self
+            .superblocks
+            .owner(victim)
+            .filter(|_| !self.space.is_mounting())
+        {
             return self.copy_block(victim, psb, chip, cause);
         }
         let collectable = self.space.table.withdraw(victim);
@@ -79,7 +91,10 @@ impl<S: Store> Collect<S> for Mlam<S> {
     }
 
     fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
-        let stream = self.superblocks.owner(block).map_or(COMMON, |(_, chip)| FIRST_CHIP + chip as usize);
+        let stream = self
+            .superblocks
+            .owner(block)
+            .map_or(COMMON, |(_, chip)| FIRST_CHIP + chip as usize);
         self.space.set_cold_apart(stream)
     }
 
@@ -104,12 +119,18 @@ impl<S: Store> Mlam<S> {
         self.upkeep()
     }
 
-    /// Failed programs left too few free blocks for another superblock. The blocks of the emptiest one are
-    /// collected one by one instead; each takes one common block at most. Returns false if that gives no
-    /// room, or if another block gives more.
+    /// Failed programs left too few free blocks for another superblock. The blocks of the emptiest
+    /// one are collected one by one instead; each takes one common block at most. Returns false if
+    /// that gives no room, or if another block gives more.
     fn take_emptiest_apart(&mut self) -> bool {
-        let Some((psb, live)) = self.superblocks.fewest_live() else { return false };
-        let loose = self.space.table.greedy_victim().map(|block| self.space.table.valid(block));
+        let Some((psb, live)) = self.superblocks.fewest_live() else {
+            return false;
+        };
+        let loose = self
+            .space
+            .table
+            .greedy_victim()
+            .map(|block| self.space.table.valid(block));
         let blocks = self.superblocks.get(psb).blocks().count() as u32;
         let pays = live < blocks * loose.unwrap_or(self.space.pages_per_block());
         if pays {
@@ -118,8 +139,8 @@ impl<S: Store> Mlam<S> {
         pays
     }
 
-    /// Quarters of the emptiest superblocks, as many as one takes, and how many the emptiest has. None if no number of such steps would
-    /// free a superblock.
+    /// Quarters of the emptiest superblocks, as many as one takes, and how many the emptiest has.
+    /// None if no number of such steps would free a superblock.
     fn quarters_to_gather(&self) -> Option<(u32, Virtual)> {
         let emptiest = self.superblocks.emptiest_first();
         let held = |psb: &u32| self.superblocks.get(*psb).held().count() as u32;
@@ -128,19 +149,34 @@ impl<S: Store> Mlam<S> {
         if holes < QUARTERS {
             return None;
         }
-        let quarters = emptiest.iter().flat_map(|psb| self.superblocks.get(*psb).held().map(|(_, quarter)| quarter));
+        let quarters = emptiest.iter().flat_map(|psb| {
+            self.superblocks
+                .get(*psb)
+                .held()
+                .map(|(_, quarter)| quarter)
+        });
         let mut quarters: Vec<u32> = quarters.take(QUARTERS as usize).collect();
         let slots = policy::arrange(policy::joined(&mut quarters).into_iter());
-        Some((held(&first), Virtual::new(slots, Some(self.superblocks.get(first).superchip))))
+        Some((
+            held(&first),
+            Virtual::new(slots, Some(self.superblocks.get(first).superchip)),
+        ))
     }
 
-    /// Copies a block of a superblock into another one, each page into its row. Where a program fails, what was copied is found by the
-    /// buffer, and both blocks are emptied page by page.
-    fn copy_block(&mut self, victim: Pbn, psb: u32, chip: u32, cause: Cause) -> Result<u32, FtlError> {
+    /// Copies a block of a superblock into another one, each page into its row. Where a program
+    /// fails, what was copied is found by the buffer, and both blocks are emptied page by page.
+    fn copy_block(
+        &mut self,
+        victim: Pbn,
+        psb: u32,
+        chip: u32,
+        cause: Cause,
+    ) -> Result<u32, FtlError> {
         let superblock = self.superblocks.get(psb);
         let (serial, superchip) = (superblock.serial, superblock.superchip);
         let stream = FIRST_CHIP + chip as usize;
-        self.space.prefer_die(stream, self.shape.die(superchip, chip));
+        self.space
+            .prefer_die(stream, self.shape.die(superchip, chip));
         let mut copies = Vec::new();
         let outcome = self.copy_rows(victim, chip, serial, cause, &mut copies);
         let target = self.space.open_block(stream).map(|(block, _)| block);
@@ -160,7 +196,11 @@ impl<S: Store> Mlam<S> {
                 }
             }
             _ => {
-                let blocks: Vec<Pbn> = copies.iter().map(|(_, _, to)| geometry.block_of(*to)).chain(target).collect();
+                let blocks: Vec<Pbn> = copies
+                    .iter()
+                    .map(|(_, _, to)| geometry.block_of(*to))
+                    .chain(target)
+                    .collect();
                 for (lpn, from, to) in copies {
                     self.buffer.moved(lpn, to.raw());
                     self.give_up_place(lpn, from);
@@ -181,7 +221,8 @@ impl<S: Store> Mlam<S> {
         outcome.map(|_| moved)
     }
 
-    /// Copies the live pages of a superblock's block, row by row: which, from where, and where to. False if a program failed.
+    /// Copies the live pages of a superblock's block, row by row: which, from where, and where to.
+    /// False if a program failed.
     fn copy_rows(
         &mut self,
         victim: Pbn,
@@ -190,13 +231,19 @@ impl<S: Store> Mlam<S> {
         cause: Cause,
         copies: &mut Vec<(u32, Ppn, Ppn)>,
     ) -> Result<bool, FtlError> {
-        const FILLER: PageTag = PageTag { role: Role::Pad, flags: Flags::NONE, lpn: UNMAPPED, ver: 0 };
+        const FILLER: PageTag = PageTag {
+            role: Role::Pad,
+            flags: Flags::NONE,
+            lpn: UNMAPPED,
+            ver: 0,
+        };
         let (stream, geometry) = (FIRST_CHIP + chip as usize, self.space.geometry());
         let mut data = vec![0; geometry.page_bytes as usize];
         let mut live = Vec::new();
         self.space.table.live_pages(victim, &mut live);
         let part = move |_: Ppn, spare: &mut [u8]| {
-            spare[..super::SPARE_BYTES].copy_from_slice(&serial.to_le_bytes()[..super::SPARE_BYTES]);
+            spare[..super::SPARE_BYTES]
+                .copy_from_slice(&serial.to_le_bytes()[..super::SPARE_BYTES]);
         };
         let mut block = None;
         for from in live {
@@ -220,7 +267,8 @@ impl<S: Store> Mlam<S> {
                 Some(to) => to,
                 None => {
                     let tag = self.read_for_copy(lpn, from, &mut data, cause)?;
-                    self.space.append_with_spare(stream, tag, &data, cause, part)?
+                    self.space
+                        .append_with_spare(stream, tag, &data, cause, part)?
                 }
             };
             copies.push((lpn, from, to));
@@ -233,27 +281,46 @@ impl<S: Store> Mlam<S> {
 
     /// The logical page of a live page of a superblock's block: by the tables, or by the buffer.
     fn owner_in_superblock(&mut self, ppn: Ppn, cause: Cause) -> Result<u32, FtlError> {
-        let (psb, chip) = self.superblocks.owner(self.space.geometry().block_of(ppn)).expect("it is a superblock's");
+        let (psb, chip) = self
+            .superblocks
+            .owner(self.space.geometry().block_of(ppn))
+            .expect("it is a superblock's");
         if let Some((loc, row)) = self.shape.loc_and_row(ppn) {
             let held = self.superblocks.get(psb).held().find(|(at, _)| *at == loc);
             let lpn = held.map(|(_, quarter)| self.shape.lpn(Spot { quarter, row, chip }));
-            if let Some(lpn) = lpn.filter(|lpn| *lpn < self.logical_pages && self.place_of(*lpn) == Some(ppn)) {
+            if let Some(lpn) =
+                lpn.filter(|lpn| *lpn < self.logical_pages && self.place_of(*lpn) == Some(ppn))
+            {
                 return Ok(lpn);
             }
         }
-        let said = self.space.flash.read_oob(ppn, cause)?.map(|oob| oob.tag.lpn);
+        let said = self
+            .space
+            .flash
+            .read_oob(ppn, cause)?
+            .map(|oob| oob.tag.lpn);
         match said.filter(|lpn| *lpn < self.logical_pages && self.place_of(*lpn) == Some(ppn)) {
             Some(lpn) => Ok(lpn),
-            None => self.buffered_at(ppn).ok_or_else(|| misplaced(ppn, said.unwrap_or(UNMAPPED))),
+            None => self
+                .buffered_at(ppn)
+                .ok_or_else(|| misplaced(ppn, said.unwrap_or(UNMAPPED))),
         }
     }
 
     fn buffered_at(&self, ppn: Ppn) -> Option<u32> {
-        self.buffer.iter().find(|(_, entry)| entry.ppn == ppn.raw()).map(|(lpn, _)| lpn)
+        self.buffer
+            .iter()
+            .find(|(_, entry)| entry.ppn == ppn.raw())
+            .map(|(lpn, _)| lpn)
     }
 
     /// Moves the live pages of a block into the common blocks, one by one.
-    fn copy_live_pages(&mut self, victim: Pbn, pages: &mut CopyBuffer, cause: Cause) -> Result<u32, FtlError> {
+    fn copy_live_pages(
+        &mut self,
+        victim: Pbn,
+        pages: &mut CopyBuffer,
+        cause: Cause,
+    ) -> Result<u32, FtlError> {
         pages.load(&mut self.space, victim, cause)?;
         self.name_unknown_pages(pages, cause)?;
         let page = self.space.geometry().page_bytes as usize;
@@ -263,9 +330,19 @@ impl<S: Store> Mlam<S> {
         Ok(pages.from.len() as u32)
     }
 
-    fn copy_page(&mut self, from: Ppn, tag: PageTag, data: &[u8], cause: Cause) -> Result<(), FtlError> {
-        let tag = PageTag { flags: tag.flags.with(Flags::COPY), ..tag };
-        let is_its_place = |ftl: &Self| tag.lpn < ftl.logical_pages && ftl.place_of(tag.lpn) == Some(from);
+    fn copy_page(
+        &mut self,
+        from: Ppn,
+        tag: PageTag,
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(), FtlError> {
+        let tag = PageTag {
+            flags: tag.flags.with(Flags::COPY),
+            ..tag
+        };
+        let is_its_place =
+            |ftl: &Self| tag.lpn < ftl.logical_pages && ftl.place_of(tag.lpn) == Some(from);
         if tag.role != Role::Trim && !is_its_place(self) {
             return Err(misplaced(from, tag.lpn));
         }
@@ -280,14 +357,19 @@ impl<S: Store> Mlam<S> {
         Ok(())
     }
 
-    /// Finds the owners of live pages whose record is lost: a search, because it happens next to never.
+    /// Finds the owners of live pages whose record is lost: a search, because it happens next to
+    /// never.
     fn name_unknown_pages(&mut self, pages: &mut CopyBuffer, cause: Cause) -> Result<(), FtlError> {
         let unknown: Vec<(usize, Ppn)> = pages.unknown().collect();
         for (i, ppn) in unknown {
             let ver = self.new_version();
             if self.trims.holds(ppn) {
                 pages.name(i, Role::Trim, 0, ver);
-            } else if self.superblocks.owner(self.space.geometry().block_of(ppn)).is_some() {
+            } else if self
+                .superblocks
+                .owner(self.space.geometry().block_of(ppn))
+                .is_some()
+            {
                 let lpn = self.owner_in_superblock(ppn, cause)?;
                 pages.name(i, Role::Data, lpn, ver);
             } else if let Some(lpn) = self.buffered_at(ppn) {
@@ -297,7 +379,8 @@ impl<S: Store> Mlam<S> {
         Ok(())
     }
 
-    /// Leaves everything so that the next mount finds nothing to do; the device is idle and stays so.
+    /// Leaves everything so that the next mount finds nothing to do; the device is idle and stays
+    /// so.
     pub(super) fn stop_cleanly(&mut self) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
         let pages = CleanStop::chunks(&geometry);
@@ -313,7 +396,9 @@ impl<S: Store> Mlam<S> {
 
     /// The superblock and location of a page by where it lies, whatever the tables say.
     pub(super) fn place_by_position(&self, lpn: u32, ppn: Ppn) -> Option<Place> {
-        let (psb, chip) = self.superblocks.owner(self.space.geometry().block_of(ppn))?;
+        let (psb, chip) = self
+            .superblocks
+            .owner(self.space.geometry().block_of(ppn))?;
         let (loc, row) = self.shape.loc_and_row(ppn)?;
         let spot = self.shape.spot(lpn);
         (spot.row == row && spot.chip == chip).then_some(Place { psb, loc })

@@ -1,5 +1,6 @@
-//! Mount: the newest version of every page by all records ([`crate::recovery`]); then the superblocks, by the serial number that their pages
-//! carry; then for every quarter the place where most of its pages are. The others are buffered pages that are on flash.
+//! Mount: the newest version of every page by all records ([`crate::recovery`]); then the
+//! superblocks, by the serial number that their pages carry; then for every quarter the place where
+//! most of its pages are. The others are buffered pages that are on flash.
 
 use super::mapping::Place;
 use super::shape::QUARTERS;
@@ -40,7 +41,11 @@ impl<S: Store> MountByRecords<S> for Mlam<S> {
 
     fn settle(&mut self) {
         // Superblocks are collected together.
-        let blocks: Vec<Pbn> = self.superblocks.iter().flat_map(|(_, superblock)| superblock.blocks()).collect();
+        let blocks: Vec<Pbn> = self
+            .superblocks
+            .iter()
+            .flat_map(|(_, superblock)| superblock.blocks())
+            .collect();
         for block in blocks {
             self.space.table.withdraw(block);
         }
@@ -48,11 +53,13 @@ impl<S: Store> MountByRecords<S> for Mlam<S> {
 }
 
 impl<S: Store> Mlam<S> {
-    /// Puts blocks together that carry the same serial number, the older ones first: of two that claim to be the same chip's, one is a
-    /// copy that was not finished.
+    /// Puts blocks together that carry the same serial number, the older ones first: of two that
+    /// claim to be the same chip's, one is a copy that was not finished.
     fn adopt_blocks(&mut self) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
-        let is_full = |block: &Pbn| self.space.table.state(*block) == State::Full && self.space.table.valid(*block) > 0;
+        let is_full = |block: &Pbn| {
+            self.space.table.state(*block) == State::Full && self.space.table.valid(*block) > 0
+        };
         let mut blocks: Vec<Pbn> = geometry.all_blocks().filter(is_full).collect();
         blocks.sort_by_key(|block| self.space.table.epoch(*block));
         let mut by_serial: BTreeMap<u64, u32> = BTreeMap::new();
@@ -60,10 +67,13 @@ impl<S: Store> Mlam<S> {
         for block in blocks {
             live.clear();
             self.space.table.live_pages(block, &mut live);
-            let Some((serial, chip)) = self.serial_of(live[0])? else { continue };
+            let Some((serial, chip)) = self.serial_of(live[0])? else {
+                continue;
+            };
             let superchip = self.shape.superchip_of(geometry.die_of(block), chip);
-            let psb =
-                *by_serial.entry(serial).or_insert_with(|| self.superblocks.open(self.shape.chips, superchip, serial));
+            let psb = *by_serial
+                .entry(serial)
+                .or_insert_with(|| self.superblocks.open(self.shape.chips, superchip, serial));
             if self.superblocks.block(psb, chip).is_none() {
                 self.superblocks.set_block(psb, chip, block);
             }
@@ -73,11 +83,15 @@ impl<S: Store> Mlam<S> {
 
     /// The superblock that a page was written for, and its chip there.
     fn serial_of(&mut self, ppn: Ppn) -> Result<Option<(u64, u32)>, FtlError> {
-        let Some((oob, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else { return Ok(None) };
+        let Some((oob, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else {
+            return Ok(None);
+        };
         let mut bytes = [0; 8];
         bytes[..SPARE_BYTES].copy_from_slice(&spare[..SPARE_BYTES]);
         let serial = u64::from_le_bytes(bytes);
-        let is_regular = oob.tag.role.is_host_data() && oob.tag.lpn < self.logical_pages && serial <= COUNTER_FOUND_MAX;
+        let is_regular = oob.tag.role.is_host_data()
+            && oob.tag.lpn < self.logical_pages
+            && serial <= COUNTER_FOUND_MAX;
         Ok(is_regular.then(|| (serial, self.shape.spot(oob.tag.lpn).chip)))
     }
 
@@ -91,8 +105,9 @@ impl<S: Store> Mlam<S> {
         self.remap(logical, &found);
     }
 
-    /// A quarter lies where most of its pages do; of equal places in the youngest superblock. A page whose program failed first was
-    /// programmed at the begin of another block: by position it may claim another quarter's place, which it does not get.
+    /// A quarter lies where most of its pages do; of equal places in the youngest superblock. A
+    /// page whose program failed first was programmed at the begin of another block: by position it
+    /// may claim another quarter's place, which it does not get.
     fn adopt_quarter(&mut self, quarter: u32, newest: &Newest) -> Option<Place> {
         let first = quarter * self.shape.quarter_pages();
         let end = (first + self.shape.quarter_pages()).min(self.logical_pages);
@@ -102,13 +117,20 @@ impl<S: Store> Mlam<S> {
             .map(|(lpn, ppn)| (lpn, Ppn::new(ppn)))
             .collect();
         let mut counts: BTreeMap<Place, u32> = BTreeMap::new();
-        let is_free = |place: &Place| self.superblocks.get(place.psb).held().all(|(loc, _)| loc != place.loc);
+        let is_free = |place: &Place| {
+            self.superblocks
+                .get(place.psb)
+                .held()
+                .all(|(loc, _)| loc != place.loc)
+        };
         for (lpn, ppn) in &on_flash {
             if let Some(place) = self.place_by_position(*lpn, *ppn).filter(is_free) {
                 *counts.entry(place).or_default() += 1;
             }
         }
-        let most = counts.into_iter().max_by_key(|(place, pages)| (*pages, self.superblocks.get(place.psb).serial));
+        let most = counts
+            .into_iter()
+            .max_by_key(|(place, pages)| (*pages, self.superblocks.get(place.psb).serial));
         if let Some((place, pages)) = most {
             self.superblocks.hold(place, quarter, pages);
         }

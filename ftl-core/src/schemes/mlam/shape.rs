@@ -1,5 +1,5 @@
-//! Where a logical page lies inside a superblock. Consecutive pages are striped over the chips; a quarter takes as many whole rows
-//! (superpages) of all chips as fit four times into a block.
+//! Where a logical page lies inside a superblock. Consecutive pages are striped over the chips; a
+//! quarter takes as many whole rows (superpages) of all chips as fit four times into a block.
 
 use crate::error::FtlError;
 use nand_model::{Geometry, Ppn};
@@ -28,13 +28,21 @@ pub(super) struct Spot {
 impl Shape {
     pub(super) fn new(geometry: &Geometry, chips: u32) -> Result<Self, FtlError> {
         if !(1..=64).contains(&chips) {
-            return Err(FtlError::Config(format!("parameter mlam.chips: {chips} is not within 1 to 64")));
+            return Err(FtlError::Config(format!(
+                "parameter mlam.chips: {chips} is not within 1 to 64"
+            )));
         }
         if geometry.pages_per_block < QUARTERS {
             let pages = geometry.pages_per_block;
-            return Err(FtlError::Config(format!("blocks of {pages} pages cannot be divided by {QUARTERS}")));
+            return Err(FtlError::Config(format!(
+                "blocks of {pages} pages cannot be divided by {QUARTERS}"
+            )));
         }
-        Ok(Shape { geometry: *geometry, chips, rows: geometry.pages_per_block / QUARTERS })
+        Ok(Shape {
+            geometry: *geometry,
+            chips,
+            rows: geometry.pages_per_block / QUARTERS,
+        })
     }
 
     /// As the paper interleaves: two ways of every channel.
@@ -61,14 +69,19 @@ impl Shape {
 
     pub(super) fn spot(&self, lpn: u32) -> Spot {
         let inside = lpn % self.quarter_pages();
-        Spot { quarter: lpn / self.quarter_pages(), row: inside / self.chips, chip: inside % self.chips }
+        Spot {
+            quarter: lpn / self.quarter_pages(),
+            row: inside / self.chips,
+            chip: inside % self.chips,
+        }
     }
 
     pub(super) fn lpn(&self, Spot { quarter, row, chip }: Spot) -> u32 {
         quarter * self.quarter_pages() + row * self.chips + chip
     }
 
-    /// The logical block (an eighth of the superblock; the paper's chips make it one) that a page is in.
+    /// The logical block (an eighth of the superblock; the paper's chips make it one) that a page
+    /// is in.
     pub(super) fn eighth(&self, lpn: u32) -> usize {
         let inside = (lpn % self.superblock_pages()) as u64;
         (inside * 8 / self.superblock_pages() as u64) as usize
@@ -100,6 +113,8 @@ impl Shape {
 
     /// The superchip whose n-th chip is this die; the first if none is.
     pub(super) fn superchip_of(&self, die: u32, chip: u32) -> u32 {
-        (0..self.superchips()).find(|superchip| self.die(*superchip, chip) == die).unwrap_or(0)
+        (0..self.superchips())
+            .find(|superchip| self.die(*superchip, chip) == die)
+            .unwrap_or(0)
     }
 }

@@ -1,5 +1,5 @@
-//! Physical superblocks: which blocks each has, one per chip of a superchip, and which quarters it holds. A quarter is held as long as
-//! one of its pages is live there.
+//! Physical superblocks: which blocks each has, one per chip of a superchip, and which quarters it
+//! holds. A quarter is held as long as one of its pages is live there.
 
 use super::mapping::Place;
 use super::shape::QUARTERS;
@@ -23,11 +23,17 @@ pub(super) struct Superblock {
 impl Superblock {
     /// The quarters it holds, with their locations.
     pub(super) fn held(&self) -> impl Iterator<Item = (u32, u32)> {
-        (0..).zip(&self.holds).filter(|(_, (quarter, _))| *quarter != NONE).map(|(loc, (quarter, _))| (loc, *quarter))
+        (0..)
+            .zip(&self.holds)
+            .filter(|(_, (quarter, _))| *quarter != NONE)
+            .map(|(loc, (quarter, _))| (loc, *quarter))
     }
 
     pub(super) fn blocks(&self) -> impl Iterator<Item = Pbn> {
-        self.blocks.iter().filter(|block| **block != NONE).map(|block| Pbn::new(*block))
+        self.blocks
+            .iter()
+            .filter(|block| **block != NONE)
+            .map(|block| Pbn::new(*block))
     }
 }
 
@@ -42,13 +48,22 @@ pub(super) struct Superblocks {
 
 impl Superblocks {
     pub(super) fn new(blocks: u32) -> Self {
-        Superblocks { all: Vec::new(), free: Vec::new(), owners: vec![(NONE, NONE); blocks as usize] }
+        Superblocks {
+            all: Vec::new(),
+            free: Vec::new(),
+            owners: vec![(NONE, NONE); blocks as usize],
+        }
     }
 
     /// A new one without blocks.
     pub(super) fn open(&mut self, chips: u32, superchip: u32, serial: u64) -> u32 {
         let blocks = vec![NONE; chips as usize].into();
-        let new = Some(Superblock { blocks, superchip, serial, holds: [(NONE, 0); 4] });
+        let new = Some(Superblock {
+            blocks,
+            superchip,
+            serial,
+            holds: [(NONE, 0); 4],
+        });
         match self.free.pop() {
             Some(psb) => {
                 self.all[psb as usize] = new;
@@ -62,16 +77,22 @@ impl Superblocks {
     }
 
     pub(super) fn get(&self, psb: u32) -> &Superblock {
-        self.all[psb as usize].as_ref().expect("a superblock in use")
+        self.all[psb as usize]
+            .as_ref()
+            .expect("a superblock in use")
     }
 
     fn get_mut(&mut self, psb: u32) -> &mut Superblock {
-        self.all[psb as usize].as_mut().expect("a superblock in use")
+        self.all[psb as usize]
+            .as_mut()
+            .expect("a superblock in use")
     }
 
     /// All in use.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Superblock)> {
-        (0..).zip(&self.all).filter_map(|(psb, superblock)| Some((psb, superblock.as_ref()?)))
+        (0..)
+            .zip(&self.all)
+            .filter_map(|(psb, superblock)| Some((psb, superblock.as_ref()?)))
     }
 
     /// Superblock and chip of a block.
@@ -80,7 +101,9 @@ impl Superblocks {
     }
 
     pub(super) fn block(&self, psb: u32, chip: u32) -> Option<Pbn> {
-        Some(self.get(psb).blocks[chip as usize]).filter(|block| *block != NONE).map(Pbn::new)
+        Some(self.get(psb).blocks[chip as usize])
+            .filter(|block| *block != NONE)
+            .map(Pbn::new)
     }
 
     /// The block is that of a chip from now on, instead of another.
@@ -111,7 +134,8 @@ impl Superblocks {
         self.get_mut(place.psb).holds[place.loc as usize] = (quarter, live);
     }
 
-    /// A page of the quarter that is held here is live no more. Returns whether it was the last one: it is held no longer.
+    /// A page of the quarter that is held here is live no more. Returns whether it was the last
+    /// one: it is held no longer.
     pub(super) fn page_died(&mut self, place: Place) -> bool {
         let held = &mut self.get_mut(place.psb).holds[place.loc as usize];
         held.1 -= 1;
@@ -129,8 +153,11 @@ impl Superblocks {
 
     /// The superblock with the fewest live pages, and how many those are.
     pub(super) fn fewest_live(&self) -> Option<(u32, u32)> {
-        let live = |superblock: &Superblock| superblock.holds.iter().map(|(_, live)| live).sum::<u32>();
-        let all = self.iter().map(|(psb, superblock)| (live(superblock), superblock.serial, psb));
+        let live =
+            |superblock: &Superblock| superblock.holds.iter().map(|(_, live)| live).sum::<u32>();
+        let all = self
+            .iter()
+            .map(|(psb, superblock)| (live(superblock), superblock.serial, psb));
         all.min().map(|(live, _, psb)| (psb, live))
     }
 
@@ -139,11 +166,14 @@ impl Superblocks {
         let superblock = self.all[psb as usize].take().expect("a superblock in use");
         self.free.push(psb);
         let blocks: Vec<Pbn> = superblock.blocks().collect();
-        blocks.iter().for_each(|block| self.owners[block.index()] = (NONE, NONE));
+        blocks
+            .iter()
+            .for_each(|block| self.owners[block.index()] = (NONE, NONE));
         blocks
     }
 
-    /// Superblocks that hold fewer quarters than they could, the emptiest first, of equal ones the oldest.
+    /// Superblocks that hold fewer quarters than they could, the emptiest first, of equal ones the
+    /// oldest.
     pub(super) fn emptiest_first(&self) -> Vec<u32> {
         let mut found: Vec<(usize, u64, u32)> = self
             .iter()
@@ -156,7 +186,11 @@ impl Superblocks {
 
     /// Bytes really allocated.
     pub(super) fn bytes(&self) -> u64 {
-        let blocks: usize = self.iter().map(|(_, superblock)| 4 * superblock.blocks.len()).sum();
-        (self.all.capacity() * size_of::<Option<Superblock>>() + blocks + 8 * self.owners.len()) as u64
+        let blocks: usize = self
+            .iter()
+            .map(|(_, superblock)| 4 * superblock.blocks.len())
+            .sum();
+        (self.all.capacity() * size_of::<Option<Superblock>>() + blocks + 8 * self.owners.len())
+            as u64
     }
 }

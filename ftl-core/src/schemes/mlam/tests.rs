@@ -10,25 +10,42 @@ use policy::Virtual;
 const US: u64 = 1_000;
 const PAGE: usize = 512;
 
-/// The paper's times, its four channels, and some of its chips; few bytes per page, because only time matters here.
+/// The paper's times, its four channels, and some of its chips; few bytes per page, because only
+/// time matters here.
 fn paper(ways: u32, blocks: u32) -> Profile {
     let profile = *Profile::find("mlam").unwrap();
-    let geometry = Geometry { channels: 4, ways, blocks, page_bytes: PAGE as u32, ..profile.geometry };
-    Profile { geometry, ..profile }
+    let geometry = Geometry {
+        channels: 4,
+        ways,
+        blocks,
+        page_bytes: PAGE as u32,
+        ..profile.geometry
+    };
+    Profile {
+        geometry,
+        ..profile
+    }
 }
 
 /// The paper's mode: RAM acknowledges.
 fn made(profile: Profile, logical_pages: u32, more: &[(&str, &str)]) -> Mlam<MemStore> {
-    let mut config = FtlConfig { logical_pages, params: Params::default() };
+    let mut config = FtlConfig {
+        logical_pages,
+        params: Params::default(),
+    };
     let mode = [("mlam.ack", "buffer"), ("wear.policy", "none")];
-    mode.iter().chain(more).for_each(|(key, value)| config.params.set(key, value));
+    mode.iter()
+        .chain(more)
+        .for_each(|(key, value)| config.params.set(key, value));
     let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
     Mlam::create(chip, &config, Start::Format).unwrap()
 }
 
 fn write(ftl: &mut Mlam<MemStore>, lpn: u32, n: u64) -> u64 {
     let at = ftl.space.flash.chip().busy_until();
-    ftl.write(at, Lpn::new(lpn), &n.to_le_bytes().repeat(PAGE / 8)).unwrap() - at
+    ftl.write(at, Lpn::new(lpn), &n.to_le_bytes().repeat(PAGE / 8))
+        .unwrap()
+        - at
 }
 
 fn read(ftl: &mut Mlam<MemStore>, lpn: u32) -> u64 {
@@ -42,7 +59,8 @@ fn read(ftl: &mut Mlam<MemStore>, lpn: u32) -> u64 {
 fn timed(ftl: &mut Mlam<MemStore>, slots: &[u32], superchip: u32) -> u64 {
     let at = ftl.space.flash.chip().busy_until();
     ftl.space.flash.begin(at);
-    ftl.write_superblock(&Virtual::new(slots.to_vec(), Some(superchip)), Cause::Merge).unwrap();
+    ftl.write_superblock(&Virtual::new(slots.to_vec(), Some(superchip)), Cause::Merge)
+        .unwrap();
     ftl.space.flash.now() - at
 }
 
@@ -50,11 +68,28 @@ fn timed(ftl: &mut Mlam<MemStore>, slots: &[u32], superchip: u32) -> u64 {
 #[test]
 fn the_papers_costs_of_a_superpage() {
     let mut ftl = made(paper(4, 400), 4096, &[]);
-    assert_eq!((ftl.shape.chips, ftl.shape.superchips(), ftl.shape.superblock_pages()), (8, 2, 1024));
-    (0..8).for_each(|lpn| assert_eq!(write(&mut ftl, lpn, 7 + lpn as u64), 0, "a write is one to RAM"));
+    assert_eq!(
+        (
+            ftl.shape.chips,
+            ftl.shape.superchips(),
+            ftl.shape.superblock_pages()
+        ),
+        (8, 2, 1024)
+    );
+    (0..8).for_each(|lpn| {
+        assert_eq!(
+            write(&mut ftl, lpn, 7 + lpn as u64),
+            0,
+            "a write is one to RAM"
+        )
+    });
     assert_eq!(timed(&mut ftl, &[0, 1, 2, 3], 0), 1000 * US, "C_w");
     assert_eq!(timed(&mut ftl, &[0, 1, 2, 3], 0), 860 * US, "C_copyback");
-    assert_eq!(timed(&mut ftl, &[0, 1, 2, 3], 1), 1260 * US, "C_rw, to another superchip");
+    assert_eq!(
+        timed(&mut ftl, &[0, 1, 2, 3], 1),
+        1260 * US,
+        "C_rw, to another superchip"
+    );
     assert_eq!(ftl.stats().mapped_pages, 8);
     assert_eq!((read(&mut ftl, 3), ftl.audit().unwrap()), (10, vec![]));
 }
@@ -62,7 +97,11 @@ fn the_papers_costs_of_a_superpage() {
 /// Figure 5: 20 pages of a superblock that is on flash: two superpages in full, two in part.
 #[test]
 fn the_papers_merge_of_twenty_pages() {
-    let mut ftl = made(paper(4, 400), 4096, &[("mlam.policy", "lru"), ("mlam.buffer", "1048576")]);
+    let mut ftl = made(
+        paper(4, 400),
+        4096,
+        &[("mlam.policy", "lru"), ("mlam.buffer", "1048576")],
+    );
     for lpn in 0..1024 {
         write(&mut ftl, lpn, lpn as u64);
     }
@@ -73,12 +112,18 @@ fn the_papers_merge_of_twenty_pages() {
         write(&mut ftl, lpn, 5);
     }
     let whole = ftl.choose().unwrap();
-    assert_eq!((&whole.slots[..], whole.superchip, ftl.buffer.len()), (&[0, 1, 2, 3][..], Some(0), 20));
+    assert_eq!(
+        (&whole.slots[..], whole.superchip, ftl.buffer.len()),
+        (&[0, 1, 2, 3][..], Some(0), 20)
+    );
     let cost = timed(&mut ftl, &whole.slots, 0);
     assert_eq!(cost, 110_640 * US);
     assert_eq!(cost / 20, 5_532 * US, "C_sb");
     assert_eq!(ftl.buffer.len(), 0);
-    assert_eq!([16, 31, 80, 81, 804, 1023].map(|lpn| read(&mut ftl, lpn)), [5, 5, 5, 81, 5, 1023]);
+    assert_eq!(
+        [16, 31, 80, 81, 804, 1023].map(|lpn| read(&mut ftl, lpn)),
+        [5, 5, 5, 81, 5, 1023]
+    );
     assert_eq!(ftl.audit().unwrap(), Vec::<String>::new());
 }
 
@@ -87,22 +132,41 @@ fn shape() -> Shape {
 }
 
 fn candidate(logical: u32, age: f64, eighths: [u32; 8]) -> Candidate {
-    Candidate { logical, age, unit: Unit::holding(eighths) }
+    Candidate {
+        logical,
+        age,
+        unit: Unit::holding(eighths),
+    }
 }
 
-/// Figure 6: with one empty logical block allowed a superblock is cut into the quarters that hold something, and neighbours of one
-/// superchip are joined.
+/// Figure 6: with one empty logical block allowed a superblock is cut into the quarters that hold
+/// something, and neighbours of one superchip are joined.
 #[test]
 fn candidates_are_cut_as_in_the_papers_figure() {
     let here = |_| Some(0);
     let cut = |eighths, k_empty| {
         let pieces = pieces(&candidate(2, 1.0, eighths), &shape(), k_empty, here);
-        pieces.iter().map(|piece| (piece.first, piece.quarters, piece.pages)).collect::<Vec<_>>()
+        pieces
+            .iter()
+            .map(|piece| (piece.first, piece.quarters, piece.pages))
+            .collect::<Vec<_>>()
     };
-    assert_eq!(cut([9, 9, 9, 0, 9, 9, 9, 9], 1), [(8, 4, 63)], "one empty block: as a whole");
+    assert_eq!(
+        cut([9, 9, 9, 0, 9, 9, 9, 9], 1),
+        [(8, 4, 63)],
+        "one empty block: as a whole"
+    );
     assert_eq!(cut([9, 9, 9, 0, 9, 9, 0, 9], 1), [(8, 2, 27), (10, 2, 27)]);
-    assert_eq!(cut([0, 0, 9, 9, 9, 9, 0, 0], 1), [(9, 1, 18), (10, 1, 18)], "the middle is no half");
-    assert_eq!(cut([0, 0, 9, 9, 9, 9, 0, 0], 7), [(8, 4, 36)], "superblock mapping always");
+    assert_eq!(
+        cut([0, 0, 9, 9, 9, 9, 0, 0], 1),
+        [(9, 1, 18), (10, 1, 18)],
+        "the middle is no half"
+    );
+    assert_eq!(
+        cut([0, 0, 9, 9, 9, 9, 0, 0], 7),
+        [(8, 4, 36)],
+        "superblock mapping always"
+    );
     assert_eq!(cut([0, 0, 0, 0, 0, 0, 0, 1], 0), [(11, 1, 1)]);
     let apart = |quarter| Some(quarter % 2);
     let pieces = pieces(&candidate(0, 1.0, [9; 8]), &shape(), 0, apart);
@@ -112,7 +176,9 @@ fn candidates_are_cut_as_in_the_papers_figure() {
 #[test]
 fn a_virtual_superblock_is_of_one_superchip_and_takes_the_heaviest() {
     let cut = |logical: u32, age, eighths, superchip: Option<u32>| {
-        pieces(&candidate(logical, age, eighths), &shape(), 0, move |_| superchip)
+        pieces(&candidate(logical, age, eighths), &shape(), 0, move |_| {
+            superchip
+        })
     };
     let mut all: Vec<Piece> = Vec::new();
     all.extend(cut(0, 1.0, [0, 0, 90, 90, 0, 0, 0, 0], Some(0)));
@@ -120,10 +186,18 @@ fn a_virtual_superblock_is_of_one_superchip_and_takes_the_heaviest() {
     all.extend(cut(2, 0.2, [99, 99, 99, 99, 99, 99, 0, 99], Some(1)));
     all.extend(cut(3, 0.1, [0, 0, 0, 0, 0, 0, 0, 50], None));
     let chosen = compose(&all).unwrap();
-    assert_eq!((chosen.superchip, &chosen.slots[..]), (Some(1), &[8, 9, 10, 11][..]), "297 + 297 pages on superchip 1");
+    assert_eq!(
+        (chosen.superchip, &chosen.slots[..]),
+        (Some(1), &[8, 9, 10, 11][..]),
+        "297 + 297 pages on superchip 1"
+    );
     all.retain(|piece| piece.superchip != Some(1));
     let chosen = compose(&all).unwrap();
-    assert_eq!(chosen.slots, [6, 7, 1, 15], "the half is aligned; what lies nowhere fills the hole");
+    assert_eq!(
+        chosen.slots,
+        [6, 7, 1, 15],
+        "the half is aligned; what lies nowhere fills the hole"
+    );
     assert_eq!(chosen.superchip, Some(0));
     assert_eq!(compose(&[]), None);
 }
@@ -136,20 +210,36 @@ fn quarters_are_joined_to_halves_and_wholes_and_to_nothing_else() {
     assert_eq!(joined(&mut [2, 3, 4, 5]), [(2, 2), (4, 2)]);
 }
 
-/// A load of single pages, every policy and every `k_empty`: what was written is read, tables stay about as small as they may be.
+/// A load of single pages, every policy and every `k_empty`: what was written is read, tables stay
+/// about as small as they may be.
 #[test]
 fn every_policy_and_granularity_holds_what_was_written() {
-    let profile = Profile { geometry: Geometry { pages_per_block: 16, ..paper(2, 400).geometry }, ..paper(2, 400) };
+    let profile = Profile {
+        geometry: Geometry {
+            pages_per_block: 16,
+            ..paper(2, 400).geometry
+        },
+        ..paper(2, 400)
+    };
     let logical_pages = 2048;
-    let policies = ["mlam", "flush_all", "lru", "size", "lru_size"].map(|policy| ("mlam.policy", policy));
+    let policies =
+        ["mlam", "flush_all", "lru", "size", "lru_size"].map(|policy| ("mlam.policy", policy));
     let granularities = ["0", "3", "7"].map(|k| ("mlam.k_empty", k));
-    for setting in policies.into_iter().chain(granularities).chain([("mlam.flush", "vsb"), ("mlam.chips", "3")]) {
+    for setting in policies
+        .into_iter()
+        .chain(granularities)
+        .chain([("mlam.flush", "vsb"), ("mlam.chips", "3")])
+    {
         let mut ftl = made(profile, logical_pages, &[setting, ("mlam.buffer", "65536")]);
         let (mut rng, mut model) = (SplitMix::new(1), vec![0; logical_pages as usize]);
         for n in 1..6_000 {
             // What was written lately is written again for a while.
             let moving = n as u32 / 500 * 311 + rng.below(400) as u32;
-            let lpn = if n <= logical_pages as u64 { n as u32 - 1 } else { moving % logical_pages };
+            let lpn = if n <= logical_pages as u64 {
+                n as u32 - 1
+            } else {
+                moving % logical_pages
+            };
             write(&mut ftl, lpn, n);
             model[lpn as usize] = n;
             if rng.one_in(200) {
@@ -163,7 +253,10 @@ fn every_policy_and_granularity_holds_what_was_written() {
         let (merged, reorganised) = ftl.cost.copies();
         assert!(merged > 0, "{setting:?}: nothing was copied along");
         if setting == ("mlam.k_empty", "0") {
-            assert!(reorganised > 0, "{setting:?}: the tables were never too large");
+            assert!(
+                reorganised > 0,
+                "{setting:?}: the tables were never too large"
+            );
         }
         if setting.0 == "mlam.k_empty" {
             assert_eq!(ftl.cost.k_empty().to_string(), setting.1, "it is fixed");
@@ -180,7 +273,11 @@ fn k_empty_follows_what_merges_and_reorganisation_cost() {
     };
     let mut cost = flush::Cost::new(1, None);
     let first = cost.k_empty();
-    assert_eq!(window(&mut cost, 1, 100), first + 1, "reorganisation costs more than merges");
+    assert_eq!(
+        window(&mut cost, 1, 100),
+        first + 1,
+        "reorganisation costs more than merges"
+    );
     assert_eq!(window(&mut cost, 1, 50), first + 1, "neither");
     assert_eq!(window(&mut cost, 1, 0), first + 1, "one quiet window");
     assert_eq!(window(&mut cost, 1, 0), first, "two of them");
@@ -199,7 +296,13 @@ fn k_empty_follows_what_merges_and_reorganisation_cost() {
 /// Mounts of any kind find the same, in the same superblocks, and whole ones stay whole.
 #[test]
 fn a_mount_finds_the_superblocks_again() {
-    let profile = Profile { geometry: Geometry { pages_per_block: 32, ..paper(2, 300).geometry }, ..paper(2, 300) };
+    let profile = Profile {
+        geometry: Geometry {
+            pages_per_block: 32,
+            ..paper(2, 300).geometry
+        },
+        ..paper(2, 300)
+    };
     for clean in [true, false] {
         let mut ftl = made(profile, 2048, &[("mlam.buffer", "131072")]);
         for lpn in 0..2048 {
@@ -212,18 +315,30 @@ fn a_mount_finds_the_superblocks_again() {
         if clean {
             ftl.shutdown(0).unwrap();
         }
-        let (before, counts) = ((0..2048).map(|lpn| read(&mut ftl, lpn)).collect::<Vec<_>>(), ftl.mapping.counts());
+        let (before, counts) = (
+            (0..2048).map(|lpn| read(&mut ftl, lpn)).collect::<Vec<_>>(),
+            ftl.mapping.counts(),
+        );
         let buffered = ftl.buffer.len();
-        let mut config = FtlConfig { logical_pages: 2048, params: Params::default() };
+        let mut config = FtlConfig {
+            logical_pages: 2048,
+            params: Params::default(),
+        };
         config.params.set("mlam.buffer", "131072");
         let mut chip = Box::new(ftl).into_chip();
         chip.power_on();
         let mut ftl = Mlam::create(chip, &config, Start::Mount).unwrap();
         assert_eq!(ftl.audit().unwrap(), Vec::<String>::new());
-        assert_eq!((0..2048).map(|lpn| read(&mut ftl, lpn)).collect::<Vec<_>>(), before);
+        assert_eq!(
+            (0..2048).map(|lpn| read(&mut ftl, lpn)).collect::<Vec<_>>(),
+            before
+        );
         assert_eq!(ftl.stats().mount.clean, clean);
         assert_eq!(ftl.mapping.counts(), counts);
-        assert!(ftl.buffer.len() <= buffered, "pages that only RAM knew are on flash");
+        assert!(
+            ftl.buffer.len() <= buffered,
+            "pages that only RAM knew are on flash"
+        );
     }
 }
 
@@ -246,7 +361,13 @@ fn settings_that_cannot_be_are_refused_with_their_reason() {
     for (key, value) in wrong {
         let mut params = Params::default();
         params.set(key, value);
-        let error = Settings::new(&params, &paper(4, 400), 400, 4096).map(drop).unwrap_err().to_string();
-        assert!(error.contains(key.rsplit('.').next().unwrap()) || error.contains("high"), "{key}: {error}");
+        let error = Settings::new(&params, &paper(4, 400), 400, 4096)
+            .map(drop)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(key.rsplit('.').next().unwrap()) || error.contains("high"),
+            "{key}: {error}"
+        );
     }
 }

@@ -1,24 +1,29 @@
 //! MNFTL: a page map inside every logical block, and as many physical blocks as it needs.
 //!
-//! Qin, Wang, Liu, Shao, Guan: *MNFTL: An Efficient Flash Translation Layer for MLC NAND Flash Memory Storage Systems*, DAC 2011. Made
-//! for MLC: pages are programmed upwards and once. A logical block appends to its own open block; when that is full it takes
-//! another, and blocks are collected only when no free one is left (*postponed reclamation*). Valid pages stay inside their logical
-//! block (*concentrated mapping*), so that a block of a logical block with many holds few valid ones; that is where the victim is
-//! taken. The page map of a logical block is cut into N subtables; each page that is programmed carries in its spare bytes the
-//! subtable that it belongs to, as it is from then on. RAM holds a pointer to the newest copy of each. A read costs one read of
-//! spare bytes and one of a page, a write one of spare bytes and a program. All of that is [`crate::units`], with logical blocks as
-//! units and a pointer per table; here are the shape and the choice of victims.
+//! Qin, Wang, Liu, Shao, Guan: *MNFTL: An Efficient Flash Translation Layer for MLC NAND Flash
+//! Memory Storage Systems*, DAC 2011. Made for MLC: pages are programmed upwards and once. A
+//! logical block appends to its own open block; when that is full it takes another, and blocks are
+//! collected only when no free one is left (*postponed reclamation*). Valid pages stay inside their
+//! logical block (*concentrated mapping*), so that a block of a logical block with many holds few
+//! valid ones; that is where the victim is taken. The page map of a logical block is cut into N
+//! subtables; each page that is programmed carries in its spare bytes the subtable that it belongs
+//! to, as it is from then on. RAM holds a pointer to the newest copy of each. A read costs one read
+//! of spare bytes and one of a page, a write one of spare bytes and a program. All of that is
+//! [`crate::units`], with logical blocks as units and a pointer per table; here are the shape and
+//! the choice of victims.
 //!
-//! RAM: 4 + 3 N + 6 M bytes per logical block with M physical ones in the paper; ours beside it in the report. One bit per physical and
-//! one per logical page are ours.
+//! RAM: 4 + 3 N + 6 M bytes per logical block with M physical ones in the paper; ours beside it in
+//! the report. One bit per physical and one per logical page are ours.
 //!
 //! Where we deviate, or the paper is silent:
-//! - Slots have two bytes (number of a block in the list, page) instead of three, so that 16 of them and the record fit into 64 spare bytes. The
-//!   charge is the same. A part with too few is refused.
-//! - Subtables that one request uses twice are read once. Which pages are valid is known, so a block without any is erased without reading
-//!   subtables.
-//! - Trims leave records (`crate::trims`) and subtables in RAM until a page of theirs is programmed; beyond a limit one of their pages is copied.
-//!   The paper has no trims; a page that carries nothing but a subtable would be another way, and would have to be collected like data.
+//! - Slots have two bytes (number of a block in the list, page) instead of three, so that 16 of
+//!   them and the record fit into 64 spare bytes. The charge is the same. A part with too few is
+//!   refused.
+//! - Subtables that one request uses twice are read once. Which pages are valid is known, so a
+//!   block without any is erased without reading subtables.
+//! - Trims leave records (`crate::trims`) and subtables in RAM until a page of theirs is
+//!   programmed; beyond a limit one of their pages is copied. The paper has no trims; a page that
+//!   carries nothing but a subtable would be another way, and would have to be collected like data.
 //! - Common blocks, recovery by all records, wear levelling, refreshing and patrol reads are ours.
 //!
 //! What always holds, and what happens if power fails: [`crate::units`].
@@ -47,7 +52,10 @@ pub(super) const SCHEME: Scheme = Scheme {
     fidelity: 'A',
     mlc: MlcUse::AsPublished,
     params: &[
-        ParamDoc { key: "mnftl.subtables", help: "parts of a logical block's page map, 1 to 64 (default 8)" },
+        ParamDoc {
+            key: "mnftl.subtables",
+            help: "parts of a logical block's page map, 1 to 64 (default 8)",
+        },
         ParamDoc {
             key: "mnftl.victim",
             help: "max_chain (default): a block of the logical block with the most; or global_min: the emptiest",
@@ -67,19 +75,38 @@ pub(super) const SCHEME: Scheme = Scheme {
 /// Bits of a slot.
 const SLOT_BITS: u32 = 16;
 
-fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
-    units::overhead_blocks(profile, logical_pages, profile.geometry.pages_per_block, params)
+fn overhead_blocks(
+    profile: &Profile,
+    logical_pages: u32,
+    params: &Params,
+) -> Result<u32, FtlError> {
+    units::overhead_blocks(
+        profile,
+        logical_pages,
+        profile.geometry.pages_per_block,
+        params,
+    )
 }
 
-fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Box<dyn Ftl<S>>, FtlError> {
     Ok(Box::new(create(chip, config, start)?))
 }
 
-fn create<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<UnitFtl<S, Mnftl>, FtlError> {
+fn create<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<UnitFtl<S, Mnftl>, FtlError> {
     let params = &config.params;
     let subtables = params.get("mnftl.subtables", 8)?;
     if !(1..=64).contains(&subtables) {
-        return Err(FtlError::Config(format!("parameter mnftl.subtables: {subtables} is not within 1 to 64")));
+        return Err(FtlError::Config(format!(
+            "parameter mnftl.subtables: {subtables} is not within 1 to 64"
+        )));
     }
     let policy = Mnftl {
         by_chain: params.choice("mnftl.victim", "max_chain", "global_min")?,
@@ -114,7 +141,10 @@ impl Policy for Mnftl {
 
     fn choose_idle(&self, lists: &Lists) -> Option<u32> {
         let min = self.idle_min_chain;
-        lists.longest_first().next().filter(|lbn| min > 0 && lists.length(*lbn) >= min)
+        lists
+            .longest_first()
+            .next()
+            .filter(|lbn| min > 0 && lists.length(*lbn) >= min)
     }
 
     fn reads_all_tables(&self) -> bool {

@@ -10,15 +10,31 @@ const US: u64 = 1_000;
 /// The paper's device, or a small part of it.
 fn paper(blocks: u32, pages_per_block: u32) -> Profile {
     let profile = *Profile::find("mnftl").unwrap();
-    let geometry = Geometry { blocks, pages_per_block, ..profile.geometry };
-    Profile { geometry, ..profile }
+    let geometry = Geometry {
+        blocks,
+        pages_per_block,
+        ..profile.geometry
+    };
+    Profile {
+        geometry,
+        ..profile
+    }
 }
 
 /// The paper's mode: blocks are collected when none is free, and erased at once.
 fn paper_mode(logical_pages: u32, more: &[(&str, &str)]) -> FtlConfig {
-    let mut config = FtlConfig { logical_pages, params: Params::default() };
-    let mode = [("gc.free_threshold", "2"), ("wear.policy", "none"), ("nand.pair_policy", "none")];
-    mode.iter().chain(more).for_each(|(key, value)| config.params.set(key, value));
+    let mut config = FtlConfig {
+        logical_pages,
+        params: Params::default(),
+    };
+    let mode = [
+        ("gc.free_threshold", "2"),
+        ("wear.policy", "none"),
+        ("nand.pair_policy", "none"),
+    ];
+    mode.iter()
+        .chain(more)
+        .for_each(|(key, value)| config.params.set(key, value));
     config
 }
 
@@ -56,7 +72,11 @@ fn the_papers_example() {
     for block in (0..18).filter(|block| ![11, 17].contains(block)) {
         chip.mark_factory_bad_block(Pbn::new(block)).unwrap();
     }
-    let mut ftl = made(chip, &paper_mode(48, &[("mnftl.subtables", "2")]), Start::Format);
+    let mut ftl = made(
+        chip,
+        &paper_mode(48, &[("mnftl.subtables", "2")]),
+        Start::Format,
+    );
     for (n, lpn) in (1..).zip([35, 36, 33, 34, 37, 35, 38, 39, 33, 37, 38]) {
         write(&mut ftl, lpn, n);
     }
@@ -66,7 +86,10 @@ fn the_papers_example() {
     let before = ftl.space.flash.chip().counters().total();
     assert_eq!(ftl.look_up(36, Cause::Host).unwrap(), 89);
     let after = ftl.space.flash.chip().counters().total();
-    assert_eq!((after.partial_reads - before.partial_reads, after.reads), (1, before.reads));
+    assert_eq!(
+        (after.partial_reads - before.partial_reads, after.reads),
+        (1, before.reads)
+    );
     assert_eq!(read(&mut ftl, 36), (80 * US, 2));
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
 }
@@ -74,11 +97,19 @@ fn the_papers_example() {
 #[test]
 fn reads_and_writes_cost_what_the_paper_says() {
     let mut ftl = made(blank(paper(40, 128)), &paper_mode(1280, &[]), Start::Format);
-    assert_eq!(write(&mut ftl, 200, 1), 800 * US, "the first of its subtable");
+    assert_eq!(
+        write(&mut ftl, 200, 1),
+        800 * US,
+        "the first of its subtable"
+    );
     assert_eq!(write(&mut ftl, 201, 2), 820 * US);
     assert_eq!(write(&mut ftl, 200, 3), 820 * US);
     assert_eq!(read(&mut ftl, 200), (80 * US, 3));
-    assert_eq!(read(&mut ftl, 202), (20 * US, 0), "an unmapped page of a subtable that maps others");
+    assert_eq!(
+        read(&mut ftl, 202),
+        (20 * US, 0),
+        "an unmapped page of a subtable that maps others"
+    );
     assert_eq!(read(&mut ftl, 230), (0, 0), "a subtable that maps nothing");
 }
 
@@ -87,7 +118,11 @@ fn reads_and_writes_cost_what_the_paper_says() {
 fn collections_cost_what_the_paper_says() {
     for victim in ["max_chain", "global_min"] {
         let logical = 12 * 128;
-        let mut ftl = made(blank(paper(24, 128)), &paper_mode(logical, &[("mnftl.victim", victim)]), Start::Format);
+        let mut ftl = made(
+            blank(paper(24, 128)),
+            &paper_mode(logical, &[("mnftl.victim", victim)]),
+            Start::Format,
+        );
         (0..logical).for_each(|lpn| _ = write(&mut ftl, lpn, 1));
         let mut rng = SplitMix::new(1);
         let mut runs = 0;
@@ -95,11 +130,24 @@ fn collections_cost_what_the_paper_says() {
             // Nine of ten writes into four logical blocks.
             let among = if rng.one_in(10) { logical } else { 4 * 128 };
             let lpn = rng.below(among as u64) as u32;
-            let (before, erases) = (ftl.stats(), ftl.space.flash.chip().counters().total().erases);
+            let (before, erases) = (
+                ftl.stats(),
+                ftl.space.flash.chip().counters().total().erases,
+            );
             let took = write(&mut ftl, lpn, n);
-            let (after, erased) = (ftl.stats(), ftl.space.flash.chip().counters().total().erases - erases);
-            let (collected, copied) = (after.gc_runs - before.gc_runs, after.gc_pages_moved - before.gc_pages_moved);
-            assert_eq!(took, (820 + 160 * collected + 860 * copied + 1500 * erased) * US, "write {n}, {victim}");
+            let (after, erased) = (
+                ftl.stats(),
+                ftl.space.flash.chip().counters().total().erases - erases,
+            );
+            let (collected, copied) = (
+                after.gc_runs - before.gc_runs,
+                after.gc_pages_moved - before.gc_pages_moved,
+            );
+            assert_eq!(
+                took,
+                (820 + 160 * collected + 860 * copied + 1500 * erased) * US,
+                "write {n}, {victim}"
+            );
             runs += collected;
         }
         assert!(runs > 100, "{victim}: {runs} collections");
@@ -114,17 +162,26 @@ fn the_papers_example_of_a_collection() {
     // A page of every subtable first, so that all have to be read.
     (0..8).for_each(|k| _ = write(&mut ftl, 16 * k + 15, 0));
     let mut writes = (0..2_000).map(|n| {
-        let lpn = if n % 128 == 0 { n / 128 } else { 15 + 16 * (n % 8) };
+        let lpn = if n % 128 == 0 {
+            n / 128
+        } else {
+            15 + 16 * (n % 8)
+        };
         (write(&mut ftl, lpn, 1), ftl.stats())
     });
     let (took, stats) = writes.find(|(_, stats)| stats.gc_runs > 0).unwrap();
     // The first collection opens the block that the write needs, the second gives one back.
     assert_eq!((stats.gc_runs, stats.gc_pages_moved), (2, 2));
     let another = (8 * 20 + 60 + 800 + 1500) * US;
-    assert_eq!(took - another - (20 + 8 * 20) * US, 3160 * US, "without the reads of spare bytes");
+    assert_eq!(
+        took - another - (20 + 8 * 20) * US,
+        3160 * US,
+        "without the reads of spare bytes"
+    );
 }
 
-/// "If P + 1 physical blocks are mapped to the same logical block, at least one of them does not have valid pages."
+/// "If P + 1 physical blocks are mapped to the same logical block, at least one of them does not
+/// have valid pages."
 #[test]
 fn of_more_full_blocks_than_pages_one_has_no_valid_page() {
     let mut ftl = made(blank(paper(60, 8)), &paper_mode(16, &[]), Start::Format);
@@ -139,7 +196,11 @@ fn of_more_full_blocks_than_pages_one_has_no_valid_page() {
 /// 34 bytes per logical block with one physical one: 1.06 MB for the paper's 32 x 1024.
 #[test]
 fn ram_is_counted_as_in_the_paper() {
-    let mut ftl = made(blank(paper(40, 128)), &paper_mode(10 * 128, &[]), Start::Format);
+    let mut ftl = made(
+        blank(paper(40, 128)),
+        &paper_mode(10 * 128, &[]),
+        Start::Format,
+    );
     (0..10).for_each(|lbn| _ = write(&mut ftl, lbn * 128, 1));
     let report = ftl.ram_report();
     let map = report.iter().find(|entry| entry.part == "map").unwrap();
@@ -150,16 +211,28 @@ fn ram_is_counted_as_in_the_paper() {
 #[test]
 fn a_part_with_too_few_spare_bytes_is_refused() {
     let config = paper_mode(1280, &[("mnftl.subtables", "4")]);
-    let refused = start(blank(paper(40, 128)), &config, Start::Format).map(drop).unwrap_err();
-    let FtlError::Config(why) = refused else { panic!("{refused}") };
-    assert!(why.contains("92 spare bytes") && why.contains("has 64"), "{why}");
+    let refused = start(blank(paper(40, 128)), &config, Start::Format)
+        .map(drop)
+        .unwrap_err();
+    let FtlError::Config(why) = refused else {
+        panic!("{refused}")
+    };
+    assert!(
+        why.contains("92 spare bytes") && why.contains("has 64"),
+        "{why}"
+    );
 }
 
-/// Trims in single pages leave subtables in RAM; their number stays below the limit, and whole logical blocks cost no reads.
+/// Trims in single pages leave subtables in RAM; their number stays below the limit, and whole
+/// logical blocks cost no reads.
 #[test]
 fn trims_leave_little_behind() {
     let logical = 64 * 128;
-    let mut ftl = made(blank(paper(140, 128)), &paper_mode(logical, &[]), Start::Format);
+    let mut ftl = made(
+        blank(paper(140, 128)),
+        &paper_mode(logical, &[]),
+        Start::Format,
+    );
     (0..logical).for_each(|lpn| _ = write(&mut ftl, lpn, 1));
     for lpn in (0..logical).step_by(5) {
         ftl.trim(0, Lpn::new(lpn), 1).unwrap();
@@ -171,8 +244,18 @@ fn trims_leave_little_behind() {
     let before = ftl.space.flash.chip().counters().total();
     ftl.trim(0, Lpn::new(0), logical).unwrap();
     let after = ftl.space.flash.chip().counters().total();
-    assert_eq!((after.reads, after.partial_reads), (before.reads, before.partial_reads));
-    assert_eq!((ftl.stats().mapped_pages, ftl.left_behind().0, ftl.lists.total()), (0, 0, 0));
+    assert_eq!(
+        (after.reads, after.partial_reads),
+        (before.reads, before.partial_reads)
+    );
+    assert_eq!(
+        (
+            ftl.stats().mapped_pages,
+            ftl.left_behind().0,
+            ftl.lists.total()
+        ),
+        (0, 0, 0)
+    );
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
 }
 
@@ -187,12 +270,18 @@ fn open_blocks_outlast_a_clean_stop_alone() {
     assert!(ftl.stats().mount.clean && ftl.left_behind().0 == 0);
     let open = ftl.space.open_block(ftl.stream_of(3)).unwrap();
     assert_eq!(write(&mut ftl, 3 * 128 + 1, 77), 820 * US);
-    assert_eq!(ftl.space.open_block(ftl.stream_of(3)), Some((open.0, open.1 + 1)));
+    assert_eq!(
+        ftl.space.open_block(ftl.stream_of(3)),
+        Some((open.0, open.1 + 1))
+    );
     let mut chip = ftl.space.flash.into_chip();
     chip.power_on();
     let mut ftl = made(chip, &config, Start::Mount);
     assert!(!ftl.stats().mount.clean && ftl.space.open_block(ftl.stream_of(3)).is_none());
-    assert_eq!((read(&mut ftl, 3 * 128 + 1).1, read(&mut ftl, 4 * 128).1), (77, 4));
+    assert_eq!(
+        (read(&mut ftl, 3 * 128 + 1).1, read(&mut ftl, 4 * 128).1),
+        (77, 4)
+    );
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
 }
 
@@ -202,12 +291,20 @@ fn a_lost_subtable_costs_the_page_that_carried_it() {
     let mut ftl = made(blank(paper(40, 128)), &paper_mode(1280, &[]), Start::Format);
     (0..128).for_each(|lpn| _ = write(&mut ftl, lpn, lpn as u64));
     let carrier = ftl.head_of(0, 2).unwrap();
-    ftl.space.flash.chip_mut().store_mut().set_health(carrier, nand_model::Health::Lost).unwrap();
+    ftl.space
+        .flash
+        .chip_mut()
+        .store_mut()
+        .set_health(carrier, nand_model::Health::Lost)
+        .unwrap();
     for lpn in 32..47 {
         assert_eq!(read(&mut ftl, lpn).1, lpn as u64);
     }
     let mut out = vec![0; 2048];
-    assert_eq!(ftl.read(0, Lpn::new(47), &mut out), Err(FtlError::MediaLost(47)));
+    assert_eq!(
+        ftl.read(0, Lpn::new(47), &mut out),
+        Err(FtlError::MediaLost(47))
+    );
     write(&mut ftl, 47, 99);
     assert_eq!(read(&mut ftl, 47).1, 99);
     assert_eq!(ftl.check().unwrap(), Vec::<String>::new());

@@ -1,19 +1,26 @@
 //! NFTL-1: a replacement block for each logical block that is overwritten, searched from its end.
 //!
-//! Ban: *Flash File System*, US patent 5,404,485, 1995, in the form for flash with spare bytes. The first write of a page goes to its place in
-//! the primary block; later ones are appended to the replacement block, whose spare bytes say which page is which. A read looks through
-//! them from the newest to the oldest, and finds the page there or, after all, in the primary block. When a replacement block
-//! is full, or blocks are short, the two are folded into one new block. All of that is [`crate::hybrid`] with a log stream per logical block;
-//! here are the choice of the pair to fold, and that reads search.
+//! Ban: *Flash File System*, US patent 5,404,485, 1995, in the form for flash with spare bytes. The
+//! first write of a page goes to its place in the primary block; later ones are appended to the
+//! replacement block, whose spare bytes say which page is which. A read looks through them from the
+//! newest to the oldest, and finds the page there or, after all, in the primary block. When a
+//! replacement block is full, or blocks are short, the two are folded into one new block. All of
+//! that is [`crate::hybrid`] with a log stream per logical block; here are the choice of the pair
+//! to fold, and that reads search.
 //!
-//! RAM: 9 bytes per logical block (two block numbers and the next free page). Ours beside it in the report: the engine knows where log pages are,
-//! for merges and recovery; the host's reads pay for the search all the same, as far as the page that it ends at.
+//! RAM: 9 bytes per logical block (two block numbers and the next free page). Ours beside it in the
+//! report: the engine knows where log pages are, for merges and recovery; the host's reads pay for
+//! the search all the same, as far as the page that it ends at.
 //!
 //! Where we deviate, or the paper is silent:
-//! - The pair with the most pages in its replacement block is folded when blocks are short, as by Ma, Feng, Li (LazyFTL, SIGMOD 2011).
-//! - There may be as many replacement blocks as over-provisioning leaves; `log.blocks` sets another number.
-//! - A replacement block that has all pages in order becomes the primary block (`fold`, `switch`): so do later descriptions.
-//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads are ours.
+//! - The pair with the most pages in its replacement block is folded when blocks are short, as by
+//!   Ma, Feng, Li (LazyFTL, SIGMOD 2011).
+//! - There may be as many replacement blocks as over-provisioning leaves; `log.blocks` sets another
+//!   number.
+//! - A replacement block that has all pages in order becomes the primary block (`fold`, `switch`):
+//!   so do later descriptions.
+//! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads
+//!   are ours.
 //!
 //! What always holds, and what happens if power fails: [`crate::hybrid`].
 
@@ -47,7 +54,11 @@ pub(super) const SCHEME: Scheme = Scheme {
     oob_only: start,
 };
 
-fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Box<dyn Ftl<S>>, FtlError> {
     Ok(Box::new(HybridFtl::create(chip, config, start, Nftl1)?))
 }
 
@@ -67,7 +78,14 @@ impl Policy for Nftl1 {
 
     fn due(&mut self, stream: LogStream, view: &View) -> Option<Due> {
         let own = view.logs.of_stream(stream).first().copied();
-        own.or_else(|| if view.logs.len() >= view.limit { self.victim(view) } else { None }).map(Due::Merge)
+        own.or_else(|| {
+            if view.logs.len() >= view.limit {
+                self.victim(view)
+            } else {
+                None
+            }
+        })
+        .map(Due::Merge)
     }
 
     fn victim(&mut self, view: &View) -> Option<Pbn> {

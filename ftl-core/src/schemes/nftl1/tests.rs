@@ -1,4 +1,5 @@
-//! What reads and folds cost, on the device of the LazyFTL paper: reads take 80 us, of spare bytes 20 us, programs 200 us, erases 1,500 us.
+//! What reads and folds cost, on the device of the LazyFTL paper: reads take 80 us, of spare bytes
+//! 20 us, programs 200 us, erases 1,500 us.
 
 use crate::hybrid::tests::{Device, SLC, agrees_with_a_model};
 
@@ -27,7 +28,13 @@ fn a_full_replacement_block_is_folded() {
     let mut device = Device::new("nftl1", SLC, 40, 10 * 64, &[("wear.policy", "none")]);
     device.write(0, 64, 1);
     (0..64).for_each(|n| assert_eq!(device.write(5, 1, 2 + n), 200 * US));
-    assert_eq!(device.write(6, 1, 99), 200 * US + 64 * (80 + 200) * US + 2 * 1500 * US);
-    assert_eq!((device.read(5).0, device.read(6).0, device.read(7).0), (65, 99, 1));
+    assert_eq!(
+        device.write(6, 1, 99),
+        200 * US + 64 * (80 + 200) * US + 2 * 1500 * US
+    );
+    assert_eq!(
+        (device.read(5).0, device.read(6).0, device.read(7).0),
+        (65, 99, 1)
+    );
     device.assert_sound();
 }

@@ -1,18 +1,22 @@
 //! NFTL-N: a list of blocks for each logical block, every page at its own offset.
 //!
-//! Ban: *Flash File System Optimized for Page-Mode Flash Technologies*, US patent 5,937,425, 1999, made for flash without spare bytes. A page goes into
-//! the first block of the list that has its place free; if there is none, a block is added. What is newest is in the last block that
-//! has the place taken. When a list is as long as it may be, or blocks are short, the longest one is folded: what the last block lacks is copied
-//! into it from those before, which are erased. All of that is [`crate::hybrid`] with as many log streams for each logical block as the list is long; here are
-//! the choice of the block, and of the list to fold.
+//! Ban: *Flash File System Optimized for Page-Mode Flash Technologies*, US patent 5,937,425, 1999,
+//! made for flash without spare bytes. A page goes into the first block of the list that has its
+//! place free; if there is none, a block is added. What is newest is in the last block that has the
+//! place taken. When a list is as long as it may be, or blocks are short, the longest one is
+//! folded: what the last block lacks is copied into it from those before, which are erased. All of
+//! that is [`crate::hybrid`] with as many log streams for each logical block as the list is long;
+//! here are the choice of the block, and of the list to fold.
 //!
 //! RAM: 4 bytes per logical block and 8 per block in a list. Ours beside it in the report.
 //!
 //! Where we deviate, or the paper is silent:
-//! - Places are known to be free or taken without reading them, and our pages have spare bytes, by which a mount finds its way.
-//! - There may be as many blocks in lists as over-provisioning leaves; `log.blocks` sets another number.
-//! - Where pages go one after the other, a list's blocks are appended to, so that the first one with room takes any page: an adaptation of ours, and a kinder
-//!   scheme.
+//! - Places are known to be free or taken without reading them, and our pages have spare bytes, by
+//!   which a mount finds its way.
+//! - There may be as many blocks in lists as over-provisioning leaves; `log.blocks` sets another
+//!   number.
+//! - Where pages go one after the other, a list's blocks are appended to, so that the first one
+//!   with room takes any page: an adaptation of ours, and a kinder scheme.
 //! - Trims, recovery by all records, wear levelling, refreshing and patrol reads are ours.
 //!
 //! What always holds, and what happens if power fails: [`crate::hybrid`].
@@ -39,7 +43,10 @@ pub(super) const SCHEME: Scheme = Scheme {
     ram: "4 B per logical block + 8 B per block in a list",
     fidelity: 'A',
     mlc: MlcUse::Adapted,
-    params: &[ParamDoc { key: "nftln.max_length", help: "blocks of a list at most, 2 to 64 (default 16)" }],
+    params: &[ParamDoc {
+        key: "nftln.max_length",
+        help: "blocks of a list at most, 2 to 64 (default 16)",
+    }],
     shared_params: hybrid::PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
     mem: start,
@@ -47,12 +54,21 @@ pub(super) const SCHEME: Scheme = Scheme {
     oob_only: start,
 };
 
-fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Box<dyn Ftl<S>>, FtlError> {
     let max_length = config.params.get("nftln.max_length", 16)?;
     if !(2..=64).contains(&max_length) {
-        return Err(FtlError::Config(format!("parameter nftln.max_length: {max_length} is not within 2 to 64")));
+        return Err(FtlError::Config(format!(
+            "parameter nftln.max_length: {max_length} is not within 2 to 64"
+        )));
     }
-    let policy = Nftln { added: max_length - 1, folded: None };
+    let policy = Nftln {
+        added: max_length - 1,
+        folded: None,
+    };
     Ok(Box::new(HybridFtl::create(chip, config, start, policy)?))
 }
 
@@ -60,7 +76,8 @@ fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Bo
 struct Nftln {
     /// Blocks of a list at most, beside its first.
     added: u32,
-    /// The logical block whose list was folded last; what is left of that is erased before anything else.
+    /// The logical block whose list was folded last; what is left of that is erased before anything
+    /// else.
     folded: Option<u32>,
 }
 
@@ -73,7 +90,9 @@ impl Nftln {
     /// What is left of the list that was folded last.
     fn leftover(&mut self, view: &View) -> Option<(LogStream, Pbn)> {
         let streams = self.streams(self.folded?);
-        let left = streams.into_iter().find_map(|stream| Some((stream, view.logs.newest(stream)?.block)));
+        let left = streams
+            .into_iter()
+            .find_map(|stream| Some((stream, view.logs.newest(stream)?.block)));
         if left.is_none() {
             self.folded = None;
         }
@@ -82,7 +101,9 @@ impl Nftln {
 
     /// The last block of the list.
     fn last(&self, lbn: u32, view: &View) -> Option<(LogStream, Pbn)> {
-        self.streams(lbn).rev().find_map(|stream| Some((stream, view.logs.newest(stream)?.block)))
+        self.streams(lbn)
+            .rev()
+            .find_map(|stream| Some((stream, view.logs.newest(stream)?.block)))
     }
 }
 
@@ -105,7 +126,9 @@ impl Policy for Nftln {
         if let Some((stream, _)) = self.leftover(view) {
             return Route::Retire(stream);
         }
-        let usable = |stream: &LogStream| view.logs.newest(*stream).is_none() || view.takes(*stream, write.offset);
+        let usable = |stream: &LogStream| {
+            view.logs.newest(*stream).is_none() || view.takes(*stream, write.offset)
+        };
         if let Some(stream) = self.streams(write.lbn).find(usable) {
             return Route::Log(stream);
         }
@@ -114,7 +137,11 @@ impl Policy for Nftln {
     }
 
     fn due(&mut self, _: LogStream, view: &View) -> Option<Due> {
-        if view.logs.len() >= view.limit { self.victim(view).map(Due::Merge) } else { None }
+        if view.logs.len() >= view.limit {
+            self.victim(view).map(Due::Merge)
+        } else {
+            None
+        }
     }
 
     fn victim(&mut self, view: &View) -> Option<Pbn> {
@@ -125,7 +152,10 @@ impl Policy for Nftln {
             // By a mount.
             return Some(found.block);
         }
-        let place = |log: &LogBlock| log.stream.map(|stream| (stream % self.added, std::cmp::Reverse(stream)));
+        let place = |log: &LogBlock| {
+            log.stream
+                .map(|stream| (stream % self.added, std::cmp::Reverse(stream)))
+        };
         let (_, longest) = view.logs.iter().filter_map(place).max()?;
         let lbn = longest.0 / self.added;
         self.folded = Some(lbn);

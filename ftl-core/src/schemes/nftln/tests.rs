@@ -1,4 +1,5 @@
-//! How lists grow and what folding them costs, on the device of the LazyFTL paper: reads take 80 us, programs 200 us, erases 1,500 us.
+//! How lists grow and what folding them costs, on the device of the LazyFTL paper: reads take 80
+//! us, programs 200 us, erases 1,500 us.
 
 use crate::hybrid::tests::{Device, SLC, agrees_with_a_model};
 
@@ -14,15 +15,26 @@ fn it_agrees_with_a_model() {
 }
 
 #[test]
-fn a_page_goes_to_the_first_block_with_its_place_free_and_a_list_that_is_full_is_folded_into_its_last_block() {
+fn a_page_goes_to_the_first_block_with_its_place_free_and_a_list_that_is_full_is_folded_into_its_last_block()
+ {
     let params = [("wear.policy", "none"), ("nftln.max_length", "4")];
     let mut device = Device::new("nftln", SLC, 60, 20 * 64, &params);
     device.write(0, 20 * 64, 1);
     // Page 5 fills the list; page 6 finds its place free in the second block.
     (2..5).for_each(|n| assert_eq!(device.write(5, 1, n), WRITE));
     (2..5).for_each(|n| assert_eq!(device.write(6, 1, n), WRITE));
-    assert_eq!((device.read(5), device.read(6), device.read(7)), ((4, 80 * US), (4, 80 * US), (1, 80 * US)));
-    assert_eq!(device.write(5, 1, 9), WRITE + 62 * COPY + 3 * ERASE, "what the last block lacks");
-    assert_eq!((device.read(5).0, device.read(6).0, device.read(7).0), (9, 4, 1));
+    assert_eq!(
+        (device.read(5), device.read(6), device.read(7)),
+        ((4, 80 * US), (4, 80 * US), (1, 80 * US))
+    );
+    assert_eq!(
+        device.write(5, 1, 9),
+        WRITE + 62 * COPY + 3 * ERASE,
+        "what the last block lacks"
+    );
+    assert_eq!(
+        (device.read(5).0, device.read(6).0, device.read(7).0),
+        (9, 4, 1)
+    );
     device.assert_sound();
 }

@@ -1,13 +1,16 @@
 //! Page-level ideal: the whole table LPN -> PPN in RAM.
 //!
-//! Not one paper's scheme but everybody's reference: any page may lie anywhere, a lookup costs no flash. Greedy garbage
-//! collection at a threshold of free blocks. RAM: 4 bytes per logical page, one bit per physical page, the victim index.
+//! Not one paper's scheme but everybody's reference: any page may lie anywhere, a lookup costs no
+//! flash. Greedy garbage collection at a threshold of free blocks. RAM: 4 bytes per logical page,
+//! one bit per physical page, the victim index.
 //!
-//! Ours, where papers say nothing: trims leave records (role TRIM) that live until two checkpoints contain them; checkpoints of
-//! the map bound the scan of a mount (`recovery.rs`); a page whose data is lost while it is moved stays an error.
+//! Ours, where papers say nothing: trims leave records (role TRIM) that live until two checkpoints
+//! contain them; checkpoints of the map bound the scan of a mount (`recovery.rs`); a page whose
+//! data is lost while it is moved stays an error.
 //!
-//! What always holds: `map[lpn] = ppn` if and only if the page at `ppn` is live and carries `lpn`. If power fails, mount takes
-//! the newest readable version of every page; a write is acknowledged when its page is programmed.
+//! What always holds: `map[lpn] = ppn` if and only if the page at `ppn` is live and carries `lpn`.
+//! If power fails, mount takes the newest readable version of every page; a write is acknowledged
+//! when its page is programmed.
 
 mod reclaim;
 mod recovery;
@@ -60,7 +63,10 @@ pub(super) const SCHEME: Scheme = Scheme {
         POLICY_PARAM,
         GAP_PARAM,
         SCRUB_PARAM,
-        ParamDoc { key: "nand.pair_policy", help: "defer_erase (default), or none: unsafe, for demonstrations" },
+        ParamDoc {
+            key: "nand.pair_policy",
+            help: "defer_erase (default), or none: unsafe, for demonstrations",
+        },
     ],
     shared_params: &[],
     overhead_blocks,
@@ -88,7 +94,12 @@ struct Settings {
 }
 
 impl Settings {
-    fn new(params: &Params, profile: &Profile, blocks: u32, checkpoint_pages: u32) -> Result<Settings, FtlError> {
+    fn new(
+        params: &Params,
+        profile: &Profile,
+        blocks: u32,
+        checkpoint_pages: u32,
+    ) -> Result<Settings, FtlError> {
         let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
         let pages = profile.geometry.pages_per_block;
         let rescued = rescue_blocks(&PairTable::new(profile.pairing, pages), pages, 1);
@@ -103,7 +114,10 @@ impl Settings {
         Ok(Settings {
             free_threshold,
             gc_stream: if separate { GC } else { HOST },
-            checkpoint_interval: params.get("ckpt.interval", u64::max(65_536, 100 * checkpoint_pages as u64))?,
+            checkpoint_interval: params.get(
+                "ckpt.interval",
+                u64::max(65_536, 100 * checkpoint_pages as u64),
+            )?,
             wear: ColdToWorn::from_params(params)?,
             scrub: Scrub::new(params)?,
             pair_protection,
@@ -111,9 +125,13 @@ impl Settings {
     }
 }
 
-/// Three sets of checkpoints; trim records up to their limit, twice; three open blocks, two waiting for their erase, one for a
-/// failing block, and the free threshold.
-fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
+/// Three sets of checkpoints; trim records up to their limit, twice; three open blocks, two waiting
+/// for their erase, one for a failing block, and the free threshold.
+fn overhead_blocks(
+    profile: &Profile,
+    logical_pages: u32,
+    params: &Params,
+) -> Result<u32, FtlError> {
     let geometry = &profile.geometry;
     let chunks = MapWriter::chunks(geometry, logical_pages);
     let estimate = logical_pages / geometry.pages_per_block;
@@ -139,19 +157,39 @@ struct PageMap<S: Store> {
     tags: Vec<PageTag>,
 }
 
-fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Box<dyn Ftl<S>>, FtlError> {
     let geometry = *chip.geometry();
     let chunks = MapWriter::chunks(&geometry, config.logical_pages);
     let settings = Settings::new(&config.params, chip.profile(), geometry.blocks, chunks)?;
     if config.logical_pages as u64 >= geometry.pages() {
-        return Err(FtlError::Config("more logical pages than the flash has".into()));
+        return Err(FtlError::Config(
+            "more logical pages than the flash has".into(),
+        ));
     }
-    let stream = |role, collectable| StreamSpec { role, collectable, in_place: false };
-    let streams = [stream(Role::Data, true), stream(Role::Checkpoint, false), stream(Role::Data, true)];
+    let stream = |role, collectable| StreamSpec {
+        role,
+        collectable,
+        in_place: false,
+    };
+    let streams = [
+        stream(Role::Data, true),
+        stream(Role::Checkpoint, false),
+        stream(Role::Data, true),
+    ];
     let mut space = Space::new(Flash::new(chip), &streams);
     space.set_pair_protection(settings.pair_protection);
     let mut ftl = PageMap {
-        gc: Gc::new(&geometry, settings.free_threshold, RESERVE, settings.wear, settings.scrub),
+        gc: Gc::new(
+            &geometry,
+            settings.free_threshold,
+            RESERVE,
+            settings.wear,
+            settings.scrub,
+        ),
         space,
         settings,
         map: vec![UNMAPPED; config.logical_pages as usize],
@@ -167,7 +205,10 @@ fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Bo
     match start {
         Start::Format => {
             ftl.space.format();
-            ftl.stats.mount = MountReport { clean: true, ..MountReport::default() };
+            ftl.stats.mount = MountReport {
+                clean: true,
+                ..MountReport::default()
+            };
         }
         Start::Mount => ftl.mount()?,
     }
@@ -266,15 +307,35 @@ impl<S: Store> Ftl<S> for PageMap<S> {
     }
 
     fn ram_report(&self) -> RamReport {
-        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry { part, entries, paper_bytes, real_bytes };
+        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry {
+            part,
+            entries,
+            paper_bytes,
+            real_bytes,
+        };
         let geometry = self.space.geometry();
         let (bitmap, victims, blocks) = self.space.table.bytes();
         let map = 4 * self.map.len() as u64;
         vec![
             entry("map", self.map.len() as u64, map, map),
-            entry("bitmaps", geometry.pages(), geometry.pages().div_ceil(8), bitmap),
-            entry("gc", geometry.blocks as u64, 2 * geometry.blocks as u64, victims + blocks),
-            entry("other", self.trims.len() as u64, 0, self.trims.bytes() + self.space.pool_bytes()),
+            entry(
+                "bitmaps",
+                geometry.pages(),
+                geometry.pages().div_ceil(8),
+                bitmap,
+            ),
+            entry(
+                "gc",
+                geometry.blocks as u64,
+                2 * geometry.blocks as u64,
+                victims + blocks,
+            ),
+            entry(
+                "other",
+                self.trims.len() as u64,
+                0,
+                self.trims.bytes() + self.space.pool_bytes(),
+            ),
             entry("buffers", 1, 0, self.gc.pages.bytes()),
         ]
     }
@@ -301,8 +362,14 @@ impl<S: Store> PageMap<S> {
     #[inline]
     fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
         self.make_room(HOST)?;
-        let tag = PageTag { role: Role::Data, flags: Flags::NONE, lpn: lpn.raw(), ver: self.next_ver };
-        // Looked up before the page is programmed: a table this large is seldom in a near cache, and the program need not wait for it.
+        let tag = PageTag {
+            role: Role::Data,
+            flags: Flags::NONE,
+            lpn: lpn.raw(),
+            ver: self.next_ver,
+        };
+        // Looked up before the page is programmed: a table this large is seldom in a near cache,
+        // and the program need not wait for it.
         let old = self.map[lpn.index()];
         let ppn = self.space.append_page(HOST, tag, data, Cause::Host)?;
         self.next_ver += 1;
@@ -372,19 +439,29 @@ impl<S: Store> PageMap<S> {
             ));
         }
         let counts = self.space.table.counts();
-        let sum = counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
+        let sum =
+            counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
         if sum + counts.released + counts.bad != self.space.geometry().blocks {
             wrong.push(format!("blocks do not add up: {counts:?}"));
         }
         for lpn in 0..self.map.len() as u32 {
-            let Some(ppn) = Some(self.map[lpn as usize]).filter(|p| *p != UNMAPPED).map(Ppn::new) else { continue };
+            let Some(ppn) = Some(self.map[lpn as usize])
+                .filter(|p| *p != UNMAPPED)
+                .map(Ppn::new)
+            else {
+                continue;
+            };
             if !self.space.geometry().contains(ppn) || !self.space.table.is_live(ppn) {
-                wrong.push(format!("logical page {lpn} maps to {ppn}, which is not live"));
+                wrong.push(format!(
+                    "logical page {lpn} maps to {ppn}, which is not live"
+                ));
                 continue;
             }
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
             if oob.is_none_or(|oob| oob.tag.lpn != lpn || oob.tag.role != Role::Data) {
-                wrong.push(format!("logical page {lpn} maps to {ppn}, which says {oob:?}"));
+                wrong.push(format!(
+                    "logical page {lpn} maps to {ppn}, which says {oob:?}"
+                ));
             }
         }
         Ok(wrong)

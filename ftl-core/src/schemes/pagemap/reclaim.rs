@@ -18,7 +18,8 @@ impl<S: Store> Collect<S> for PageMap<S> {
     }
 
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
-        self.space.blocks_for(self.settings.gc_stream, self.space.table.valid(victim))
+        self.space
+            .blocks_for(self.settings.gc_stream, self.space.table.valid(victim))
     }
 
     fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
@@ -67,49 +68,98 @@ impl<S: Store> PageMap<S> {
         let page = self.space.geometry().page_bytes as usize;
         let pages = &mut self.gc.pages;
         let total = pages.from.len();
-        let (mut data, mut records, mut from) = (&pages.data[..total * page], &mut pages.records[..], &pages.from[..]);
+        let (mut data, mut records, mut from) = (
+            &pages.data[..total * page],
+            &mut pages.records[..],
+            &pages.from[..],
+        );
         while !records.is_empty() {
-            let (first, taken) = self.space.append_copies(self.settings.gc_stream, records, data, cause)?;
+            let (first, taken) =
+                self.space
+                    .append_copies(self.settings.gc_stream, records, data, cause)?;
             let (moved, rest) = records.split_at_mut(taken as usize);
             let mut done = repoint(&mut self.map, first.raw(), moved, from);
             while let Some(record) = moved.get(done) {
                 match Oob::owner(record) {
-                    (Role::Trim, _) => self.trims.moved(from[done], Ppn::new(first.raw() + done as u32)),
+                    (Role::Trim, _) => self
+                        .trims
+                        .moved(from[done], Ppn::new(first.raw() + done as u32)),
                     (_, lpn) => return Err(misplaced(from[done], lpn)),
                 }
                 done += 1;
-                done += repoint(&mut self.map, first.raw() + done as u32, &moved[done..], &from[done..]);
+                done += repoint(
+                    &mut self.map,
+                    first.raw() + done as u32,
+                    &moved[done..],
+                    &from[done..],
+                );
             }
             self.space.table.clear_live_pages(&from[..taken as usize]);
-            (data, records, from) = (&data[taken as usize * page..], rest, &from[taken as usize..]);
+            (data, records, from) = (
+                &data[taken as usize * page..],
+                rest,
+                &from[taken as usize..],
+            );
         }
         Ok(total as u32)
     }
 
-    /// Finds the owners of live pages whose record is lost: a search, because it happens next to never.
+    /// Finds the owners of live pages whose record is lost: a search, because it happens next to
+    /// never.
     fn name_unknown_pages(&mut self) {
         let unknown: Vec<(usize, Ppn)> = self.gc.pages.unknown().collect();
         for (i, ppn) in unknown {
-            let lpn = self.map.iter().position(|entry| *entry == ppn.raw()).map_or(UNMAPPED, |lpn| lpn as u32);
-            let role = if lpn == UNMAPPED { Role::Trim } else { Role::Data };
+            let lpn = self
+                .map
+                .iter()
+                .position(|entry| *entry == ppn.raw())
+                .map_or(UNMAPPED, |lpn| lpn as u32);
+            let role = if lpn == UNMAPPED {
+                Role::Trim
+            } else {
+                Role::Data
+            };
             self.gc.pages.name(i, role, lpn, self.next_ver);
             self.next_ver += 1;
         }
     }
 
     /// Programs a trim record; it counts from the moment it is on flash.
-    pub(super) fn write_trim_record(&mut self, first: Lpn, count: u32, ver: u64) -> Result<(), FtlError> {
+    pub(super) fn write_trim_record(
+        &mut self,
+        first: Lpn,
+        count: u32,
+        ver: u64,
+    ) -> Result<(), FtlError> {
         let mut page = vec![0; self.space.geometry().page_bytes as usize];
-        trim::encode(&[TrimRange { lpn: first.raw(), count, ver }], &mut page);
-        let tag = PageTag { role: Role::Trim, flags: Flags::NONE, lpn: first.raw(), ver };
+        trim::encode(
+            &[TrimRange {
+                lpn: first.raw(),
+                count,
+                ver,
+            }],
+            &mut page,
+        );
+        let tag = PageTag {
+            role: Role::Trim,
+            flags: Flags::NONE,
+            lpn: first.raw(),
+            ver,
+        };
         let (ppn, _) = self.space.append(HOST, &[tag], &page, Cause::Trim)?;
-        self.trims.add(ppn, Record { ver, contained_in: self.checkpoints.next_id() });
+        self.trims.add(
+            ppn,
+            Record {
+                ver,
+                contained_in: self.checkpoints.next_id(),
+            },
+        );
         Ok(())
     }
 }
 
-/// Points the map at the copies of these pages, which lie from `to` on, up to the first that is none of the map's. Returns how many.
-/// (Apart from its caller: the loop needs every register.)
+/// Points the map at the copies of these pages, which lie from `to` on, up to the first that is
+/// none of the map's. Returns how many. (Apart from its caller: the loop needs every register.)
 #[inline(never)]
 fn repoint(map: &mut [u32], to: u32, records: &[[u8; OOB_SLOT]], from: &[Ppn]) -> usize {
     for (now, (record, from)) in (to..to + records.len() as u32).zip(records.iter().zip(from)) {

@@ -1,12 +1,14 @@
 //! Checkpoints of the map, and mount.
 //!
-//! Mount: read the head of every block; load the newest complete checkpoint; read every record of the blocks opened since (all
-//! blocks if there is none); give each logical page its newest readable version; make safe again what the cut may have left
-//! unstable; rebuild counts. If power fails during a mount, the next one does the same: a mount only adds copies of pages it
-//! keeps, and erases only blocks without live pages.
+//! Mount: read the head of every block; load the newest complete checkpoint; read every record of
+//! the blocks opened since (all blocks if there is none); give each logical page its newest
+//! readable version; make safe again what the cut may have left unstable; rebuild counts. If power
+//! fails during a mount, the next one does the same: a mount only adds copies of pages it keeps,
+//! and erases only blocks without live pages.
 //!
-//! A map chunk reaches up to program `upto` and to versions below `ver`: data with a larger `pseq` is newer than the chunk or a
-//! copy of what it names; a trim of at least that version is newer. (A trim's `pseq` says nothing: its record may be a copy.)
+//! A map chunk reaches up to program `upto` and to versions below `ver`: data with a larger `pseq`
+//! is newer than the chunk or a copy of what it names; a trim of at least that version is newer. (A
+//! trim's `pseq` says nothing: its record may be a copy.)
 
 use super::trims::Record;
 use super::{HOST, PageMap, UNMAPPED};
@@ -21,7 +23,8 @@ use crate::recovery::{Head, Suspects, scan_block, scan_heads};
 use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
 use std::collections::{HashMap, HashSet};
 
-/// A checkpoint being written: its head as composed at the beginning, then the map in chunks as it is when their turn comes.
+/// A checkpoint being written: its head as composed at the beginning, then the map in chunks as it
+/// is when their turn comes.
 pub(super) struct MapWriter {
     head: Vec<u8>,
     clean: bool,
@@ -49,22 +52,32 @@ impl CheckpointHead {
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut put = |n: u64| out.extend(n.to_le_bytes());
-        [self.clean as u64, self.begin_pseq, self.begin_epoch, self.next_ver, self.logical_pages as u64]
-            .into_iter()
-            .for_each(&mut put);
+        [
+            self.clean as u64,
+            self.begin_pseq,
+            self.begin_epoch,
+            self.next_ver,
+            self.logical_pages as u64,
+        ]
+        .into_iter()
+        .for_each(&mut put);
         for list in [&self.open, &self.free] {
             put(list.len() as u64);
             list.iter().for_each(|block| put(*block as u64));
         }
         put(self.trims.len() as u64);
         self.trims.iter().for_each(|(ppn, record)| {
-            [ppn.raw() as u64, record.ver, record.contained_in].into_iter().for_each(&mut put);
+            [ppn.raw() as u64, record.ver, record.contained_in]
+                .into_iter()
+                .for_each(&mut put);
         });
         out
     }
 
     fn decode(bytes: &[u8]) -> Option<CheckpointHead> {
-        let mut words = bytes.chunks_exact(8).map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")));
+        let mut words = bytes
+            .chunks_exact(8)
+            .map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")));
         let available = bytes.len() / 8;
         let mut next = || words.next();
         let (clean, begin_pseq, begin_epoch, next_ver) = (next()? == 1, next()?, next()?, next()?);
@@ -76,10 +89,25 @@ impl CheckpointHead {
         let (open, free) = (blocks()?, blocks()?);
         let len = usize::try_from(next()?).ok().filter(|n| *n <= available)?;
         let mut trim = || -> Option<(Ppn, Record)> {
-            Some((Ppn::new(u32::try_from(next()?).ok()?), Record { ver: next()?, contained_in: next()? }))
+            Some((
+                Ppn::new(u32::try_from(next()?).ok()?),
+                Record {
+                    ver: next()?,
+                    contained_in: next()?,
+                },
+            ))
         };
         let trims = (0..len).map(|_| trim()).collect::<Option<_>>()?;
-        Some(CheckpointHead { clean, begin_pseq, begin_epoch, next_ver, logical_pages, open, trims, free })
+        Some(CheckpointHead {
+            clean,
+            begin_pseq,
+            begin_epoch,
+            next_ver,
+            logical_pages,
+            open,
+            trims,
+            free,
+        })
     }
 }
 
@@ -106,10 +134,15 @@ const CHUNK_VER: usize = 8;
 const CHUNKS_PER_PROGRAM: u32 = 1;
 
 impl<S: Store> PageMap<S> {
-    /// Called after `programs` host programs: begins a checkpoint when one is due, and writes its chunks a few at a time.
+    /// Called after `programs` host programs: begins a checkpoint when one is due, and writes its
+    /// chunks a few at a time.
     #[inline]
     pub(super) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {
-        if self.map_writer.is_some() || self.checkpoint_due() { self.write_chunks(programs) } else { Ok(()) }
+        if self.map_writer.is_some() || self.checkpoint_due() {
+            self.write_chunks(programs)
+        } else {
+            Ok(())
+        }
     }
 
     #[inline]
@@ -142,7 +175,8 @@ impl<S: Store> PageMap<S> {
         while self.map_writer.is_some() {
             self.write_chunk()?;
         }
-        // Room for all of it first: what collection programs after the beginning would make the next mount scan.
+        // Room for all of it first: what collection programs after the beginning would make the
+        // next mount scan.
         let geometry = self.space.geometry();
         let pages = MapWriter::chunks(&geometry, self.map.len() as u32);
         self.collect_until(self.gc.threshold + 2 + pages.div_ceil(geometry.pages_per_block))?;
@@ -160,7 +194,9 @@ impl<S: Store> PageMap<S> {
             // Mount never continues a block, so it need not look into these again.
             (0..=super::GC).try_for_each(|stream| self.space.seal(stream))?;
         }
-        let open = (0..=super::GC).filter_map(|stream| self.space.open_block(stream)).map(|(block, _)| block.raw());
+        let open = (0..=super::GC)
+            .filter_map(|stream| self.space.open_block(stream))
+            .map(|(block, _)| block.raw());
         let head = CheckpointHead {
             clean,
             begin_pseq: self.space.flash.pseq(),
@@ -169,7 +205,11 @@ impl<S: Store> PageMap<S> {
             logical_pages: self.map.len() as u32,
             open: open.collect(),
             trims: self.trims.iter().collect(),
-            free: if clean { self.space.confirmed_free() } else { Vec::new() },
+            free: if clean {
+                self.space.confirmed_free()
+            } else {
+                Vec::new()
+            },
         }
         .encode();
         let geometry = self.space.geometry();
@@ -182,7 +222,8 @@ impl<S: Store> PageMap<S> {
     }
 
     fn write_chunk(&mut self) -> Result<(), FtlError> {
-        // Room for a clean checkpoint was made before it began: what is moved now would be newer than it.
+        // Room for a clean checkpoint was made before it began: what is moved now would be newer
+        // than it.
         if self.map_writer.as_ref().is_some_and(|writer| !writer.clean) {
             self.make_room(super::CHECKPOINT)?;
         }
@@ -192,15 +233,32 @@ impl<S: Store> PageMap<S> {
         let number = self.checkpoints.next_chunk().expect("a set is under way") as usize;
         let head_chunks = writer.head.len().div_ceil(size);
         let payload: Vec<u8> = if number < head_chunks {
-            writer.head.chunks(size).nth(number).expect("counted above").to_vec()
+            writer
+                .head
+                .chunks(size)
+                .nth(number)
+                .expect("counted above")
+                .to_vec()
         } else {
             let entries = MapWriter::entries(&geometry) as usize;
-            let part = self.map.chunks(entries).nth(number - head_chunks).expect("counted at the beginning");
+            let part = self
+                .map
+                .chunks(entries)
+                .nth(number - head_chunks)
+                .expect("counted at the beginning");
             let entries = part.iter().flat_map(|ppn| ppn.to_le_bytes());
-            self.next_ver.to_le_bytes().into_iter().chain(entries).collect()
+            self.next_ver
+                .to_le_bytes()
+                .into_iter()
+                .chain(entries)
+                .collect()
         };
         let upto = self.space.flash.pseq();
-        if self.checkpoints.write(&mut self.space, &payload, upto)?.is_some() {
+        if self
+            .checkpoints
+            .write(&mut self.space, &payload, upto)?
+            .is_some()
+        {
             self.map_writer = None;
             self.stats.checkpoints += 1;
             let kept = &self.checkpoints;
@@ -216,14 +274,22 @@ impl<S: Store> PageMap<S> {
         self.space.flash.begin(0);
         let mut scanned = 0;
         let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
-        self.stats.mount.end_step("scan heads", self.space.flash.now());
+        self.stats
+            .mount
+            .end_step("scan heads", self.space.flash.now());
         let base = self.load_checkpoint(&heads, &mut scanned)?;
-        self.stats.mount.end_step("load checkpoint", self.space.flash.now());
+        self.stats
+            .mount
+            .end_step("load checkpoint", self.space.flash.now());
         let window = self.scan_window(&heads, &base, &mut scanned)?;
-        self.stats.mount.end_step("scan window", self.space.flash.now());
+        self.stats
+            .mount
+            .end_step("scan window", self.space.flash.now());
         self.adopt_blocks(&heads, &base, &window);
         let kept = self.resolve(&base, &window)?;
-        self.stats.mount.end_step("resolve versions", self.space.flash.now());
+        self.stats
+            .mount
+            .end_step("resolve versions", self.space.flash.now());
         self.stats.mount.pages_scanned = scanned;
         self.stats.mount.clean = base.clean && !window.touched;
         self.space.check_counters(self.next_ver)?;
@@ -231,20 +297,24 @@ impl<S: Store> PageMap<S> {
         let withheld = self.settle_blocks(&kept);
         self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
         let rewritten = self.rewrite_suspects(kept, withheld);
-        self.stats.mount.end_step("rewrite suspects", self.space.flash.now());
+        self.stats
+            .mount
+            .end_step("rewrite suspects", self.space.flash.now());
         match rewritten.and_then(|()| self.refill_pool()) {
             // Reading goes on.
             Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
             other => other?,
         }
         self.space.end_mount()?;
-        self.stats.mount.end_step("refill pool", self.space.flash.now());
+        self.stats
+            .mount
+            .end_step("refill pool", self.space.flash.now());
         self.last_checkpoint = self.space.flash.pseq();
         Ok(())
     }
 
-    /// Every mount after a cut gives up the rest of the blocks that were open. Were they collected only when the host writes,
-    /// cuts in a row would use the free blocks up.
+    /// Every mount after a cut gives up the rest of the blocks that were open. Were they collected
+    /// only when the host writes, cuts in a row would use the free blocks up.
     fn refill_pool(&mut self) -> Result<(), FtlError> {
         if self.stats.mount.clean {
             return Ok(());
@@ -267,19 +337,33 @@ impl<S: Store> PageMap<S> {
         let entries = MapWriter::entries(&geometry) as usize;
         let map_chunks = MapWriter::map_chunks(&geometry, self.map.len() as u32) as usize;
         let damaged = |what: &str| FtlError::Corrupt(format!("checkpoint {}: {what}", set.id));
-        let head_chunks = set.chunks.len().checked_sub(map_chunks).ok_or_else(|| damaged("too few chunks"))?;
-        let head: Vec<u8> = set.chunks[..head_chunks].iter().flat_map(|(payload, _)| payload.clone()).collect();
+        let head_chunks = set
+            .chunks
+            .len()
+            .checked_sub(map_chunks)
+            .ok_or_else(|| damaged("too few chunks"))?;
+        let head: Vec<u8> = set.chunks[..head_chunks]
+            .iter()
+            .flat_map(|(payload, _)| payload.clone())
+            .collect();
         let head = CheckpointHead::decode(&head).ok_or_else(|| damaged("unreadable head"))?;
         if head.logical_pages as usize != self.map.len() {
             return Err(damaged("made for another size"));
         }
         let counters = [head.begin_pseq, head.begin_epoch, head.next_ver];
-        if head.begin_epoch == 0 || counters.into_iter().any(|counter| counter > COUNTER_FOUND_MAX) {
+        if head.begin_epoch == 0
+            || counters
+                .into_iter()
+                .any(|counter| counter > COUNTER_FOUND_MAX)
+        {
             return Err(damaged("it counts as no device does"));
         }
         let mut reach = Vec::with_capacity(map_chunks);
-        for (part, (payload, upto)) in self.map.chunks_mut(entries).zip(&set.chunks[head_chunks..]) {
-            let Some((ver, payload)) = payload.split_first_chunk().filter(|(_, rest)| rest.len() == part.len() * 4)
+        for (part, (payload, upto)) in self.map.chunks_mut(entries).zip(&set.chunks[head_chunks..])
+        {
+            let Some((ver, payload)) = payload
+                .split_first_chunk()
+                .filter(|(_, rest)| rest.len() == part.len() * 4)
             else {
                 return Err(damaged("a chunk has the wrong length"));
             };
@@ -289,7 +373,10 @@ impl<S: Store> PageMap<S> {
                     return Err(damaged("it names a page that does not exist"));
                 }
             }
-            reach.push(Reach { upto: *upto, ver: u64::from_le_bytes(*ver) });
+            reach.push(Reach {
+                upto: *upto,
+                ver: u64::from_le_bytes(*ver),
+            });
         }
         self.next_ver = head.next_ver;
         self.space.flash.saw_pseq(head.begin_pseq);
@@ -306,23 +393,41 @@ impl<S: Store> PageMap<S> {
     }
 
     /// Reads every record of the blocks that may hold pages newer than the checkpoint.
-    fn scan_window(&mut self, heads: &[Head], base: &Base, scanned: &mut u64) -> Result<Window, FtlError> {
+    fn scan_window(
+        &mut self,
+        heads: &[Head],
+        base: &Base,
+        scanned: &mut u64,
+    ) -> Result<Window, FtlError> {
         let mut window = Window::default();
         let mut trim_pages: Vec<(Ppn, Oob)> = Vec::new();
         let mut unseen: HashSet<Pbn> = HashSet::new();
         for (block, head) in (0..).map(Pbn::new).zip(heads) {
-            let Head::Found { role, epoch, pseq, intact, .. } = *head else { continue };
+            let Head::Found {
+                role,
+                epoch,
+                pseq,
+                intact,
+                ..
+            } = *head
+            else {
+                continue;
+            };
             self.space.saw_epoch(epoch);
             self.space.flash.saw_pseq(pseq);
             let newer = epoch >= base.begin_epoch || base.open.contains(&block.raw());
             let is_checkpoint = role == Role::Checkpoint;
-            // A page 0 that an earlier cut took stays lost: such a block is looked into, and may be old all the same.
+            // A page 0 that an earlier cut took stays lost: such a block is looked into, and may be
+            // old all the same.
             window.touched |= newer && !is_checkpoint;
             if !newer && intact {
                 unseen.insert(block);
                 continue;
             }
-            let ends = scan_block(&mut self.space.flash, block, scanned, |ppn, oob| match oob.tag.role {
+            let ends = scan_block(&mut self.space.flash, block, scanned, |ppn, oob| match oob
+                .tag
+                .role
+            {
                 Role::Data if !is_checkpoint => window.pages.push(Version { oob, ppn }),
                 Role::Trim if !is_checkpoint => trim_pages.push((ppn, oob)),
                 _ => {}
@@ -338,8 +443,14 @@ impl<S: Store> PageMap<S> {
             if !geometry.contains(ppn) || !unseen.contains(&geometry.block_of(ppn)) {
                 continue;
             }
-            // A record that was moved or erased since shows as something else, and its copy was found above.
-            if let Some(oob) = self.space.flash.read_oob(ppn, Cause::Recovery)?.filter(|o| o.tag.role == Role::Trim) {
+            // A record that was moved or erased since shows as something else, and its copy was
+            // found above.
+            if let Some(oob) = self
+                .space
+                .flash
+                .read_oob(ppn, Cause::Recovery)?
+                .filter(|o| o.tag.role == Role::Trim)
+            {
                 trim_pages.push((ppn, oob));
             }
         }
@@ -348,15 +459,29 @@ impl<S: Store> PageMap<S> {
     }
 
     /// Reads the records themselves; of equal ones (a copy and its source) the later stays.
-    fn read_trims(&mut self, mut pages: Vec<(Ppn, Oob)>, base: &Base, window: &mut Window) -> Result<(), FtlError> {
+    fn read_trims(
+        &mut self,
+        mut pages: Vec<(Ppn, Oob)>,
+        base: &Base,
+        window: &mut Window,
+    ) -> Result<(), FtlError> {
         pages.sort_by_key(|(_, oob)| (oob.tag.ver, oob.pseq));
         pages.reverse();
-        let known: HashMap<u64, Record> = base.trims.iter().map(|(_, record)| (record.ver, *record)).collect();
+        let known: HashMap<u64, Record> = base
+            .trims
+            .iter()
+            .map(|(_, record)| (record.ver, *record))
+            .collect();
         let mut data = vec![0; self.space.geometry().page_bytes as usize];
         let mut last_ver = None;
         for (ppn, oob) in pages {
             if last_ver == Some(oob.tag.ver) {
-                window.trims.last_mut().expect("it set the version").fallbacks.push(ppn);
+                window
+                    .trims
+                    .last_mut()
+                    .expect("it set the version")
+                    .fallbacks
+                    .push(ppn);
                 continue;
             }
             let read = self.space.flash.read(ppn, &mut data, Cause::Recovery)?;
@@ -366,16 +491,37 @@ impl<S: Store> PageMap<S> {
             };
             last_ver = Some(oob.tag.ver);
             self.next_ver = self.next_ver.max(oob.tag.ver + 1);
-            let unknown = Record { ver: oob.tag.ver, contained_in: self.checkpoints.next_id() };
+            let unknown = Record {
+                ver: oob.tag.ver,
+                contained_in: self.checkpoints.next_id(),
+            };
             let record = known.get(&oob.tag.ver).copied().unwrap_or(unknown);
             let suspect = window.suspects.is_shaky(ppn);
-            window.trims.push(FoundTrim { ppn, oob, ranges, record, suspect, fallbacks: Vec::new() });
+            window.trims.push(FoundTrim {
+                ppn,
+                oob,
+                ranges,
+                record,
+                suspect,
+                fallbacks: Vec::new(),
+            });
         }
         for trim in window.trims.iter_mut().filter(|trim| trim.suspect) {
-            let covered = |lpn: u32| trim.ranges.iter().any(|r| r.lpn <= lpn && lpn - r.lpn < r.count);
-            let newer = window.pages.iter().filter(|v| covered(v.oob.tag.lpn)).map(|v| v.ppn);
-            let older = (0..).zip(&self.map).filter(|(lpn, ppn)| covered(*lpn) && **ppn != UNMAPPED);
-            trim.fallbacks.extend(newer.chain(older.map(|(_, ppn)| Ppn::new(*ppn))));
+            let covered = |lpn: u32| {
+                trim.ranges
+                    .iter()
+                    .any(|r| r.lpn <= lpn && lpn - r.lpn < r.count)
+            };
+            let newer = window
+                .pages
+                .iter()
+                .filter(|v| covered(v.oob.tag.lpn))
+                .map(|v| v.ppn);
+            let older = (0..)
+                .zip(&self.map)
+                .filter(|(lpn, ppn)| covered(*lpn) && **ppn != UNMAPPED);
+            trim.fallbacks
+                .extend(newer.chain(older.map(|(_, ppn)| Ppn::new(*ppn))));
         }
         Ok(())
     }
@@ -386,15 +532,22 @@ impl<S: Store> PageMap<S> {
         for (block, head) in (0..).map(Pbn::new).zip(heads) {
             match *head {
                 Head::Factory => {}
-                Head::Nothing => self.space.add_free(block, clean && base.free.contains(&block.raw())),
+                Head::Nothing => self
+                    .space
+                    .add_free(block, clean && base.free.contains(&block.raw())),
                 Head::Found { role, epoch, .. } => self.space.adopt_full(block, role, epoch),
             }
         }
     }
 
-    /// Gives each logical page its newest readable version. Returns the pages to be written again, with their data.
+    /// Gives each logical page its newest readable version. Returns the pages to be written again,
+    /// with their data.
     fn resolve(&mut self, base: &Base, window: &Window) -> Result<Vec<Rescue>, FtlError> {
-        let mut versions: Vec<&Version> = window.pages.iter().filter(|v| self.competes(base, v)).collect();
+        let mut versions: Vec<&Version> = window
+            .pages
+            .iter()
+            .filter(|v| self.competes(base, v))
+            .collect();
         versions.sort_unstable_by_key(|v| (v.oob.tag.lpn, v.oob.tag.ver, v.oob.pseq));
         let mut rescues = Vec::new();
         self.apply_trims_to_base(base, window);
@@ -421,8 +574,13 @@ impl<S: Store> PageMap<S> {
     fn adopt_live(&mut self, ppn: Ppn) -> Result<(), FtlError> {
         let block = self.space.geometry().block_of(ppn);
         let table = &self.space.table;
-        if table.is_live(ppn) || table.state(block) != State::Full || table.role(block) == Role::Checkpoint {
-            return Err(FtlError::Corrupt(format!("page {ppn} has two owners, or its block holds no data")));
+        if table.is_live(ppn)
+            || table.state(block) != State::Full
+            || table.role(block) == Role::Checkpoint
+        {
+            return Err(FtlError::Corrupt(format!(
+                "page {ppn} has two owners, or its block holds no data"
+            )));
         }
         self.space.table.set_live(ppn);
         Ok(())
@@ -431,12 +589,18 @@ impl<S: Store> PageMap<S> {
     /// Whether a version found in the window is news to the checkpoint.
     fn competes(&self, base: &Base, version: &Version) -> bool {
         let lpn = version.oob.tag.lpn as usize;
-        lpn < self.map.len() && (version.oob.pseq > base.reach(lpn).upto || self.map[lpn] == version.ppn.raw())
+        lpn < self.map.len()
+            && (version.oob.pseq > base.reach(lpn).upto || self.map[lpn] == version.ppn.raw())
     }
 
     fn apply_trims_to_base(&mut self, base: &Base, window: &Window) {
         for range in window.trim_ranges() {
-            for lpn in range.lpn..range.lpn.saturating_add(range.count).min(self.map.len() as u32) {
+            for lpn in range.lpn
+                ..range
+                    .lpn
+                    .saturating_add(range.count)
+                    .min(self.map.len() as u32)
+            {
                 if range.ver >= base.reach(lpn as usize).ver {
                     self.map[lpn as usize] = UNMAPPED;
                 }
@@ -461,30 +625,51 @@ impl<S: Store> PageMap<S> {
                 self.map[lpn as usize] = version.ppn.raw();
                 return Ok(());
             }
-            // The cut may have torn this page, or left it unstable: read it once, and keep what was read.
+            // The cut may have torn this page, or left it unstable: read it once, and keep what was
+            // read.
             let mut data = vec![0; self.space.geometry().page_bytes as usize];
-            if self.space.flash.read(version.ppn, &mut data, Cause::Recovery)?.is_none() {
+            if self
+                .space
+                .flash
+                .read(version.ppn, &mut data, Cause::Recovery)?
+                .is_none()
+            {
                 self.stats.mount.pages_discarded += 1;
                 continue;
             }
             self.map[lpn as usize] = version.ppn.raw();
             if window.suspects.is_shaky(version.ppn) {
-                let others = group.iter().map(|other| other.ppn).filter(|other| *other != version.ppn);
-                let fallbacks = others.chain(Some(older).filter(|p| *p != UNMAPPED).map(Ppn::new)).collect();
-                rescues.push(Rescue { tag: version.oob.tag, from: version.ppn, data, fallbacks });
+                let others = group
+                    .iter()
+                    .map(|other| other.ppn)
+                    .filter(|other| *other != version.ppn);
+                let fallbacks = others
+                    .chain(Some(older).filter(|p| *p != UNMAPPED).map(Ppn::new))
+                    .collect();
+                rescues.push(Rescue {
+                    tag: version.oob.tag,
+                    from: version.ppn,
+                    data,
+                    fallbacks,
+                });
             }
             return Ok(());
         }
         Ok(())
     }
 
-    /// The checkpoint's entries that point into blocks used again since: their page was rewritten, and that version is torn or
-    /// was never acknowledged as safe. Such entries cannot be; if one is, reading it must fail rather than tell another's data.
+    /// The checkpoint's entries that point into blocks used again since: their page was rewritten,
+    /// and that version is torn or was never acknowledged as safe. Such entries cannot be; if one
+    /// is, reading it must fail rather than tell another's data.
     fn drop_dangling(&mut self, base: &Base, window: &Window) {
         if base.reach.is_empty() {
             return;
         }
-        let seen: HashMap<u32, u32> = window.pages.iter().map(|v| (v.ppn.raw(), v.oob.tag.lpn)).collect();
+        let seen: HashMap<u32, u32> = window
+            .pages
+            .iter()
+            .map(|v| (v.ppn.raw(), v.oob.tag.lpn))
+            .collect();
         for lpn in 0..self.map.len() {
             let entry = self.map[lpn];
             if entry == UNMAPPED {
@@ -510,18 +695,27 @@ impl<S: Store> PageMap<S> {
             if trim.suspect {
                 let mut data = vec![0; self.space.geometry().page_bytes as usize];
                 trim::encode(&trim.ranges, &mut data);
-                rescues.push(Rescue { tag: trim.oob.tag, from: trim.ppn, data, fallbacks: trim.fallbacks.clone() });
+                rescues.push(Rescue {
+                    tag: trim.oob.tag,
+                    from: trim.ppn,
+                    data,
+                    fallbacks: trim.fallbacks.clone(),
+                });
             }
         }
         Ok(())
     }
 
-    /// Full blocks become collectable, or are released if nothing in them lives. Returns those that hold no live page but one
-    /// that an unstable page's loss would bring back: they must outlast its rescue.
+    /// Full blocks become collectable, or are released if nothing in them lives. Returns those that
+    /// hold no live page but one that an unstable page's loss would bring back: they must outlast
+    /// its rescue.
     fn settle_blocks(&mut self, rescues: &[Rescue]) -> Vec<Pbn> {
         let geometry = self.space.geometry();
-        let needed: HashSet<Pbn> =
-            rescues.iter().flat_map(|r| &r.fallbacks).map(|ppn| geometry.block_of(*ppn)).collect();
+        let needed: HashSet<Pbn> = rescues
+            .iter()
+            .flat_map(|r| &r.fallbacks)
+            .map(|ppn| geometry.block_of(*ppn))
+            .collect();
         let mut withheld = Vec::new();
         for block in self.space.geometry().all_blocks() {
             if self.space.table.state(block) != State::Full {
@@ -541,16 +735,25 @@ impl<S: Store> PageMap<S> {
         withheld
     }
 
-    /// Programs again what the cut may have left unstable, so that it stays what this mount has seen; then gives up what had
-    /// to wait for that.
-    fn rewrite_suspects(&mut self, rescues: Vec<Rescue>, withheld: Vec<Pbn>) -> Result<(), FtlError> {
+    /// Programs again what the cut may have left unstable, so that it stays what this mount has
+    /// seen; then gives up what had to wait for that.
+    fn rewrite_suspects(
+        &mut self,
+        rescues: Vec<Rescue>,
+        withheld: Vec<Pbn>,
+    ) -> Result<(), FtlError> {
         self.stats.mount.pages_discarded += rescues.len() as u64;
         for rescue in rescues {
             if self.space.room(HOST) == 0 {
                 self.space.reclaim(Cause::Recovery)?;
             }
-            let tag = PageTag { flags: rescue.tag.flags.with(Flags::COPY), ..rescue.tag };
-            let (to, _) = self.space.append(HOST, &[tag], &rescue.data, Cause::Recovery)?;
+            let tag = PageTag {
+                flags: rescue.tag.flags.with(Flags::COPY),
+                ..rescue.tag
+            };
+            let (to, _) = self
+                .space
+                .append(HOST, &[tag], &rescue.data, Cause::Recovery)?;
             if tag.role == Role::Trim {
                 self.trims.moved(rescue.from, to);
                 self.space.table.clear_live(rescue.from);
@@ -559,12 +762,15 @@ impl<S: Store> PageMap<S> {
             }
         }
         self.space.make_safe()?;
-        withheld.into_iter().for_each(|block| self.space.release(block));
+        withheld
+            .into_iter()
+            .for_each(|block| self.space.release(block));
         Ok(())
     }
 }
 
-/// The newest complete checkpoint, beside the map that was loaded from it. Without one, everything is news.
+/// The newest complete checkpoint, beside the map that was loaded from it. Without one, everything
+/// is news.
 #[derive(Default)]
 struct Base {
     clean: bool,
@@ -579,7 +785,11 @@ struct Base {
 
 impl Base {
     fn reach(&self, lpn: usize) -> Reach {
-        if self.reach.is_empty() { Reach::default() } else { self.reach[lpn / self.entries] }
+        if self.reach.is_empty() {
+            Reach::default()
+        } else {
+            self.reach[lpn / self.entries]
+        }
     }
 }
 
@@ -601,7 +811,8 @@ struct FoundTrim {
     ranges: Vec<TrimRange>,
     record: Record,
     suspect: bool,
-    /// Other pages with the same record; of one that the cut may have hit, also what it made obsolete.
+    /// Other pages with the same record; of one that the cut may have hit, also what it made
+    /// obsolete.
     fallbacks: Vec<Ppn>,
 }
 
@@ -626,12 +837,17 @@ struct Window {
 
 impl Window {
     fn trim_ranges(&self) -> impl Iterator<Item = TrimRange> {
-        self.trims.iter().flat_map(|trim| trim.ranges.iter().copied())
+        self.trims
+            .iter()
+            .flat_map(|trim| trim.ranges.iter().copied())
     }
 
     /// The newest version from which on the page is trimmed.
     fn trimmed_at(&self, lpn: u32) -> Option<u64> {
         let covers = |range: &TrimRange| range.lpn <= lpn && lpn - range.lpn < range.count;
-        self.trim_ranges().filter(covers).map(|range| range.ver).max()
+        self.trim_ranges()
+            .filter(covers)
+            .map(|range| range.ver)
+            .max()
     }
 }

@@ -8,8 +8,13 @@ fn torture(blocks: u32) -> Profile {
 }
 
 fn config(logical_pages: u32, params: &[(&str, &str)]) -> FtlConfig {
-    let mut config = FtlConfig { logical_pages, params: Params::default() };
-    params.iter().for_each(|(key, value)| config.params.set(key, value));
+    let mut config = FtlConfig {
+        logical_pages,
+        params: Params::default(),
+    };
+    params
+        .iter()
+        .for_each(|(key, value)| config.params.set(key, value));
     config
 }
 
@@ -39,13 +44,18 @@ fn what_was_written_is_read_back_through_collections_and_mounts() {
             }
             1 => drop(ftl.flush(0).unwrap()),
             2..12 => {
-                ftl.write(0, Lpn::new(lpn), &page(&profile.geometry, step)).unwrap();
+                ftl.write(0, Lpn::new(lpn), &page(&profile.geometry, step))
+                    .unwrap();
                 model[lpn as usize] = Some(step);
             }
             _ => {
                 let mut out = vec![1; 1024];
                 ftl.read(0, Lpn::new(lpn), &mut out).unwrap();
-                assert_eq!(out, page(&profile.geometry, model[lpn as usize].unwrap_or(0)), "page {lpn} at {step}");
+                assert_eq!(
+                    out,
+                    page(&profile.geometry, model[lpn as usize].unwrap_or(0)),
+                    "page {lpn} at {step}"
+                );
             }
         }
         if step % 997 == 0 {
@@ -69,8 +79,15 @@ fn lookups_cost_one_page_read_and_writes_one_program() {
     let data = page(&profile.geometry, 9);
     assert_eq!(ftl.write(0, Lpn::new(5), &data).unwrap(), 800_000);
     let mut out = vec![0; 2048];
-    assert_eq!(ftl.read(1_000_000, Lpn::new(5), &mut out).unwrap(), 1_060_000);
-    assert_eq!(ftl.read(2_000_000, Lpn::new(6), &mut out).unwrap(), 2_000_000, "an unmapped page costs nothing");
+    assert_eq!(
+        ftl.read(1_000_000, Lpn::new(5), &mut out).unwrap(),
+        1_060_000
+    );
+    assert_eq!(
+        ftl.read(2_000_000, Lpn::new(6), &mut out).unwrap(),
+        2_000_000,
+        "an unmapped page costs nothing"
+    );
 }
 
 #[test]
@@ -86,25 +103,41 @@ impl Allowed {
         self.0[lpn as usize].push(value);
     }
     fn flushed(&mut self) {
-        self.0.iter_mut().for_each(|values| drop(values.drain(..values.len() - 1)));
+        self.0
+            .iter_mut()
+            .for_each(|values| drop(values.drain(..values.len() - 1)));
     }
     fn check(&mut self, ftl: &mut dyn Ftl<MemStore>, context: &str) {
         for (lpn, allowed) in self.0.iter_mut().enumerate() {
             let mut out = vec![1; 1024];
-            ftl.read(0, Lpn::new(lpn as u32), &mut out).unwrap_or_else(|e| panic!("{context}: page {lpn}: {e}"));
+            ftl.read(0, Lpn::new(lpn as u32), &mut out)
+                .unwrap_or_else(|e| panic!("{context}: page {lpn}: {e}"));
             let value = u64::from_le_bytes(out[..8].try_into().unwrap());
-            assert!(out.chunks_exact(8).all(|c| c == &out[..8]), "{context}: page {lpn} is a mixture");
-            assert!(allowed.contains(&value), "{context}: page {lpn} reads {value}, allowed {allowed:?}");
+            assert!(
+                out.chunks_exact(8).all(|c| c == &out[..8]),
+                "{context}: page {lpn} is a mixture"
+            );
+            assert!(
+                allowed.contains(&value),
+                "{context}: page {lpn} reads {value}, allowed {allowed:?}"
+            );
             *allowed = vec![value];
         }
     }
 }
 
 /// Runs a seeded workload until it ends or power fails; returns the flash and what it may hold.
-fn run_until_cut(profile: Profile, config: &FtlConfig, cut: Option<nand_model::Cut>) -> (Chip<MemStore>, Allowed, u64) {
+fn run_until_cut(
+    profile: Profile,
+    config: &FtlConfig,
+    cut: Option<nand_model::Cut>,
+) -> (Chip<MemStore>, Allowed, u64) {
     let pages = config.logical_pages;
     let mut ftl = format(profile, config);
-    ftl.chip_mut().set_faults(nand_model::FaultPlan { cut, ..Default::default() });
+    ftl.chip_mut().set_faults(nand_model::FaultPlan {
+        cut,
+        ..Default::default()
+    });
     let mut allowed = Allowed(vec![vec![0]; pages as usize]);
     let mut rng = SplitMix::new(3);
     for step in 1..900u64 {
@@ -149,13 +182,15 @@ fn flushed_data_survives_cuts_with_every_outcome() {
         for cut in nand_model::Cut::menu(at_op, at_op) {
             let context = format!("{cut:?}");
             let (chip, mut allowed, _) = run_until_cut(profile, &config, Some(cut));
-            let mut ftl = start(chip, &config, Start::Mount).unwrap_or_else(|e| panic!("{context}: mount: {e}"));
+            let mut ftl = start(chip, &config, Start::Mount)
+                .unwrap_or_else(|e| panic!("{context}: mount: {e}"));
             assert_eq!(ftl.check().unwrap(), Vec::<String>::new(), "{context}");
             allowed.check(&mut *ftl, &context);
             for i in 0..32 {
                 let lpn = (i * 37 + at_op as u32) % 250;
                 allowed.submit(lpn, 5_000 + i as u64);
-                ftl.write(0, Lpn::new(lpn), &page(&profile.geometry, 5_000 + i as u64)).unwrap();
+                ftl.write(0, Lpn::new(lpn), &page(&profile.geometry, 5_000 + i as u64))
+                    .unwrap();
                 if i % 5 == 0 {
                     ftl.flush(0).unwrap();
                     allowed.flushed();

@@ -1,6 +1,7 @@
 //! Trim records on flash, and how long each must stay.
 //!
-//! A record lives until two complete checkpoints were begun after it, so that either of them may be lost.
+//! A record lives until two complete checkpoints were begun after it, so that either of them may be
+//! lost.
 
 use nand_model::{Geometry, Ppn};
 use std::collections::BTreeMap;
@@ -21,13 +22,17 @@ pub(super) struct Trims {
 }
 
 impl Trims {
-    /// Records after which a checkpoint is due: as many as a checkpoint has pages, so that trims cost at most thrice their own.
+    /// Records after which a checkpoint is due: as many as a checkpoint has pages, so that trims
+    /// cost at most thrice their own.
     pub(super) fn limit(geometry: &Geometry, checkpoint_pages: u32) -> u32 {
         checkpoint_pages.max(geometry.pages_per_block)
     }
 
     pub(super) fn new(limit: u32) -> Self {
-        Trims { live: BTreeMap::new(), limit }
+        Trims {
+            live: BTreeMap::new(),
+            limit,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -43,7 +48,10 @@ impl Trims {
     }
 
     pub(super) fn moved(&mut self, from: Ppn, to: Ppn) {
-        let record = self.live.remove(&from).expect("a live trim record is known");
+        let record = self
+            .live
+            .remove(&from)
+            .expect("a live trim record is known");
         self.live.insert(to, record);
     }
 
@@ -59,13 +67,21 @@ impl Trims {
 
     #[cold]
     fn is_checkpoint_due(&self, next_set: u64) -> bool {
-        self.live.values().filter(|record| record.contained_in >= next_set).count() as u32 >= self.limit
+        self.live
+            .values()
+            .filter(|record| record.contained_in >= next_set)
+            .count() as u32
+            >= self.limit
     }
 
     /// Takes out the records for which `obsolete` holds, by the first set that contains them.
     pub(super) fn expire(&mut self, obsolete: impl Fn(u64) -> bool) -> Vec<Ppn> {
-        let gone: Vec<_> =
-            self.live.iter().filter(|(_, record)| obsolete(record.contained_in)).map(|(ppn, _)| *ppn).collect();
+        let gone: Vec<_> = self
+            .live
+            .iter()
+            .filter(|(_, record)| obsolete(record.contained_in))
+            .map(|(ppn, _)| *ppn)
+            .collect();
         self.live.retain(|_, record| !obsolete(record.contained_in));
         gone
     }

@@ -1,31 +1,43 @@
-//! ROSE: log blocks reclaimed by what their merge costs, whole blocks written past them, and replaced data blocks used again.
+//! ROSE: log blocks reclaimed by what their merge costs, whole blocks written past them, and
+//! replaced data blocks used again.
 //!
-//! Chiao, Chang: *ROSE: A Novel Flash Translation Layer for NAND Flash Memory Based on Hybrid Address Translation*, IEEE Transactions on
-//! Computers 60(6), 2011. Like FAST, overwrites go to log blocks that all logical blocks share; three things differ.
-//! *Entire-block writing* (EBW): a request that covers a logical block goes to a new data block at once. *Merge-oriented reclamation* (MARO): the victim is
-//! the log block with the highest score, its age against the cost of its merges: for every logical block in it the pages to copy, of
-//! which those that are dead in the data block (so a log block has them) count half because they may die before, and the
-//! erases. *Free page reuse* (FPR): a data block that was replaced and has more pages left than some full log block has valid ones takes
-//! these over and becomes a log block; the log block is erased in its place.
+//! Chiao, Chang: *ROSE: A Novel Flash Translation Layer for NAND Flash Memory Based on Hybrid
+//! Address Translation*, IEEE Transactions on Computers 60(6), 2011. Like FAST, overwrites go to
+//! log blocks that all logical blocks share; three things differ. *Entire-block writing* (EBW): a
+//! request that covers a logical block goes to a new data block at once. *Merge-oriented
+//! reclamation* (MARO): the victim is the log block with the highest score, its age against the
+//! cost of its merges: for every logical block in it the pages to copy, of which those that are
+//! dead in the data block (so a log block has them) count half because they may die before, and the
+//! erases. *Free page reuse* (FPR): a data block that was replaced and has more pages left than
+//! some full log block has valid ones takes these over and becomes a log block; the log block is
+//! erased in its place.
 //!
-//! `rose` is the paper's ROSE on parts that take pages in any order. On others it is **ROSE-M**, which the paper leaves to future work: the same
-//! decisions over data blocks that are appended to ([`crate::hybrid`]). Because each depends only on how many pages of a block are
-//! free, live and dead, and on whether the data block has the page, both program and erase the same pages for the same requests; a test holds
-//! them against each other.
+//! `rose` is the paper's ROSE on parts that take pages in any order. On others it is **ROSE-M**,
+//! which the paper leaves to future work: the same decisions over data blocks that are appended to
+//! ([`crate::hybrid`]). Because each depends only on how many pages of a block are free, live and
+//! dead, and on whether the data block has the page, both program and erase the same pages for the
+//! same requests; a test holds them against each other.
 //!
-//! RAM: 4 bytes per logical block and per page of a log block, two counts of 2 bytes and 2 bits per page for each data block, and for each log
-//! block score, age stamp and live count. Ours beside it in the report.
+//! RAM: 4 bytes per logical block and per page of a log block, two counts of 2 bytes and 2 bits per
+//! page for each data block, and for each log block score, age stamp and live count. Ours beside it
+//! in the report.
 //!
 //! Where we deviate, or the paper is silent:
-//! - In what unit age is held against cost is not said. Microseconds (default): both count with the paper's 16,384 log blocks, which get that old;
-//!   `maro.cost_unit = page_copy` takes a log block's reclamation against a page copy, beside which cost hardly counts. Age is counted in log blocks reclaimed.
-//! - The victim is searched when it is needed, by the same formula, instead of keeping every score up to date with an index: a search costs what the copies of a
-//!   few pages do. A block that FPR makes a log block has its age from then.
+//! - In what unit age is held against cost is not said. Microseconds (default): both count with the
+//!   paper's 16,384 log blocks, which get that old; `maro.cost_unit = page_copy` takes a log
+//!   block's reclamation against a page copy, beside which cost hardly counts. Age is counted in
+//!   log blocks reclaimed.
+//! - The victim is searched when it is needed, by the same formula, instead of keeping every score
+//!   up to date with an index: a search costs what the copies of a few pages do. A block that FPR
+//!   makes a log block has its age from then.
 //! - Cheap merges are taken where the paper assumes full ones: `rose.cheap_merge = off` for those.
-//! - The log area is what over-provisioning leaves; `log.blocks` sets it (the paper: 2.5 % of the blocks).
-//! - Wear levelling moves cold data into worn blocks instead of swapping; trims, recovery by all records, refreshing and patrol reads are ours.
+//! - The log area is what over-provisioning leaves; `log.blocks` sets it (the paper: 2.5 % of the
+//!   blocks).
+//! - Wear levelling moves cold data into worn blocks instead of swapping; trims, recovery by all
+//!   records, refreshing and patrol reads are ours.
 //!
-//! What always holds, and what happens if power fails: [`crate::hybrid`]. A swapped block holds dead data pages beside log pages; versions tell.
+//! What always holds, and what happens if power fails: [`crate::hybrid`]. A swapped block holds
+//! dead data pages beside log pages; versions tell.
 
 #[cfg(test)]
 mod tests;
@@ -58,11 +70,26 @@ pub(super) const SCHEME: Scheme = Scheme {
             key: "rose.victim",
             help: "maro (default): highest score; rr: oldest; cat: utilisation and erases by age; last: cheapest merge",
         },
-        ParamDoc { key: "rose.fpr", help: "on (default): replaced data blocks become log blocks if that pays; or off" },
-        ParamDoc { key: "rose.cheap_merge", help: "on (default): switch and partial merges; or off" },
-        ParamDoc { key: "maro.age_weight", help: "weight of a log block's age, 0 or more, or inf (default 1)" },
-        ParamDoc { key: "maro.alpha", help: "weight of pages that are dead in the data block, 0 to 1 (default 0.5)" },
-        ParamDoc { key: "maro.cost_unit", help: "what age is weighed against: us (default) or page_copy" },
+        ParamDoc {
+            key: "rose.fpr",
+            help: "on (default): replaced data blocks become log blocks if that pays; or off",
+        },
+        ParamDoc {
+            key: "rose.cheap_merge",
+            help: "on (default): switch and partial merges; or off",
+        },
+        ParamDoc {
+            key: "maro.age_weight",
+            help: "weight of a log block's age, 0 or more, or inf (default 1)",
+        },
+        ParamDoc {
+            key: "maro.alpha",
+            help: "weight of pages that are dead in the data block, 0 to 1 (default 0.5)",
+        },
+        ParamDoc {
+            key: "maro.cost_unit",
+            help: "what age is weighed against: us (default) or page_copy",
+        },
     ],
     shared_params: hybrid::PARAMS,
     overhead_blocks: hybrid::overhead_blocks,
@@ -77,8 +104,16 @@ const LOG: LogStream = 0;
 /// Data blocks that may wait to be filled as log blocks.
 const SWAPPED: u32 = 64;
 
-fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
-    let policy = Rose::new(&config.params, &chip.profile().timing, chip.geometry().pages_per_block)?;
+fn start<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Box<dyn Ftl<S>>, FtlError> {
+    let policy = Rose::new(
+        &config.params,
+        &chip.profile().timing,
+        chip.geometry().pages_per_block,
+    )?;
     Ok(Box::new(HybridFtl::create(chip, config, start, policy)?))
 }
 
@@ -109,8 +144,16 @@ impl Rose {
         let number = |key: &str, default: f64, range: std::ops::RangeInclusive<f64>| {
             let value = params.get(key, default)?;
             let (least, most) = (range.start(), range.end());
-            let wrong = || FtlError::Config(format!("parameter {key}: {value} is not within {least} to {most}"));
-            if range.contains(&value) { Ok(value) } else { Err(wrong()) }
+            let wrong = || {
+                FtlError::Config(format!(
+                    "parameter {key}: {value} is not within {least} to {most}"
+                ))
+            };
+            if range.contains(&value) {
+                Ok(value)
+            } else {
+                Err(wrong())
+            }
         };
         let victim = match params.get("rose.victim", "maro".to_string())?.as_str() {
             "maro" => Victim::Maro,
@@ -118,11 +161,17 @@ impl Rose {
             "cat" => Victim::CostAgeTime,
             "last" => Victim::Cheapest,
             other => {
-                return Err(FtlError::Config(format!("parameter rose.victim: {other} is none of maro, rr, cat, last")));
+                return Err(FtlError::Config(format!(
+                    "parameter rose.victim: {other} is none of maro, rr, cat, last"
+                )));
             }
         };
         let copy = (timing.read_ns + timing.program_ns) as f64;
-        let unit = if params.choice("maro.cost_unit", "us", "page_copy")? { 1000.0 } else { copy };
+        let unit = if params.choice("maro.cost_unit", "us", "page_copy")? {
+            1000.0
+        } else {
+            copy
+        };
         Ok(Rose {
             whole_blocks: params.choice("rose.ebw", "on", "off")?,
             reuses: params.choice("rose.fpr", "on", "off")?,
@@ -136,15 +185,17 @@ impl Rose {
         })
     }
 
-    /// What merging the log block costs: copies, of which those of pages that are dead in their data block weigh `alpha`, and erases.
+    /// What merging the log block costs: copies, of which those of pages that are dead in their
+    /// data block weigh `alpha`, and erases.
     fn merge_cost(&self, log: &LogBlock, view: &View, alpha: f64) -> f64 {
-        let copies = |lbn: u32| view.live_in_data(lbn) as f64 + alpha * view.logs.pages_of(lbn) as f64;
+        let copies =
+            |lbn: u32| view.live_in_data(lbn) as f64 + alpha * view.logs.pages_of(lbn) as f64;
         let copied: f64 = log.associated.iter().map(|(lbn, _)| copies(*lbn)).sum();
         copied * self.copy_cost + (log.associated.len() + 1) as f64 * self.erase_cost
     }
 
-    /// The higher, the sooner the log block is merged. Blocks without valid pages come first by any rule that looks at blocks: they cost an
-    /// erase.
+    /// The higher, the sooner the log block is merged. Blocks without valid pages come first by any
+    /// rule that looks at blocks: they cost an erase.
     fn score(&self, log: &LogBlock, view: &View) -> f64 {
         let age = (view.logs.reclaimed() - log.born) as f64;
         match self.victim {
@@ -180,14 +231,20 @@ impl Policy for Rose {
     }
 
     fn due(&mut self, _: LogStream, view: &View) -> Option<Due> {
-        if view.logs.len() >= view.limit { self.victim(view).map(Due::Merge) } else { None }
+        if view.logs.len() >= view.limit {
+            self.victim(view).map(Due::Merge)
+        } else {
+            None
+        }
     }
 
     fn victim(&mut self, view: &View) -> Option<Pbn> {
         let full = view.logs.iter().filter(|log| view.is_full(log.block));
         // Of equal ones the oldest.
         let scored = full.map(|log| (self.score(log, view), log.block));
-        scored.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, block)| block)
+        scored
+            .reduce(|best, next| if next.0 > best.0 { next } else { best })
+            .map(|(_, block)| block)
     }
 
     fn may_become_data(&self, block: &LogBlock) -> bool {
@@ -198,7 +255,10 @@ impl Policy for Rose {
         if !self.reuses {
             return None;
         }
-        let full = view.logs.iter().filter(|log| log.stream == Some(LOG) && view.is_full(log.block));
+        let full = view
+            .logs
+            .iter()
+            .filter(|log| log.stream == Some(LOG) && view.is_full(log.block));
         let emptiest = full.min_by_key(|log| log.live)?;
         (emptiest.live < free).then_some(emptiest.block)
     }

@@ -14,27 +14,61 @@ const US: u64 = 1_000;
 #[test]
 fn it_agrees_with_a_model() {
     agrees_with_a_model("rose", &[]);
-    for (key, value) in [("rose.victim", "rr"), ("rose.victim", "cat"), ("rose.victim", "last"), ("rose.fpr", "off")] {
-        agrees_with_a_model("rose", &[(key, value), ("rose.cheap_merge", "off"), ("rose.ebw", "off")]);
+    for (key, value) in [
+        ("rose.victim", "rr"),
+        ("rose.victim", "cat"),
+        ("rose.victim", "last"),
+        ("rose.fpr", "off"),
+    ] {
+        agrees_with_a_model(
+            "rose",
+            &[
+                (key, value),
+                ("rose.cheap_merge", "off"),
+                ("rose.ebw", "off"),
+            ],
+        );
     }
 }
 
 fn start(profile: Profile, logical_pages: u32, params: &[(&str, &str)]) -> Box<dyn Ftl<MemStore>> {
-    let mut config = FtlConfig { logical_pages, params: Params::default() };
-    [("wear.policy", "none")].iter().chain(params).for_each(|(key, value)| config.params.set(key, value));
+    let mut config = FtlConfig {
+        logical_pages,
+        params: Params::default(),
+    };
+    [("wear.policy", "none")]
+        .iter()
+        .chain(params)
+        .for_each(|(key, value)| config.params.set(key, value));
     let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
-    Scheme::find("rose").unwrap().start(chip, &config, Start::Format).unwrap()
+    Scheme::find("rose")
+        .unwrap()
+        .start(chip, &config, Start::Format)
+        .unwrap()
 }
 
 /// ROSE's part with so many blocks and pages in each.
 fn part(blocks: u32, pages_per_block: u32) -> Profile {
     let rose = *Profile::find("rose").unwrap();
-    Profile { geometry: Geometry { blocks, pages_per_block, ..rose.geometry }, ..rose }
+    Profile {
+        geometry: Geometry {
+            blocks,
+            pages_per_block,
+            ..rose.geometry
+        },
+        ..rose
+    }
 }
 
 fn write(ftl: &mut dyn Ftl<MemStore>, lpn: u32, count: u32, n: u64) -> u64 {
     let at = ftl.chip().busy_until();
-    ftl.write(at, Lpn::new(lpn), &n.to_le_bytes().repeat(256 * count as usize)).unwrap() - at
+    ftl.write(
+        at,
+        Lpn::new(lpn),
+        &n.to_le_bytes().repeat(256 * count as usize),
+    )
+    .unwrap()
+        - at
 }
 
 fn work(ftl: &dyn Ftl<MemStore>) -> (u64, u64) {
@@ -44,9 +78,17 @@ fn work(ftl: &dyn Ftl<MemStore>) -> (u64, u64) {
 
 #[test]
 fn a_logical_block_is_merged_for_the_papers_charges() {
-    let mut device = Device::new("rose", "rose", 60, 20 * 64, &[("wear.policy", "none"), ("log.blocks", "2")]);
+    let mut device = Device::new(
+        "rose",
+        "rose",
+        60,
+        20 * 64,
+        &[("wear.policy", "none"), ("log.blocks", "2")],
+    );
     device.write(0, 20 * 64, 1);
-    (0..64).rev().for_each(|page| _ = device.write(64 + page, 1, 2));
+    (0..64)
+        .rev()
+        .for_each(|page| _ = device.write(64 + page, 1, 2));
     (0..64).for_each(|page| _ = device.write(64 * (2 + page % 16) + page, 1, 2));
     // The first log block has pages of one logical block, the second those of many.
     assert_eq!(device.write(5, 1, 3), (263 + 64 * 351 + 2 * 2000) * US);
@@ -57,21 +99,42 @@ fn a_logical_block_is_merged_for_the_papers_charges() {
 /// Of two that cost the same, the older is merged.
 #[test]
 fn of_equal_costs_the_older_log_block_is_merged() {
-    let mut device = Device::new("rose", "rose", 60, 20 * 64, &[("wear.policy", "none"), ("log.blocks", "2")]);
+    let mut device = Device::new(
+        "rose",
+        "rose",
+        60,
+        20 * 64,
+        &[("wear.policy", "none"), ("log.blocks", "2")],
+    );
     device.write(0, 20 * 64, 1);
     let mut logs = Vec::new();
     for lbn in 1..=4 {
         device.write(64 * lbn + 63, 1, 2);
         let chip = device.ftl.chip();
-        logs.extend(chip.geometry().all_blocks().find(|block| chip.programmed(*block) == 1));
-        (0..63).rev().for_each(|page| _ = device.write(64 * lbn + page, 1, 2));
+        logs.extend(
+            chip.geometry()
+                .all_blocks()
+                .find(|block| chip.programmed(*block) == 1),
+        );
+        (0..63)
+            .rev()
+            .for_each(|page| _ = device.write(64 * lbn + page, 1, 2));
     }
-    let collected = device.ftl.events().since(0).filter(|(_, event)| event.kind == EventKind::Collect);
-    assert!(collected.filter_map(|(_, event)| event.block).eq(logs[..2].iter().copied()), "{logs:?}");
+    let collected = device
+        .ftl
+        .events()
+        .since(0)
+        .filter(|(_, event)| event.kind == EventKind::Collect);
+    assert!(
+        collected
+            .filter_map(|(_, event)| event.block)
+            .eq(logs[..2].iter().copied()),
+        "{logs:?}"
+    );
 }
 
-/// Figure 4: logical blocks of four pages, three of them, and three log blocks. Block M has one page, of logical block 2, whose data block
-/// has three free pages; log block L has one valid page.
+/// Figure 4: logical blocks of four pages, three of them, and three log blocks. Block M has one
+/// page, of logical block 2, whose data block has three free pages; log block L has one valid page.
 #[test]
 fn a_swap_copies_one_page_and_gains_two() {
     let sequence = [0, 1, 0, 1, 4, 5, 8, 4, 5, 0, 1, 0, 8, 0, 1, 4, 4, 6];
@@ -79,7 +142,9 @@ fn a_swap_copies_one_page_and_gains_two() {
         let mode = [("gc.free_threshold", "2"), ("nand.pair_policy", "none")];
         let params = [&mode[..], &[("log.blocks", "3"), ("rose.fpr", fpr)]].concat();
         let mut ftl = start(part(64, 4), 12, &params);
-        (0..).zip(sequence).for_each(|(n, lpn)| _ = write(&mut *ftl, lpn, 1, n));
+        (0..)
+            .zip(sequence)
+            .for_each(|(n, lpn)| _ = write(&mut *ftl, lpn, 1, n));
         let before = work(&*ftl);
         write(&mut *ftl, 6, 1, 99);
         let after = work(&*ftl);
@@ -98,14 +163,18 @@ fn a_swap_copies_one_page_and_gains_two() {
     assert_eq!(with.1 - without.1, 2);
 }
 
-/// Every decision depends on counts of pages and on which pages a data block has; so the order in which a part takes pages makes no
-/// difference to what is programmed and erased.
+/// Every decision depends on counts of pages and on which pages a data block has; so the order in
+/// which a part takes pages makes no difference to what is programmed and erased.
 #[test]
 fn rose_m_programs_and_erases_as_often_as_rose() {
     const BLOCKS: u32 = 30;
     let mut rng = SplitMix::new(11);
     for round in 0..12 {
-        let in_order = Profile { order: PageOrder::Consecutive, nop: 1, ..part(60, 16) };
+        let in_order = Profile {
+            order: PageOrder::Consecutive,
+            nop: 1,
+            ..part(60, 16)
+        };
         let params: &[(&str, &str)] = match round % 4 {
             0 => &[],
             1 => &[("rose.fpr", "off")],
@@ -127,9 +196,16 @@ fn rose_m_programs_and_erases_as_often_as_rose() {
                 write(&mut *rose_m, lpn, count, n),
                 "write {n} of round {round}"
             );
-            assert_eq!(work(&*rose), work(&*rose_m), "after write {n} of round {round}");
+            assert_eq!(
+                work(&*rose),
+                work(&*rose_m),
+                "after write {n} of round {round}"
+            );
         }
         assert!(rose.stats().gc_runs > 30, "{} merges", rose.stats().gc_runs);
-        assert_eq!((rose.check().unwrap(), rose_m.check().unwrap()), (vec![], vec![]));
+        assert_eq!(
+            (rose.check().unwrap(), rose_m.check().unwrap()),
+            (vec![], vec![])
+        );
     }
 }

@@ -1,21 +1,28 @@
-//! Superblock FTL: adjacent logical blocks share their physical blocks, with page-level placement inside.
+//! Superblock FTL: adjacent logical blocks share their physical blocks, with page-level placement
+//! inside.
 //!
-//! Kang, Jo, Kim, Lee: *A Superblock-Based Flash Translation Layer for NAND Flash Memory*, EMSOFT 2006 (TECS 2010); not at hand, written after
-//! the MNFTL, LazyFTL and ROSE papers, which compare with it. A superblock of N logical blocks has up to N + K physical ones. Its page
-//! map has three levels: page tables of 16 entries and middle directories of 16 entries travel in the spare bytes of the pages that are
-//! programmed, the global directory in RAM points to the page with the newest copy of each middle directory. A read costs two reads
-//! of spare bytes and one of a page (one less if one page has both), a write two and a program. All of that is
-//! [`crate::units`], with superblocks as units and a directory per group of tables; here are the shape and the choice of victims.
+//! Kang, Jo, Kim, Lee: *A Superblock-Based Flash Translation Layer for NAND Flash Memory*, EMSOFT
+//! 2006 (TECS 2010); not at hand, written after the MNFTL, LazyFTL and ROSE papers, which compare
+//! with it. A superblock of N logical blocks has up to N + K physical ones. Its page map has three
+//! levels: page tables of 16 entries and middle directories of 16 entries travel in the spare bytes
+//! of the pages that are programmed, the global directory in RAM points to the page with the newest
+//! copy of each middle directory. A read costs two reads of spare bytes and one of a page (one less
+//! if one page has both), a write two and a program. All of that is [`crate::units`], with
+//! superblocks as units and a directory per group of tables; here are the shape and the choice of
+//! victims.
 //!
-//! When a superblock has N + K full blocks it is collected: a block without valid pages is erased, else the one with the fewest is
-//! emptied. When free blocks are short, or more than a limit of blocks are beyond the N of their superblocks, the superblock that was
-//! not written for longest is made smaller.
+//! When a superblock has N + K full blocks it is collected: a block without valid pages is erased,
+//! else the one with the fewest is emptied. When free blocks are short, or more than a limit of
+//! blocks are beyond the N of their superblocks, the superblock that was not written for longest is
+//! made smaller.
 //!
 //! RAM: 4 bytes per middle directory, and per superblock the list of its blocks.
 //!
-//! Where we deviate, or the sources are silent: what [`crate::units`] says of trims, common blocks and recovery. Entries have as many bits as a
-//! block of the list and its pages need (three and the page number's). Page tables have 8 entries where 16 do not fit into the spare
-//! bytes (blocks of 128 pages with 64): the charge is the same, the global directory twice as large. Parts with still fewer are refused.
+//! Where we deviate, or the sources are silent: what [`crate::units`] says of trims, common blocks
+//! and recovery. Entries have as many bits as a block of the list and its pages need (three and the
+//! page number's). Page tables have 8 entries where 16 do not fit into the spare bytes (blocks of
+//! 128 pages with 64): the charge is the same, the global directory twice as large. Parts with
+//! still fewer are refused.
 //!
 //! What always holds, and what happens if power fails: [`crate::units`].
 
@@ -44,13 +51,22 @@ pub(super) const SCHEME: Scheme = Scheme {
     fidelity: 'B',
     mlc: MlcUse::AsPublished,
     params: &[
-        ParamDoc { key: "sftl.n", help: "logical blocks of a superblock, 1 to 4 (default 4)" },
-        ParamDoc { key: "sftl.k", help: "physical blocks that it may have beyond those, 1 to 6 - n (default 2)" },
+        ParamDoc {
+            key: "sftl.n",
+            help: "logical blocks of a superblock, 1 to 4 (default 4)",
+        },
+        ParamDoc {
+            key: "sftl.k",
+            help: "physical blocks that it may have beyond those, 1 to 6 - n (default 2)",
+        },
         ParamDoc {
             key: "sftl.entries",
             help: "pages of a page table, 4 to 64 (default 16, or 8 where the spare bytes are too few)",
         },
-        ParamDoc { key: "sftl.total", help: "physical blocks beyond n that all superblocks may have (default 256)" },
+        ParamDoc {
+            key: "sftl.total",
+            help: "physical blocks beyond n that all superblocks may have (default 256)",
+        },
     ],
     shared_params: docs::SHARED,
     overhead_blocks,
@@ -70,34 +86,71 @@ fn logical_blocks(params: &Params) -> Result<u32, FtlError> {
     if (1..=4).contains(&n) {
         Ok(n)
     } else {
-        Err(FtlError::Config(format!("parameter sftl.n: {n} is not within 1 to 4")))
+        Err(FtlError::Config(format!(
+            "parameter sftl.n: {n} is not within 1 to 4"
+        )))
     }
 }
 
-fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
-    units::overhead_blocks(profile, logical_pages, logical_blocks(params)? * profile.geometry.pages_per_block, params)
+fn overhead_blocks(
+    profile: &Profile,
+    logical_pages: u32,
+    params: &Params,
+) -> Result<u32, FtlError> {
+    units::overhead_blocks(
+        profile,
+        logical_pages,
+        logical_blocks(params)? * profile.geometry.pages_per_block,
+        params,
+    )
 }
 
-fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Box<dyn Ftl<S>>, FtlError> {
     Ok(Box::new(create(chip, config, start)?))
 }
 
-fn create<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<UnitFtl<S, Superblock>, FtlError> {
+fn create<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<UnitFtl<S, Superblock>, FtlError> {
     let params = &config.params;
     let (n, k) = (logical_blocks(params)?, params.get("sftl.k", 2)?);
     if k == 0 || n + k > 6 {
-        return Err(FtlError::Config(format!("parameter sftl.k: {k} is not within 1 to {}", 6 - n)));
+        return Err(FtlError::Config(format!(
+            "parameter sftl.k: {k} is not within 1 to {}",
+            6 - n
+        )));
     }
     let geometry = *chip.geometry();
     let superblocks = config.logical_pages.div_ceil(n * geometry.pages_per_block);
-    let policy =
-        Superblock { n, k, total: params.get("sftl.total", 256)?, written: vec![0; superblocks as usize], now: 0 };
+    let policy = Superblock {
+        n,
+        k,
+        total: params.get("sftl.total", 256)?,
+        written: vec![0; superblocks as usize],
+        now: 0,
+    };
     let bits = geometry.page_shift() + NODE_BITS;
-    let shape = |entries| Shape::new(&geometry, n * geometry.pages_per_block, entries, ENTRIES, bits);
+    let shape = |entries| {
+        Shape::new(
+            &geometry,
+            n * geometry.pages_per_block,
+            entries,
+            ENTRIES,
+            bits,
+        )
+    };
     let fits = OOB_BYTES + shape(ENTRIES).spare_bytes() <= geometry.oob_bytes as usize;
     let entries = params.get("sftl.entries", if fits { ENTRIES } else { ENTRIES / 2 })?;
     if !(4..=64).contains(&entries) {
-        return Err(FtlError::Config(format!("parameter sftl.entries: {entries} is not within 4 to 64")));
+        return Err(FtlError::Config(format!(
+            "parameter sftl.entries: {entries} is not within 4 to 64"
+        )));
     }
     UnitFtl::create(chip, config, start, shape(entries), policy)
 }
@@ -120,12 +173,19 @@ impl Policy for Superblock {
     }
 
     fn choose(&self, lists: &Lists, can_shrink: &dyn Fn(u32) -> bool) -> Option<u32> {
-        lists.longest_first().filter(|unit| can_shrink(*unit)).min_by_key(|unit| self.written[*unit as usize])
+        lists
+            .longest_first()
+            .filter(|unit| can_shrink(*unit))
+            .min_by_key(|unit| self.written[*unit as usize])
     }
 
     fn has_too_many(&self, lists: &Lists) -> bool {
         let beyond = lists.longest_first().map(|unit| lists.length(unit));
-        beyond.take_while(|length| *length > self.n).map(|length| length - self.n).sum::<u32>() > self.total
+        beyond
+            .take_while(|length| *length > self.n)
+            .map(|length| length - self.n)
+            .sum::<u32>()
+            > self.total
     }
 
     fn choose_idle(&self, _: &Lists) -> Option<u32> {

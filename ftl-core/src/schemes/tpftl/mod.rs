@@ -1,17 +1,22 @@
-//! TPFTL: a page-level map on flash, entries cached in groups by mapping page.
-//! Zhou, Wu, Huang, He, Xie, Zhou: "An efficient page-level FTL to optimize address translation in flash memory", EuroSys 2015.
-//! Fidelity B: the paper was not at hand; its rules are known from what others say of it.
+//! TPFTL: a page-level map on flash, entries cached in groups by mapping page. Zhou, Wu, Huang, He,
+//! Xie, Zhou: "An efficient page-level FTL to optimize address translation in flash memory",
+//! EuroSys 2015. Fidelity B: the paper was not at hand; its rules are known from what others say of
+//! it.
 //!
-//! Cached entries form a node per mapping page; the node whose entries were used longest ago on average gives room. Of its entries the
-//! least recently used one that the flash knows leaves first, at no cost; only if there is none, the mapping page is written with all
-//! of them. A miss loads what the request needs of that mapping page (*request-level*), and in sequential phases as many entries more as
-//! are cached right before it (*selective prefetch*): phases are told by whether the cache holds fewer and fewer nodes.
+//! Cached entries form a node per mapping page; the node whose entries were used longest ago on
+//! average gives room. Of its entries the least recently used one that the flash knows leaves
+//! first, at no cost; only if there is none, the mapping page is written with all of them. A miss
+//! loads what the request needs of that mapping page (*request-level*), and in sequential phases as
+//! many entries more as are cached right before it (*selective prefetch*): phases are told by
+//! whether the cache holds fewer and fewer nodes.
 //!
-//! RAM by the paper: 6 bytes per cached entry (its place in the node, the physical page) and a head per node; 4 bytes per mapping page.
+//! RAM by the paper: 6 bytes per cached entry (its place in the node, the physical page) and a head
+//! per node; 4 bytes per mapping page.
 //!
-//! The mechanism is that of all schemes whose map lies on flash ([`crate::paged`], with what always holds and what happens if power
-//! fails). Ours, where descriptions differ: a head counts 8 bytes; the threshold of phases is 3; prefetching takes at most what the coldest node
-//! can give; and what DFTL's header here says of age window, safe pages and validity.
+//! The mechanism is that of all schemes whose map lies on flash ([`crate::paged`], with what always
+//! holds and what happens if power fails). Ours, where descriptions differ: a head counts 8 bytes;
+//! the threshold of phases is 3; prefetching takes at most what the coldest node can give; and what
+//! DFTL's header here says of age window, safe pages and validity.
 
 mod nodes;
 #[cfg(test)]
@@ -63,24 +68,48 @@ const NODE_BYTES: u32 = 8;
 fn own_params(params: &Params, logical_pages: u32) -> Result<(u32, u32), FtlError> {
     let bytes = params.get("tpftl.cache", paged::default_cache(logical_pages))?;
     if bytes < 128 {
-        return Err(FtlError::Config(format!("parameter tpftl.cache: {bytes} bytes are too few, need at least 128")));
+        return Err(FtlError::Config(format!(
+            "parameter tpftl.cache: {bytes} bytes are too few, need at least 128"
+        )));
     }
     Ok((bytes, params.get("tpftl.prefetch_threshold", 3)?))
 }
 
-fn overhead_blocks(profile: &Profile, logical_pages: u32, params: &Params) -> Result<u32, FtlError> {
+fn overhead_blocks(
+    profile: &Profile,
+    logical_pages: u32,
+    params: &Params,
+) -> Result<u32, FtlError> {
     own_params(params, logical_pages)?;
     paged::overhead_of_params(profile, logical_pages, params)
 }
 
-fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Box<dyn Ftl<S>>, FtlError> {
+fn start<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Box<dyn Ftl<S>>, FtlError> {
     Ok(Box::new(new(chip, config, start)?))
 }
 
-fn new<S: Store>(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Paged<S, Nodes>, FtlError> {
+fn new<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<Paged<S, Nodes>, FtlError> {
     let per_page = chip.geometry().page_bytes / 4;
     let (bytes, threshold) = own_params(&config.params, config.logical_pages)?;
-    let settings = Settings { max_pending: Some(2 * bytes / ENTRY_BYTES), ..paged::settings_of(&chip, config)? };
+    let settings = Settings {
+        max_pending: Some(2 * bytes / ENTRY_BYTES),
+        ..paged::settings_of(&chip, config)?
+    };
     let policy = Nodes::new(bytes, threshold, per_page, config.logical_pages);
-    Paged::start(SCHEME.name, chip, config.logical_pages, settings, policy, start)
+    Paged::start(
+        SCHEME.name,
+        chip,
+        config.logical_pages,
+        settings,
+        policy,
+        start,
+    )
 }

@@ -1,5 +1,5 @@
-//! The two-level cache: a node per mapping page, entries inside. Nodes are ordered by the mean of their entries' last uses, entries by
-//! their own.
+//! The two-level cache: a node per mapping page, entries inside. Nodes are ordered by the mean of
+//! their entries' last uses, entries by their own.
 
 use super::{ENTRY_BYTES, NODE_BYTES};
 use crate::hash::FastMap;
@@ -86,7 +86,11 @@ impl Nodes {
             by_heat: BTreeSet::new(),
             entries: 0,
             clock: 0,
-            phase: Phase { threshold, balance: 0, sequential: false },
+            phase: Phase {
+                threshold,
+                balance: 0,
+                sequential: false,
+            },
             bytes,
             per_page,
             logical_pages,
@@ -120,21 +124,38 @@ impl Nodes {
     fn insert(&mut self, lpn: u32, to: Option<Ppn>) {
         self.clock += 1;
         let used = self.clock;
-        self.with_node(lpn / self.per_page, |node| node.put(lpn, Entry { to, used }));
+        self.with_node(lpn / self.per_page, |node| {
+            node.put(lpn, Entry { to, used })
+        });
     }
 
     fn set(&mut self, lpn: u32, to: Option<Ppn>) -> bool {
-        let entry = self.nodes.get_mut(&(lpn / self.per_page)).and_then(|node| node.entries.get_mut(&lpn));
+        let entry = self
+            .nodes
+            .get_mut(&(lpn / self.per_page))
+            .and_then(|node| node.entries.get_mut(&lpn));
         entry.map(|entry| entry.to = to).is_some()
     }
 
-    /// Entries to load beyond the request: as many as are cached right before the one that was missed, if the phase is
-    /// sequential; no more than there is room for, or than the coldest node can give.
+    /// Entries to load beyond the request: as many as are cached right before the one that was
+    /// missed, if the phase is sequential; no more than there is room for, or than the coldest node
+    /// can give.
     fn prefetch(&self, lpn: u32) -> u32 {
-        let Some(node) = self.nodes.get(&(lpn / self.per_page)).filter(|_| self.phase.sequential) else { return 0 };
-        let before = (1..=lpn % self.per_page).take_while(|back| node.entries.contains_key(&(lpn - back))).count();
+        let Some(node) = self
+            .nodes
+            .get(&(lpn / self.per_page))
+            .filter(|_| self.phase.sequential)
+        else {
+            return 0;
+        };
+        let before = (1..=lpn % self.per_page)
+            .take_while(|back| node.entries.contains_key(&(lpn - back)))
+            .count();
         let room = self.bytes.saturating_sub(self.size()) / ENTRY_BYTES;
-        let coldest = self.by_heat.first().map_or(0, |(_, vtpn)| self.nodes[vtpn].entries.len());
+        let coldest = self
+            .by_heat
+            .first()
+            .map_or(0, |(_, vtpn)| self.nodes[vtpn].entries.len());
         (before as u32).min(room.max(coldest as u32))
     }
 }
@@ -149,7 +170,11 @@ impl Policy for Nodes {
     }
 
     fn peek(&self, lpn: u32) -> Option<Option<Ppn>> {
-        self.nodes.get(&(lpn / self.per_page))?.entries.get(&lpn).map(|entry| entry.to)
+        self.nodes
+            .get(&(lpn / self.per_page))?
+            .entries
+            .get(&lpn)
+            .map(|entry| entry.to)
     }
 
     fn load(&mut self, vtpn: u32, page: &[u8], lpn: u32, more: u32, pending: &Pending) {
@@ -181,10 +206,17 @@ impl Policy for Nodes {
         while self.size() > self.bytes {
             let &(_, vtpn) = self.by_heat.first()?;
             let node = &self.nodes[&vtpn];
-            let known = node.by_use.values().find(|lpn| pending.get(**lpn).is_none()).copied();
+            let known = node
+                .by_use
+                .values()
+                .find(|lpn| pending.get(**lpn).is_none())
+                .copied();
             let (leaving, written) = match known {
                 Some(lpn) => (lpn, false),
-                None => (*node.by_use.values().next().expect("nodes have entries"), true),
+                None => (
+                    *node.by_use.values().next().expect("nodes have entries"),
+                    true,
+                ),
             };
             self.with_node(vtpn, |node| node.remove(leaving));
             if written {
@@ -214,7 +246,8 @@ impl Policy for Nodes {
             part: "map cache",
             entries: self.entries as u64,
             paper_bytes: self.bytes as u64,
-            real_bytes: self.entries as u64 * per_entry as u64 + self.nodes.len() as u64 * per_node as u64,
+            real_bytes: self.entries as u64 * per_entry as u64
+                + self.nodes.len() as u64 * per_node as u64,
         }]
     }
 }

@@ -5,7 +5,11 @@ struct Tpftl;
 
 impl Subject for Tpftl {
     type Policy = Nodes;
-    fn start<S: Store>(chip: Chip<S>, config: &FtlConfig, how: Start) -> Result<Paged<S, Nodes>, FtlError> {
+    fn start<S: Store>(
+        chip: Chip<S>,
+        config: &FtlConfig,
+        how: Start,
+    ) -> Result<Paged<S, Nodes>, FtlError> {
         new(chip, config, how)
     }
 }
@@ -32,7 +36,9 @@ mod cache {
 
     /// A mapping page whose entries name 1000 + index.
     fn page() -> Vec<u8> {
-        (0..PER_PAGE).flat_map(|index| (1000 + index).to_le_bytes()).collect()
+        (0..PER_PAGE)
+            .flat_map(|index| (1000 + index).to_le_bytes())
+            .collect()
     }
 
     fn pending() -> Pending {
@@ -49,7 +55,11 @@ mod cache {
     fn a_miss_loads_what_the_request_needs_of_the_mapping_page() {
         let mut nodes = Nodes::new(4096, 3, PER_PAGE, 4096);
         nodes.load(0, &page(), 508, 10, &pending());
-        assert_eq!(cached(&nodes, 0..1024), [508, 509, 510, 511], "not beyond its end");
+        assert_eq!(
+            cached(&nodes, 0..1024),
+            [508, 509, 510, 511],
+            "not beyond its end"
+        );
         assert_eq!(nodes.peek(510), Some(Some(Ppn::new(1510))));
     }
 
@@ -59,7 +69,11 @@ mod cache {
         let pending = pending();
         (0..5).for_each(|vtpn| nodes.load(vtpn, &page(), vtpn * PER_PAGE, 0, &pending));
         nodes.load(6, &page(), 6 * PER_PAGE + 3, 0, &pending);
-        assert_eq!(cached(&nodes, 6 * PER_PAGE..7 * PER_PAGE).len(), 1, "no phase yet");
+        assert_eq!(
+            cached(&nodes, 6 * PER_PAGE..7 * PER_PAGE).len(),
+            1,
+            "no phase yet"
+        );
         // A long run in one mapping page drives the nodes of the others out.
         let mut misses = 0;
         for lpn in 7 * PER_PAGE..7 * PER_PAGE + 24 {
@@ -69,7 +83,10 @@ mod cache {
             }
             assert_eq!(nodes.evict(&pending), None);
         }
-        assert!((10..24).contains(&misses), "{misses} misses: first each page, then fewer");
+        assert!(
+            (10..24).contains(&misses),
+            "{misses} misses: first each page, then fewer"
+        );
     }
 
     #[test]
@@ -82,10 +99,19 @@ mod cache {
         pending.point(2, Some(Ppn::new(5)), false, 1);
         nodes.moved(2, Some(Ppn::new(5)));
         nodes.load(1, &page(), PER_PAGE + 10, 0, &pending);
-        assert_eq!((nodes.evict(&pending), cached(&nodes, 0..3)), (None, vec![0, 2]));
+        assert_eq!(
+            (nodes.evict(&pending), cached(&nodes, 0..3)),
+            (None, vec![0, 2])
+        );
         nodes.load(1, &page(), PER_PAGE + 11, 0, &pending);
-        assert_eq!((nodes.evict(&pending), cached(&nodes, 0..3)), (None, vec![2]));
+        assert_eq!(
+            (nodes.evict(&pending), cached(&nodes, 0..3)),
+            (None, vec![2])
+        );
         nodes.load(1, &page(), PER_PAGE + 12, 0, &pending);
-        assert_eq!((nodes.evict(&pending), cached(&nodes, 0..3)), (Some(0), vec![]));
+        assert_eq!(
+            (nodes.evict(&pending), cached(&nodes, 0..3)),
+            (Some(0), vec![])
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The file under a store, as few verbs as the store needs, so that tests can record and fail them.
 //!
-//! What always holds: [`FileDisk`] keeps its lock as long as it lives or until [`Disk::unlock`]; an [`Overlay`] never writes to what
-//! is below it.
+//! What always holds: [`FileDisk`] keeps its lock as long as it lives or until [`Disk::unlock`]; an
+//! [`Overlay`] never writes to what is below it.
 
 use crate::image::{ImageError, PAGE};
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
@@ -68,11 +68,20 @@ pub(crate) enum Mode {
 impl FileDisk {
     /// Opens and locks; nothing is read before the lock is held.
     pub(crate) fn open(path: &Path, mode: Mode) -> Result<FileDisk, ImageError> {
-        let fail = |action, source| ImageError::Io { path: path.into(), action, source };
+        let fail = |action, source| ImageError::Io {
+            path: path.into(),
+            action,
+            source,
+        };
         // O_NONBLOCK: opening a pipe must not wait for its other end.
-        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NONBLOCK;
+        let flags = rustix::fs::OFlags::NOFOLLOW
+            | rustix::fs::OFlags::CLOEXEC
+            | rustix::fs::OFlags::NONBLOCK;
         let mut options = OpenOptions::new();
-        options.read(true).write(matches!(mode, Mode::Create | Mode::ReadWrite)).create_new(mode == Mode::Create);
+        options
+            .read(true)
+            .write(matches!(mode, Mode::Create | Mode::ReadWrite))
+            .create_new(mode == Mode::Create);
         options.mode(0o600).custom_flags(flags.bits() as i32);
         let file = options.open(path).map_err(|error| match error.kind() {
             ErrorKind::NotFound if mode != Mode::Create => ImageError::NotFound(path.into()),
@@ -83,7 +92,11 @@ impl FileDisk {
             }
             _ => fail("open it", error),
         })?;
-        if !file.metadata().map_err(|e| fail("look at it", e))?.is_file() {
+        if !file
+            .metadata()
+            .map_err(|e| fail("look at it", e))?
+            .is_file()
+        {
             return Err(ImageError::NotRegular(path.into()));
         }
         let lock = match mode {
@@ -136,7 +149,12 @@ impl Disk for FileDisk {
         let mut done = 0;
         while done < buf.len() {
             match self.0.write_at(&buf[done..], at + done as u64) {
-                Ok(0) => return Err(WriteError { done, error: ErrorKind::WriteZero.into() }),
+                Ok(0) => {
+                    return Err(WriteError {
+                        done,
+                        error: ErrorKind::WriteZero.into(),
+                    });
+                }
                 Ok(count) => done += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(WriteError { done, error }),
@@ -150,7 +168,12 @@ impl Disk for FileDisk {
     }
 
     fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
-        Ok(rustix::fs::fallocate(&self.0, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes)?)
+        Ok(rustix::fs::fallocate(
+            &self.0,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            at,
+            bytes,
+        )?)
     }
 
     fn next_data(&self, at: u64) -> Option<u64> {
@@ -168,7 +191,8 @@ impl Disk for FileDisk {
     }
 }
 
-/// A disk whose changes stay in memory: what recovery and a mount want to write on an image opened read-only.
+/// A disk whose changes stay in memory: what recovery and a mount want to write on an image opened
+/// read-only.
 pub(crate) struct Overlay {
     below: Arc<dyn Disk>,
     pages: Mutex<BTreeMap<u64, Box<[u8]>>>,
@@ -176,7 +200,10 @@ pub(crate) struct Overlay {
 
 impl Overlay {
     pub(crate) fn new(below: Arc<dyn Disk>) -> Self {
-        Overlay { below, pages: Mutex::default() }
+        Overlay {
+            below,
+            pages: Mutex::default(),
+        }
     }
 
     /// Calls `each(page number, offset in page, range of a buffer of `bytes`)` for every piece.
@@ -213,7 +240,9 @@ impl Disk for Overlay {
                 Entry::Occupied(own) => own.into_mut(),
                 Entry::Vacant(none) => {
                     let mut fresh = vec![0; PAGE as usize].into_boxed_slice();
-                    self.below.read_at(page * PAGE, &mut fresh).map_err(|error| WriteError { done, error })?;
+                    self.below
+                        .read_at(page * PAGE, &mut fresh)
+                        .map_err(|error| WriteError { done, error })?;
                     none.insert(fresh)
                 }
             };
@@ -233,7 +262,10 @@ impl Disk for Overlay {
     fn next_data(&self, at: u64) -> Option<u64> {
         let below = self.below.next_data(at);
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = pages.range(at / PAGE..).next().map(|(page, _)| (page * PAGE).max(at));
+        let own = pages
+            .range(at / PAGE..)
+            .next()
+            .map(|(page, _)| (page * PAGE).max(at));
         below.into_iter().chain(own).min()
     }
 
@@ -270,20 +302,38 @@ mod tests {
         disk.set_len(4 * PAGE).unwrap();
         disk.write_at(0, &[1; 2 * PAGE as usize]).unwrap();
         disk.punch(0, PAGE).unwrap();
-        assert_eq!((disk.next_data(0), disk.next_data(3 * PAGE)), (Some(PAGE), None));
+        assert_eq!(
+            (disk.next_data(0), disk.next_data(3 * PAGE)),
+            (Some(PAGE), None)
+        );
         let mut bytes = vec![0; 3 * PAGE as usize];
         let mut read = |at| {
             let mut bufs: Vec<_> = bytes.chunks_mut(2000).map(IoSliceMut::new).collect();
-            disk.read_vectored_at(at, &mut bufs).map_err(|error| error.kind())
+            disk.read_vectored_at(at, &mut bufs)
+                .map_err(|error| error.kind())
         };
-        assert_eq!((read(0), read(2 * PAGE)), (Ok(()), Err(ErrorKind::UnexpectedEof)));
+        assert_eq!(
+            (read(0), read(2 * PAGE)),
+            (Ok(()), Err(ErrorKind::UnexpectedEof))
+        );
         assert_eq!(read(u64::MAX), Err(ErrorKind::InvalidInput));
         disk.unlock();
         let reader = FileDisk::open(&path, Mode::ReadOnly).unwrap();
         assert_eq!(reader.write_at(0, &[1]).unwrap_err().done, 0);
         assert!(reader.punch(0, PAGE).is_err());
-        let error = FileDisk::open(&path.join("below"), Mode::ReadOnly).err().unwrap();
-        assert!(matches!(error, ImageError::Io { action: "open it", .. }), "{error}");
+        let error = FileDisk::open(&path.join("below"), Mode::ReadOnly)
+            .err()
+            .unwrap();
+        assert!(
+            matches!(
+                error,
+                ImageError::Io {
+                    action: "open it",
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
 
     #[test]
@@ -301,8 +351,15 @@ mod tests {
         assert_eq!(next, [Some(PAGE), Some(PAGE), Some(PAGE + 7), None]);
         // A page that the file does not have cannot be written in part.
         let failed = overlay.write_at(2 * PAGE - 1, &[1; 3]).unwrap_err();
-        assert_eq!((failed.done, failed.error.kind()), (1, ErrorKind::UnexpectedEof));
-        assert!(overlay.read_vectored_at(2 * PAGE - 1, &mut [IoSliceMut::new(&mut [0; 3])]).is_err());
+        assert_eq!(
+            (failed.done, failed.error.kind()),
+            (1, ErrorKind::UnexpectedEof)
+        );
+        assert!(
+            overlay
+                .read_vectored_at(2 * PAGE - 1, &mut [IoSliceMut::new(&mut [0; 3])])
+                .is_err()
+        );
         overlay.sync().unwrap();
         overlay.unlock();
     }

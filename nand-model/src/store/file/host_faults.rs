@@ -1,5 +1,6 @@
-//! Every call of the host that fails, one after the other, in every verb of a store and in every way of opening. The error is
-//! returned, nothing of the request counts, and the same request succeeds later.
+//! Every call of the host that fails, one after the other, in every verb of a store and in every
+//! way of opening. The error is returned, nothing of the request counts, and the same request
+//! succeeds later.
 
 use super::sim::{Crash, End, ReadFault, SimDisk, SyncFault, WriteFault};
 use super::tests::{EIO, ENOSPC, content, fresh, shapes};
@@ -15,16 +16,37 @@ enum Call {
     Sync,
 }
 
-const CALLS: [Call; 6] = [Call::Read, Call::Write(0), Call::Write(40), Call::Write(600), Call::Write(5000), Call::Sync];
+const CALLS: [Call; 6] = [
+    Call::Read,
+    Call::Write(0),
+    Call::Write(40),
+    Call::Write(600),
+    Call::Write(5000),
+    Call::Sync,
+];
 
 /// Lets so many calls of a kind succeed and `count` after them fail.
 fn fail(disk: &SimDisk, call: Call, after: u64, count: u64) {
     match call {
-        Call::Read => disk.fail_reads(ReadFault { range: 0..u64::MAX, after, count }),
+        Call::Read => disk.fail_reads(ReadFault {
+            range: 0..u64::MAX,
+            after,
+            count,
+        }),
         Call::Write(arrives) => {
-            disk.fail_writes(WriteFault { after, count, arrives, errno: ENOSPC, needs_room: false });
+            disk.fail_writes(WriteFault {
+                after,
+                count,
+                arrives,
+                errno: ENOSPC,
+                needs_room: false,
+            });
         }
-        Call::Sync => disk.fail_syncs_as(SyncFault { after, count, seed: None }),
+        Call::Sync => disk.fail_syncs_as(SyncFault {
+            after,
+            count,
+            seed: None,
+        }),
     }
 }
 
@@ -36,53 +58,143 @@ fn verbs(profile: &Profile) -> Vec<Verb> {
     let page = move |block, offset| geometry.page(Pbn::new(block), offset);
     let (bytes, oob_bytes) = (geometry.page_bytes as usize, geometry.oob_bytes as usize);
     let (data, oob) = (content(1, bytes), content(2, oob_bytes));
-    let grown = BlockFacts { erase_count: 9, bad: Some(crate::Bad::Grown), ..BlockFacts::default() };
+    let grown = BlockFacts {
+        erase_count: 9,
+        bad: Some(crate::Bad::Grown),
+        ..BlockFacts::default()
+    };
     let read = move |store: &mut FileStore, first, pages: usize| {
         let (mut data, mut oobs) = (vec![0; pages * bytes], vec![0; pages * oob_bytes]);
         store.read(first, &mut data, &mut oobs, &mut vec![Health::Good; pages])
     };
     let near = move |store: &mut FileStore, pages: &[Ppn], bytes: usize| {
-        let (mut data, mut oobs) = (vec![0; pages.len() * bytes], vec![0; pages.len() * oob_bytes]);
-        store.read_pages(pages, &mut data, &mut oobs, &mut vec![Health::Good; pages.len()])
+        let (mut data, mut oobs) = (
+            vec![0; pages.len() * bytes],
+            vec![0; pages.len() * oob_bytes],
+        );
+        store.read_pages(
+            pages,
+            &mut data,
+            &mut oobs,
+            &mut vec![Health::Good; pages.len()],
+        )
     };
-    let program = move |store: &mut FileStore, first: Ppn, health| store.program_as(first, &data, &oob, health);
-    let (again, cells) = (program.clone(), Cells { data: content(3, bytes), oob: content(4, oob_bytes), tag: 7 });
+    let program = move |store: &mut FileStore, first: Ppn, health| {
+        store.program_as(first, &data, &oob, health)
+    };
+    let (again, cells) = (
+        program.clone(),
+        Cells {
+            data: content(3, bytes),
+            oob: content(4, oob_bytes),
+            tag: 7,
+        },
+    );
     let stray = cells.clone();
     let run = geometry.pages_per_block as usize;
     let (data_run, oob_run) = (content(5, run * bytes), content(6, run * oob_bytes));
     let mut verbs: Vec<Verb> = vec![
         ("read", Box::new(move |store| read(store, page(0, 0), 4))),
-        ("read a page that is unstable", Box::new(move |store| read(store, page(1, 0), 2))),
-        ("read a block that was never used", Box::new(move |store| read(store, page(3, 0), 1))),
-        ("read pages", Box::new(move |store| near(store, &[page(0, 0), page(0, 2), page(1, 0)], bytes))),
-        ("read records of pages", Box::new(move |store| near(store, &[page(0, 1), page(0, 2)], 0))),
-        ("read pages of a block that was never used", Box::new(move |store| near(store, &[page(3, 0)], bytes))),
-        ("program", Box::new(move |store| program(store, page(0, 4), Health::Good))),
-        ("program a block that was never used", Box::new(move |store| again(store, page(3, 0), Health::DataLost))),
-        ("program a run", Box::new(move |store| store.program(page(2, 0), run as u32, &data_run, &oob_run))),
-        ("program over", Box::new(move |store| store.put_cells(page(0, 1), &cells))),
-        ("program astray", Box::new(move |store| store.put_cells(page(2, 1), &stray))),
-        ("spoil", Box::new(move |store| store.spoil(page(0, 3), &[(page(0, 0), Health::Lost)]))),
-        ("mark", Box::new(move |store| store.set_health(page(0, 1), Health::OobLost))),
-        ("mark a blank page", Box::new(move |store| store.set_health(page(2, 0), Health::Lost))),
-        ("take a mark back", Box::new(move |store| store.set_health(page(1, 0), Health::Good))),
-        ("cells", Box::new(move |store| store.cells(page(0, 3)).map(drop))),
-        ("erase", Box::new(move |store| store.erase(Pbn::new(0), BlockFacts::default()))),
-        ("erase a block with marks", Box::new(move |store| store.erase(Pbn::new(1), BlockFacts::default()))),
-        ("facts", Box::new(move |store| store.set_facts(Pbn::new(0), grown))),
-        ("facts of a block that was never used", Box::new(move |store| store.set_facts(Pbn::new(3), grown))),
-        ("give room back", Box::new(move |store| (0..2).try_for_each(|_| store.trim_free_slots(100).map(drop)))),
-        ("give some room back", Box::new(move |store| (0..4).try_for_each(|_| store.trim_free_slots(1).map(drop)))),
+        (
+            "read a page that is unstable",
+            Box::new(move |store| read(store, page(1, 0), 2)),
+        ),
+        (
+            "read a block that was never used",
+            Box::new(move |store| read(store, page(3, 0), 1)),
+        ),
+        (
+            "read pages",
+            Box::new(move |store| near(store, &[page(0, 0), page(0, 2), page(1, 0)], bytes)),
+        ),
+        (
+            "read records of pages",
+            Box::new(move |store| near(store, &[page(0, 1), page(0, 2)], 0)),
+        ),
+        (
+            "read pages of a block that was never used",
+            Box::new(move |store| near(store, &[page(3, 0)], bytes)),
+        ),
+        (
+            "program",
+            Box::new(move |store| program(store, page(0, 4), Health::Good)),
+        ),
+        (
+            "program a block that was never used",
+            Box::new(move |store| again(store, page(3, 0), Health::DataLost)),
+        ),
+        (
+            "program a run",
+            Box::new(move |store| store.program(page(2, 0), run as u32, &data_run, &oob_run)),
+        ),
+        (
+            "program over",
+            Box::new(move |store| store.put_cells(page(0, 1), &cells)),
+        ),
+        (
+            "program astray",
+            Box::new(move |store| store.put_cells(page(2, 1), &stray)),
+        ),
+        (
+            "spoil",
+            Box::new(move |store| store.spoil(page(0, 3), &[(page(0, 0), Health::Lost)])),
+        ),
+        (
+            "mark",
+            Box::new(move |store| store.set_health(page(0, 1), Health::OobLost)),
+        ),
+        (
+            "mark a blank page",
+            Box::new(move |store| store.set_health(page(2, 0), Health::Lost)),
+        ),
+        (
+            "take a mark back",
+            Box::new(move |store| store.set_health(page(1, 0), Health::Good)),
+        ),
+        (
+            "cells",
+            Box::new(move |store| store.cells(page(0, 3)).map(drop)),
+        ),
+        (
+            "erase",
+            Box::new(move |store| store.erase(Pbn::new(0), BlockFacts::default())),
+        ),
+        (
+            "erase a block with marks",
+            Box::new(move |store| store.erase(Pbn::new(1), BlockFacts::default())),
+        ),
+        (
+            "facts",
+            Box::new(move |store| store.set_facts(Pbn::new(0), grown)),
+        ),
+        (
+            "facts of a block that was never used",
+            Box::new(move |store| store.set_facts(Pbn::new(3), grown)),
+        ),
+        (
+            "give room back",
+            Box::new(move |store| (0..2).try_for_each(|_| store.trim_free_slots(100).map(drop))),
+        ),
+        (
+            "give some room back",
+            Box::new(move |store| (0..4).try_for_each(|_| store.trim_free_slots(1).map(drop))),
+        ),
     ];
     if profile.nop > 1 {
-        verbs.push(("clear bits", Box::new(move |store| store.and_oob(page(0, 0), &[0xF0]))));
-        verbs.push(("clear bits of a blank page", Box::new(move |store| store.and_oob(page(2, 0), &[0xF0]))));
+        verbs.push((
+            "clear bits",
+            Box::new(move |store| store.and_oob(page(0, 0), &[0xF0])),
+        ));
+        verbs.push((
+            "clear bits of a blank page",
+            Box::new(move |store| store.and_oob(page(2, 0), &[0xF0])),
+        ));
     }
     verbs
 }
 
-/// A disk with an image that was in use: block 0 has pages, block 1 marks, block 2 is erased, block 3 was never used, and the
-/// slots of the others had several lives. Everything is synced.
+/// A disk with an image that was in use: block 0 has pages, block 1 marks, block 2 is erased, block
+/// 3 was never used, and the slots of the others had several lives. Everything is synced.
 fn used(profile: Profile) -> SimDisk {
     let (disk, mut store) = fresh(profile, 3);
     let geometry = profile.geometry;
@@ -91,14 +203,31 @@ fn used(profile: Profile) -> SimDisk {
         for page in 0..4 {
             let seed = round * 100 + block as u64 * 10 + page as u64;
             let first = geometry.page(Pbn::new(block), page);
-            store.program(first, 1, &content(seed, bytes), &content(!seed, oob_bytes)).unwrap();
+            store
+                .program(first, 1, &content(seed, bytes), &content(!seed, oob_bytes))
+                .unwrap();
         }
         if round < 2 || block >= 2 {
-            store.erase(Pbn::new(block), BlockFacts { erase_count: round as u32 + 1, ..Default::default() }).unwrap();
+            store
+                .erase(
+                    Pbn::new(block),
+                    BlockFacts {
+                        erase_count: round as u32 + 1,
+                        ..Default::default()
+                    },
+                )
+                .unwrap();
         }
     }
-    store.set_health(geometry.page(Pbn::new(1), 0), Health::Unstable(200)).unwrap();
-    store.spoil(geometry.page(Pbn::new(1), 3), &[(geometry.page(Pbn::new(1), 1), Health::DataLost)]).unwrap();
+    store
+        .set_health(geometry.page(Pbn::new(1), 0), Health::Unstable(200))
+        .unwrap();
+    store
+        .spoil(
+            geometry.page(Pbn::new(1), 3),
+            &[(geometry.page(Pbn::new(1), 1), Health::DataLost)],
+        )
+        .unwrap();
     let handle = store.sync_handle();
     handle.settle(handle.last_seq()).unwrap();
     drop(store);
@@ -117,14 +246,32 @@ fn sight(store: &mut FileStore) -> Vec<Sight> {
     let geometry = store.layout.geometry;
     let mut blocks = Vec::new();
     // How often bits of a page were cleared is a hint.
-    let programmed = |counts: &[u8]| counts.iter().map(|&count| count.min(1)).collect::<Vec<u8>>();
-    store.load(&mut |_, facts, counts| blocks.push((facts, programmed(counts), Vec::new()))).unwrap();
+    let programmed = |counts: &[u8]| {
+        counts
+            .iter()
+            .map(|&count| count.min(1))
+            .collect::<Vec<u8>>()
+    };
+    store
+        .load(&mut |_, facts, counts| blocks.push((facts, programmed(counts), Vec::new())))
+        .unwrap();
     for (block, (_, counts, pages)) in (0..).map(Pbn::new).zip(&mut blocks) {
         for page in (0..geometry.pages_per_block).filter(|page| counts[*page as usize] > 0) {
             let (ppn, mut health) = (geometry.page(block, page), [Health::Good]);
-            store.read(ppn, &mut vec![0; geometry.page_bytes as usize], &mut [], &mut health).unwrap();
+            store
+                .read(
+                    ppn,
+                    &mut vec![0; geometry.page_bytes as usize],
+                    &mut [],
+                    &mut health,
+                )
+                .unwrap();
             // How many reads an unstable page still takes depends on how often it was asked.
-            let health = if matches!(health, [Health::Unstable(_)]) { Health::Unstable(1) } else { health[0] };
+            let health = if matches!(health, [Health::Unstable(_)]) {
+                Health::Unstable(1)
+            } else {
+                health[0]
+            };
             pages.push((health, store.cells(ppn).unwrap()));
         }
     }
@@ -140,14 +287,21 @@ fn a_call_of_the_host_that_fails_fails_the_verb_and_the_verb_works_later() {
             let mut wanted = reopened(&used.copy());
             verb(&mut wanted).unwrap_or_else(|error| panic!("{name}: {error}"));
             let wanted = sight(&mut wanted);
-            for (call, after) in CALLS.into_iter().flat_map(|call| (0..40).map(move |after| (call, after))) {
+            for (call, after) in CALLS
+                .into_iter()
+                .flat_map(|call| (0..40).map(move |after| (call, after)))
+            {
                 let disk = used.copy();
                 let mut store = reopened(&disk);
                 fail(&disk, call, after, 1);
                 let result = verb(&mut store);
                 let spent = !disk.has_faults();
                 disk.mend();
-                assert_eq!(result.is_err(), spent, "{name}, {call:?} {after}: {result:?}");
+                assert_eq!(
+                    result.is_err(),
+                    spent,
+                    "{name}, {call:?} {after}: {result:?}"
+                );
                 if !spent {
                     continue;
                 }
@@ -166,18 +320,24 @@ fn a_call_of_the_host_that_fails_fails_the_verb_and_the_verb_works_later() {
     assert!(failures > 200, "{failures}");
 }
 
-/// The next operation has the number of the one that was refused, so no crash of the host may find that one.
+/// The next operation has the number of the one that was refused, so no crash of the host may find
+/// that one.
 #[test]
 fn no_crash_of_the_host_finds_what_arrived_of_a_refused_operation() {
     let mut refused = 0;
     for profile in shapes() {
         let used = used(profile);
-        let pages =
-            |disk: &SimDisk| -> Vec<_> { sight(&mut reopened(disk)).into_iter().map(|block| block.1).collect() };
+        let pages = |disk: &SimDisk| -> Vec<_> {
+            sight(&mut reopened(disk))
+                .into_iter()
+                .map(|block| block.1)
+                .collect()
+        };
         let before = pages(&used.copy());
         for (name, verb) in verbs(&profile) {
-            for (arrives, after) in
-                [600, 5000].into_iter().flat_map(|arrives| (0..8).map(move |after| (arrives, after)))
+            for (arrives, after) in [600, 5000]
+                .into_iter()
+                .flat_map(|arrives| (0..8).map(move |after| (arrives, after)))
             {
                 let disk = used.copy();
                 let mut store = reopened(&disk);
@@ -188,7 +348,10 @@ fn no_crash_of_the_host_finds_what_arrived_of_a_refused_operation() {
                 refused += 1;
                 for seed in 0..8 {
                     let found = pages(&disk.ended(End::Crash(Crash::AllBut(seed))));
-                    assert_eq!(found, before, "{name}, write {after}, {arrives} bytes, all but {seed}");
+                    assert_eq!(
+                        found, before,
+                        "{name}, write {after}, {arrives} bytes, all but {seed}"
+                    );
                 }
             }
         }
@@ -196,8 +359,8 @@ fn no_crash_of_the_host_finds_what_arrived_of_a_refused_operation() {
     assert!(refused > 20, "{refused}");
 }
 
-/// What arrived of a write that failed cannot be taken back: then the store takes nothing more, and the next open finds what was
-/// synced.
+/// What arrived of a write that failed cannot be taken back: then the store takes nothing more, and
+/// the next open finds what was synced.
 #[test]
 fn a_host_that_refuses_to_take_a_part_back_ends_the_store() {
     let (mut ended, mut held) = (0, 0);
@@ -205,11 +368,15 @@ fn a_host_that_refuses_to_take_a_part_back_ends_the_store() {
         let used = used(profile);
         let before = sight(&mut reopened(&used.copy()));
         for (name, verb) in verbs(&profile) {
-            for (arrives, after) in
-                [600, 5000].into_iter().flat_map(|arrives| (0..8).map(move |after| (arrives, after)))
+            for (arrives, after) in [600, 5000]
+                .into_iter()
+                .flat_map(|arrives| (0..8).map(move |after| (arrives, after)))
             {
                 for count in [2, u64::MAX] {
-                    let (disk, case) = (used.copy(), format!("{name}, write {after}, {arrives} bytes, {count} times"));
+                    let (disk, case) = (
+                        used.copy(),
+                        format!("{name}, write {after}, {arrives} bytes, {count} times"),
+                    );
                     let mut store = reopened(&disk);
                     fail(&disk, Call::Write(arrives), after, count);
                     let result = verb(&mut store);
@@ -220,11 +387,16 @@ fn a_host_that_refuses_to_take_a_part_back_ends_the_store() {
                     }
                     ended += 1;
                     assert!(result.is_err(), "{case}");
-                    assert!(store.erase(Pbn::new(5), BlockFacts::default()).is_err(), "{case}: it goes on");
+                    assert!(
+                        store.erase(Pbn::new(5), BlockFacts::default()).is_err(),
+                        "{case}: it goes on"
+                    );
                     drop(store);
                     let found = sight(&mut reopened(&disk));
                     // Marks and facts are changed in place, by single writes.
-                    let pages = |blocks: &[Sight]| -> Vec<_> { blocks.iter().map(|block| block.1.clone()).collect() };
+                    let pages = |blocks: &[Sight]| -> Vec<_> {
+                        blocks.iter().map(|block| block.1.clone()).collect()
+                    };
                     assert_eq!(pages(&found), pages(&before), "{case}");
                 }
             }
@@ -246,14 +418,27 @@ fn a_call_of_the_host_that_fails_fails_the_open_and_the_next_one_finds_the_same(
         store.sync.fail_next_sync();
         store.sync.sync_through(store.sync.last_seq()).unwrap_err();
         drop(store);
-        for (kind, image) in [("unclean", unclean), ("clean", clean), ("distrusted", distrusted)] {
+        for (kind, image) in [
+            ("unclean", unclean),
+            ("clean", clean),
+            ("distrusted", distrusted),
+        ] {
             let (mut store, report) = image.copy().open(Access::ReadWrite).unwrap();
-            assert_eq!((report.was_clean, report.sync_failed), (kind == "clean", kind == "distrusted"));
+            assert_eq!(
+                (report.was_clean, report.sync_failed),
+                (kind == "clean", kind == "distrusted")
+            );
             let wanted = sight(&mut store);
             let accesses = [Access::ReadOnly, Access::ReadWrite];
-            for (call, access) in CALLS.into_iter().flat_map(|call| accesses.map(|access| (call, access))) {
+            for (call, access) in CALLS
+                .into_iter()
+                .flat_map(|call| accesses.map(|access| (call, access)))
+            {
                 for after in 0..500 {
-                    let (disk, case) = (image.copy(), format!("{kind}, {call:?} {after}, {access:?}"));
+                    let (disk, case) = (
+                        image.copy(),
+                        format!("{kind}, {call:?} {after}, {access:?}"),
+                    );
                     fail(&disk, call, after, 1);
                     let result = disk.open(access);
                     let spent = !disk.has_faults();
@@ -262,7 +447,10 @@ fn a_call_of_the_host_that_fails_fails_the_open_and_the_next_one_finds_the_same(
                         // A header that cannot be written is written once more.
                         Ok((mut store, _)) => assert_eq!(sight(&mut store), wanted, "{case}"),
                         Err(error) => {
-                            assert!(spent && matches!(error, ImageError::Io { .. }), "{case}: {error}");
+                            assert!(
+                                spent && matches!(error, ImageError::Io { .. }),
+                                "{case}: {error}"
+                            );
                             failures += 1;
                         }
                     }
@@ -283,7 +471,10 @@ fn a_call_of_the_host_that_fails_fails_the_close_and_the_next_open_finds_everyth
     for profile in shapes() {
         let used = used(profile);
         let wanted = sight(&mut reopened(&used.copy()));
-        for (call, after) in CALLS.into_iter().flat_map(|call| (0..20).map(move |after| (call, after))) {
+        for (call, after) in CALLS
+            .into_iter()
+            .flat_map(|call| (0..20).map(move |after| (call, after)))
+        {
             for count in [1, u64::MAX] {
                 let disk = used.copy();
                 let store = reopened(&disk);
@@ -302,7 +493,8 @@ fn a_call_of_the_host_that_fails_fails_the_close_and_the_next_open_finds_everyth
     assert!(failures > 20, "{failures}");
 }
 
-/// The header cannot be written, everything else can: room of erased blocks is not reusable until it can.
+/// The header cannot be written, everything else can: room of erased blocks is not reusable until
+/// it can.
 #[test]
 fn a_header_that_cannot_be_written_is_told_to_who_waits_for_room() {
     let disk = used(shapes()[0]);
@@ -310,13 +502,19 @@ fn a_header_that_cannot_be_written_is_told_to_who_waits_for_room() {
     let handle = store.sync_handle();
     store.erase(Pbn::new(0), BlockFacts::default()).unwrap();
     fail(&disk, Call::Write(0), 0, u64::MAX);
-    assert_eq!(handle.settle(handle.last_seq()), Err(SyncError::Header(ENOSPC)));
+    assert_eq!(
+        handle.settle(handle.last_seq()),
+        Err(SyncError::Header(ENOSPC))
+    );
     assert_eq!(handle.failure(), None);
     disk.mend();
     assert_eq!(handle.settle(handle.last_seq()), Ok(()));
     assert!(format!("{store:?} {handle:?}").contains("simulated disk"));
     handle.fail_next_sync();
-    assert_eq!(handle.sync_through(handle.last_seq() + 1), Err(SyncError::Failed(EIO)));
+    assert_eq!(
+        handle.sync_through(handle.last_seq() + 1),
+        Err(SyncError::Failed(EIO))
+    );
     // The first failure stays the one that is told.
     handle.fail(&io::Error::from_raw_os_error(ENOSPC));
     assert_eq!(handle.failure(), Some(SyncError::Failed(EIO)));

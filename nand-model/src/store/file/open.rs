@@ -1,23 +1,27 @@
 //! Making and opening images, and what opening does after an unclean stop.
 //!
-//! Steps of an unclean open: read the slot headers; collect the numbers of all operations after the last synced one whose record and
-//! data hold; *cut* where the first number is missing; undo everything after the cut; give each block the slot whose life began last;
-//! sync, then say in the header that the cut is synced, then sync again. Nothing at or below the cut changes, and an operation
-//! missing once stays missing, so an interrupted open is followed by one that finds the same cut.
+//! Steps of an unclean open: read the slot headers; collect the numbers of all operations after the
+//! last synced one whose record and data hold; *cut* where the first number is missing; undo
+//! everything after the cut; give each block the slot whose life began last; sync, then say in the
+//! header that the cut is synced, then sync again. Nothing at or below the cut changes, and an
+//! operation missing once stays missing, so an interrupted open is followed by one that finds the
+//! same cut.
 //!
-//! After a failed sync the page cache may show what the disk does not have, and the header that should say so may have failed too.
-//! So an unclean open writes again what it keeps beyond the synced number: the host then has to bring it to the disk. What an
-//! earlier open undid may still be on the disk: the header says so before anything is undone. If it does, or if it tells of a failed
-//! sync, the table, all slot headers and all records are written again, as the cut leaves them. For the same reason every open
-//! writes the newest header copy again, and touches the other one only when a sync has covered that.
+//! After a failed sync the page cache may show what the disk does not have, and the header that
+//! should say so may have failed too. So an unclean open writes again what it keeps beyond the
+//! synced number: the host then has to bring it to the disk. What an earlier open undid may still
+//! be on the disk: the header says so before anything is undone. If it does, or if it tells of a
+//! failed sync, the table, all slot headers and all records are written again, as the cut leaves
+//! them. For the same reason every open writes the newest header copy again, and touches the other
+//! one only when a sync has covered that.
 
 use super::disk::{Disk, FileDisk, Mode, Overlay};
 use super::sync::SyncHandle;
 use super::{Block, Counts, FileStore, Slots};
 use crate::image::{
-    COPY_BYTES, CORE_BYTES, Core, FORMAT_VERSION, Header, HeaderFault, Hint, ImageError, ImageInfo, ImageSpec, Layout,
-    Mark, NAME_BYTES_MAX, PARAMS_BYTES_MAX, SEQ_MAX, SLOT_HEADER_BYTES, SlotHeader, TABLE_ENTRY_BYTES, TableEntry,
-    choose_header, is_zero,
+    COPY_BYTES, CORE_BYTES, Core, FORMAT_VERSION, Header, HeaderFault, Hint, ImageError, ImageInfo,
+    ImageSpec, Layout, Mark, NAME_BYTES_MAX, PARAMS_BYTES_MAX, SEQ_MAX, SLOT_HEADER_BYTES,
+    SlotHeader, TABLE_ENTRY_BYTES, TableEntry, choose_header, is_zero,
 };
 use crate::store::{BlockFacts, Health};
 use crc32c::crc32c;
@@ -70,7 +74,8 @@ impl FileStore {
         let header = new_header(path, spec)?;
         let disk = FileDisk::open(path, Mode::Create)?;
         let made = layout_of(path, &header).and_then(|layout| {
-            disk.set_len(layout.file_bytes).map_err(|e| io_error(path, "give it its size", e))?;
+            disk.set_len(layout.file_bytes)
+                .map_err(|e| io_error(path, "give it its size", e))?;
             let store = FileStore::create_on(path, Arc::new(disk), header)?;
             sync_folder(path).map_err(|e| io_error(path, "sync its folder", e))?;
             Ok(store)
@@ -81,14 +86,22 @@ impl FileStore {
         made
     }
 
-    /// Opens an image. Read-only, nothing is written even after a crash: recovery happens in memory.
-    pub fn open(path: impl AsRef<Path>, access: Access) -> Result<(FileStore, OpenReport), ImageError> {
+    /// Opens an image. Read-only, nothing is written even after a crash: recovery happens in
+    /// memory.
+    pub fn open(
+        path: impl AsRef<Path>,
+        access: Access,
+    ) -> Result<(FileStore, OpenReport), ImageError> {
         let path = path.as_ref();
-        let mode = if access == Access::ReadOnly { Mode::ReadOnly } else { Mode::ReadWrite };
+        let mode = if access == Access::ReadOnly {
+            Mode::ReadOnly
+        } else {
+            Mode::ReadWrite
+        };
         let disk = FileDisk::open(path, mode)?;
         let (length, kept) = disk.sizes().map_err(|e| io_error(path, "look at it", e))?;
-        // The table is written whole at creation. A file that keeps much less than that (some file systems compress) is a sparse
-        // forgery, and no reason to allocate.
+        // The table is written whole at creation. A file that keeps much less than that (some file
+        // systems compress) is a sparse forgery, and no reason to allocate.
         let (header, _) = read_header(path, &disk, length)?;
         let table_bytes = layout_of(path, &header)?.table_bytes() as u64;
         if table_bytes > 1 << 20 && kept.saturating_mul(16) < table_bytes {
@@ -98,7 +111,11 @@ impl FileStore {
     }
 
     /// Writes a new image on a disk of zeros.
-    pub(super) fn create_on(path: &Path, disk: Arc<dyn Disk>, header: Header) -> Result<FileStore, ImageError> {
+    pub(super) fn create_on(
+        path: &Path,
+        disk: Arc<dyn Disk>,
+        header: Header,
+    ) -> Result<FileStore, ImageError> {
         let layout = layout_of(path, &header)?;
         let entry = TableEntry {
             slot: None,
@@ -115,7 +132,8 @@ impl FileStore {
                 .map_err(|e| io_error(path, "write its block table", e.into()))?;
         }
         disk.sync().map_err(|e| io_error(path, "sync it", e))?;
-        disk.write_at(layout.copy_at(0), &header.encode()).map_err(|e| io_error(path, "write its header", e.into()))?;
+        disk.write_at(layout.copy_at(0), &header.encode())
+            .map_err(|e| io_error(path, "write its header", e.into()))?;
         let found = Found::new(layout, &header.info);
         FileStore::begin(path, disk, layout, header, 0, 0, found, false)
     }
@@ -129,7 +147,11 @@ impl FileStore {
     ) -> Result<(FileStore, OpenReport), ImageError> {
         let begun = Instant::now();
         let read_only = access == Access::ReadOnly;
-        let disk: Arc<dyn Disk> = if read_only { Arc::new(Overlay::new(disk)) } else { disk };
+        let disk: Arc<dyn Disk> = if read_only {
+            Arc::new(Overlay::new(disk))
+        } else {
+            disk
+        };
         let (mut header, copy) = read_header(path, &*disk, length)?;
         let layout = layout_of(path, &header)?;
         if length < layout.file_bytes {
@@ -139,10 +161,19 @@ impl FileStore {
                 wanted_bytes: layout.file_bytes,
             });
         }
-        let opener = Opener { path, disk: &*disk, layout, info: &header.info.clone(), read_only };
+        let opener = Opener {
+            path,
+            disk: &*disk,
+            layout,
+            info: &header.info.clone(),
+            read_only,
+        };
         opener.rewrite_header(copy)?;
-        let mut report =
-            OpenReport { was_clean: header.info.clean, sync_failed: header.info.sync_failed, ..OpenReport::default() };
+        let mut report = OpenReport {
+            was_clean: header.info.clean,
+            sync_failed: header.info.sync_failed,
+            ..OpenReport::default()
+        };
         let synced_seq = header.synced_seq;
         let found = if header.info.clean {
             opener.read_table(header.synced_seq)?
@@ -157,9 +188,12 @@ impl FileStore {
         Ok((store, report))
     }
 
-    /// From here on the image is in use: the header says so, on the disk, before the first request. `last_seq` is the last
-    /// operation in the file; `header` says what of that is synced.
-    #[expect(clippy::too_many_arguments, reason = "the parts of a store, as creation and opening find them")]
+    /// From here on the image is in use: the header says so, on the disk, before the first request.
+    /// `last_seq` is the last operation in the file; `header` says what of that is synced.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of a store, as creation and opening find them"
+    )]
     fn begin(
         path: &Path,
         disk: Arc<dyn Disk>,
@@ -175,8 +209,14 @@ impl FileStore {
         // If this fails, nobody knows which header copy is on the disk, so neither may change.
         disk.sync().map_err(|e| io_error(path, "sync it", e))?;
         let sync = SyncHandle::new(disk.clone(), layout, header, copy, last_seq);
-        sync.say_clean(false).map_err(|e| io_error(path, "sync it", e.into()))?;
-        let Found { blocks, counts, sick, slots } = found;
+        sync.say_clean(false)
+            .map_err(|e| io_error(path, "sync it", e.into()))?;
+        let Found {
+            blocks,
+            counts,
+            sick,
+            slots,
+        } = found;
         let path = path.to_path_buf();
         let (trimmed_seq, scratch) = (0, Vec::new());
         Ok(FileStore {
@@ -214,7 +254,12 @@ impl Found {
             ..Slots::default()
         };
         let blocks = vec![Block::default(); layout.geometry.blocks as usize];
-        Found { blocks, counts: Counts::new(info), sick: HashMap::new(), slots }
+        Found {
+            blocks,
+            counts: Counts::new(info),
+            sick: HashMap::new(),
+            slots,
+        }
     }
 }
 
@@ -237,15 +282,29 @@ impl Opener<'_> {
             self.read(self.layout.counts_at(block), &mut counts)?;
             let bad_count = counts.iter().any(|&n| n > self.info.profile.nop);
             if bad_count || crc32c(&counts) != entry.counts_check {
-                return Err(damaged(self.path, format!("program counts of block {block} fail their check")));
+                return Err(damaged(
+                    self.path,
+                    format!("program counts of block {block} fail their check"),
+                ));
             }
             found.counts.set(block, &counts);
             let no_slot = entry.slot.is_some_and(|slot| slot >= self.layout.slots);
             let pages_nowhere = entry.slot.is_none() && !is_zero(&counts);
-            if no_slot || pages_nowhere || entry.erase_seq > synced_seq || entry.facts.erase_count > ERASES_MAX {
-                return Err(damaged(self.path, format!("table entry of block {block} contradicts the header")));
+            if no_slot
+                || pages_nowhere
+                || entry.erase_seq > synced_seq
+                || entry.facts.erase_count > ERASES_MAX
+            {
+                return Err(damaged(
+                    self.path,
+                    format!("table entry of block {block} contradicts the header"),
+                ));
             }
-            found.blocks[block] = Block { slot: entry.slot, facts: entry.facts, erase_seq: entry.erase_seq };
+            found.blocks[block] = Block {
+                slot: entry.slot,
+                facts: entry.facts,
+                erase_seq: entry.erase_seq,
+            };
             if let Some(slot) = entry.slot.filter(|_| entry.marked) {
                 let meta = self.read_meta(slot)?;
                 self.collect(block, slot, entry.erase_seq, synced_seq, &meta, &mut found)?;
@@ -255,21 +314,32 @@ impl Opener<'_> {
         Ok(found)
     }
 
-    /// Says in the header that operations are being undone; nothing beyond `synced_seq` is synced yet. `copy` is its newest copy, which
-    /// has to be on the disk before the other one is overwritten.
-    fn say_undoing(&self, header: &mut Header, copy: usize, synced_seq: u64) -> Result<(), ImageError> {
+    /// Says in the header that operations are being undone; nothing beyond `synced_seq` is synced
+    /// yet. `copy` is its newest copy, which has to be on the disk before the other one is
+    /// overwritten.
+    fn say_undoing(
+        &self,
+        header: &mut Header,
+        copy: usize,
+        synced_seq: u64,
+    ) -> Result<(), ImageError> {
         if self.read_only {
             return Ok(());
         }
-        self.disk.sync().map_err(|e| io_error(self.path, "sync it", e))?;
+        self.disk
+            .sync()
+            .map_err(|e| io_error(self.path, "sync it", e))?;
         header.undoing = true;
         header.generation += 1;
-        let said = Header { synced_seq, ..header.clone() };
+        let said = Header {
+            synced_seq,
+            ..header.clone()
+        };
         self.write(self.layout.copy_at(1 - copy), &said.encode())
     }
 
-    /// After an unclean stop: see the module's header. Leaves `header` with the cut as synced number; the caller syncs and writes it.
-    /// `copy` is its newest copy.
+    /// After an unclean stop: see the module's header. Leaves `header` with the cut as synced
+    /// number; the caller syncs and writes it. `copy` is its newest copy.
     fn recover(
         &self,
         header: &mut Header,
@@ -289,10 +359,16 @@ impl Opener<'_> {
             found.blocks[block].facts.bad = entry.facts.bad;
         }
         for (slot, head) in (0..).zip(&heads) {
-            let Some(head) = head.filter(|head| head.erase_seq <= cut) else { continue };
+            let Some(head) = head.filter(|head| head.erase_seq <= cut) else {
+                continue;
+            };
             let block = &mut found.blocks[head.block as usize];
             if block.slot.is_none() || head.erase_seq > block.erase_seq {
-                *block = Block { slot: Some(slot), facts: head.facts(block.facts.bad), erase_seq: head.erase_seq };
+                *block = Block {
+                    slot: Some(slot),
+                    facts: head.facts(block.facts.bad),
+                    erase_seq: head.erase_seq,
+                };
                 // A block that was programmed in an hour says that the device has come so far.
                 header.hour = header.hour.max(head.since);
             }
@@ -318,7 +394,9 @@ impl Opener<'_> {
             }
         }
         for block in 0..found.blocks.len() {
-            let Block { slot, erase_seq, .. } = found.blocks[block];
+            let Block {
+                slot, erase_seq, ..
+            } = found.blocks[block];
             if let Some(slot) = slot {
                 let meta = self.read_meta(slot)?;
                 self.collect(block, slot, erase_seq, cut, &meta, &mut found)?;
@@ -333,13 +411,17 @@ impl Opener<'_> {
         let mut bytes = [0; SLOT_HEADER_BYTES];
         for slot in 0..self.layout.slots {
             self.read(self.layout.slot_at(slot), &mut bytes)?;
-            let head = SlotHeader::decode(slot, &bytes).map_err(|reason| damaged(self.path, reason))?;
+            let head =
+                SlotHeader::decode(slot, &bytes).map_err(|reason| damaged(self.path, reason))?;
             if let Some(head) = head {
                 let sane = head.block < self.layout.geometry.blocks
                     && head.erase_count <= ERASES_MAX
                     && (1..=SEQ_MAX).contains(&head.erase_seq);
                 if !sane {
-                    return Err(damaged(self.path, format!("header of slot {slot} says what cannot be")));
+                    return Err(damaged(
+                        self.path,
+                        format!("header of slot {slot} says what cannot be"),
+                    ));
                 }
             }
             heads.push(head);
@@ -347,7 +429,8 @@ impl Opener<'_> {
         Ok(heads)
     }
 
-    /// The last operation of the unbroken sequence. Fills in which slots have records beyond the synced number.
+    /// The last operation of the unbroken sequence. Fills in which slots have records beyond the
+    /// synced number.
     fn find_cut(
         &self,
         synced_seq: u64,
@@ -355,9 +438,13 @@ impl Opener<'_> {
         late: &mut [bool],
         trust_synced_only: bool,
     ) -> Result<u64, ImageError> {
-        // Every operation beyond the synced number has a place of its own in the file, so there are no more than places.
+        // Every operation beyond the synced number has a place of its own in the file, so there are
+        // no more than places.
         let places = self.layout.slots as u64 * (self.layout.pages() as u64 + 1);
-        let mut seen = Seen { from: synced_seq + 1, bits: vec![0; (places / 64 + 1) as usize] };
+        let mut seen = Seen {
+            from: synced_seq + 1,
+            bits: vec![0; (places / 64 + 1) as usize],
+        };
         let mut data = Vec::new();
         for (slot, head) in (0..).zip(heads) {
             if let Some(head) = head {
@@ -370,14 +457,20 @@ impl Opener<'_> {
             while let Some(first) = (page..self.layout.pages()).find(is_late) {
                 late[slot as usize] = true;
                 // Some at a time: one read for all, still small enough for the processor's cache.
-                page = (first..self.layout.pages().min(first + 32)).find(|page| !is_late(page)).unwrap_or(first + 32);
+                page = (first..self.layout.pages().min(first + 32))
+                    .find(|page| !is_late(page))
+                    .unwrap_or(first + 32);
                 page = page.min(self.layout.pages());
                 if !trust_synced_only {
                     self.note_whole(slot, first..page, &meta, &mut data, &mut seen)?;
                 }
             }
         }
-        Ok(if trust_synced_only { synced_seq } else { seen.unbroken() })
+        Ok(if trust_synced_only {
+            synced_seq
+        } else {
+            seen.unbroken()
+        })
     }
 
     /// Notes the operations of these pages of which all is in the file.
@@ -396,7 +489,8 @@ impl Opener<'_> {
             let record = self.layout.record_in(meta, page);
             let oob = &record[CORE_BYTES..][..geometry.oob_bytes as usize];
             let core = Core::decode(slot, page as u32, record);
-            let whole = |core: &Core| crc32c(oob) == core.oob_check && crc32c(data) == core.data_check;
+            let whole =
+                |core: &Core| crc32c(oob) == core.oob_check && crc32c(data) == core.data_check;
             if let Some(core) = core.filter(whole) {
                 seen.insert(core.seq);
             }
@@ -404,8 +498,14 @@ impl Opener<'_> {
         Ok(())
     }
 
-    /// Place and length of what says that an operation beyond the cut was: their numbers will be given again.
-    fn beyond(&self, cut: u64, heads: &[Option<SlotHeader>], late: &[bool]) -> Result<Vec<(u64, usize)>, ImageError> {
+    /// Place and length of what says that an operation beyond the cut was: their numbers will be
+    /// given again.
+    fn beyond(
+        &self,
+        cut: u64,
+        heads: &[Option<SlotHeader>],
+        late: &[bool],
+    ) -> Result<Vec<(u64, usize)>, ImageError> {
         let mut places = Vec::new();
         for ((slot, head), late) in (0..).zip(heads).zip(late) {
             if head.is_some_and(|head| head.erase_seq > cut) {
@@ -413,15 +513,19 @@ impl Opener<'_> {
             }
             if *late {
                 let meta = self.read_meta(slot)?;
-                let core = |page: u32| Core::decode(slot, page, self.layout.record_in(&meta, page as usize));
-                let gone = (0..self.layout.pages() as u32).filter(|page| core(*page).is_some_and(|c| c.seq > cut));
+                let core = |page: u32| {
+                    Core::decode(slot, page, self.layout.record_in(&meta, page as usize))
+                };
+                let gone = (0..self.layout.pages() as u32)
+                    .filter(|page| core(*page).is_some_and(|c| c.seq > cut));
                 places.extend(gone.map(|page| (self.layout.record_at(slot, page), CORE_BYTES)));
             }
         }
         Ok(places)
     }
 
-    /// Writes the newest header copy as it reads: after a failed sync the page cache may have it and the disk may not.
+    /// Writes the newest header copy as it reads: after a failed sync the page cache may have it
+    /// and the disk may not.
     fn rewrite_header(&self, copy: usize) -> Result<(), ImageError> {
         if self.read_only {
             return Ok(());
@@ -437,8 +541,8 @@ impl Opener<'_> {
         self.write_again(self.layout.table_at(), &table)
     }
 
-    /// Writes a slot's header and records as they read. A hole is left alone: what a free slot held before it was punched belongs to
-    /// lives that ended at or below the synced number.
+    /// Writes a slot's header and records as they read. A hole is left alone: what a free slot held
+    /// before it was punched belongs to lives that ended at or below the synced number.
     fn rewrite_meta(&self, slot: u32) -> Result<(), ImageError> {
         if !self.holds_data(slot, self.layout.meta_bytes() as u64) {
             return Ok(());
@@ -447,7 +551,8 @@ impl Opener<'_> {
         self.write_again(self.layout.slot_at(slot), &meta)
     }
 
-    /// Writes the pages of operations beyond the synced number as they read, then header and records.
+    /// Writes the pages of operations beyond the synced number as they read, then header and
+    /// records.
     fn rewrite_late(&self, slot: u32, synced_seq: u64) -> Result<(), ImageError> {
         let meta = self.read_meta(slot)?;
         let mut data = vec![0; self.layout.geometry.page_bytes as usize];
@@ -476,11 +581,13 @@ impl Opener<'_> {
         let mut counts = vec![0; self.layout.pages()];
         for (page, count) in counts.iter_mut().enumerate() {
             let record = self.layout.record_in(meta, page);
-            let core = Core::decode(slot, page as u32, record).filter(|core| core.seq > erase_seq && core.seq <= cut);
+            let core = Core::decode(slot, page as u32, record)
+                .filter(|core| core.seq > erase_seq && core.seq <= cut);
             let Some(core) = core else { continue };
             *count = 1;
             if self.layout.hints
-                && let Some((programs, _)) = Hint::decode(core.seq, record, self.layout.geometry.oob_bytes as usize)
+                && let Some((programs, _)) =
+                    Hint::decode(core.seq, record, self.layout.geometry.oob_bytes as usize)
             {
                 *count = programs.min(self.info.profile.nop);
             }
@@ -492,7 +599,10 @@ impl Opener<'_> {
         for (page, mark) in marks {
             let stands = |cause: u16| counts.get(cause as usize).is_some_and(|count| *count > 0);
             if mark.cause.is_none_or(stands) {
-                let ppn = self.layout.geometry.page(crate::addr::Pbn::new(block as u32), page);
+                let ppn = self
+                    .layout
+                    .geometry
+                    .page(crate::addr::Pbn::new(block as u32), page);
                 found.sick.insert(ppn.raw(), mark);
             } else {
                 // A later program of that page must not bring the mark back.
@@ -511,10 +621,19 @@ impl Opener<'_> {
             let Some(slot) = block.slot else { continue };
             match slots.roomy.get_mut(slot as usize) {
                 Some(taken) if !*taken => *taken = true,
-                _ => return Err(damaged(self.path, format!("slot {slot} belongs to two blocks or is none"))),
+                _ => {
+                    return Err(damaged(
+                        self.path,
+                        format!("slot {slot} belongs to two blocks or is none"),
+                    ));
+                }
             }
         }
-        for slot in (0..self.layout.slots).rev().filter(|&slot| !slots.roomy[slot as usize]).collect::<Vec<_>>() {
+        for slot in (0..self.layout.slots)
+            .rev()
+            .filter(|&slot| !slots.roomy[slot as usize])
+            .collect::<Vec<_>>()
+        {
             if self.holds_data(slot, self.layout.slot_bytes()) {
                 slots.roomy[slot as usize] = true;
                 slots.used.push_back(slot);
@@ -530,7 +649,9 @@ impl Opener<'_> {
         self.read(self.layout.table_at(), &mut bytes)?;
         let entries = bytes.chunks_exact(TABLE_ENTRY_BYTES).enumerate();
         let entries = entries.map(|(block, bytes)| TableEntry::decode(block, bytes));
-        entries.collect::<Result<_, _>>().map_err(|reason| damaged(self.path, reason))
+        entries
+            .collect::<Result<_, _>>()
+            .map_err(|reason| damaged(self.path, reason))
     }
 
     /// Slot header and records; holes are not read.
@@ -545,18 +666,25 @@ impl Opener<'_> {
     /// Whether the host keeps room for some of the first bytes of a slot.
     fn holds_data(&self, slot: u32, bytes: u64) -> bool {
         let at = self.layout.slot_at(slot);
-        self.disk.next_data(at).is_some_and(|data| data < at + bytes)
+        self.disk
+            .next_data(at)
+            .is_some_and(|data| data < at + bytes)
     }
 
     fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), ImageError> {
-        self.disk.read_at(at, bytes).map_err(|e| io_error(self.path, "read it", e))
+        self.disk
+            .read_at(at, bytes)
+            .map_err(|e| io_error(self.path, "read it", e))
     }
 
-    /// Writes, or leaves what was there: a part of a header would be taken for damage by the next open.
+    /// Writes, or leaves what was there: a part of a header would be taken for damage by the next
+    /// open.
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), ImageError> {
         let mut before = vec![0; bytes.len()];
         self.read(at, &mut before)?;
-        let Err(failed) = self.disk.write_at(at, bytes) else { return Ok(()) };
+        let Err(failed) = self.disk.write_at(at, bytes) else {
+            return Ok(());
+        };
         if failed.done > 0 {
             // If that fails too, the first error says what is wrong with the disk.
             let _ = self.disk.write_at(at, &before[..failed.done]);
@@ -566,7 +694,9 @@ impl Opener<'_> {
 
     /// Writes what the file reads as already: a part of it changes nothing.
     fn write_again(&self, at: u64, bytes: &[u8]) -> Result<(), ImageError> {
-        self.disk.write_at(at, bytes).map_err(|failed| io_error(self.path, "write it", failed.into()))
+        self.disk
+            .write_at(at, bytes)
+            .map_err(|failed| io_error(self.path, "write it", failed.into()))
     }
 }
 
@@ -587,24 +717,37 @@ impl Seen {
 
     /// The last number before the first that is missing.
     fn unbroken(&self) -> u64 {
-        let full = self.bits.iter().take_while(|&&word| word == u64::MAX).count();
+        let full = self
+            .bits
+            .iter()
+            .take_while(|&&word| word == u64::MAX)
+            .count();
         let rest = self.bits.get(full).map_or(0, |word| word.trailing_ones());
         self.from + full as u64 * 64 + rest as u64 - 1
     }
 }
 
 pub(super) fn new_header(path: &Path, spec: &ImageSpec) -> Result<Header, ImageError> {
-    let bad = |reason: String| ImageError::BadSpec { path: path.into(), reason };
+    let bad = |reason: String| ImageError::BadSpec {
+        path: path.into(),
+        reason,
+    };
     if spec.scheme.len() > NAME_BYTES_MAX || spec.profile.name.len() > NAME_BYTES_MAX {
         return Err(bad(format!("a name of more than {NAME_BYTES_MAX} bytes")));
     }
     if spec.params.len() > PARAMS_BYTES_MAX {
-        return Err(bad(format!("{} bytes of scheme parameters, at most {PARAMS_BYTES_MAX} fit", spec.params.len())));
+        return Err(bad(format!(
+            "{} bytes of scheme parameters, at most {PARAMS_BYTES_MAX} fit",
+            spec.params.len()
+        )));
     }
     spec.profile.geometry.validate().map_err(bad)?;
     let mut uuid = [0; 16];
-    let mut random = std::fs::File::open("/dev/urandom").map_err(|e| io_error(path, "get random bytes for it", e))?;
-    random.read_exact(&mut uuid).map_err(|e| io_error(path, "get random bytes for it", e))?;
+    let mut random = std::fs::File::open("/dev/urandom")
+        .map_err(|e| io_error(path, "get random bytes for it", e))?;
+    random
+        .read_exact(&mut uuid)
+        .map_err(|e| io_error(path, "get random bytes for it", e))?;
     let info = ImageInfo {
         uuid,
         profile: spec.profile,
@@ -616,7 +759,14 @@ pub(super) fn new_header(path: &Path, spec: &ImageSpec) -> Result<Header, ImageE
         sync_failed: false,
     };
     let spare_slots = Layout::spare_slots_for(&spec.profile.geometry);
-    let header = Header { info, generation: 1, synced_seq: 0, spare_slots, hour: 0, undoing: false };
+    let header = Header {
+        info,
+        generation: 1,
+        synced_seq: 0,
+        spare_slots,
+        hour: 0,
+        undoing: false,
+    };
     // What cannot be read back must not be written.
     match choose_header([&header.encode(), &[0; COPY_BYTES]]) {
         Ok(_) => Ok(header),
@@ -627,33 +777,56 @@ pub(super) fn new_header(path: &Path, spec: &ImageSpec) -> Result<Header, ImageE
 
 fn read_header(path: &Path, disk: &dyn Disk, length: u64) -> Result<(Header, usize), ImageError> {
     let mut copies = vec![0; 2 * COPY_BYTES];
-    let real = copies.len().min(usize::try_from(length).unwrap_or(usize::MAX));
-    disk.read_at(0, &mut copies[..real]).map_err(|e| io_error(path, "read its header", e))?;
+    let real = copies
+        .len()
+        .min(usize::try_from(length).unwrap_or(usize::MAX));
+    disk.read_at(0, &mut copies[..real])
+        .map_err(|e| io_error(path, "read its header", e))?;
     let (first, second) = copies.split_at(COPY_BYTES);
     choose_header([first, second]).map_err(|fault| match fault {
         HeaderFault::NotAnImage => ImageError::NotAnImage(path.into()),
         HeaderFault::Damaged => ImageError::HeaderDamaged(path.into()),
-        HeaderFault::Version(found) => ImageError::UnknownVersion { path: path.into(), found, known: FORMAT_VERSION },
-        HeaderFault::Contradiction(reason) => ImageError::Contradiction { path: path.into(), reason },
+        HeaderFault::Version(found) => ImageError::UnknownVersion {
+            path: path.into(),
+            found,
+            known: FORMAT_VERSION,
+        },
+        HeaderFault::Contradiction(reason) => ImageError::Contradiction {
+            path: path.into(),
+            reason,
+        },
     })
 }
 
 fn layout_of(path: &Path, header: &Header) -> Result<Layout, ImageError> {
     let profile = &header.info.profile;
     let layout = Layout::new(profile.geometry, profile.nop, header.spare_slots);
-    layout.map_err(|reason| ImageError::Contradiction { path: path.into(), reason })
+    layout.map_err(|reason| ImageError::Contradiction {
+        path: path.into(),
+        reason,
+    })
 }
 
 /// A new file survives a host crash only with its name.
 fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     std::fs::File::open(folder)?.sync_all()
 }
 
 fn io_error(path: &Path, action: &'static str, source: io::Error) -> ImageError {
-    ImageError::Io { path: path.into(), action, source }
+    ImageError::Io {
+        path: path.into(),
+        action,
+        source,
+    }
 }
 
 fn damaged(path: &Path, reason: String) -> ImageError {
-    ImageError::Damaged { path: path.into(), reason }
+    ImageError::Damaged {
+        path: path.into(),
+        reason,
+    }
 }

@@ -1,8 +1,8 @@
-//! A host's disk in memory that loses what a crash may lose: between two syncs every 512-byte sector keeps any of the contents it
-//! had. For tests of whatever lies above an image.
+//! A host's disk in memory that loses what a crash may lose: between two syncs every 512-byte
+//! sector keeps any of the contents it had. For tests of whatever lies above an image.
 //!
-//! What always holds: a crash state never misses what was written before the last completed sync, and never has a sector that no
-//! row of the writes since would have left.
+//! What always holds: a crash state never misses what was written before the last completed sync,
+//! and never has a sector that no row of the writes since would have left.
 
 use super::disk::{Disk, WriteError};
 use super::open::{Access, OpenReport, new_header};
@@ -66,13 +66,14 @@ pub struct WriteFault {
     pub after: u64,
     /// How many fail then; `u64::MAX` until [`SimDisk::mend`].
     pub count: u64,
-    /// Bytes of each that arrive. Of a write that is followed by others that fail, whole sectors only: a host tears a sector
-    /// only at a limit of the file's size (RLIMIT_FSIZE), and what arrived below a limit can be written again.
+    /// Bytes of each that arrive. Of a write that is followed by others that fail, whole sectors
+    /// only: a host tears a sector only at a limit of the file's size (RLIMIT_FSIZE), and what
+    /// arrived below a limit can be written again.
     pub arrives: usize,
     /// The host's error.
     pub errno: i32,
-    /// Only writes that need new room fail, as on a full disk: into a page that was never written or was punched. Others are not
-    /// counted.
+    /// Only writes that need new room fail, as on a full disk: into a page that was never written
+    /// or was punched. Others are not counted.
     pub needs_room: bool,
 }
 
@@ -87,8 +88,8 @@ pub struct ReadFault {
     pub count: u64,
 }
 
-/// Syncs that fail with EIO. As kernels do, the host counts what they should have written as clean: a random part of it reached the
-/// disk, and the rest never will, although reads still return it.
+/// Syncs that fail with EIO. As kernels do, the host counts what they should have written as clean:
+/// a random part of it reached the disk, and the rest never will, although reads still return it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncFault {
     /// Syncs that still succeed.
@@ -121,7 +122,8 @@ pub enum Crash {
     Writes(u64),
     /// Each sector stops at any of its writes, by chance.
     Sectors(u64),
-    /// Of the last 64 writes those survive whose bit is set, the newest being bit 0; all before them do.
+    /// Of the last 64 writes those survive whose bit is set, the newest being bit 0; all before
+    /// them do.
     Mask(u64),
 }
 
@@ -146,8 +148,12 @@ impl SimDisk {
         let mut header = new_header(path, spec)?;
         header.spare_slots = spare_slots;
         let profile = &spec.profile;
-        let layout = Layout::new(profile.geometry, profile.nop, spare_slots)
-            .map_err(|reason| ImageError::BadSpec { path: path.into(), reason })?;
+        let layout = Layout::new(profile.geometry, profile.nop, spare_slots).map_err(|reason| {
+            ImageError::BadSpec {
+                path: path.into(),
+                reason,
+            }
+        })?;
         let disk = SimDisk::holding(vec![0; layout.file_bytes as usize]);
         let store = FileStore::create_on(path, Arc::new(disk.clone()), header)?;
         Ok((disk, store))
@@ -156,22 +162,31 @@ impl SimDisk {
     /// A disk that holds these bytes, synced.
     pub fn holding(bytes: Vec<u8>) -> SimDisk {
         let pages = bytes.chunks(PAGE as usize).enumerate();
-        let room = pages.filter(|(_, page)| !is_zero(page)).map(|(number, _)| number).collect();
-        SimDisk::of(Sim { cache: bytes.clone(), disk: bytes, room, ..Sim::default() })
+        let room = pages
+            .filter(|(_, page)| !is_zero(page))
+            .map(|(number, _)| number)
+            .collect();
+        SimDisk::of(Sim {
+            cache: bytes.clone(),
+            disk: bytes,
+            room,
+            ..Sim::default()
+        })
     }
 
     fn of(sim: Sim) -> SimDisk {
         SimDisk(Arc::new(Mutex::new(sim)))
     }
 
-    /// Opens the image on it. Opening it again without a crash is what a restart of the process finds: unsynced writes of the process before
-    /// are in the cache and stay unsynced.
+    /// Opens the image on it. Opening it again without a crash is what a restart of the process
+    /// finds: unsynced writes of the process before are in the cache and stay unsynced.
     pub fn open(&self, access: Access) -> Result<(FileStore, OpenReport), ImageError> {
         let length = self.lock().cache.len() as u64;
         FileStore::open_on(Path::new(NAME), Arc::new(self.clone()), length, access)
     }
 
-    /// Another disk that is the same at this moment: cache, disk, unsynced writes, and what is to fail.
+    /// Another disk that is the same at this moment: cache, disk, unsynced writes, and what is to
+    /// fail.
     pub fn copy(&self) -> SimDisk {
         SimDisk::of(self.lock().clone())
     }
@@ -188,8 +203,8 @@ impl SimDisk {
         (sim.freeze, sim.frozen) = (Some(call), None);
     }
 
-    /// The copy that [`SimDisk::freeze_at`] asked for, if its call has come: another disk with the same cache, disk and unsynced writes, on which
-    /// nothing fails.
+    /// The copy that [`SimDisk::freeze_at`] asked for, if its call has come: another disk with the
+    /// same cache, disk and unsynced writes, on which nothing fails.
     pub fn take_frozen(&self) -> Option<SimDisk> {
         self.lock().frozen.take().map(|sim| SimDisk::of(*sim))
     }
@@ -242,10 +257,16 @@ impl SimDisk {
         self.lock().cache.clone()
     }
 
-    /// After `left` more writes one fails with `errno` when `arrives` bytes of it have arrived; the next one succeeds again: taking back
-    /// what arrived needs no new room.
+    /// After `left` more writes one fails with `errno` when `arrives` bytes of it have arrived; the
+    /// next one succeeds again: taking back what arrived needs no new room.
     pub fn fail_write(&self, left: u64, arrives: usize, errno: i32) {
-        self.fail_writes(WriteFault { after: left, count: 1, arrives, errno, needs_room: false });
+        self.fail_writes(WriteFault {
+            after: left,
+            count: 1,
+            arrives,
+            errno,
+            needs_room: false,
+        });
     }
 
     /// Lets writes fail, instead of those that were to fail before.
@@ -266,12 +287,19 @@ impl SimDisk {
 
     /// Lets reads fail, besides those that were to fail before.
     pub fn fail_reads(&self, fault: ReadFault) {
-        self.lock().read_faults.extend(Some(fault).filter(|fault| fault.count > 0));
+        self.lock()
+            .read_faults
+            .extend(Some(fault).filter(|fault| fault.count > 0));
     }
 
-    /// So many syncs from now on fail, and nothing of what they should have made durable reaches the disk.
+    /// So many syncs from now on fail, and nothing of what they should have made durable reaches
+    /// the disk.
     pub fn fail_syncs(&self, count: u64) {
-        self.fail_syncs_as(SyncFault { after: 0, count, seed: None });
+        self.fail_syncs_as(SyncFault {
+            after: 0,
+            count,
+            seed: None,
+        });
     }
 
     /// Lets syncs fail, instead of those that were to fail before.
@@ -295,7 +323,11 @@ fn is_due(after: &mut u64, count: &mut u64) -> bool {
         *after -= 1;
         return false;
     }
-    *count = if *count == u64::MAX { *count } else { count.saturating_sub(1) };
+    *count = if *count == u64::MAX {
+        *count
+    } else {
+        count.saturating_sub(1)
+    };
     true
 }
 
@@ -313,7 +345,8 @@ impl Sim {
         });
         let chosen = rng.below(writes + 1);
         let mut bytes = self.disk.clone();
-        // A sector that missed one write cannot hold a later one's neighbourhood, so it stops there.
+        // A sector that missed one write cannot hold a later one's neighbourhood, so it stops
+        // there.
         let mut stopped = HashSet::new();
         for (i, (at, data)) in (0u64..).zip(&self.log) {
             let whole = match how {
@@ -367,24 +400,30 @@ impl Sim {
     /// The fault that befalls a write of so many bytes, if one does.
     fn failing_write(&mut self, at: usize, bytes: usize) -> Option<WriteFault> {
         let needs_room = Self::pages(at, bytes).any(|page| !self.room.contains(&page));
-        let fault = self.write_fault.as_mut().filter(|fault| needs_room || !fault.needs_room)?;
+        let fault = self
+            .write_fault
+            .as_mut()
+            .filter(|fault| needs_room || !fault.needs_room)?;
         let failing = is_due(&mut fault.after, &mut fault.count).then_some(*fault);
         self.write_fault = self.write_fault.filter(|fault| fault.count > 0);
         failing
     }
 
-    /// Changes the cache, as a write that a crash may lose. The host writes whole sectors back: after a failed sync a sector that is
-    /// written again brings all its bytes.
+    /// Changes the cache, as a write that a crash may lose. The host writes whole sectors back:
+    /// after a failed sync a sector that is written again brings all its bytes.
     fn put(&mut self, at: usize, bytes: &[u8]) {
         self.cache[at..at + bytes.len()].copy_from_slice(bytes);
-        let end = (at + bytes.len()).next_multiple_of(SECTOR).min(self.cache.len());
+        let end = (at + bytes.len())
+            .next_multiple_of(SECTOR)
+            .min(self.cache.len());
         let first = at / SECTOR * SECTOR;
         self.log.push((first, self.cache[first..end].to_vec()));
         self.torn = self.torn.filter(|torn| !(first..end).contains(torn));
     }
 
-    /// Changes the cache where a failing write ended amid a sector. It reaches the disk with the next write to that sector, as a rule one
-    /// that restores it, or with the next sync: no host writes back in the microsecond between the two.
+    /// Changes the cache where a failing write ended amid a sector. It reaches the disk with the
+    /// next write to that sector, as a rule one that restores it, or with the next sync: no host
+    /// writes back in the microsecond between the two.
     fn tear(&mut self, at: usize, bytes: &[u8]) {
         self.note_torn();
         self.cache[at..at + bytes.len()].copy_from_slice(bytes);
@@ -404,7 +443,11 @@ impl Disk for SimDisk {
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
         let mut sim = self.lock();
         let end = at + buf.len() as u64;
-        if let Some(fault) = sim.read_faults.iter_mut().find(|fault| fault.range.start < end && at < fault.range.end) {
+        if let Some(fault) = sim
+            .read_faults
+            .iter_mut()
+            .find(|fault| fault.range.start < end && at < fault.range.end)
+        {
             let is_due = is_due(&mut fault.after, &mut fault.count);
             sim.read_faults.retain(|fault| fault.count > 0);
             if is_due {
@@ -423,15 +466,28 @@ impl Disk for SimDisk {
         let failing = sim.failing_write(at, buf.len());
         let done = failing.map_or(buf.len(), |fault| {
             let done = fault.arrives.min(buf.len());
-            if fault.count > 0 { done.saturating_sub((at + done) % SECTOR) } else { done }
+            if fault.count > 0 {
+                done.saturating_sub((at + done) % SECTOR)
+            } else {
+                done
+            }
         });
         sim.room.extend(Sim::pages(at, done));
-        let whole = if failing.is_some() { done.saturating_sub((at + done) % SECTOR) } else { done };
+        let whole = if failing.is_some() {
+            done.saturating_sub((at + done) % SECTOR)
+        } else {
+            done
+        };
         sim.put(at, &buf[..whole]);
         if whole < done {
             sim.tear(at + whole, &buf[whole..done]);
         }
-        failing.map_or(Ok(()), |fault| Err(WriteError { done, error: io::Error::from_raw_os_error(fault.errno) }))
+        failing.map_or(Ok(()), |fault| {
+            Err(WriteError {
+                done,
+                error: io::Error::from_raw_os_error(fault.errno),
+            })
+        })
     }
 
     /// Only what was written before the call counts, as with a real one.
@@ -451,8 +507,10 @@ impl Disk for SimDisk {
         let mut sim = self.lock();
         // Another sync may have taken some of it in the meantime.
         let before = before.min(sim.log.len());
-        let failing =
-            sim.sync_fault.as_mut().and_then(|fault| is_due(&mut fault.after, &mut fault.count).then_some(*fault));
+        let failing = sim
+            .sync_fault
+            .as_mut()
+            .and_then(|fault| is_due(&mut fault.after, &mut fault.count).then_some(*fault));
         sim.sync_fault = sim.sync_fault.filter(|fault| fault.count > 0);
         let newer = sim.log.split_off(before);
         if let Some(SyncFault { seed, .. }) = failing {
@@ -461,7 +519,8 @@ impl Disk for SimDisk {
             }
         } else {
             let Sim { disk, log, .. } = &mut *sim;
-            log.iter().for_each(|(at, data)| disk[*at..at + data.len()].copy_from_slice(data));
+            log.iter()
+                .for_each(|(at, data)| disk[*at..at + data.len()].copy_from_slice(data));
         }
         sim.log = newer;
         failing.map_or(Ok(()), |_| Err(io::Error::from_raw_os_error(EIO)))

@@ -1,14 +1,16 @@
-//! Syncs of the image, shared by whoever waits for one, and the header that tells how far they reached.
+//! Syncs of the image, shared by whoever waits for one, and the header that tells how far they
+//! reached.
 //!
-//! Terms: an operation is *synced* when an fdatasync that started after it has completed; a synced number is *durable* when a header
-//! that says so is on the disk itself, which takes one sync more.
+//! Terms: an operation is *synced* when an fdatasync that started after it has completed; a synced
+//! number is *durable* when a header that says so is on the disk itself, which takes one sync more.
 //!
-//! What always holds: the header says S only after everything up to S was synced; the header copy that is overwritten is never the
-//! newest one known to be on the disk, except by an open, which writes the same bytes; after a failed
-//! sync nothing is ever called synced again. No lock that a program or erase needs is held across
-//! fdatasync.
+//! What always holds: the header says S only after everything up to S was synced; the header copy
+//! that is overwritten is never the newest one known to be on the disk, except by an open, which
+//! writes the same bytes; after a failed sync nothing is ever called synced again. No lock that a
+//! program or erase needs is held across fdatasync.
 //!
-//! If the host fails here, one header copy may be torn; the other one is durable and says at least [`SyncHandle::durable_seq`].
+//! If the host fails here, one header copy may be torn; the other one is durable and says at least
+//! [`SyncHandle::durable_seq`].
 
 use super::disk::Disk;
 use crate::image::{Header, Layout};
@@ -22,10 +24,12 @@ const EIO: i32 = 5;
 /// A sync that cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SyncError {
-    /// An fdatasync failed, now or earlier: the image takes no more changes, what was synced before stays good.
+    /// An fdatasync failed, now or earlier: the image takes no more changes, what was synced before
+    /// stays good.
     #[error("a sync of the image failed: {}", std::io::Error::from_raw_os_error(*.0))]
     Failed(i32),
-    /// The data is synced, but the header cannot be written: space of erased blocks is not reusable until it can.
+    /// The data is synced, but the header cannot be written: space of erased blocks is not reusable
+    /// until it can.
     #[error("the image's header cannot be written: {}", std::io::Error::from_raw_os_error(*.0))]
     Header(i32),
     /// The store was closed or dropped before this operation was synced.
@@ -93,7 +97,13 @@ struct State {
 
 impl SyncHandle {
     /// Over a file with `header` in copy `copy`. That and everything up to `last_seq` is synced.
-    pub(super) fn new(disk: Arc<dyn Disk>, layout: Layout, header: Header, copy: usize, last_seq: u64) -> Self {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        layout: Layout,
+        header: Header,
+        copy: usize,
+        last_seq: u64,
+    ) -> Self {
         let seq = header.synced_seq;
         let mut copies = [0; 2];
         copies[copy] = seq;
@@ -135,7 +145,8 @@ impl SyncHandle {
         self.0.synced.load(Ordering::Acquire)
     }
 
-    /// The synced number that a header on the disk is known to hold: erases up to it have freed their space.
+    /// The synced number that a header on the disk is known to hold: erases up to it have freed
+    /// their space.
     #[inline]
     pub fn durable_seq(&self) -> u64 {
         self.0.durable.load(Ordering::Acquire)
@@ -144,7 +155,11 @@ impl SyncHandle {
     /// Counts and times.
     pub fn stats(&self) -> SyncStats {
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        SyncStats { count: get(&self.0.count), total_ns: get(&self.0.total_ns), last_ns: get(&self.0.last_ns) }
+        SyncStats {
+            count: get(&self.0.count),
+            total_ns: get(&self.0.total_ns),
+            last_ns: get(&self.0.last_ns),
+        }
     }
 
     /// The failure that ended all syncs, if there was one.
@@ -156,7 +171,8 @@ impl SyncHandle {
         }
     }
 
-    /// Waits until a sync that started after operation `seq` was given has completed. Waiters share one.
+    /// Waits until a sync that started after operation `seq` was given has completed. Waiters share
+    /// one.
     pub fn sync_through(&self, seq: u64) -> Result<(), SyncError> {
         self.wait(|shared| shared.synced.load(Ordering::Acquire) >= seq)
     }
@@ -172,7 +188,8 @@ impl SyncHandle {
             rounds += 1;
             let begun = self.0.count.load(Ordering::Acquire);
             self.wait(|shared| {
-                shared.durable.load(Ordering::Acquire) >= seq || shared.count.load(Ordering::Acquire) > begun
+                shared.durable.load(Ordering::Acquire) >= seq
+                    || shared.count.load(Ordering::Acquire) > begun
             })?;
         }
         Ok(())
@@ -180,7 +197,9 @@ impl SyncHandle {
 
     /// Operations hook: every later sync takes this much longer.
     pub fn set_sync_delay(&self, delay: Duration) {
-        self.0.delay_ns.store(delay.as_nanos() as u64, Ordering::Release);
+        self.0
+            .delay_ns
+            .store(delay.as_nanos() as u64, Ordering::Release);
     }
 
     /// Operations hook: the next sync fails as if the host's disk had.
@@ -269,7 +288,11 @@ impl SyncHandle {
                 return Err(SyncError::Closed);
             }
             if state.running {
-                state = self.0.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self
+                    .0
+                    .wake
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
             state.running = true;
@@ -305,7 +328,9 @@ impl SyncHandle {
         let shared = &self.0;
         // Both copies in the file were written before this sync began.
         state.durable_copy = state.written_copy;
-        shared.durable.store(state.copies[state.durable_copy], Ordering::Release);
+        shared
+            .durable
+            .store(state.copies[state.durable_copy], Ordering::Release);
         shared.synced.store(target, Ordering::Release);
         self.write_header(state, target, false);
         let took_ns = took.as_nanos() as u64;
@@ -322,7 +347,11 @@ impl SyncHandle {
         let copy = 1 - state.durable_copy;
         state.header.generation += 1;
         state.header.synced_seq = synced_seq;
-        match self.0.disk.write_at(self.0.layout.copy_at(copy), &state.header.encode()) {
+        match self
+            .0
+            .disk
+            .write_at(self.0.layout.copy_at(copy), &state.header.encode())
+        {
             Ok(()) => {
                 state.copies[copy] = synced_seq;
                 state.written_copy = copy;
@@ -342,22 +371,29 @@ impl SyncHandle {
             return;
         }
         self.0.failed.store(errno.max(1) as u64, Ordering::Release);
-        // The page cache may now show what the disk does not have, so the next open must not believe it.
+        // The page cache may now show what the disk does not have, so the next open must not
+        // believe it.
         state.header.info.sync_failed = true;
         let synced = self.synced_seq();
         self.write_header(state, synced, true);
         if state.header_errno.is_some() {
-            // The copy that was to be replaced may have been the only one to name this number; a torn one names none.
+            // The copy that was to be replaced may have been the only one to name this number; a
+            // torn one names none.
             self.write_header(state, synced, true);
         }
         let _ = self.0.disk.sync();
     }
 
-    /// The state while nobody syncs: a header written during a sync could not be told from one written before it.
+    /// The state while nobody syncs: a header written during a sync could not be told from one
+    /// written before it.
     fn lock_idle(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         while state.running {
-            state = self.0.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .0
+                .wake
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         state
     }
@@ -369,6 +405,9 @@ impl SyncHandle {
 
 impl std::fmt::Debug for SyncHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SyncHandle").field("last", &self.last_seq()).field("synced", &self.synced_seq()).finish()
+        f.debug_struct("SyncHandle")
+            .field("last", &self.last_seq())
+            .field("synced", &self.synced_seq())
+            .finish()
     }
 }
