@@ -187,13 +187,14 @@ pub(crate) trait Collect<S: Store> {
     }
 
     /// Nothing can be collected with profit: released blocks may still help, else the device is at
-    /// its end.
+    /// its end. Not so in a mount, which keeps pages of every block back for filler: what does not
+    /// pay for it may pay when the device is in use.
     #[cold]
     fn no_victim(&mut self, wanted: u32) -> Result<(), FtlError> {
         let (space, gc) = self.parts();
         space.hurry()?;
         space.reclaim(Cause::Gc)?;
-        if space.free_blocks() >= wanted.min(gc.reserve) {
+        if space.free_blocks() >= wanted.min(gc.reserve) || space.is_mounting() {
             return Ok(());
         }
         gc.set_read_only("too few good blocks are left");
