@@ -33,67 +33,37 @@ use super::{COLD, MAP, Paged, Policy, UNMAPPED};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
-use crate::format::{Flags, Oob, PageTag, Role};
+use crate::format::{Oob, Role};
 use crate::gc::Collect;
 use crate::hash::FastMap;
-use crate::recovery::{Head, Suspects, scan_block, scan_heads};
+use crate::recovery::{
+    Claim, Evidence, FoundTrim, Head, Rescue, Rescuer, Rescues, Version, read_page, read_trims,
+    resolve, scan_block, scan_heads,
+};
+use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 use std::collections::HashSet;
 
-/// A page whose record was read.
-#[derive(Clone, Copy)]
-struct Version {
-    oob: Oob,
-    ppn: Ppn,
-}
-
-/// A trim record found.
-struct FoundTrim {
-    seq: u64,
-    at: Version,
-    range: TrimRange,
-    shaky: bool,
-}
-
-/// A page to program again.
-struct Rescue {
-    tag: PageTag,
-    from: Ppn,
-    data: Vec<u8>,
-}
+/// A trim record found; its `ver` is the number of the trim's program.
+type Trim = FoundTrim<TrimRange>;
 
 fn is_data(oob: &Oob) -> bool {
     matches!(oob.tag.role, Role::Update | Role::Cold | Role::Data)
 }
 
-/// Pages to program again, and the blocks that hold what would rule should they be lost before
-/// that.
-#[derive(Default)]
-struct Rescues {
-    pages: Vec<Rescue>,
-    pinned: HashSet<Pbn>,
-}
-
-impl Rescues {
-    fn add(&mut self, version: &Version, data: Vec<u8>) {
-        self.pages.push(Rescue {
-            tag: version.oob.tag,
-            from: version.ppn,
-            data,
-        });
-    }
+fn holds(range: &TrimRange, logical_pages: u32) -> bool {
+    let end = range.lpn.checked_add(range.count);
+    range.count > 0 && end.is_some_and(|end| end <= logical_pages)
 }
 
 /// What the scanned blocks hold.
 #[derive(Default)]
 struct Window {
-    /// Pages of host data, by logical page, then version, then program.
-    data: Vec<Version>,
     /// Versions of each mapping page.
     maps: FastMap<u32, Vec<Version>>,
     trims: Vec<Version>,
     roles: FastMap<u32, Role>,
-    suspects: Suspects,
+    evidence: Evidence,
     /// Whether any block but checkpoints was used after the checkpoint began.
     touched: bool,
     /// Whether every block was scanned.
@@ -110,34 +80,17 @@ struct FoundMap {
 
 impl Window {
     fn sort(&mut self) {
-        self.data
-            .sort_unstable_by_key(|v| (v.oob.tag.lpn, v.oob.tag.ver, v.oob.pseq));
+        self.evidence.sort();
         self.maps
             .values_mut()
             .for_each(|versions| versions.sort_unstable_by_key(|v| v.oob.pseq));
     }
 
-    fn versions(&self, lpns: std::ops::Range<u32>) -> &[Version] {
-        let from = self.data.partition_point(|v| v.oob.tag.lpn < lpns.start);
-        let to = self.data.partition_point(|v| v.oob.tag.lpn < lpns.end);
-        &self.data[from..to]
-    }
-
-    /// The pages that may rule if the newest one does not, of versions in rising order: down to the
-    /// first that no cut can have hit. The suspects among them may be good, and flushed.
-    fn fallbacks<'a>(&'a self, versions: &'a [Version]) -> impl Iterator<Item = Ppn> + 'a {
-        let falling = versions.iter().rev().map(|v| v.ppn);
-        let stable = versions
-            .iter()
-            .rposition(|v| !self.suspects.contains(v.ppn))
-            .unwrap_or(0);
-        falling.take(versions.len() - stable)
-    }
-
     /// One copy of every trim record that no cut can have hit.
     fn stable_trims(&self) -> impl Iterator<Item = Ppn> {
         let mut first: FastMap<u64, Version> = FastMap::default();
-        for version in self.trims.iter().filter(|v| !self.suspects.contains(v.ppn)) {
+        let suspects = &self.evidence.suspects;
+        for version in self.trims.iter().filter(|v| !suspects.contains(v.ppn)) {
             let known = first.entry(version.oob.tag.ver).or_insert(*version);
             if version.oob.pseq < known.oob.pseq {
                 *known = *version;
@@ -177,7 +130,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         self.stats.mount.clean = base.as_ref().is_some_and(|base| base.clean) && !window.touched;
         self.adopt_blocks(&heads, base.as_ref(), &window);
         let mut rescues = Rescues::default();
-        let mut trims = self.read_trims(&window.trims, &window, &mut rescues)?;
+        let mut trims = self.read_trims(window.trims.clone(), &window, &mut rescues)?;
         let mut outdated = Vec::new();
         for vtpn in 0..self.directory.len() as u32 {
             let (found, is_outdated) = self.find_map(vtpn, &window, &trims)?;
@@ -193,12 +146,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }
         let rebuilt: Vec<u32> = outdated.iter().map(|found| found.vtpn).collect();
         for found in outdated {
-            rescues.pinned.extend(
-                found
-                    .lost
-                    .iter()
-                    .map(|ppn| self.space.geometry().block_of(*ppn)),
-            );
+            rescues.pin(&self.space.geometry(), found.lost.iter().copied());
             self.resolve(found, &window, &trims, &mut rescues)?;
         }
         self.adopt_trims(trims)?;
@@ -208,15 +156,15 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .mount
             .end_step("resolve versions", self.space.flash.now());
         self.space.begin_mount();
-        self.settle_blocks(|block| rescues.pinned.contains(&block));
+        self.settle_blocks(&rescues, true);
         self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
-        self.rewrite(&rescues.pages)?;
+        self.rewrite(&mut rescues)?;
         self.write_rebuilt(&rebuilt)?;
         self.stats
             .mount
             .end_step("rewrite suspects", self.space.flash.now());
         let unwritten = !rebuilt.is_empty() && self.gc.is_read_only();
-        self.settle_blocks(|block| unwritten && rescues.pinned.contains(&block));
+        self.settle_blocks(&rescues, unwritten);
         self.refill_pool()?;
         self.space.end_mount()?;
         self.stats
@@ -289,7 +237,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             }
         }
         if base.is_some_and(|base| base.clean) && !window.touched {
-            window.suspects.assume_stable();
+            window.evidence.suspects.assume_stable();
         }
         if let Some(base) = base {
             self.add_base(base, heads, &mut window, scanned)?;
@@ -304,7 +252,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         &mut self,
         heads: &[Head],
         window: &mut Window,
-        trims: &mut Vec<FoundTrim>,
+        trims: &mut Vec<Trim>,
         rescues: &mut Rescues,
         scanned: &mut u64,
     ) -> Result<(), FtlError> {
@@ -322,7 +270,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .filter(|v| !known.contains(&v.oob.tag.ver))
             .copied()
             .collect();
-        trims.extend(self.read_trims(&expired, window, rescues)?);
+        trims.extend(self.read_trims(expired, window, rescues)?);
         Ok(())
     }
 
@@ -339,7 +287,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             let of_block = match oob.tag.role {
                 Role::Update | Role::Cold | Role::Data => {
                     if oob.tag.lpn < logical_pages {
-                        window.data.push(version);
+                        window.evidence.add(version);
                     }
                     Role::Data
                 }
@@ -359,7 +307,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
             role.get_or_insert(of_block);
         })?;
         window.roles.insert(block.raw(), role.unwrap_or(Role::Data));
-        window.suspects.note(&self.space.flash, block, ends);
+        let suspects = &mut window.evidence.suspects;
+        suspects.note(&self.space.flash, block, ends);
         Ok(())
     }
 
@@ -442,66 +391,38 @@ impl<S: Store, P: Policy> Paged<S, P> {
         }
     }
 
-    /// Reads trim records; of copies of one the latest readable stays.
+    /// Reads trim records. One that may yet be lost is programmed again, and its copies stay until
+    /// then.
     fn read_trims(
         &mut self,
-        records: &[Version],
+        records: Vec<Version>,
         window: &Window,
         rescues: &mut Rescues,
-    ) -> Result<Vec<FoundTrim>, FtlError> {
+    ) -> Result<Vec<Trim>, FtlError> {
         let geometry = self.space.geometry();
-        let mut pages = records.to_vec();
-        pages.sort_unstable_by_key(|v| std::cmp::Reverse((v.oob.tag.ver, v.oob.pseq)));
-        let mut found: Vec<FoundTrim> = Vec::new();
-        for at in pages {
-            let seq = at.oob.tag.ver;
-            if found.last().is_some_and(|known| known.seq == seq) {
-                continue;
+        let logical_pages = self.logical_pages;
+        let decode = |_: &Version, data: &[u8]| {
+            let range = trim::decode(data)?.first().copied()?;
+            holds(&range, logical_pages).then_some(range)
+        };
+        let (space, discarded) = (&mut self.space, &mut self.stats.mount.pages_discarded);
+        let suspects = &window.evidence.suspects;
+        let found = read_trims(space, records, suspects, discarded, decode)?;
+        for trim in &found {
+            if let Some(data) = &trim.shaky {
+                rescues.add(&trim.at, data.clone());
+                let ver = trim.at.oob.tag.ver;
+                let copies = window.trims.iter().filter(|v| v.oob.tag.ver == ver);
+                rescues.pin(&geometry, copies.map(|v| v.ppn));
             }
-            let Some(data) = self.read_trusted(&at)? else {
-                continue;
-            };
-            let ranges = trim::decode(&data).unwrap_or_default();
-            let Some(range) = ranges.first().copied().filter(|range| self.holds(range)) else {
-                self.stats.mount.pages_discarded += 1;
-                continue;
-            };
-            let shaky = window.suspects.is_shaky(at.ppn);
-            if shaky {
-                rescues.add(&at, data);
-                // Should it be lost before it is programmed again, another copy has to be there.
-                let copies = window.trims.iter().filter(|v| v.oob.tag.ver == seq);
-                rescues
-                    .pinned
-                    .extend(copies.map(|v| geometry.block_of(v.ppn)));
-            }
-            found.push(FoundTrim {
-                seq,
-                at,
-                range,
-                shaky,
-            });
         }
         Ok(found)
     }
 
-    fn holds(&self, range: &TrimRange) -> bool {
-        range.count > 0
-            && range
-                .lpn
-                .checked_add(range.count)
-                .is_some_and(|end| end <= self.logical_pages)
-    }
-
     /// A page's data, or `None` (counted) if it is lost.
     fn read_trusted(&mut self, version: &Version) -> Result<Option<Vec<u8>>, FtlError> {
-        let mut data = vec![0; self.space.geometry().page_bytes as usize];
-        let read = self
-            .space
-            .flash
-            .read(version.ppn, &mut data, Cause::Recovery)?;
-        self.stats.mount.pages_discarded += read.is_none() as u64;
-        Ok(read.map(|_| data))
+        let discarded = &mut self.stats.mount.pages_discarded;
+        read_page(&mut self.space, version.ppn, discarded)
     }
 
     /// Reads the newest readable version of a mapping page. It is outdated if a newer one rotted;
@@ -510,7 +431,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         &mut self,
         vtpn: u32,
         window: &Window,
-        trims: &[FoundTrim],
+        trims: &[Trim],
     ) -> Result<(FoundMap, bool), FtlError> {
         let (mut newest, mut lost, mut rotten) = (None, Vec::new(), false);
         for version in window
@@ -525,7 +446,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 break;
             }
             lost.push(version.ppn);
-            rotten |= !window.suspects.contains(version.ppn);
+            rotten |= !window.evidence.suspects.contains(version.ppn);
         }
         let outdated = rotten
             || !lost.is_empty()
@@ -545,19 +466,22 @@ impl<S: Store, P: Policy> Paged<S, P> {
         upto: u64,
         page: &[u8],
         window: &Window,
-        trims: &[FoundTrim],
+        trims: &[Trim],
     ) -> Result<bool, FtlError> {
         for (index, lpn) in (0..).zip(self.pages_of(vtpn)) {
             let Some(named) = entry_at(page, index) else {
                 continue;
             };
             let rewritten = window
+                .evidence
                 .versions(lpn..lpn + 1)
                 .iter()
                 .any(|v| v.oob.pseq > upto);
-            let trimmed = trims
-                .iter()
-                .any(|t| t.seq > upto && t.range.lpn <= lpn && lpn - t.range.lpn < t.range.count);
+            let trimmed = trims.iter().any(|t| {
+                t.at.oob.tag.ver > upto
+                    && t.content.lpn <= lpn
+                    && lpn - t.content.lpn < t.content.count
+            });
             if !rewritten && !trimmed && !self.may_hold(lpn, named)? {
                 return Ok(true);
             }
@@ -586,7 +510,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             vtpn, mut newest, ..
         }: FoundMap,
         window: &Window,
-        trims: &[FoundTrim],
+        trims: &[Trim],
         rescues: &mut Rescues,
     ) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
@@ -604,35 +528,31 @@ impl<S: Store, P: Policy> Paged<S, P> {
         self.upto[vtpn as usize] = upto;
         let pages = self.pages_of(vtpn);
         let overlaps =
-            |t: &&FoundTrim| t.range.lpn < pages.end && pages.start < t.range.lpn + t.range.count;
-        let trims: Vec<&FoundTrim> = trims
+            |t: &&Trim| t.content.lpn < pages.end && pages.start < t.content.lpn + t.content.count;
+        let trims: Vec<&Trim> = trims
             .iter()
-            .filter(|t| t.seq > upto)
+            .filter(|t| t.at.oob.tag.ver > upto)
             .filter(overlaps)
             .collect();
-        if trims.iter().any(|t| t.shaky) {
+        if trims.iter().any(|t| t.shaky.is_some()) {
             self.pin_untrimmed(vtpn, window, rescues)?;
         }
         // A mapping page trimmed as a whole is gone, unless it was written after the trim.
         newest = newest.filter(|(v, _)| {
             !trims
                 .iter()
-                .any(|t| v.oob.pseq < t.seq && covers(&t.range, &pages))
+                .any(|t| v.oob.pseq < t.at.oob.tag.ver && covers(&t.content, &pages))
         });
-        let versions = window.versions(pages.clone());
+        let versions = window.evidence.versions(pages.clone());
         match newest {
             Some((version, data)) => {
                 self.map_page.copy_from_slice(&data);
                 self.directory[vtpn as usize] = version.ppn.raw();
                 self.adopt_live(version.ppn)?;
-                if window.suspects.is_shaky(version.ppn) {
+                if window.evidence.suspects.is_shaky(version.ppn) {
                     rescues.add(&version, data);
-                    let older = window
-                        .fallbacks(&window.maps[&vtpn])
-                        .chain(window.stable_trims());
-                    rescues
-                        .pinned
-                        .extend(older.map(|ppn| geometry.block_of(ppn)));
+                    let older = window.evidence.fallbacks(&window.maps[&vtpn]);
+                    rescues.pin(&geometry, older.chain(window.stable_trims()));
                 }
                 self.resolve_pages(
                     pages,
@@ -660,6 +580,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
     ) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
         let mut needed: Vec<Ppn> = window
+            .evidence
             .versions(self.pages_of(vtpn))
             .iter()
             .map(|v| v.ppn)
@@ -668,7 +589,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .maps
             .get(&vtpn)
             .into_iter()
-            .flat_map(|versions| window.fallbacks(versions))
+            .flat_map(|versions| window.evidence.fallbacks(versions))
         {
             needed.push(ppn);
             let mut page = vec![0; geometry.page_bytes as usize];
@@ -681,12 +602,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 needed.extend((0..self.per_page()).filter_map(|index| entry_at(&page, index)));
             }
         }
-        rescues.pinned.extend(
-            needed
-                .into_iter()
-                .filter(|p| geometry.contains(*p))
-                .map(|p| geometry.block_of(p)),
-        );
+        rescues.pin(&geometry, needed);
         Ok(())
     }
 
@@ -701,7 +617,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         map_pseq: u64,
         window: &Window,
         versions: &[Version],
-        trims: &[&FoundTrim],
+        trims: &[&Trim],
         rescues: &mut Rescues,
     ) -> Result<(), FtlError> {
         let mut rest = versions;
@@ -711,10 +627,15 @@ impl<S: Store, P: Policy> Paged<S, P> {
             let named = entry_at(&self.map_page, lpn - pages.start);
             let trim = trims
                 .iter()
-                .filter(|t| t.range.lpn <= lpn && lpn - t.range.lpn < t.range.count);
-            let trim = trim.max_by_key(|t| t.range.ver);
+                .filter(|t| t.content.lpn <= lpn && lpn - t.content.lpn < t.content.count);
+            let trim = trim.max_by_key(|t| t.content.ver);
             let news = group.iter().any(|v| v.oob.pseq > upto);
-            if !news && trim.is_none() && !group.iter().any(|v| window.suspects.contains(v.ppn)) {
+            if !news
+                && trim.is_none()
+                && !group
+                    .iter()
+                    .any(|v| window.evidence.suspects.contains(v.ppn))
+            {
                 // The common case: the map knows, and nothing speaks against it.
                 let Some(named) = named else { continue };
                 // But an outdated mapping page may not know of a trim.
@@ -724,27 +645,30 @@ impl<S: Store, P: Policy> Paged<S, P> {
                     continue;
                 }
             }
-            let trimmed = trim.map_or(0, |t| t.range.ver);
-            let mut contenders: Vec<Version> = group
-                .iter()
-                .filter(|v| v.oob.pseq > upto || Some(v.ppn) == named)
-                .copied()
-                .collect();
-            let known = contenders.iter().any(|v| Some(v.ppn) == named);
+            let known = group.iter().any(|v| Some(v.ppn) == named);
             // A mapping page older than the trim names nothing newer than the trim.
-            let too_old = trim.is_some_and(|t| map_pseq < t.seq);
+            let too_old = trim.is_some_and(|t| map_pseq < t.at.oob.tag.ver);
             // A block that was scanned has shown all it holds.
             let scanned = |ppn: Ppn| {
-                window
-                    .roles
-                    .contains_key(&self.space.geometry().block_of(ppn).raw())
+                let block = self.space.geometry().block_of(ppn);
+                window.roles.contains_key(&block.raw())
             };
-            if let Some(named) = named.filter(|named| !known && !too_old && !scanned(*named)) {
-                contenders.extend(self.read_named(lpn, named)?);
-            }
-            contenders.retain(|v| v.oob.tag.ver > trimmed);
-            contenders.sort_unstable_by_key(|v| (v.oob.tag.ver, v.oob.pseq));
-            self.adopt_newest(lpn, named, &contenders, window, rescues)?;
+            let record = match named {
+                Some(named) if !known && !too_old && !scanned(named) => {
+                    self.read_named(lpn, named)?
+                }
+                _ => None,
+            };
+            let claim = Claim {
+                reach: upto,
+                named,
+                record,
+                trimmed_at: trim.map_or(0, |t| t.content.ver + 1),
+            };
+            let (space, discarded) = (&mut self.space, &mut self.stats.mount.pages_discarded);
+            let evidence = &window.evidence;
+            let newest = resolve(space, evidence, &claim, group, rescues, discarded)?;
+            self.adopt_newest(lpn, named, newest)?;
         }
         Ok(())
     }
@@ -770,44 +694,21 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .map(|oob| Version { oob, ppn: named }))
     }
 
-    /// Takes the newest readable contender, in rising order, for the logical page.
+    /// Takes the newest version of a logical page; what the mapping page does not say is pending.
     fn adopt_newest(
         &mut self,
         lpn: u32,
         named: Option<Ppn>,
-        contenders: &[Version],
-        window: &Window,
-        rescues: &mut Rescues,
+        newest: Option<Ppn>,
     ) -> Result<(), FtlError> {
-        let geometry = self.space.geometry();
-        for version in contenders.iter().rev() {
-            if window.suspects.contains(version.ppn) {
-                // The cut may have torn this page, or left it unstable: read it once, and keep what
-                // was read.
-                let Some(data) = self.read_trusted(version)? else {
-                    continue;
-                };
-                if window.suspects.is_shaky(version.ppn) {
-                    rescues.add(version, data);
-                    rescues.pinned.extend(
-                        window
-                            .fallbacks(contenders)
-                            .map(|ppn| geometry.block_of(ppn)),
-                    );
-                }
-            }
-            self.adopt_live(version.ppn)?;
+        if let Some(ppn) = newest {
+            self.adopt_live(ppn)?;
             self.mapped.set(lpn, true);
-            if Some(version.ppn) != named {
-                self.enlist_found(version.ppn);
-                self.pending
-                    .point(lpn, Some(version.ppn), false, self.first_missing(lpn));
-            }
-            return Ok(());
         }
-        if named.is_some() {
+        if newest != named {
+            newest.into_iter().for_each(|ppn| self.enlist_found(ppn));
             self.pending
-                .point(lpn, None, false, self.first_missing(lpn));
+                .point(lpn, newest, false, self.first_missing(lpn));
         }
         Ok(())
     }
@@ -844,8 +745,12 @@ impl<S: Store, P: Policy> Paged<S, P> {
     }
 
     /// Keeps the records that some mapping page does not contain.
-    fn adopt_trims(&mut self, trims: Vec<FoundTrim>) -> Result<(), FtlError> {
-        for FoundTrim { seq, at, range, .. } in trims {
+    fn adopt_trims(&mut self, trims: Vec<Trim>) -> Result<(), FtlError> {
+        for FoundTrim {
+            at, content: range, ..
+        } in trims
+        {
+            let seq = at.oob.tag.ver;
             let end = (range.lpn + range.count).div_ceil(self.per_page());
             let touched: Vec<u32> = (range.lpn / self.per_page()..end)
                 .filter(|vtpn| self.upto[*vtpn as usize] < seq)
@@ -866,44 +771,23 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Full blocks become collectable, or are released if nothing in them lives and they are not
-    /// pinned; blocks that have to be converted first stay.
-    fn settle_blocks(&mut self, pinned: impl Fn(Pbn) -> bool) {
-        for block in self.space.geometry().all_blocks() {
-            if self.space.table.state(block) != State::Full {
-                continue;
-            }
-            if self.pending.holds(block) && self.settings.buffer_blocks.is_some() {
-                continue;
-            }
-            if self.checkpoints.owns(block) {
-                continue;
-            }
-            if self.space.table.valid(block) > 0 {
-                self.space.table.set_collectable(block);
-            } else if !pinned(block) {
-                self.give_up(block);
-            }
-        }
+    /// Blocks that have to be converted first stay as they are.
+    fn settle_blocks(&mut self, rescues: &Rescues, pinned_wait: bool) {
+        let of_scheme = |block| self.pending.holds(block) && self.settings.buffer_blocks.is_some();
+        let (space, checkpoints) = (&mut self.space, &self.checkpoints);
+        let dead = rescues.settle_blocks(space, checkpoints, pinned_wait, of_scheme);
+        dead.into_iter().for_each(|block| self.give_up(block));
     }
 
     /// Programs again what the cut may have left unstable, so that it stays what this mount has
     /// seen.
-    fn rewrite(&mut self, rescues: &[Rescue]) -> Result<(), FtlError> {
-        for rescue in rescues {
-            if !self.space.table.is_live(rescue.from) {
-                continue;
-            }
-            self.stats.mount.pages_discarded += 1;
-            match self.rewrite_one(rescue) {
-                Err(FtlError::ReadOnly(reason)) => {
-                    self.gc.set_read_only(reason);
-                    return Ok(());
-                }
-                other => other?,
-            }
+    fn rewrite(&mut self, rescues: &mut Rescues) -> Result<(), FtlError> {
+        match rescues.program(self) {
+            Ok(programmed) => self.stats.mount.pages_discarded += programmed,
+            Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
+            Err(other) => return Err(other),
         }
-        self.space.make_safe()
+        Ok(())
     }
 
     /// Writes the mapping pages that were rebuilt.
@@ -926,48 +810,32 @@ impl<S: Store, P: Policy> Paged<S, P> {
             self.space.make_safe()
         }
     }
+}
 
-    fn rewrite_one(&mut self, rescue: &Rescue) -> Result<(), FtlError> {
-        let tag = PageTag {
-            flags: rescue.tag.flags.with(Flags::COPY),
-            ..rescue.tag
-        };
-        let stream = if matches!(tag.role, Role::Map | Role::Trim) {
-            MAP
+impl<S: Store, P: Policy> Rescuer<S> for Paged<S, P> {
+    fn space(&mut self) -> &mut Space<S> {
+        &mut self.space
+    }
+
+    fn copies_of(&self, role: Role) -> (StreamId, Role) {
+        match role {
+            Role::Map | Role::Trim => (MAP, role),
+            _ => (COLD, self.settings.copy_role),
+        }
+    }
+
+    fn copied(&mut self, rescue: &Rescue, to: Ppn, seq: u64) {
+        let tag = rescue.tag;
+        if tag.role == Role::Map {
+            self.set_directory(tag.lpn, Some(to));
+            return;
+        }
+        if tag.role == Role::Trim {
+            self.trims.moved(tag.ver, to);
         } else {
-            COLD
-        };
-        if self.space.room(stream) == 0 {
-            self.space.reclaim(Cause::Recovery)?;
+            self.enlist_block_of(to);
+            self.pending.point(tag.lpn, Some(to), false, seq);
         }
-        let seq = self.space.flash.pseq() + 1;
-        match tag.role {
-            Role::Map => {
-                let (to, _) = self
-                    .space
-                    .append(MAP, &[tag], &rescue.data, Cause::Recovery)?;
-                self.set_directory(tag.lpn, Some(to));
-            }
-            Role::Trim => {
-                let (to, _) = self
-                    .space
-                    .append(MAP, &[tag], &rescue.data, Cause::Recovery)?;
-                self.trims.moved(tag.ver, to);
-                self.space.table.clear_live(rescue.from);
-            }
-            _ => {
-                let tag = PageTag {
-                    role: self.settings.copy_role,
-                    ..tag
-                };
-                let (to, _) = self
-                    .space
-                    .append(COLD, &[tag], &rescue.data, Cause::Recovery)?;
-                self.enlist_block_of(to);
-                self.pending.point(tag.lpn, Some(to), false, seq);
-                self.space.table.clear_live(rescue.from);
-            }
-        }
-        Ok(())
+        self.space.table.clear_live(rescue.from);
     }
 }

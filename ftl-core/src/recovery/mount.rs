@@ -64,11 +64,12 @@ pub(crate) trait MountByRecords<S: Store>: Collect<S> {
         let Unmounted {
             space,
             trims,
+            checkpoints,
             common,
             ..
         } = self.unmounted();
         space.begin_mount();
-        let rescued = newest.rescue(space, trims, common);
+        let rescued = newest.rescue(space, trims, checkpoints, common);
         self.adopt(newest)?;
         let wanted = self.parts().1.threshold + 1;
         match rescued.and_then(|()| self.collect_until(wanted)) {

@@ -2,35 +2,19 @@
 //! schemes whose map is not on flash as such, or is there beside the data in so many pieces that
 //! reading it costs no less.
 //!
-//! Nothing is believed but records: the newest version wins, of equal ones the latest copy, and
-//! trims take what is older than they are. Pages that the cut may have hit are read in full before
-//! they are chosen, and those that may not stay as they are get programmed again
-//! ([`Newest::rescue`]); until that is safe, no block is erased that holds what they replaced. If
-//! power fails in here, the next mount finds the same.
+//! Nothing is believed but records: the newest version rules, of equal ones the latest copy, and
+//! trims take what is older than they are. What the cut may have left unstable is programmed again
+//! ([`Newest::rescue`]). If power fails in here, the next mount finds the same.
 
-use super::{Head, Suspects, scan_block};
-use crate::block_table::State;
+use super::rescue::{Rescue, Rescuer};
+use super::{Claim, Evidence, Head, Rescues, Version, read_trims, resolve, scan_block};
 use crate::checkpoint::Checkpoints;
 use crate::error::FtlError;
-use crate::format::{Flags, Oob, PageTag, Role, UNMAPPED};
+use crate::format::{Role, UNMAPPED};
 use crate::space::{Space, StreamId};
 use crate::trims::{TrimPage, Trims};
-use nand_model::{Cause, Pbn, Ppn, Store};
+use nand_model::{Pbn, Ppn, Store};
 use std::collections::HashSet;
-
-struct Version {
-    lpn: u32,
-    ver: u64,
-    pseq: u64,
-    ppn: Ppn,
-}
-
-/// A page to program again.
-struct Rescue {
-    tag: PageTag,
-    from: Ppn,
-    data: Vec<u8>,
-}
 
 /// What a mount found.
 pub(crate) struct Newest {
@@ -42,11 +26,7 @@ pub(crate) struct Newest {
     pub(crate) next_ver: u64,
     /// Pages that could not be read or were dropped.
     pub(crate) discarded: u64,
-    rescues: Vec<Rescue>,
-    /// Blocks that hold what a page to be rescued replaced.
-    pinned: HashSet<Pbn>,
-    /// Of these, the ones without live pages.
-    withheld: Vec<Pbn>,
+    rescues: Rescues,
 }
 
 /// Reads everything and gives every block its state and every chosen page its life. `clean` tells
@@ -74,53 +54,50 @@ pub(crate) fn find_newest<S: Store>(
                 space.flash.saw_pseq(pseq);
                 space.adopt_full(block, role, epoch);
                 if role != Role::Checkpoint {
-                    scan.read_block(space, block, scanned)?;
+                    scan.read_block(space, block, logical_pages, scanned)?;
                 }
             }
         }
     }
     if clean.is_some() {
-        scan.suspects.assume_stable();
+        scan.evidence.suspects.assume_stable();
     }
+    scan.evidence.sort();
     let mut newest = Newest {
         map: vec![UNMAPPED; logical_pages as usize],
         programmed: vec![0; logical_pages as usize],
-        next_ver: scan
-            .versions
-            .iter()
-            .map(|version| version.ver + 1)
-            .max()
-            .unwrap_or(1),
+        next_ver: scan.newest_ver + 1,
         discarded: 0,
-        rescues: Vec::new(),
-        pinned: HashSet::new(),
-        withheld: Vec::new(),
+        rescues: Rescues::default(),
     };
-    scan.versions.retain(|version| version.lpn < logical_pages);
-    scan.versions
-        .sort_unstable_by_key(|version| (version.lpn, version.ver, version.pseq));
-    let trimmed_at = newest.read_trims(space, &mut scan, trims)?;
-    for group in scan.versions.chunk_by(|a, b| a.lpn == b.lpn) {
-        newest.choose(
-            space,
-            group,
-            &scan.suspects,
-            trimmed_at[group[0].lpn as usize],
-        )?;
+    let trimmed_at = newest.adopt_trims(space, &mut scan, trims)?;
+    let evidence = &scan.evidence;
+    for group in evidence
+        .all()
+        .chunk_by(|a, b| a.oob.tag.lpn == b.oob.tag.lpn)
+    {
+        let lpn = group[0].oob.tag.lpn;
+        let claim = Claim {
+            trimmed_at: trimmed_at[lpn as usize],
+            ..Claim::default()
+        };
+        let (rescues, discarded) = (&mut newest.rescues, &mut newest.discarded);
+        if let Some(ppn) = resolve(space, evidence, &claim, group, rescues, discarded)? {
+            let chosen = group.iter().rfind(|version| version.ppn == ppn);
+            newest.place(lpn, ppn, chosen.map_or(0, |version| version.oob.pseq));
+            space.table.set_live(ppn);
+            trims.map(lpn);
+        }
     }
-    for (lpn, ppn) in (0..).zip(&newest.map).filter(|(_, ppn)| **ppn != UNMAPPED) {
-        space.table.set_live(Ppn::new(*ppn));
-        trims.map(lpn);
-    }
-    newest.settle_blocks(space, checkpoints);
+    newest.settle_blocks(space, checkpoints, true);
     Ok(newest)
 }
 
 #[derive(Default)]
 struct Scan {
-    versions: Vec<Version>,
-    trims: Vec<(Ppn, Oob)>,
-    suspects: Suspects,
+    evidence: Evidence,
+    trims: Vec<Version>,
+    newest_ver: u64,
 }
 
 impl Scan {
@@ -128,123 +105,68 @@ impl Scan {
         &mut self,
         space: &mut Space<S>,
         block: Pbn,
+        logical_pages: u32,
         scanned: &mut u64,
     ) -> Result<(), FtlError> {
         let ends = scan_block(&mut space.flash, block, scanned, |ppn, oob| {
+            let version = Version { oob, ppn };
             match oob.tag.role {
                 role if role.is_host_data() => {
-                    self.versions.push(Version {
-                        lpn: oob.tag.lpn,
-                        ver: oob.tag.ver,
-                        pseq: oob.pseq,
-                        ppn,
-                    });
+                    self.newest_ver = self.newest_ver.max(oob.tag.ver);
+                    if oob.tag.lpn < logical_pages {
+                        self.evidence.add(version);
+                    }
                 }
-                Role::Trim => self.trims.push((ppn, oob)),
+                Role::Trim => self.trims.push(version),
                 _ => {}
             }
         })?;
-        self.suspects.note(&space.flash, block, ends);
+        self.evidence.suspects.note(&space.flash, block, ends);
         Ok(())
     }
 }
 
 impl Newest {
-    /// Reads the TRIM pages, the latest of equal ones. Returns the version, by logical page, that
-    /// it holds nothing older than.
-    fn read_trims<S: Store>(
+    /// Reads the TRIM pages. Returns the version, by logical page, that it holds nothing older than.
+    fn adopt_trims<S: Store>(
         &mut self,
         space: &mut Space<S>,
         scan: &mut Scan,
         trims: &mut Trims,
     ) -> Result<Vec<u64>, FtlError> {
+        let geometry = space.geometry();
         let mut trimmed_at = vec![0; self.map.len()];
-        let mut data = vec![0; space.geometry().page_bytes as usize];
-        scan.trims
-            .sort_unstable_by_key(|(_, oob)| std::cmp::Reverse((oob.tag.ver, oob.pseq)));
-        let mut last = None;
-        let mut shaky = Vec::new();
-        for (ppn, oob) in &scan.trims {
-            if last == Some(oob.tag.ver) {
-                // Another copy of one that was read.
-                if shaky.last().is_some_and(|(ver, _)| *ver == oob.tag.ver) {
-                    self.pinned.insert(space.geometry().block_of(*ppn));
-                }
-                continue;
-            }
-            let read = space.flash.read(*ppn, &mut data, Cause::Recovery)?;
-            let content = read
-                .and_then(|_| TrimPage::decode(&data))
-                .filter(|content| trims.is_sane(content));
-            let Some(content) = content.filter(|content| content.ver() == oob.tag.ver) else {
-                self.discarded += 1;
-                continue;
-            };
-            last = Some(oob.tag.ver);
-            self.next_ver = self.next_ver.max(oob.tag.ver + 1);
-            for lpn in content.pages() {
+        let decode = |at: &Version, data: &[u8]| {
+            TrimPage::decode(data)
+                .filter(|content| trims.is_sane(content) && content.ver() == at.oob.tag.ver)
+        };
+        let records = std::mem::take(&mut scan.trims);
+        let suspects = &scan.evidence.suspects;
+        let found = read_trims(space, records, suspects, &mut self.discarded, decode)?;
+        for trim in found {
+            let ver = trim.content.ver();
+            self.next_ver = self.next_ver.max(ver + 1);
+            for lpn in trim.content.pages() {
                 let at = &mut trimmed_at[lpn as usize];
-                *at = oob.tag.ver.max(*at);
+                *at = ver.max(*at);
             }
-            space.table.set_live(*ppn);
-            trims.adopt(*ppn, &content);
-            if scan.suspects.is_shaky(*ppn) {
-                self.rescues.push(Rescue {
-                    tag: oob.tag,
-                    from: *ppn,
-                    data: data.clone(),
-                });
-                shaky.push((oob.tag.ver, content));
+            space.table.set_live(trim.at.ppn);
+            trims.adopt(trim.at.ppn, &trim.content);
+            if let Some(data) = trim.shaky {
+                // What it made obsolete comes back if it is lost.
+                let covered: HashSet<u32> = trim.content.pages().collect();
+                let obsolete = scan
+                    .evidence
+                    .all()
+                    .iter()
+                    .filter(|v| v.oob.tag.ver < ver && covered.contains(&v.oob.tag.lpn))
+                    .map(|v| v.ppn);
+                self.rescues
+                    .pin(&geometry, obsolete.chain(trim.copies.iter().copied()));
+                self.rescues.add(&trim.at, data);
             }
-        }
-        for (ver, content) in shaky {
-            // What it made obsolete comes back if it is lost.
-            let covered: HashSet<u32> = content.pages().collect();
-            let obsolete = scan
-                .versions
-                .iter()
-                .filter(|v| v.ver < ver && covered.contains(&v.lpn));
-            self.pinned
-                .extend(obsolete.map(|v| space.geometry().block_of(v.ppn)));
         }
         Ok(trimmed_at)
-    }
-
-    /// Chooses the newest of a logical page's versions that can be had.
-    fn choose<S: Store>(
-        &mut self,
-        space: &mut Space<S>,
-        group: &[Version],
-        suspects: &Suspects,
-        trimmed_at: u64,
-    ) -> Result<(), FtlError> {
-        for version in group.iter().rev() {
-            if version.ver < trimmed_at {
-                return Ok(());
-            }
-            if !suspects.contains(version.ppn) {
-                self.place(version.lpn, version.ppn, version.pseq);
-                return Ok(());
-            }
-            let mut data = vec![0; space.geometry().page_bytes as usize];
-            let Some(oob) = space.flash.read(version.ppn, &mut data, Cause::Recovery)? else {
-                self.discarded += 1;
-                continue;
-            };
-            self.place(version.lpn, version.ppn, version.pseq);
-            if suspects.is_shaky(version.ppn) {
-                self.rescues.push(Rescue {
-                    tag: oob.tag,
-                    from: version.ppn,
-                    data,
-                });
-                let others = group.iter().filter(|other| other.ppn != version.ppn);
-                self.pinned
-                    .extend(others.map(|other| space.geometry().block_of(other.ppn)));
-            }
-            return Ok(());
-        }
-        Ok(())
     }
 
     fn place(&mut self, lpn: u32, ppn: Ppn, pseq: u64) {
@@ -252,24 +174,16 @@ impl Newest {
         self.programmed[lpn as usize] = pseq;
     }
 
-    /// Full blocks become collectable, or are released if nothing in them lives and nothing may
-    /// come back to life.
-    fn settle_blocks<S: Store>(&mut self, space: &mut Space<S>, checkpoints: &Checkpoints) {
-        for block in space.geometry().all_blocks() {
-            if space.table.state(block) != State::Full {
-                continue;
-            }
-            if checkpoints.owns(block) {
-                continue;
-            }
-            if space.table.valid(block) > 0 {
-                space.table.set_collectable(block);
-            } else if self.pinned.contains(&block) {
-                self.withheld.push(block);
-            } else {
-                space.release(block);
-            }
-        }
+    fn settle_blocks<S: Store>(
+        &self,
+        space: &mut Space<S>,
+        checkpoints: &Checkpoints,
+        pinned_wait: bool,
+    ) {
+        let dead = self
+            .rescues
+            .settle_blocks(space, checkpoints, pinned_wait, |_| false);
+        dead.into_iter().for_each(|block| space.release(block));
     }
 
     /// Programs again what the cut may have left unstable, so that it stays what this mount has
@@ -278,30 +192,48 @@ impl Newest {
         &mut self,
         space: &mut Space<S>,
         trims: &mut Trims,
+        checkpoints: &Checkpoints,
         stream: StreamId,
     ) -> Result<(), FtlError> {
-        let rescues = std::mem::take(&mut self.rescues);
-        self.discarded += rescues.len() as u64;
-        for Rescue { tag, from, data } in rescues {
-            if space.room(stream) == 0 {
-                space.reclaim(Cause::Recovery)?;
-            }
-            let tag = PageTag {
-                flags: tag.flags.with(Flags::COPY),
-                ..tag
-            };
-            let (to, _) = space.append(stream, &[tag], &data, Cause::Recovery)?;
-            space.table.clear_live(from);
-            if tag.role == Role::Trim {
-                trims.moved(from, to);
-            } else {
-                self.place(tag.lpn, to, space.flash.pseq());
-            }
-        }
-        space.make_safe()?;
-        self.withheld
-            .drain(..)
-            .for_each(|block| space.release(block));
+        let mut rescues = std::mem::take(&mut self.rescues);
+        let mut tables = Tables {
+            space,
+            trims,
+            stream,
+            newest: self,
+        };
+        let programmed = rescues.program(&mut tables);
+        self.rescues = rescues;
+        self.discarded += programmed?;
+        self.settle_blocks(space, checkpoints, false);
         Ok(())
+    }
+}
+
+/// Where copies are noted.
+struct Tables<'a, S> {
+    space: &'a mut Space<S>,
+    trims: &'a mut Trims,
+    stream: StreamId,
+    newest: &'a mut Newest,
+}
+
+impl<S: Store> Rescuer<S> for Tables<'_, S> {
+    fn space(&mut self) -> &mut Space<S> {
+        self.space
+    }
+
+    fn copies_of(&self, role: Role) -> (StreamId, Role) {
+        (self.stream, role)
+    }
+
+    fn copied(&mut self, rescue: &Rescue, to: Ppn, _: u64) {
+        let seq = self.space.flash.pseq();
+        self.space.table.clear_live(rescue.from);
+        if rescue.tag.role == Role::Trim {
+            self.trims.moved(rescue.from, to);
+        } else {
+            self.newest.place(rescue.tag.lpn, to, seq);
+        }
     }
 }

@@ -17,9 +17,13 @@ use crate::block_table::State;
 use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimRange};
-use crate::format::{COUNTER_FOUND_MAX, Flags, Oob, PageTag, Role};
+use crate::format::{COUNTER_FOUND_MAX, Role};
 use crate::gc::Collect;
-use crate::recovery::{Head, Suspects, scan_block, scan_heads};
+use crate::recovery::{
+    Claim, Evidence, FoundTrim, Head, Rescue, Rescuer, Rescues, Version, read_trims, resolve,
+    scan_block, scan_heads,
+};
+use crate::space::{Space, StreamId};
 use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
 use std::collections::{HashMap, HashSet};
 
@@ -286,7 +290,7 @@ impl<S: Store> PageMap<S> {
             .mount
             .end_step("scan window", self.space.flash.now());
         self.adopt_blocks(&heads, &base, &window);
-        let kept = self.resolve(&base, &window)?;
+        let mut rescues = self.resolve(&base, &window)?;
         self.stats
             .mount
             .end_step("resolve versions", self.space.flash.now());
@@ -294,9 +298,9 @@ impl<S: Store> PageMap<S> {
         self.stats.mount.clean = base.clean && !window.touched;
         self.space.check_counters(self.next_ver)?;
         self.space.begin_mount();
-        let withheld = self.settle_blocks(&kept);
+        self.settle_blocks(&rescues, true);
         self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
-        let rewritten = self.rewrite_suspects(kept, withheld);
+        let rewritten = self.rewrite_suspects(&mut rescues);
         self.stats
             .mount
             .end_step("rewrite suspects", self.space.flash.now());
@@ -400,7 +404,7 @@ impl<S: Store> PageMap<S> {
         scanned: &mut u64,
     ) -> Result<Window, FtlError> {
         let mut window = Window::default();
-        let mut trim_pages: Vec<(Ppn, Oob)> = Vec::new();
+        let mut trim_pages: Vec<Version> = Vec::new();
         let mut unseen: HashSet<Pbn> = HashSet::new();
         for (block, head) in (0..).map(Pbn::new).zip(heads) {
             let Head::Found {
@@ -428,15 +432,17 @@ impl<S: Store> PageMap<S> {
                 .tag
                 .role
             {
-                Role::Data if !is_checkpoint => window.pages.push(Version { oob, ppn }),
-                Role::Trim if !is_checkpoint => trim_pages.push((ppn, oob)),
+                Role::Data if !is_checkpoint => window.evidence.add(Version { oob, ppn }),
+                Role::Trim if !is_checkpoint => trim_pages.push(Version { oob, ppn }),
                 _ => {}
             })?;
-            window.suspects.note(&self.space.flash, block, ends);
+            let suspects = &mut window.evidence.suspects;
+            suspects.note(&self.space.flash, block, ends);
         }
         if base.clean && !window.touched {
-            window.suspects.assume_stable();
+            window.evidence.suspects.assume_stable();
         }
+        window.evidence.sort();
         let older = base.trims.iter().map(|(ppn, _)| *ppn);
         for ppn in older {
             let geometry = self.space.geometry();
@@ -451,79 +457,17 @@ impl<S: Store> PageMap<S> {
                 .read_oob(ppn, Cause::Recovery)?
                 .filter(|o| o.tag.role == Role::Trim)
             {
-                trim_pages.push((ppn, oob));
+                trim_pages.push(Version { oob, ppn });
             }
         }
-        self.read_trims(trim_pages, base, &mut window)?;
+        let suspects = &window.evidence.suspects;
+        let discarded = &mut self.stats.mount.pages_discarded;
+        let decode = |_: &Version, data: &[u8]| trim::decode(data);
+        window.trims = read_trims(&mut self.space, trim_pages, suspects, discarded, decode)?;
+        for trim in &window.trims {
+            self.next_ver = self.next_ver.max(trim.at.oob.tag.ver + 1);
+        }
         Ok(window)
-    }
-
-    /// Reads the records themselves; of equal ones (a copy and its source) the later stays.
-    fn read_trims(
-        &mut self,
-        mut pages: Vec<(Ppn, Oob)>,
-        base: &Base,
-        window: &mut Window,
-    ) -> Result<(), FtlError> {
-        pages.sort_by_key(|(_, oob)| (oob.tag.ver, oob.pseq));
-        pages.reverse();
-        let known: HashMap<u64, Record> = base
-            .trims
-            .iter()
-            .map(|(_, record)| (record.ver, *record))
-            .collect();
-        let mut data = vec![0; self.space.geometry().page_bytes as usize];
-        let mut last_ver = None;
-        for (ppn, oob) in pages {
-            if last_ver == Some(oob.tag.ver) {
-                window
-                    .trims
-                    .last_mut()
-                    .expect("it set the version")
-                    .fallbacks
-                    .push(ppn);
-                continue;
-            }
-            let read = self.space.flash.read(ppn, &mut data, Cause::Recovery)?;
-            let Some(ranges) = read.and_then(|_| trim::decode(&data)) else {
-                self.stats.mount.pages_discarded += 1;
-                continue;
-            };
-            last_ver = Some(oob.tag.ver);
-            self.next_ver = self.next_ver.max(oob.tag.ver + 1);
-            let unknown = Record {
-                ver: oob.tag.ver,
-                contained_in: self.checkpoints.next_id(),
-            };
-            let record = known.get(&oob.tag.ver).copied().unwrap_or(unknown);
-            let suspect = window.suspects.is_shaky(ppn);
-            window.trims.push(FoundTrim {
-                ppn,
-                oob,
-                ranges,
-                record,
-                suspect,
-                fallbacks: Vec::new(),
-            });
-        }
-        for trim in window.trims.iter_mut().filter(|trim| trim.suspect) {
-            let covered = |lpn: u32| {
-                trim.ranges
-                    .iter()
-                    .any(|r| r.lpn <= lpn && lpn - r.lpn < r.count)
-            };
-            let newer = window
-                .pages
-                .iter()
-                .filter(|v| covered(v.oob.tag.lpn))
-                .map(|v| v.ppn);
-            let older = (0..)
-                .zip(&self.map)
-                .filter(|(lpn, ppn)| covered(*lpn) && **ppn != UNMAPPED);
-            trim.fallbacks
-                .extend(newer.chain(older.map(|(_, ppn)| Ppn::new(*ppn))));
-        }
-        Ok(())
     }
 
     /// Gives every block its state and role; live pages come later.
@@ -540,24 +484,32 @@ impl<S: Store> PageMap<S> {
         }
     }
 
-    /// Gives each logical page its newest readable version. Returns the pages to be written again,
-    /// with their data.
-    fn resolve(&mut self, base: &Base, window: &Window) -> Result<Vec<Rescue>, FtlError> {
-        let mut versions: Vec<&Version> = window
-            .pages
-            .iter()
-            .filter(|v| self.competes(base, v))
-            .collect();
-        versions.sort_unstable_by_key(|v| (v.oob.tag.lpn, v.oob.tag.ver, v.oob.pseq));
-        let mut rescues = Vec::new();
+    /// Gives each logical page its newest readable version. Returns the pages to be written again.
+    fn resolve(&mut self, base: &Base, window: &Window) -> Result<Rescues, FtlError> {
+        let mut rescues = Rescues::default();
+        for trim in &window.trims {
+            self.pin_trimmed(trim, window, &mut rescues);
+        }
         self.apply_trims_to_base(base, window);
-        let mut rest = &versions[..];
-        while let Some(first) = rest.first() {
-            let lpn = first.oob.tag.lpn;
-            let (group, others) = rest.split_at(rest.partition_point(|v| v.oob.tag.lpn == lpn));
-            rest = others;
+        let groups = window.evidence.all();
+        for group in groups.chunk_by(|a, b| a.oob.tag.lpn == b.oob.tag.lpn) {
+            let lpn = group[0].oob.tag.lpn;
+            if lpn as usize >= self.map.len() {
+                break;
+            }
             self.next_ver = self.next_ver.max(group[group.len() - 1].oob.tag.ver + 1);
-            self.resolve_page(lpn, group, window, &mut rescues)?;
+            let named = Some(self.map[lpn as usize]).filter(|ppn| *ppn != UNMAPPED);
+            let claim = Claim {
+                reach: base.reach(lpn as usize).upto,
+                named: named.map(Ppn::new),
+                record: None,
+                trimmed_at: window.trimmed_at(lpn).unwrap_or(0),
+            };
+            let (space, discarded) = (&mut self.space, &mut self.stats.mount.pages_discarded);
+            let evidence = &window.evidence;
+            if let Some(ppn) = resolve(space, evidence, &claim, group, &mut rescues, discarded)? {
+                self.map[lpn as usize] = ppn.raw();
+            }
         }
         self.drop_dangling(base, window);
         for index in 0..self.map.len() {
@@ -566,8 +518,35 @@ impl<S: Store> PageMap<S> {
                 self.adopt_live(Ppn::new(self.map[index]))?;
             }
         }
-        self.adopt_trims(window, &mut rescues)?;
+        self.adopt_trims(base, window, &mut rescues)?;
         Ok(rescues)
+    }
+
+    /// A trim may yet be lost: keeps everything that it gave up, and its other copies.
+    fn pin_trimmed(
+        &self,
+        trim: &FoundTrim<Vec<TrimRange>>,
+        window: &Window,
+        rescues: &mut Rescues,
+    ) {
+        if trim.shaky.is_none() {
+            return;
+        }
+        let covered = |lpn: u32| {
+            let ranges = trim.content.iter();
+            ranges
+                .clone()
+                .any(|r| r.lpn <= lpn && lpn - r.lpn < r.count)
+        };
+        let newer = window.evidence.all().iter();
+        let newer = newer.filter(|v| covered(v.oob.tag.lpn)).map(|v| v.ppn);
+        let older = (0..)
+            .zip(&self.map)
+            .filter(|(lpn, ppn)| covered(*lpn) && **ppn != UNMAPPED)
+            .map(|(_, ppn)| Ppn::new(*ppn));
+        let geometry = self.space.geometry();
+        let copies = trim.copies.iter().copied();
+        rescues.pin(&geometry, newer.chain(older).chain(copies));
     }
 
     /// A page has one owner, in a block that holds something.
@@ -586,13 +565,6 @@ impl<S: Store> PageMap<S> {
         Ok(())
     }
 
-    /// Whether a version found in the window is news to the checkpoint.
-    fn competes(&self, base: &Base, version: &Version) -> bool {
-        let lpn = version.oob.tag.lpn as usize;
-        lpn < self.map.len()
-            && (version.oob.pseq > base.reach(lpn).upto || self.map[lpn] == version.ppn.raw())
-    }
-
     fn apply_trims_to_base(&mut self, base: &Base, window: &Window) {
         for range in window.trim_ranges() {
             for lpn in range.lpn
@@ -608,56 +580,6 @@ impl<S: Store> PageMap<S> {
         }
     }
 
-    fn resolve_page(
-        &mut self,
-        lpn: u32,
-        group: &[&Version],
-        window: &Window,
-        rescues: &mut Vec<Rescue>,
-    ) -> Result<(), FtlError> {
-        let trimmed_at = window.trimmed_at(lpn);
-        let older = self.map[lpn as usize];
-        for version in group.iter().rev() {
-            if trimmed_at.is_some_and(|ver| ver > version.oob.tag.ver) {
-                return Ok(());
-            }
-            if !window.suspects.contains(version.ppn) {
-                self.map[lpn as usize] = version.ppn.raw();
-                return Ok(());
-            }
-            // The cut may have torn this page, or left it unstable: read it once, and keep what was
-            // read.
-            let mut data = vec![0; self.space.geometry().page_bytes as usize];
-            if self
-                .space
-                .flash
-                .read(version.ppn, &mut data, Cause::Recovery)?
-                .is_none()
-            {
-                self.stats.mount.pages_discarded += 1;
-                continue;
-            }
-            self.map[lpn as usize] = version.ppn.raw();
-            if window.suspects.is_shaky(version.ppn) {
-                let others = group
-                    .iter()
-                    .map(|other| other.ppn)
-                    .filter(|other| *other != version.ppn);
-                let fallbacks = others
-                    .chain(Some(older).filter(|p| *p != UNMAPPED).map(Ppn::new))
-                    .collect();
-                rescues.push(Rescue {
-                    tag: version.oob.tag,
-                    from: version.ppn,
-                    data,
-                    fallbacks,
-                });
-            }
-            return Ok(());
-        }
-        Ok(())
-    }
-
     /// The checkpoint's entries that point into blocks used again since: their page was rewritten,
     /// and that version is torn or was never acknowledged as safe. Such entries cannot be; if one
     /// is, reading it must fail rather than tell another's data.
@@ -666,7 +588,8 @@ impl<S: Store> PageMap<S> {
             return;
         }
         let seen: HashMap<u32, u32> = window
-            .pages
+            .evidence
+            .all()
             .iter()
             .map(|v| (v.ppn.raw(), v.oob.tag.lpn))
             .collect();
@@ -685,87 +608,66 @@ impl<S: Store> PageMap<S> {
         }
     }
 
-    fn adopt_trims(&mut self, window: &Window, rescues: &mut Vec<Rescue>) -> Result<(), FtlError> {
-        for trim in &window.trims {
-            if self.checkpoints.both_since(trim.record.contained_in) {
+    fn adopt_trims(
+        &mut self,
+        base: &Base,
+        window: &Window,
+        rescues: &mut Rescues,
+    ) -> Result<(), FtlError> {
+        let known: HashMap<u64, Record> = base
+            .trims
+            .iter()
+            .map(|(_, record)| (record.ver, *record))
+            .collect();
+        for FoundTrim { at, shaky, .. } in &window.trims {
+            let unknown = Record {
+                ver: at.oob.tag.ver,
+                contained_in: self.checkpoints.next_id(),
+            };
+            let record = known.get(&at.oob.tag.ver).copied().unwrap_or(unknown);
+            if self.checkpoints.both_since(record.contained_in) {
                 continue;
             }
-            self.trims.add(trim.ppn, trim.record);
-            self.adopt_live(trim.ppn)?;
-            if trim.suspect {
-                let mut data = vec![0; self.space.geometry().page_bytes as usize];
-                trim::encode(&trim.ranges, &mut data);
-                rescues.push(Rescue {
-                    tag: trim.oob.tag,
-                    from: trim.ppn,
-                    data,
-                    fallbacks: trim.fallbacks.clone(),
-                });
+            self.trims.add(at.ppn, record);
+            self.adopt_live(at.ppn)?;
+            if let Some(data) = shaky {
+                rescues.add(at, data.clone());
             }
         }
         Ok(())
     }
 
-    /// Full blocks become collectable, or are released if nothing in them lives. Returns those that
-    /// hold no live page but one that an unstable page's loss would bring back: they must outlast
-    /// its rescue.
-    fn settle_blocks(&mut self, rescues: &[Rescue]) -> Vec<Pbn> {
-        let geometry = self.space.geometry();
-        let needed: HashSet<Pbn> = rescues
-            .iter()
-            .flat_map(|r| &r.fallbacks)
-            .map(|ppn| geometry.block_of(*ppn))
-            .collect();
-        let mut withheld = Vec::new();
-        for block in self.space.geometry().all_blocks() {
-            if self.space.table.state(block) != State::Full {
-                continue;
-            }
-            if self.checkpoints.owns(block) {
-                continue;
-            }
-            if self.space.table.valid(block) > 0 {
-                self.space.table.set_collectable(block);
-            } else if needed.contains(&block) {
-                withheld.push(block);
-            } else {
-                self.space.release(block);
-            }
-        }
-        withheld
+    fn settle_blocks(&mut self, rescues: &Rescues, pinned_wait: bool) {
+        let dead =
+            rescues.settle_blocks(&mut self.space, &self.checkpoints, pinned_wait, |_| false);
+        dead.into_iter().for_each(|block| self.space.release(block));
     }
 
     /// Programs again what the cut may have left unstable, so that it stays what this mount has
     /// seen; then gives up what had to wait for that.
-    fn rewrite_suspects(
-        &mut self,
-        rescues: Vec<Rescue>,
-        withheld: Vec<Pbn>,
-    ) -> Result<(), FtlError> {
-        self.stats.mount.pages_discarded += rescues.len() as u64;
-        for rescue in rescues {
-            if self.space.room(HOST) == 0 {
-                self.space.reclaim(Cause::Recovery)?;
-            }
-            let tag = PageTag {
-                flags: rescue.tag.flags.with(Flags::COPY),
-                ..rescue.tag
-            };
-            let (to, _) = self
-                .space
-                .append(HOST, &[tag], &rescue.data, Cause::Recovery)?;
-            if tag.role == Role::Trim {
-                self.trims.moved(rescue.from, to);
-                self.space.table.clear_live(rescue.from);
-            } else {
-                self.set_map(Lpn::new(tag.lpn), Some(to));
-            }
-        }
-        self.space.make_safe()?;
-        withheld
-            .into_iter()
-            .for_each(|block| self.space.release(block));
+    fn rewrite_suspects(&mut self, rescues: &mut Rescues) -> Result<(), FtlError> {
+        self.stats.mount.pages_discarded += rescues.program(self)?;
+        self.settle_blocks(rescues, false);
         Ok(())
+    }
+}
+
+impl<S: Store> Rescuer<S> for PageMap<S> {
+    fn space(&mut self) -> &mut Space<S> {
+        &mut self.space
+    }
+
+    fn copies_of(&self, role: Role) -> (StreamId, Role) {
+        (HOST, role)
+    }
+
+    fn copied(&mut self, rescue: &Rescue, to: Ppn, _: u64) {
+        if rescue.tag.role == Role::Trim {
+            self.trims.moved(rescue.from, to);
+            self.space.table.clear_live(rescue.from);
+        } else {
+            self.set_map(Lpn::new(rescue.tag.lpn), Some(to));
+        }
     }
 }
 
@@ -800,37 +702,11 @@ struct Reach {
     ver: u64,
 }
 
-struct Version {
-    oob: Oob,
-    ppn: Ppn,
-}
-
-struct FoundTrim {
-    ppn: Ppn,
-    oob: Oob,
-    ranges: Vec<TrimRange>,
-    record: Record,
-    suspect: bool,
-    /// Other pages with the same record; of one that the cut may have hit, also what it made
-    /// obsolete.
-    fallbacks: Vec<Ppn>,
-}
-
-/// A page to program again.
-struct Rescue {
-    tag: PageTag,
-    from: Ppn,
-    data: Vec<u8>,
-    /// Pages that take its place if it is lost before it is written again.
-    fallbacks: Vec<Ppn>,
-}
-
 /// What the blocks hold that are newer than the checkpoint.
 #[derive(Default)]
 struct Window {
-    pages: Vec<Version>,
-    trims: Vec<FoundTrim>,
-    suspects: Suspects,
+    evidence: Evidence,
+    trims: Vec<FoundTrim<Vec<TrimRange>>>,
     /// Whether any block but checkpoints was used after the checkpoint began.
     touched: bool,
 }
@@ -839,7 +715,7 @@ impl Window {
     fn trim_ranges(&self) -> impl Iterator<Item = TrimRange> {
         self.trims
             .iter()
-            .flat_map(|trim| trim.ranges.iter().copied())
+            .flat_map(|trim| trim.content.iter().copied())
     }
 
     /// The newest version from which on the page is trimmed.
