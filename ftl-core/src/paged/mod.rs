@@ -39,6 +39,8 @@ mod settings;
 #[cfg(test)]
 pub(crate) mod tests;
 mod trims;
+mod versions;
+mod window;
 
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;

@@ -1,0 +1,422 @@
+//! The newest version of every mapping page, and of every logical page in it.
+//!
+//! Of one mapping page the last program rules. A data page in the window competes if its mapping
+//! page does not contain it (`pseq > upto`); it is compared with the page that the map names by
+//! version. That page's record is read for it, because the entry may point into a block that was
+//! erased and used again (LazyFTL's state F). A trim wins over older versions unless its mapping
+//! page contains it.
+//!
+//! A mapping page that rotted is rebuilt from the records of all blocks, on top of its newest
+//! readable version, and written at once: what rotted stays until then, since it alone tells the
+//! next mount. Trims that only it knew, their records expired, are undone.
+//!
+//! Nothing is programmed here. If power fails, the next mount finds the same.
+
+use super::map::entry_at;
+use super::trims::{Record, covers};
+use super::window::{Window, is_data};
+use super::{Paged, Policy};
+use crate::block_table::State;
+use crate::error::FtlError;
+use crate::format::Role;
+use crate::format::trim::{self, TrimRange};
+use crate::recovery::{Claim, FoundTrim, Rescues, Version, read_page, read_trims, resolve};
+use nand_model::{Cause, Ppn, Store};
+
+/// A mapping page, of which the newest readable version was looked for.
+pub(super) struct FoundMap {
+    pub(super) vtpn: u32,
+    pub(super) newest: Option<(Version, Vec<u8>)>,
+    /// Newer versions, which cannot be read.
+    pub(super) lost: Vec<Ppn>,
+}
+
+pub(super) fn holds(range: &TrimRange, logical_pages: u32) -> bool {
+    let end = range.lpn.checked_add(range.count);
+    range.count > 0 && end.is_some_and(|end| end <= logical_pages)
+}
+
+/// A trim record found; its `ver` is the number of the trim's program.
+pub(super) type Trim = FoundTrim<TrimRange>;
+
+impl<S: Store, P: Policy> Paged<S, P> {
+    /// Reads trim records. One that may yet be lost is programmed again, and its copies stay until
+    /// then.
+    pub(super) fn read_trims(
+        &mut self,
+        records: Vec<Version>,
+        window: &Window,
+        rescues: &mut Rescues,
+    ) -> Result<Vec<Trim>, FtlError> {
+        let geometry = self.space.geometry();
+        let logical_pages = self.logical_pages;
+        let decode = |_: &Version, data: &[u8]| {
+            let range = trim::decode(data)?.first().copied()?;
+            holds(&range, logical_pages).then_some(range)
+        };
+        let (space, discarded) = (&mut self.space, &mut self.stats.mount.pages_discarded);
+        let suspects = &window.evidence.suspects;
+        let found = read_trims(space, records, suspects, discarded, decode)?;
+        for trim in &found {
+            if let Some(data) = &trim.shaky {
+                rescues.add(&trim.at, data.clone());
+                let ver = trim.at.oob.tag.ver;
+                let copies = window.trims.iter().filter(|v| v.oob.tag.ver == ver);
+                rescues.pin(&geometry, copies.map(|v| v.ppn));
+            }
+        }
+        Ok(found)
+    }
+
+    /// A page's data, or `None` (counted) if it is lost.
+    pub(super) fn read_trusted(&mut self, version: &Version) -> Result<Option<Vec<u8>>, FtlError> {
+        let discarded = &mut self.stats.mount.pages_discarded;
+        read_page(&mut self.space, version.ppn, discarded)
+    }
+
+    /// Reads the newest readable version of a mapping page. It is outdated if a newer one rotted;
+    /// of one that a cut may have torn that shows where entries point to pages that are gone.
+    pub(super) fn find_map(
+        &mut self,
+        vtpn: u32,
+        window: &Window,
+        trims: &[Trim],
+    ) -> Result<(FoundMap, bool), FtlError> {
+        let (mut newest, mut lost, mut rotten) = (None, Vec::new(), false);
+        for version in window
+            .maps
+            .get(&vtpn)
+            .map_or(&[][..], |versions| versions)
+            .iter()
+            .rev()
+        {
+            if let Some(data) = self.read_trusted(version)? {
+                newest = Some((*version, data));
+                break;
+            }
+            lost.push(version.ppn);
+            rotten |= !window.evidence.suspects.contains(version.ppn);
+        }
+        let outdated = rotten
+            || !lost.is_empty()
+                && match &newest {
+                    Some((version, data)) => {
+                        self.points_astray(vtpn, version.oob.tag.ver, data, window, trims)?
+                    }
+                    None => true,
+                };
+        Ok((FoundMap { vtpn, newest, lost }, outdated))
+    }
+
+    /// Whether an entry that nothing newer replaces points to a page that is gone.
+    pub(super) fn points_astray(
+        &mut self,
+        vtpn: u32,
+        upto: u64,
+        page: &[u8],
+        window: &Window,
+        trims: &[Trim],
+    ) -> Result<bool, FtlError> {
+        for (index, lpn) in (0..).zip(self.pages_of(vtpn)) {
+            let Some(named) = entry_at(page, index) else {
+                continue;
+            };
+            let rewritten = window
+                .evidence
+                .versions(lpn..lpn + 1)
+                .iter()
+                .any(|v| v.oob.pseq > upto);
+            let trimmed = trims.iter().any(|t| {
+                t.at.oob.tag.ver > upto
+                    && t.content.lpn <= lpn
+                    && lpn - t.content.lpn < t.content.count
+            });
+            if !rewritten && !trimmed && !self.may_hold(lpn, named)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether an entry may be right: its page is there, and its record, if it can be read, says
+    /// the same.
+    pub(super) fn may_hold(&mut self, lpn: u32, named: Ppn) -> Result<bool, FtlError> {
+        let geometry = self.space.geometry();
+        if !geometry.contains(named)
+            || self.space.table.state(geometry.block_of(named)) != State::Full
+            || !self.space.flash.chip().is_programmed(named)
+        {
+            return Ok(false);
+        }
+        let oob = self.space.flash.read_oob(named, Cause::Recovery)?;
+        Ok(oob.is_none_or(|oob| is_data(&oob) && oob.tag.lpn == lpn))
+    }
+
+    /// Takes a mapping page, and the newest version of every logical page in it.
+    pub(super) fn resolve(
+        &mut self,
+        FoundMap {
+            vtpn, mut newest, ..
+        }: FoundMap,
+        window: &Window,
+        trims: &[Trim],
+        rescues: &mut Rescues,
+    ) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
+        let upto = newest
+            .as_ref()
+            .map_or(0, |(version, _)| version.oob.tag.ver);
+        if newest
+            .as_ref()
+            .is_some_and(|(version, _)| upto > version.oob.pseq)
+        {
+            return Err(FtlError::Corrupt(format!(
+                "mapping page {vtpn} knows of programs that came after it"
+            )));
+        }
+        self.upto[vtpn as usize] = upto;
+        let pages = self.pages_of(vtpn);
+        let overlaps =
+            |t: &&Trim| t.content.lpn < pages.end && pages.start < t.content.lpn + t.content.count;
+        let trims: Vec<&Trim> = trims
+            .iter()
+            .filter(|t| t.at.oob.tag.ver > upto)
+            .filter(overlaps)
+            .collect();
+        if trims.iter().any(|t| t.shaky.is_some()) {
+            self.pin_untrimmed(vtpn, window, rescues)?;
+        }
+        // A mapping page trimmed as a whole is gone, unless it was written after the trim.
+        newest = newest.filter(|(v, _)| {
+            !trims
+                .iter()
+                .any(|t| v.oob.pseq < t.at.oob.tag.ver && covers(&t.content, &pages))
+        });
+        let versions = window.evidence.versions(pages.clone());
+        match newest {
+            Some((version, data)) => {
+                self.map_page.copy_from_slice(&data);
+                self.directory[vtpn as usize] = version.ppn.raw();
+                self.adopt_live(version.ppn)?;
+                if window.evidence.suspects.is_shaky(version.ppn) {
+                    rescues.add(&version, data);
+                    let older = window.evidence.fallbacks(&window.maps[&vtpn]);
+                    rescues.pin(&geometry, older.chain(window.stable_trims()));
+                }
+                self.resolve_pages(
+                    pages,
+                    upto,
+                    version.oob.pseq,
+                    window,
+                    versions,
+                    &trims,
+                    rescues,
+                )
+            }
+            None => {
+                self.map_page.fill(0xFF);
+                self.resolve_pages(pages, upto, 0, window, versions, &trims, rescues)
+            }
+        }
+    }
+
+    /// A trim may yet be lost: keeps everything that it gave up.
+    pub(super) fn pin_untrimmed(
+        &mut self,
+        vtpn: u32,
+        window: &Window,
+        rescues: &mut Rescues,
+    ) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
+        let mut needed: Vec<Ppn> = window
+            .evidence
+            .versions(self.pages_of(vtpn))
+            .iter()
+            .map(|v| v.ppn)
+            .collect();
+        for ppn in window
+            .maps
+            .get(&vtpn)
+            .into_iter()
+            .flat_map(|versions| window.evidence.fallbacks(versions))
+        {
+            needed.push(ppn);
+            let mut page = vec![0; geometry.page_bytes as usize];
+            if self
+                .space
+                .flash
+                .read(ppn, &mut page, Cause::Recovery)?
+                .is_some()
+            {
+                needed.extend((0..self.per_page()).filter_map(|index| entry_at(&page, index)));
+            }
+        }
+        rescues.pin(&geometry, needed);
+        Ok(())
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one mapping page's facts, passed on once"
+    )]
+    pub(super) fn resolve_pages(
+        &mut self,
+        pages: std::ops::Range<u32>,
+        upto: u64,
+        map_pseq: u64,
+        window: &Window,
+        versions: &[Version],
+        trims: &[&Trim],
+        rescues: &mut Rescues,
+    ) -> Result<(), FtlError> {
+        let mut rest = versions;
+        for lpn in pages.clone() {
+            let (group, others) = rest.split_at(rest.partition_point(|v| v.oob.tag.lpn == lpn));
+            rest = others;
+            let named = entry_at(&self.map_page, lpn - pages.start);
+            let trim = trims
+                .iter()
+                .filter(|t| t.content.lpn <= lpn && lpn - t.content.lpn < t.content.count);
+            let trim = trim.max_by_key(|t| t.content.ver);
+            let news = group.iter().any(|v| v.oob.pseq > upto);
+            if !news
+                && trim.is_none()
+                && !group
+                    .iter()
+                    .any(|v| window.evidence.suspects.contains(v.ppn))
+            {
+                // The common case: the map knows, and nothing speaks against it.
+                let Some(named) = named else { continue };
+                // But an outdated mapping page may not know of a trim.
+                if !window.whole || self.may_hold(lpn, named)? {
+                    self.adopt_live(named)?;
+                    self.mapped.set(lpn, true);
+                    continue;
+                }
+            }
+            let known = group.iter().any(|v| Some(v.ppn) == named);
+            // A mapping page older than the trim names nothing newer than the trim.
+            let too_old = trim.is_some_and(|t| map_pseq < t.at.oob.tag.ver);
+            // A block that was scanned has shown all it holds.
+            let scanned = |ppn: Ppn| {
+                let block = self.space.geometry().block_of(ppn);
+                window.roles.contains_key(&block.raw())
+            };
+            let record = match named {
+                Some(named) if !known && !too_old && !scanned(named) => {
+                    self.read_named(lpn, named)?
+                }
+                _ => None,
+            };
+            let claim = Claim {
+                reach: upto,
+                named,
+                record,
+                trimmed_at: trim.map_or(0, |t| t.content.ver + 1),
+            };
+            let (space, discarded) = (&mut self.space, &mut self.stats.mount.pages_discarded);
+            let evidence = &window.evidence;
+            let newest = resolve(space, evidence, &claim, group, rescues, discarded)?;
+            self.adopt_newest(lpn, named, newest)?;
+        }
+        Ok(())
+    }
+
+    /// The record of the page that the map names, if it still is what the map says.
+    pub(super) fn read_named(&mut self, lpn: u32, named: Ppn) -> Result<Option<Version>, FtlError> {
+        if !self.space.geometry().contains(named) {
+            return Err(FtlError::Corrupt(format!(
+                "logical page {lpn} is mapped to {named}, which does not exist"
+            )));
+        }
+        if self
+            .space
+            .table
+            .state(self.space.geometry().block_of(named))
+            != State::Full
+        {
+            return Ok(None);
+        }
+        let oob = self.space.flash.read_oob(named, Cause::Recovery)?;
+        Ok(oob
+            .filter(|oob| oob.tag.lpn == lpn && is_data(oob))
+            .map(|oob| Version { oob, ppn: named }))
+    }
+
+    /// Takes the newest version of a logical page; what the mapping page does not say is pending.
+    pub(super) fn adopt_newest(
+        &mut self,
+        lpn: u32,
+        named: Option<Ppn>,
+        newest: Option<Ppn>,
+    ) -> Result<(), FtlError> {
+        if let Some(ppn) = newest {
+            self.adopt_live(ppn)?;
+            self.mapped.set(lpn, true);
+        }
+        if newest != named {
+            newest.into_iter().for_each(|ppn| self.enlist_found(ppn));
+            self.pending
+                .point(lpn, newest, false, self.first_missing(lpn));
+        }
+        Ok(())
+    }
+
+    /// The first program that the mapping page may not contain.
+    pub(super) fn first_missing(&self, lpn: u32) -> u64 {
+        self.upto[(lpn / self.per_page()) as usize] + 1
+    }
+
+    pub(super) fn adopt_live(&mut self, ppn: Ppn) -> Result<(), FtlError> {
+        if !self.space.geometry().contains(ppn) || self.space.table.is_live(ppn) {
+            return Err(FtlError::Corrupt(format!(
+                "page {ppn} does not exist, or has two owners"
+            )));
+        }
+        let block = self.space.geometry().block_of(ppn);
+        let table = &mut self.space.table;
+        if table.state(block) == State::Full && table.role(block) != Role::Checkpoint {
+            table.set_live(ppn);
+            return Ok(());
+        }
+        Err(FtlError::Corrupt(format!(
+            "page {ppn} is in use, but its block holds no data"
+        )))
+    }
+
+    /// A block with pages that the map does not know is a buffer block again.
+    pub(super) fn enlist_found(&mut self, ppn: Ppn) {
+        let block = self.space.geometry().block_of(ppn);
+        if !self.pending.holds(block) {
+            self.pending.enlist(block, self.space.table.epoch(block));
+            self.space.table.set_role(block, self.settings.host_role);
+        }
+    }
+
+    /// Keeps the records that some mapping page does not contain.
+    pub(super) fn adopt_trims(&mut self, trims: Vec<Trim>) -> Result<(), FtlError> {
+        for FoundTrim {
+            at, content: range, ..
+        } in trims
+        {
+            let seq = at.oob.tag.ver;
+            let end = (range.lpn + range.count).div_ceil(self.per_page());
+            let touched: Vec<u32> = (range.lpn / self.per_page()..end)
+                .filter(|vtpn| self.upto[*vtpn as usize] < seq)
+                .collect();
+            if !touched.is_empty() {
+                self.trims.add(
+                    seq,
+                    Record {
+                        ppn: at.ppn,
+                        range,
+                        touched,
+                    },
+                );
+                self.adopt_live(at.ppn)?;
+            }
+        }
+        self.expire_records();
+        Ok(())
+    }
+}

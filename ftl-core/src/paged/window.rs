@@ -1,0 +1,238 @@
+//! The recovery window: records of the blocks that may hold what the map on flash does not know.
+//!
+//! Blocks looked into: with a checkpoint, those it names and those opened since; without, every
+//! mapping block, and the youngest `age_window` blocks (LazyFTL's second and third method). And
+//! every block whose first page is lost.
+//!
+//! Nothing is programmed here. If power fails, the next mount reads the same records.
+
+use super::checkpoint::Content;
+use super::convert::WINDOW_SLACK;
+use super::versions::Trim;
+use super::{Paged, Policy, UNMAPPED};
+use crate::error::FtlError;
+use crate::format::{Oob, Role};
+use crate::hash::FastMap;
+use crate::recovery::{Evidence, Head, Rescues, Version, scan_block};
+use nand_model::{Cause, Pbn, Ppn, Store};
+use std::collections::HashSet;
+
+/// What the scanned blocks hold.
+#[derive(Default)]
+pub(super) struct Window {
+    /// Versions of each mapping page.
+    pub(super) maps: FastMap<u32, Vec<Version>>,
+    pub(super) trims: Vec<Version>,
+    pub(super) roles: FastMap<u32, Role>,
+    pub(super) evidence: Evidence,
+    /// Whether any block but checkpoints was used after the checkpoint began.
+    pub(super) touched: bool,
+    /// Whether every block was scanned.
+    pub(super) whole: bool,
+}
+
+impl Window {
+    pub(super) fn sort(&mut self) {
+        self.evidence.sort();
+        self.maps
+            .values_mut()
+            .for_each(|versions| versions.sort_unstable_by_key(|v| v.oob.pseq));
+    }
+
+    /// One copy of every trim record that no cut can have hit.
+    pub(super) fn stable_trims(&self) -> impl Iterator<Item = Ppn> {
+        let mut first: FastMap<u64, Version> = FastMap::default();
+        let suspects = &self.evidence.suspects;
+        for version in self.trims.iter().filter(|v| !suspects.contains(v.ppn)) {
+            let known = first.entry(version.oob.tag.ver).or_insert(*version);
+            if version.oob.pseq < known.oob.pseq {
+                *known = *version;
+            }
+        }
+        first.into_values().map(|version| version.ppn)
+    }
+}
+
+pub(super) fn is_data(oob: &Oob) -> bool {
+    matches!(oob.tag.role, Role::Update | Role::Cold | Role::Data)
+}
+
+impl<S: Store, P: Policy> Paged<S, P> {
+    /// Reads every record of the blocks that may hold what a checkpoint, or else the map, does not
+    /// know.
+    pub(super) fn scan_window(
+        &mut self,
+        heads: &[Head],
+        base: Option<&Content>,
+        scanned: &mut u64,
+    ) -> Result<Window, FtlError> {
+        for head in heads {
+            if let Head::Found { epoch, pseq, .. } = *head {
+                self.space.saw_epoch(epoch);
+                self.space.flash.saw_pseq(pseq);
+            }
+        }
+        if let Some(base) = base {
+            self.space.saw_epoch(base.begin_epoch - 1);
+            self.space.flash.saw_pseq(base.begin_pseq);
+        }
+        let horizon = self
+            .space
+            .next_epoch()
+            .saturating_sub(self.settings.age_window + WINDOW_SLACK);
+        let named: HashSet<u32> =
+            base.map_or(HashSet::new(), |base| base.scan.iter().copied().collect());
+        let mut window = Window::default();
+        for (block, head) in (0..).map(Pbn::new).zip(heads) {
+            let Head::Found {
+                first,
+                epoch,
+                intact,
+                ..
+            } = *head
+            else {
+                continue;
+            };
+            let wanted = match (base, first) {
+                (_, Role::Checkpoint) => true,
+                (Some(base), _) => epoch >= base.begin_epoch || named.contains(&block.raw()),
+                (None, Role::Map | Role::Trim | Role::Pad) => true,
+                (None, _) => epoch >= horizon,
+            };
+            // A page 0 that an earlier cut took stays lost: only where a block is wanted for itself
+            // was it used since.
+            window.touched |= wanted && first != Role::Checkpoint;
+            if wanted || !intact {
+                self.scan_into(block, &mut window, scanned)?;
+            }
+        }
+        if base.is_some_and(|base| base.clean) && !window.touched {
+            window.evidence.suspects.assume_stable();
+        }
+        if let Some(base) = base {
+            self.add_base(base, heads, &mut window, scanned)?;
+        }
+        window.sort();
+        Ok(window)
+    }
+
+    /// Reads every record of the blocks that were not scanned yet. The trim records there had
+    /// expired: outdated mapping pages may need them.
+    pub(super) fn scan_rest(
+        &mut self,
+        heads: &[Head],
+        window: &mut Window,
+        trims: &mut Vec<Trim>,
+        rescues: &mut Rescues,
+        scanned: &mut u64,
+    ) -> Result<(), FtlError> {
+        let known: HashSet<u64> = window.trims.iter().map(|v| v.oob.tag.ver).collect();
+        for (block, head) in (0..).map(Pbn::new).zip(heads) {
+            if matches!(head, Head::Found { .. }) && !window.roles.contains_key(&block.raw()) {
+                self.scan_into(block, window, scanned)?;
+            }
+        }
+        window.whole = true;
+        window.sort();
+        let expired: Vec<Version> = window
+            .trims
+            .iter()
+            .filter(|v| !known.contains(&v.oob.tag.ver))
+            .copied()
+            .collect();
+        trims.extend(self.read_trims(expired, window, rescues)?);
+        Ok(())
+    }
+
+    pub(super) fn scan_into(
+        &mut self,
+        block: Pbn,
+        window: &mut Window,
+        scanned: &mut u64,
+    ) -> Result<(), FtlError> {
+        let (logical_pages, mapping_pages) = (self.logical_pages, self.directory.len() as u32);
+        let mut role = None;
+        let ends = scan_block(&mut self.space.flash, block, scanned, |ppn, oob| {
+            let version = Version { oob, ppn };
+            let of_block = match oob.tag.role {
+                Role::Update | Role::Cold | Role::Data => {
+                    if oob.tag.lpn < logical_pages {
+                        window.evidence.add(version);
+                    }
+                    Role::Data
+                }
+                Role::Map => {
+                    if oob.tag.lpn < mapping_pages {
+                        window.maps.entry(oob.tag.lpn).or_default().push(version);
+                    }
+                    Role::Map
+                }
+                Role::Trim => {
+                    window.trims.push(version);
+                    Role::Map
+                }
+                Role::Pad => return,
+                other => other,
+            };
+            role.get_or_insert(of_block);
+        })?;
+        window.roles.insert(block.raw(), role.unwrap_or(Role::Data));
+        let suspects = &mut window.evidence.suspects;
+        suspects.note(&self.space.flash, block, ends);
+        Ok(())
+    }
+
+    /// What the checkpoint knows beside the blocks it names: mapping pages and trim records in
+    /// older blocks. A page that was moved or erased since shows as something else; what replaced
+    /// it is in a younger block.
+    pub(super) fn add_base(
+        &mut self,
+        base: &Content,
+        heads: &[Head],
+        window: &mut Window,
+        scanned: &mut u64,
+    ) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
+        let pages = (0..)
+            .zip(&base.directory)
+            .map(|(vtpn, ppn)| (Some(vtpn), *ppn));
+        let pages = pages
+            .chain(base.trims.iter().map(|ppn| (None, *ppn)))
+            .filter(|(_, ppn)| *ppn != UNMAPPED);
+        for (vtpn, ppn) in pages {
+            let ppn = Ppn::new(ppn);
+            let block = geometry.block_of(ppn);
+            let unseen = !window.roles.contains_key(&block.raw());
+            if !unseen || !matches!(heads[block.index()], Head::Found { .. }) {
+                continue;
+            }
+            *scanned += 1;
+            let Some(oob) = self.space.flash.read_oob(ppn, Cause::Recovery)? else {
+                continue;
+            };
+            match (oob.tag.role, vtpn) {
+                (Role::Map, Some(vtpn)) if oob.tag.lpn == vtpn => {
+                    window
+                        .maps
+                        .entry(vtpn)
+                        .or_default()
+                        .push(Version { oob, ppn });
+                }
+                (Role::Trim, None) => window.trims.push(Version { oob, ppn }),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Mapping pages of the checkpoint of which no version was found.
+    pub(super) fn missing(&self, base: &Content, window: &Window) -> HashSet<u32> {
+        let named = (0..)
+            .zip(&base.directory)
+            .filter(|(_, ppn)| **ppn != UNMAPPED);
+        named
+            .map(|(vtpn, _)| vtpn)
+            .filter(|vtpn| !window.maps.contains_key(vtpn))
+            .collect()
+    }
+}
