@@ -10,6 +10,7 @@ mod addr;
 mod block_table;
 mod checkpoint;
 mod config;
+mod controller;
 mod copy;
 mod error;
 mod events;

@@ -38,7 +38,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
         let mut lpns: Vec<u32> = self
             .pages_of(lbn)
-            .filter(|lpn| self.trims.is_mapped(*lpn))
+            .filter(|lpn| self.map.trims.is_mapped(*lpn))
             .collect();
         self.ensure_free()?;
         let begun = self.begun(lbn);
@@ -66,14 +66,16 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn begun(&self, lbn: u32) -> Option<Pbn> {
         let (block, _) = self.space.open_block(self.data_stream(lbn))?;
         let is_whole = self
+            .map
             .logs
             .get(block)
             .is_none_or(|log| log.live == log.written);
-        (self.data.block(lbn) != Some(block) && is_whole).then_some(block)
+        (self.map.data.block(lbn) != Some(block) && is_whole).then_some(block)
     }
 
     fn is_logged_in(&self, block: Pbn, lpn: u32) -> bool {
-        self.logs
+        self.map
+            .logs
             .place(lpn)
             .is_some_and(|ppn| self.space.geometry().block_of(ppn) == block)
     }
@@ -149,7 +151,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         while done < tags.len() {
             let offset = self.split(tags[done].lpn).1;
             let follows = |(i, tag): &(u32, &PageTag)| tag.lpn == tags[done].lpn + i;
-            let run = match self.data.in_place() {
+            let run = match self.map.data.in_place() {
                 true => (0..).zip(&tags[done..]).take_while(follows).count(),
                 false => tags.len() - done,
             };
@@ -170,6 +172,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     pub(super) fn close_data_block(&mut self, lbn: u32) -> Result<bool, FtlError> {
         let stream = self.data_stream(lbn);
         let was_open = self
+            .map
             .data
             .block(lbn)
             .is_some_and(|block| self.is_filling(stream, block));
@@ -186,16 +189,16 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         was_open: bool,
     ) -> Result<(), FtlError> {
         let stream = self.data_stream(lbn);
-        let old = self.data.take_block(lbn);
-        self.data.set_block(lbn, block);
+        let old = self.map.data.take_block(lbn);
+        self.map.data.set_block(lbn, block);
         for lpn in self.pages_of(lbn) {
             if self.is_logged_in(block, lpn) {
-                let ppn = self.logs.place(lpn).expect("it is logged");
-                self.logs.remove(lpn, block);
-                self.data.set_place(lpn, ppn);
+                let ppn = self.map.logs.place(lpn).expect("it is logged");
+                self.map.logs.remove(lpn, block);
+                self.map.data.set_place(lpn, ppn);
             }
         }
-        self.logs.remove_block(block);
+        self.map.logs.remove_block(block);
         self.space.table.set_role(block, Role::Data);
         match old {
             Some(old) if was_open => self.give_back(old, stream)?,
@@ -212,7 +215,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let Some(missing) = self.missing_behind(lbn, block) else {
             return Ok(None);
         };
-        let log = self.logs.get(block).and_then(|log| log.stream);
+        let log = self.map.logs.get(block).and_then(|log| log.stream);
         let stream = log
             .map(|log| FIRST_LOG + log as usize)
             .filter(|stream| self.is_filling(*stream, block));
@@ -241,7 +244,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         if let Some(stream) = stream.filter(|stream| self.is_filling(*stream, block)) {
             self.space.hand_over(stream, data);
         }
-        self.logs.note_reclaimed();
+        self.map.logs.note_reclaimed();
         self.make_data_block(lbn, block, was_open)?;
         Ok(Some(missing.len() as u32))
     }
@@ -257,6 +260,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn missing_behind(&self, lbn: u32, block: Pbn) -> Option<Vec<u32>> {
         let geometry = self.space.geometry();
         let log = self
+            .map
             .logs
             .get(block)
             .filter(|log| log.only_owner() == Some(lbn))?;
@@ -269,11 +273,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         if !is_own || self.space.table.valid(block) != log.live {
             return None;
         }
-        if self.in_place_logs {
+        if self.map.in_place_logs {
             return self.missing_in_gaps(lbn, log);
         }
         if log.live != log.written
-            || !self.policy.may_become_data(log)
+            || !self.map.policy.may_become_data(log)
             || self.space.flash.chip().bad(block).is_some()
         {
             return None;
@@ -282,11 +286,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let mut at_least = 0;
         for (offset, lpn) in (0..log.written).zip(pages.clone()) {
             let place = self
+                .map
                 .logs
                 .place(lpn)
                 .filter(|ppn| geometry.block_of(*ppn) == block)?;
             let place = geometry.offset_of(place);
-            if place < at_least || (self.data.in_place() && place != offset) {
+            if place < at_least || (self.map.data.in_place() && place != offset) {
                 return None;
             }
             at_least = place + 1;
@@ -294,7 +299,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Some(
             pages
                 .skip(log.written as usize)
-                .filter(|lpn| self.trims.is_mapped(*lpn))
+                .filter(|lpn| self.map.trims.is_mapped(*lpn))
                 .collect(),
         )
     }
@@ -303,10 +308,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// ones have to be free.
     fn missing_in_gaps(&self, lbn: u32, log: &LogBlock) -> Option<Vec<u32>> {
         let chip = self.space.flash.chip();
-        let lacks = |lpn: &u32| self.trims.is_mapped(*lpn) && !self.is_logged_in(log.block, *lpn);
+        let lacks =
+            |lpn: &u32| self.map.trims.is_mapped(*lpn) && !self.is_logged_in(log.block, *lpn);
         let missing: Vec<u32> = self.pages_of(lbn).filter(lacks).collect();
         let at_home = |lpn: u32| {
             let ppn = self
+                .map
                 .logs
                 .place(lpn)
                 .filter(|_| self.is_logged_in(log.block, lpn));

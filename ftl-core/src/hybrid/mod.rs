@@ -35,18 +35,18 @@ pub(crate) use policy::{Due, Policy, Route, View, Write};
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
+use crate::controller::{Controller, Mapping, check_size, ram_entry};
 use crate::error::FtlError;
-use crate::events::EventLog;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
-use crate::ftl::{Ftl, Start};
-use crate::gc::{Collect, Gc, Settings, docs};
+use crate::ftl::Start;
+use crate::gc::{Gc, Settings, docs};
 use crate::recovery::{CleanStop, MountByRecords};
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
+use crate::stats::{RamReport, SchemeStats};
 use crate::trims::Trims;
 use data::DataBlocks;
-use nand_model::{Cause, Chip, Geometry, Nanos, PageOrder, Pairing, Pbn, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Geometry, PageOrder, Pairing, Pbn, Ppn, Profile, Store};
 
 /// Trim records, and what a mount programs.
 const COMMON: StreamId = 0;
@@ -105,17 +105,12 @@ fn kept_apart(profile: &Profile, logical_pages: u32, settings: &Settings) -> u32
     checkpoints + Trims::blocks_needed(&geometry, logical_pages) + 6 + settings.free_threshold
 }
 
-/// A scheme of data blocks and log blocks over a chip.
-pub(crate) struct HybridFtl<S: Store, P> {
-    pub(crate) space: Space<S>,
+/// Data blocks, log blocks, and which page is where.
+pub(crate) struct Hybrid<P> {
     pub(crate) policy: P,
-    logical_pages: u32,
     data: DataBlocks,
     pub(crate) logs: Logs,
     trims: Trims,
-    checkpoints: Checkpoints,
-    next_ver: u64,
-    gc: Gc,
     /// Blocks that are neither for data nor for log pages.
     kept_apart: u32,
     /// Log blocks that were asked for; 0 for as many as there is room for.
@@ -127,10 +122,12 @@ pub(crate) struct HybridFtl<S: Store, P> {
     in_place_logs: bool,
     /// The block whose pages are being moved.
     emptying: Option<Pbn>,
-    stats: SchemeStats,
     /// Physical pages of the read at hand.
     places: Vec<u32>,
 }
+
+/// A scheme of data blocks and log blocks over a chip.
+pub(crate) type HybridFtl<S, P> = Controller<S, Hybrid<P>>;
 
 impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// Starts a scheme on a chip.
@@ -142,13 +139,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     ) -> Result<Self, FtlError> {
         let geometry = *chip.geometry();
         let profile = *chip.profile();
+        check_size(&geometry, config.logical_pages)?;
         let logical_blocks = config.logical_pages.div_ceil(geometry.pages_per_block);
         let settings = Settings::new(&config.params, &profile, logical_blocks, logical_blocks)?;
-        if config.logical_pages as u64 >= geometry.pages() {
-            return Err(FtlError::Config(
-                "more logical pages than the flash has".into(),
-            ));
-        }
         let stream = |role, collectable| StreamSpec {
             role,
             collectable,
@@ -170,73 +163,48 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         };
         let first_data = space.add_streams(data, logical_blocks as usize);
         space.set_pair_protection(settings.pair_protection);
-        let mut ftl = HybridFtl {
+        let gc = Gc::new(
+            &geometry,
+            settings.free_threshold,
+            RESERVE,
+            settings.wear,
+            settings.scrub,
+        );
+        let pages = config.logical_pages;
+        let map = Hybrid {
             in_place_logs: in_place && policy.logs_in_place(),
-            gc: Gc::new(
-                &geometry,
-                settings.free_threshold,
-                RESERVE,
-                settings.wear,
-                settings.scrub,
-            ),
-            space,
             policy,
-            logical_pages: config.logical_pages,
-            data: DataBlocks::new(&geometry, config.logical_pages, in_place),
+            data: DataBlocks::new(&geometry, pages, in_place),
             logs: Logs::new(geometry.pages_per_block),
-            trims: Trims::new(&geometry, config.logical_pages, COMMON),
-            checkpoints: Checkpoints::new(CHECKPOINT),
-            next_ver: 1,
-            kept_apart: kept_apart(&profile, config.logical_pages, &settings),
+            trims: Trims::new(&geometry, pages, COMMON),
+            kept_apart: kept_apart(&profile, pages, &settings),
             log_blocks: config.params.get(LOG_BLOCKS.key, 0)?,
             first_swapped,
             first_data,
             emptying: None,
-            stats: SchemeStats::default(),
             places: Vec::new(),
         };
-        match start {
-            Start::Format => {
-                ftl.space.format();
-                ftl.stats.mount = MountReport {
-                    clean: true,
-                    ..MountReport::default()
-                };
-            }
-            Start::Mount => ftl.mount()?,
-        }
-        Ok(ftl)
+        Controller::start(start, space, gc, CHECKPOINT, pages, map)
     }
 }
 
-impl<S: Store, P: Policy> Ftl<S> for HybridFtl<S, P> {
-    fn scheme(&self) -> &'static str {
+impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
+    fn name(&self) -> &'static str {
         P::NAME
     }
 
-    fn logical_pages(&self) -> u32 {
-        self.logical_pages
-    }
-
-    fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        let page = self.space.geometry().page_bytes as usize;
-        let count = (out.len() / page) as u32;
-        self.stats.host_pages_read += count as u64;
-        self.places.clear();
+    fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
+        let count = (out.len() / self.space.geometry().page_bytes as usize) as u32;
+        self.map.places.clear();
         for lpn in first.raw()..first.raw() + count {
             let place = self.find(lpn)?;
-            self.places.push(place.map_or(UNMAPPED, Ppn::raw));
+            self.map.places.push(place.map_or(UNMAPPED, Ppn::raw));
         }
-        self.space
-            .flash
-            .read_places(first.raw(), &self.places, out)?;
-        Ok(self.space.flash.now())
+        let places = &self.map.places;
+        self.space.flash.read_places(first.raw(), places, out)
     }
 
-    fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        self.gc.refuse_if_read_only()?;
+    fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let page = self.space.geometry().page_bytes as usize;
         let block = self.space.geometry().pages_per_block;
         let end = first.raw() + (data.len() / page) as u32;
@@ -244,7 +212,7 @@ impl<S: Store, P: Policy> Ftl<S> for HybridFtl<S, P> {
         while lpn < end {
             let bytes = &data[(lpn - first.raw()) as usize * page..];
             let whole =
-                self.policy.whole_blocks() && lpn.is_multiple_of(block) && end - lpn >= block;
+                self.map.policy.whole_blocks() && lpn.is_multiple_of(block) && end - lpn >= block;
             let count = if whole { block } else { 1 };
             let bytes = &bytes[..count as usize * page];
             if whole {
@@ -255,115 +223,113 @@ impl<S: Store, P: Policy> Ftl<S> for HybridFtl<S, P> {
             self.stats.host_pages_written += count as u64;
             lpn += count;
         }
-        Ok(self.space.flash.now())
+        Ok(())
     }
 
-    fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        self.gc.refuse_if_read_only()?;
-        self.stats.host_pages_trimmed += count as u64;
-        if (first.raw()..first.raw() + count).all(|lpn| !self.trims.is_mapped(lpn)) {
-            return Ok(at);
+    fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
+        if (first.raw()..first.raw() + count).all(|lpn| !self.map.trims.is_mapped(lpn)) {
+            return Ok(());
         }
         self.make_blocks(COMMON)?;
         let ver = self.new_version();
-        self.trims
+        self.map
+            .trims
             .record(&mut self.space, first.raw(), count, ver)?;
         for lpn in first.raw()..first.raw() + count {
             self.unmap(lpn);
         }
         self.drop_empty_blocks(first.raw(), count)?;
-        if self.trims.bitmap_due() {
+        if self.map.trims.bitmap_due() {
             self.make_blocks(COMMON)?;
             let ver = self.new_version();
-            self.trims.write_bitmap(&mut self.space, ver)?;
+            self.map.trims.write_bitmap(&mut self.space, ver)?;
         }
-        Ok(self.space.flash.now())
+        Ok(())
     }
 
-    fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        self.space.make_safe()?;
-        Ok(self.space.flash.wait())
+    fn make_durable(&mut self) -> Result<(), FtlError> {
+        self.space.make_safe()
     }
 
-    fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
-        self.space.flash.begin(at);
-        self.work_ahead(budget)
+    fn stop(&mut self) -> Result<(), FtlError> {
+        self.stop_cleanly()
     }
 
-    fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        self.space.make_safe()?;
-        if !self.gc.is_read_only() {
-            self.stop_cleanly()?;
+    fn recover(&mut self) -> Result<(), FtlError> {
+        MountByRecords::mount(self)
+    }
+
+    fn is_mapped(&self, lpn: Lpn) -> bool {
+        self.map.trims.is_mapped(lpn.raw())
+    }
+
+    fn gauges(&self, common: SchemeStats) -> SchemeStats {
+        SchemeStats {
+            mapped_pages: self.map.trims.mapped_pages(),
+            ..common
         }
-        Ok(self.space.flash.now())
     }
 
-    fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError> {
-        Ok(self.trims.is_mapped(lpn.raw()))
-    }
-
-    fn stats(&self) -> SchemeStats {
-        self.gc.stats(SchemeStats {
-            mapped_pages: self.trims.mapped_pages(),
-            valid_pages: self.space.table.valid_pages(),
-            blocks: self.space.table.counts(),
-            ..self.stats.clone()
-        })
-    }
-
-    fn block(&self, block: Pbn) -> BlockView {
-        self.space.look_at(block)
-    }
-
-    fn events(&self) -> &EventLog {
-        &self.space.events
-    }
-
-    fn ram_report(&self) -> RamReport {
-        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry {
-            part,
-            entries,
-            paper_bytes,
-            real_bytes,
-        };
+    fn ram(&self) -> RamReport {
         let geometry = self.space.geometry();
         let (bitmap, victims, blocks) = self.space.table.bytes();
         let (logical_blocks, log_blocks) = (self.logical_blocks() as u64, self.log_limit() as u64);
-        let paper =
-            self.policy
-                .paper_bytes(logical_blocks, log_blocks, geometry.pages_per_block as u64);
-        let real = self.data.bytes() + self.logs.bytes() + self.policy.bytes();
+        let paper = self.map.policy.paper_bytes(
+            logical_blocks,
+            log_blocks,
+            geometry.pages_per_block as u64,
+        );
+        let real = self.map.data.bytes() + self.map.logs.bytes() + self.map.policy.bytes();
         vec![
-            entry("map", logical_blocks, paper, real),
-            entry("bitmaps", geometry.pages(), 0, bitmap),
-            entry("gc", geometry.blocks as u64, 0, victims + blocks),
-            entry(
+            ram_entry("map", logical_blocks, paper, real),
+            ram_entry("bitmaps", geometry.pages(), 0, bitmap),
+            ram_entry("gc", geometry.blocks as u64, 0, victims + blocks),
+            ram_entry(
                 "other",
-                self.trims.len() as u64,
+                self.map.trims.len() as u64,
                 0,
-                self.trims.bytes() + self.space.pool_bytes(),
+                self.map.trims.bytes() + self.space.pool_bytes(),
             ),
-            entry("buffers", 1, 0, self.gc.pages.bytes()),
+            ram_entry("buffers", 1, 0, self.gc.pages.bytes()),
         ]
     }
 
-    fn check(&mut self) -> Result<Vec<String>, FtlError> {
-        self.audit()
-    }
-
-    fn chip(&self) -> &Chip<S> {
-        self.space.flash.chip()
-    }
-
-    fn chip_mut(&mut self) -> &mut Chip<S> {
-        self.space.flash.chip_mut()
-    }
-
-    fn into_chip(self: Box<Self>) -> Chip<S> {
-        self.space.flash.into_chip()
+    fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
+        wrong.extend(self.map.logs.audit(|ppn| geometry.block_of(ppn)));
+        for lpn in 0..self.logical_pages {
+            if self.map.logs.place(lpn).is_some() && !self.map.trims.is_mapped(lpn) {
+                wrong.push(format!(
+                    "logical page {lpn} is in a log block, and holds nothing"
+                ));
+            }
+            if !self.map.trims.is_mapped(lpn) {
+                continue;
+            }
+            let Some(ppn) = self.place(lpn).filter(|ppn| self.space.table.is_live(*ppn)) else {
+                wrong.push(format!(
+                    "logical page {lpn} is at {:?}, which is not live",
+                    self.place(lpn)
+                ));
+                continue;
+            };
+            let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
+            if !oob.is_some_and(|oob| {
+                oob.tag.lpn == lpn && matches!(oob.tag.role, Role::Data | Role::Log)
+            }) {
+                wrong.push(format!(
+                    "logical page {lpn} is at {ppn}, which says {oob:?}"
+                ));
+            }
+        }
+        let (live, known) = (
+            self.space.table.valid_pages(),
+            self.map.trims.mapped_pages() + self.map.trims.len() as u64,
+        );
+        if live != known {
+            wrong.push(format!("{live} live pages, {known} known"));
+        }
+        Ok(())
     }
 }
 
@@ -380,23 +346,18 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let takes = |stream: LogStream, offset| {
             let open = self.space.open_block(FIRST_LOG + stream as usize);
             let is_free = |block| !chip.is_programmed(chip.geometry().page(block, offset));
-            open.is_some_and(|(block, _)| !self.in_place_logs || is_free(block))
+            open.is_some_and(|(block, _)| !self.map.in_place_logs || is_free(block))
         };
         let view = View {
-            logs: &self.logs,
+            logs: &self.map.logs,
             limit: self.log_limit() as usize,
-            data: &self.data,
+            data: &self.map.data,
             table: &self.space.table,
-            emptying: self.emptying,
+            emptying: self.map.emptying,
             takes: &takes,
             erases: &erases,
         };
-        ask(&mut self.policy, &view)
-    }
-
-    fn new_version(&mut self) -> u64 {
-        self.next_ver += 1;
-        self.next_ver - 1
+        ask(&mut self.map.policy, &view)
     }
 
     /// Logical block and page in it.
@@ -413,27 +374,31 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     fn data_stream(&self, lbn: u32) -> StreamId {
-        self.first_data + lbn as usize
+        self.map.first_data + lbn as usize
     }
 
     /// Where the newest content of a page is.
     #[inline]
     pub(crate) fn place(&self, lpn: u32) -> Option<Ppn> {
-        if !self.trims.is_mapped(lpn) {
+        if !self.map.trims.is_mapped(lpn) {
             return None;
         }
-        self.logs.place(lpn).or_else(|| self.data.place(lpn))
+        self.map
+            .logs
+            .place(lpn)
+            .or_else(|| self.map.data.place(lpn))
     }
 
     /// The same for the host, at what it costs the scheme to find out.
     fn find(&mut self, lpn: u32) -> Result<Option<Ppn>, FtlError> {
         let place = self.place(lpn);
         let group = self
+            .map
             .policy
             .group()
-            .filter(|_| self.policy.reads_scan_logs());
+            .filter(|_| self.map.policy.reads_scan_logs());
         if let (Some(_), Some(size)) = (place, group) {
-            let stream = self.policy.shared_streams() + self.split(lpn).0 / size;
+            let stream = self.map.policy.shared_streams() + self.split(lpn).0 / size;
             self.scan_log(stream, lpn, place)?;
         }
         Ok(place)
@@ -446,7 +411,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         lpn: u32,
         place: Option<Ppn>,
     ) -> Result<(), FtlError> {
-        let Some(log) = self.logs.newest(stream) else {
+        let Some(log) = self.map.logs.newest(stream) else {
             return Ok(());
         };
         let geometry = self.space.geometry();
@@ -468,7 +433,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// Whether the page's place in its data block is free to be programmed.
     #[inline]
     fn has_free_place(&self, lpn: u32) -> bool {
-        if self.trims.is_mapped(lpn) {
+        if self.map.trims.is_mapped(lpn) {
             return false;
         }
         let (lbn, _) = self.split(lpn);
@@ -476,14 +441,14 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             .space
             .open_block(self.data_stream(lbn))
             .map(|(open, _)| open);
-        let Some(block) = self.data.block(lbn) else {
+        let Some(block) = self.map.data.block(lbn) else {
             // What an error left of a merge is a log block, and takes the other pages of that
             // merge.
-            return open.is_none_or(|open| self.logs.get(open).is_none());
+            return open.is_none_or(|open| self.map.logs.get(open).is_none());
         };
-        let taken = match self.data.place(lpn) {
+        let taken = match self.map.data.place(lpn) {
             None => false,
-            Some(ppn) => !self.data.in_place() || self.space.flash.chip().is_programmed(ppn),
+            Some(ppn) => !self.map.data.in_place() || self.space.flash.chip().is_programmed(ppn),
         };
         open == Some(block) && !taken
     }
@@ -517,7 +482,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             ver: self.new_version(),
         };
         let id = FIRST_LOG + stream as usize;
-        let ppn = match self.in_place_logs {
+        let ppn = match self.map.in_place_logs {
             true => {
                 self.space
                     .program_at(id, offset, &[tag], bytes, Cause::Host)?
@@ -532,7 +497,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn write_into_data_block(&mut self, lpn: u32, bytes: &[u8]) -> Result<(), FtlError> {
         let (lbn, offset) = self.split(lpn);
         let stream = self.data_stream(lbn);
-        if self.data.block(lbn).is_none() {
+        if self.map.data.block(lbn).is_none() {
             self.make_blocks(stream)?;
         }
         let tag = PageTag {
@@ -543,13 +508,13 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         };
         let (ppn, _) = self.program_data(stream, offset, &[tag], bytes, Cause::Host)?;
         let block = self.space.geometry().block_of(ppn);
-        if self.data.block(lbn) != Some(block) {
+        if self.map.data.block(lbn) != Some(block) {
             // The first page; or a program failed and the stream went on in another block.
             self.demote(lbn);
-            self.data.set_block(lbn, block);
+            self.map.data.set_block(lbn, block);
         }
-        self.data.set_place(lpn, ppn);
-        self.trims.map(lpn);
+        self.map.data.set_place(lpn, ppn);
+        self.map.trims.map(lpn);
         Ok(())
     }
 
@@ -562,7 +527,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         bytes: &[u8],
         cause: Cause,
     ) -> Result<(Ppn, u32), FtlError> {
-        if self.data.in_place() {
+        if self.map.data.in_place() {
             self.space.program_at(stream, offset, tags, bytes, cause)
         } else {
             self.space.append(stream, tags, bytes, cause)
@@ -594,18 +559,21 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn note_in_log(&mut self, lpn: u32, ppn: Ppn, stream: Option<LogStream>) {
         self.note_heirs(lpn, stream);
         self.leave(lpn);
-        self.logs
+        self.map
+            .logs
             .insert(lpn, self.space.geometry().block_of(ppn), ppn, stream);
-        self.trims.map(lpn);
+        self.map.trims.map(lpn);
     }
 
     /// A log block may be erased when its own stream's pages and the shared ones are safe, unless a
     /// page of it went to another group's stream.
     fn note_heirs(&mut self, lpn: u32, stream: Option<LogStream>) {
-        let Some(stream) = stream.filter(|stream| *stream >= self.policy.shared_streams()) else {
+        let Some(stream) = stream.filter(|stream| *stream >= self.map.policy.shared_streams())
+        else {
             return;
         };
         let Some(old) = self
+            .map
             .logs
             .place(lpn)
             .map(|ppn| self.space.geometry().block_of(ppn))
@@ -613,11 +581,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             return;
         };
         if self
+            .map
             .logs
             .get(old)
             .is_some_and(|log| log.stream != Some(stream))
         {
-            self.logs.has_heirs_elsewhere(old);
+            self.map.logs.has_heirs_elsewhere(old);
         }
     }
 
@@ -625,16 +594,18 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn leave(&mut self, lpn: u32) {
         let Some(old) = self.place(lpn) else { return };
         self.space.table.clear_live(old);
-        if self.logs.place(lpn).is_some() {
-            self.logs.remove(lpn, self.space.geometry().block_of(old));
+        if self.map.logs.place(lpn).is_some() {
+            self.map
+                .logs
+                .remove(lpn, self.space.geometry().block_of(old));
         }
     }
 
     /// A page holds nothing from now on; a record says so.
     fn unmap(&mut self, lpn: u32) {
-        if self.trims.is_mapped(lpn) {
+        if self.map.trims.is_mapped(lpn) {
             self.leave(lpn);
-            self.trims.unmap(lpn);
+            self.map.trims.unmap(lpn);
         }
     }
 
@@ -643,15 +614,16 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let (from, to) = (self.split(first).0, self.split(first + count - 1).0);
         for lbn in from..=to {
             let Some(block) = self
+                .map
                 .data
                 .block(lbn)
                 .filter(|block| self.space.table.valid(*block) == 0)
             else {
                 continue;
             };
-            if self.pages_of(lbn).all(|lpn| !self.trims.is_mapped(lpn)) {
+            if self.pages_of(lbn).all(|lpn| !self.map.trims.is_mapped(lpn)) {
                 self.space.seal_block(block)?;
-                self.data.take_block(lbn);
+                self.map.data.take_block(lbn);
                 self.space.release(block);
             }
         }
@@ -663,13 +635,13 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn demote(&mut self, lbn: u32) {
         let pages: Vec<(u32, Ppn)> = self
             .pages_of(lbn)
-            .filter(|lpn| self.trims.is_mapped(*lpn) && self.logs.place(*lpn).is_none())
-            .filter_map(|lpn| Some((lpn, self.data.place(lpn)?)))
+            .filter(|lpn| self.map.trims.is_mapped(*lpn) && self.map.logs.place(*lpn).is_none())
+            .filter_map(|lpn| Some((lpn, self.map.data.place(lpn)?)))
             .collect();
-        if let Some(block) = self.data.take_block(lbn) {
+        if let Some(block) = self.map.data.take_block(lbn) {
             pages
                 .into_iter()
-                .for_each(|(lpn, ppn)| self.logs.insert(lpn, block, ppn, None));
+                .for_each(|(lpn, ppn)| self.map.logs.insert(lpn, block, ppn, None));
         }
     }
 
@@ -677,57 +649,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn log_limit(&self) -> u32 {
         let geometry = self.space.geometry();
         let good = geometry.blocks - self.space.table.counts().bad;
-        let left = good.saturating_sub(self.logical_blocks() + self.kept_apart);
-        let wanted = if self.log_blocks == 0 {
+        let left = good.saturating_sub(self.logical_blocks() + self.map.kept_apart);
+        let wanted = if self.map.log_blocks == 0 {
             left
         } else {
-            left.min(self.log_blocks)
+            left.min(self.map.log_blocks)
         };
         wanted.max(MIN_LOGS)
-    }
-
-    fn audit(&mut self) -> Result<Vec<String>, FtlError> {
-        let geometry = self.space.geometry();
-        let mut wrong = self.space.table.audit();
-        wrong.extend(self.logs.audit(|ppn| geometry.block_of(ppn)));
-        let counts = self.space.table.counts();
-        let sum =
-            counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
-        if sum + counts.released + counts.bad != geometry.blocks {
-            wrong.push(format!("blocks do not add up: {counts:?}"));
-        }
-        for lpn in 0..self.logical_pages {
-            if self.logs.place(lpn).is_some() && !self.trims.is_mapped(lpn) {
-                wrong.push(format!(
-                    "logical page {lpn} is in a log block, and holds nothing"
-                ));
-            }
-            if !self.trims.is_mapped(lpn) {
-                continue;
-            }
-            let Some(ppn) = self.place(lpn).filter(|ppn| self.space.table.is_live(*ppn)) else {
-                wrong.push(format!(
-                    "logical page {lpn} is at {:?}, which is not live",
-                    self.place(lpn)
-                ));
-                continue;
-            };
-            let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
-            if !oob.is_some_and(|oob| {
-                oob.tag.lpn == lpn && matches!(oob.tag.role, Role::Data | Role::Log)
-            }) {
-                wrong.push(format!(
-                    "logical page {lpn} is at {ppn}, which says {oob:?}"
-                ));
-            }
-        }
-        let (live, known) = (
-            self.space.table.valid_pages(),
-            self.trims.mapped_pages() + self.trims.len() as u64,
-        );
-        if live != known {
-            wrong.push(format!("{live} live pages, {known} known"));
-        }
-        Ok(wrong)
     }
 }

@@ -22,13 +22,13 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
         if self.space.is_mounting() {
             return self.space.blocks_for(COMMON, valid);
         }
-        let logged = self.logs.get(victim).map_or(0, |log| log.live);
-        let merged = if logged > 0 || self.data.owner(victim).is_some() {
+        let logged = self.map.logs.get(victim).map_or(0, |log| log.live);
+        let merged = if logged > 0 || self.map.data.owner(victim).is_some() {
             1
         } else {
             0
         };
-        let others = if self.data.owner(victim).is_some() {
+        let others = if self.map.data.owner(victim).is_some() {
             0
         } else {
             valid - logged
@@ -64,9 +64,9 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
 
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         let collectable = self.space.table.withdraw(victim);
-        let outer = self.emptying.replace(victim);
+        let outer = self.map.emptying.replace(victim);
         let moved = self.empty(victim, cause);
-        self.emptying = outer;
+        self.map.emptying = outer;
         if moved.is_err() && collectable {
             self.space.table.set_collectable(victim);
         }
@@ -74,16 +74,16 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
     }
 
     fn give_up(&mut self, block: Pbn) {
-        self.emptying = self.emptying.filter(|emptied| *emptied != block);
-        if self.data.owner(block).is_some() || !self.space.table.is_in_use(block) {
+        self.map.emptying = self.map.emptying.filter(|emptied| *emptied != block);
+        if self.map.data.owner(block).is_some() || !self.space.table.is_in_use(block) {
             // It was promoted, or went when its successor was complete.
             return;
         }
-        let log = self.logs.get(block).filter(|log| !log.heirs_elsewhere);
+        let log = self.map.logs.get(block).filter(|log| !log.heirs_elsewhere);
         let stream = log.and_then(|log| log.stream);
-        if self.logs.get(block).is_some() {
-            self.logs.remove_block(block);
-            self.logs.note_reclaimed();
+        if self.map.logs.get(block).is_some() {
+            self.map.logs.remove_block(block);
+            self.map.logs.note_reclaimed();
         }
         match stream {
             Some(stream) => self
@@ -94,7 +94,7 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
     }
 
     fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
-        match self.data.owner(block) {
+        match self.map.data.owner(block) {
             Some(lbn) => self.space.set_cold_apart(self.data_stream(lbn)),
             None => Ok(()),
         }
@@ -159,7 +159,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// The stream of a data block that became a log block, if one waits to be filled.
     fn swapped(&self) -> Option<StreamId> {
-        (self.first_swapped..self.first_data).find(|stream| self.space.room(*stream) > 0)
+        (self.map.first_swapped..self.map.first_data).find(|stream| self.space.room(*stream) > 0)
     }
 
     /// A data block was replaced. It is erased, or swapped for a log block: that one's pages are
@@ -167,11 +167,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     pub(super) fn give_back(&mut self, block: Pbn, replaced_by: StreamId) -> Result<(), FtlError> {
         let chip = self.space.flash.chip();
         let free = self.space.geometry().pages_per_block - chip.programmed(block);
-        let stream = (self.first_swapped..self.first_data)
+        let stream = (self.map.first_swapped..self.map.first_data)
             .find(|stream| self.space.open_block(*stream).is_none());
         // One that is given up for its cells' sake stays out of use.
         let kept = chip.bad(block).is_none() && self.space.table.state(block) == State::Full;
-        let usable = free > 0 && kept && self.emptying != Some(block);
+        let usable = free > 0 && kept && self.map.emptying != Some(block);
         let other = stream.filter(|_| usable).and_then(|stream| {
             Some((stream, self.asking(|policy, view| policy.swap(free, view))?))
         });
@@ -186,14 +186,14 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     fn swap(&mut self, stream: StreamId, block: Pbn, log: Pbn) -> Result<(), FtlError> {
         self.space.reopen(stream, block);
-        self.logs.add_swapped(block, 0);
+        self.map.logs.add_swapped(block, 0);
         let mut pages = std::mem::take(&mut self.gc.pages);
         let loaded = pages.load(&mut self.space, log, Cause::Gc);
         let copied = loaded.and_then(|()| self.copy_to_log(&mut pages, stream, 0));
         self.gc.pages = pages;
         copied?;
-        self.logs.remove_block(log);
-        self.logs.note_reclaimed();
+        self.map.logs.remove_block(log);
+        self.map.logs.note_reclaimed();
         self.space.release_within(log, stream);
         Ok(())
     }
@@ -226,15 +226,16 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// Copies what a log block holds to another log stream, as much at a time as its block has room
     /// for: making more may merge other blocks, and with them pages of this one.
     fn move_to_log(&mut self, from: Pbn, to: LogStream) -> Result<(), FtlError> {
-        self.emptying = Some(from);
+        self.map.emptying = Some(from);
         let began = self.space.flash.now();
         let mut moved = 0;
         let outcome = loop {
             // If its cells fail it may be merged away meanwhile.
             let live = self
+                .map
                 .logs
                 .get(from)
-                .filter(|_| self.emptying == Some(from))
+                .filter(|_| self.map.emptying == Some(from))
                 .map_or(0, |log| log.live);
             if live == 0 {
                 break Ok(());
@@ -247,10 +248,10 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 Err(error) => break Err(error),
             }
         };
-        if outcome.is_ok() && self.emptying == Some(from) {
+        if outcome.is_ok() && self.map.emptying == Some(from) {
             self.give_up(from);
         }
-        self.emptying = None;
+        self.map.emptying = None;
         self.gc.note_run(moved);
         outcome?;
         self.space
@@ -260,7 +261,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     fn move_some_to_log(&mut self, from: Pbn, to: LogStream) -> Result<u64, FtlError> {
-        if self.emptying != Some(from) {
+        if self.map.emptying != Some(from) {
             return Ok(0);
         }
         let id = FIRST_LOG + to as usize;
@@ -280,7 +281,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// Merges what the stream's newest block holds.
     #[cold]
     pub(super) fn retire(&mut self, stream: LogStream) -> Result<(), FtlError> {
-        match self.logs.newest(stream).map(|log| log.block) {
+        match self.map.logs.newest(stream).map(|log| log.block) {
             Some(block) => self.reclaim(block),
             None => Ok(()),
         }
@@ -315,17 +316,18 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             return self.move_to_common(victim, cause);
         }
         let mut moved = 0;
-        if let Some(lbn) = self.data.owner(victim) {
+        if let Some(lbn) = self.map.data.owner(victim) {
             return self.merge(lbn, None, cause);
         }
         while let Some(lbn) = self
+            .map
             .logs
             .get(victim)
             .and_then(|log| log.associated.last())
             .map(|(lbn, _)| *lbn)
         {
             moved += self.merge(lbn, Some(victim), cause)?;
-            if self.data.owner(victim).is_some() {
+            if self.map.data.owner(victim).is_some() {
                 return Ok(moved);
             }
         }
@@ -344,8 +346,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             .load(&mut self.space, victim, cause)
             .and_then(|()| self.copy_to_common(&mut pages, cause));
         self.gc.pages = pages;
-        if let Some(lbn) = self.data.owner(victim).filter(|_| moved.is_ok()) {
-            self.data.take_block(lbn);
+        if let Some(lbn) = self.map.data.owner(victim).filter(|_| moved.is_ok()) {
+            self.map.data.take_block(lbn);
         }
         moved
     }
@@ -373,7 +375,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         match tag.role {
             Role::Trim => {
                 let to = self.space.append_page(COMMON, tag, data, cause)?;
-                self.trims.moved(from, to);
+                self.map.trims.moved(from, to);
                 self.space.table.clear_live(from);
             }
             // Its record is lost, and nothing says that it is anywhere.
@@ -399,7 +401,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let unknown: Vec<(usize, Ppn)> = pages.unknown().collect();
         for (i, ppn) in unknown {
             let ver = self.new_version();
-            if self.trims.holds(ppn) {
+            if self.map.trims.holds(ppn) {
                 pages.name(i, Role::Trim, 0, ver);
             } else if let Some(lpn) = self.owner_of_page(ppn) {
                 pages.name(i, Role::Data, lpn, ver);
@@ -408,9 +410,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     fn owner_of_page(&self, ppn: Ppn) -> Option<u32> {
-        match self.data.owner(self.space.geometry().block_of(ppn)) {
+        match self.map.data.owner(self.space.geometry().block_of(ppn)) {
             Some(lbn) => self.pages_of(lbn).find(|lpn| self.place(*lpn) == Some(ppn)),
-            None => self.logs.page_at(ppn),
+            None => self.map.logs.page_at(ppn),
         }
     }
 

@@ -15,7 +15,7 @@ impl<S: Store, P: Policy> MountByRecords<S> for HybridFtl<S, P> {
     fn unmounted(&mut self) -> Unmounted<'_, S> {
         Unmounted {
             space: &mut self.space,
-            trims: &mut self.trims,
+            trims: &mut self.map.trims,
             checkpoints: &mut self.checkpoints,
             next_ver: &mut self.next_ver,
             report: &mut self.stats.mount,
@@ -26,14 +26,14 @@ impl<S: Store, P: Policy> MountByRecords<S> for HybridFtl<S, P> {
 
     fn adopt(&mut self, newest: &Newest) -> Result<(), FtlError> {
         // What a log block was begun for is not known any more.
-        (FIRST_LOG..self.first_data).try_for_each(|stream| self.space.seal(stream))?;
+        (FIRST_LOG..self.map.first_data).try_for_each(|stream| self.space.seal(stream))?;
         for lbn in 0..self.logical_blocks() {
             self.adopt_logical_block(lbn, newest);
             let stream = self.data_stream(lbn);
             if self
                 .space
                 .open_block(stream)
-                .is_some_and(|(open, _)| self.data.block(lbn) != Some(open))
+                .is_some_and(|(open, _)| self.map.data.block(lbn) != Some(open))
             {
                 self.space.seal(stream)?;
             }
@@ -43,7 +43,8 @@ impl<S: Store, P: Policy> MountByRecords<S> for HybridFtl<S, P> {
 
     fn settle(&mut self) {
         for lbn in 0..self.logical_blocks() {
-            self.data
+            self.map
+                .data
                 .block(lbn)
                 .map(|block| self.space.table.withdraw(block));
         }
@@ -76,7 +77,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             )
         });
         if let Some((block, _)) = best {
-            self.data.set_block(lbn, block);
+            self.map.data.set_block(lbn, block);
             if self.space.table.state(block) == State::Full {
                 self.space.table.set_role(block, Role::Data);
             }
@@ -84,9 +85,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         for (lpn, ppn) in found {
             let block = geometry.block_of(ppn);
             if best.is_some_and(|(best, _)| best == block) {
-                self.data.set_place(lpn, ppn);
+                self.map.data.set_place(lpn, ppn);
             } else {
-                self.logs.insert(lpn, block, ppn, None);
+                self.map.logs.insert(lpn, block, ppn, None);
             }
         }
     }
@@ -108,6 +109,6 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         };
         is_own
             && self.space.table.valid(block) == pages
-            && (!self.data.in_place() || found.iter().all(at_home))
+            && (!self.map.data.in_place() || found.iter().all(at_home))
     }
 }

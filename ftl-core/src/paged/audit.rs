@@ -19,17 +19,15 @@ struct Expected {
 
 impl<S: Store, P: Policy> Paged<S, P> {
     /// Compares every table with the chip. One line per difference.
-    pub(crate) fn audit(&mut self) -> Result<Vec<String>, FtlError> {
-        let mut wrong = self.space.table.audit();
-        wrong.extend(self.pending.audit());
+    pub(crate) fn audit(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
+        wrong.extend(self.map.pending.audit());
         let mut expected = Expected::default();
-        self.audit_directory(&mut expected, &mut wrong)?;
-        self.audit_pending(&mut expected, &mut wrong);
-        self.audit_trims(&mut expected, &mut wrong)?;
-        self.audit_counts(&expected, &mut wrong);
-        self.audit_pages(&expected, &mut wrong)?;
-        self.audit_versions(&expected, &mut wrong)?;
-        Ok(wrong)
+        self.audit_directory(&mut expected, wrong)?;
+        self.audit_pending(&mut expected, wrong);
+        self.audit_trims(&mut expected, wrong)?;
+        self.audit_counts(&expected, wrong);
+        self.audit_pages(&expected, wrong)?;
+        self.audit_versions(&expected, wrong)
     }
 
     /// The directory against the mapping pages, and what those say.
@@ -39,13 +37,13 @@ impl<S: Store, P: Policy> Paged<S, P> {
         wrong: &mut Vec<String>,
     ) -> Result<(), FtlError> {
         let mut page = vec![0; self.space.geometry().page_bytes as usize];
-        for vtpn in 0..self.directory.len() as u32 {
-            let ppn = Ppn::new(self.directory[vtpn as usize]);
+        for vtpn in 0..self.map.directory.len() as u32 {
+            let ppn = Ppn::new(self.map.directory[vtpn as usize]);
             if ppn.raw() == UNMAPPED {
                 continue;
             }
             let oob = self.space.flash.read(ppn, &mut page, Cause::Recovery)?;
-            let upto = self.upto[vtpn as usize];
+            let upto = self.map.upto[vtpn as usize];
             if oob.is_none_or(|o| o.tag.role != Role::Map || o.tag.lpn != vtpn || o.tag.ver != upto)
             {
                 wrong.push(format!(
@@ -58,14 +56,19 @@ impl<S: Store, P: Policy> Paged<S, P> {
             }
             for lpn in self.pages_of(vtpn) {
                 let named = entry_at(&page, lpn % self.per_page());
-                let entry = self.pending.get(lpn);
+                let entry = self.map.pending.get(lpn);
                 let newest = entry
                     .filter(|_| P::LOOKS_UP_WRITES)
                     .map_or(named, |entry| entry.ppn());
-                if self.policy.peek(lpn).is_some_and(|cached| cached != newest) {
+                if self
+                    .map
+                    .policy
+                    .peek(lpn)
+                    .is_some_and(|cached| cached != newest)
+                {
                     wrong.push(format!(
                         "the cache says {:?} of logical page {lpn}, not {newest:?}",
-                        self.policy.peek(lpn)
+                        self.map.policy.peek(lpn)
                     ));
                 }
                 let Some(named) = named else { continue };
@@ -87,18 +90,18 @@ impl<S: Store, P: Policy> Paged<S, P> {
     }
 
     fn audit_pending(&self, expected: &mut Expected, wrong: &mut Vec<String>) {
-        for (lpn, entry) in self.pending.entries() {
+        for (lpn, entry) in self.map.pending.entries() {
             let Some(ppn) = entry.ppn() else { continue };
             expected.current.insert(lpn, ppn);
-            if !self.pending.holds(self.space.geometry().block_of(ppn)) {
+            if !self.map.pending.holds(self.space.geometry().block_of(ppn)) {
                 wrong.push(format!(
                     "logical page {lpn} is pending, but page {ppn} is in no block of the window"
                 ));
             }
-            if self.pending.lpn_at(ppn) != Some(lpn) {
+            if self.map.pending.lpn_at(ppn) != Some(lpn) {
                 wrong.push(format!(
                     "page {ppn} of logical page {lpn} is listed as {:?}",
-                    self.pending.lpn_at(ppn)
+                    self.map.pending.lpn_at(ppn)
                 ));
             }
             if !expected.live.insert(ppn) {
@@ -113,6 +116,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         wrong: &mut Vec<String>,
     ) -> Result<(), FtlError> {
         let records: Vec<(u64, Ppn)> = self
+            .map
             .trims
             .iter()
             .map(|(seq, record)| (seq, record.ppn))
@@ -142,8 +146,11 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 .filter(|ppn| !self.space.table.is_live(**ppn))
                 .map(|p| format!("page {p} is not live")),
         );
-        let mapped = self.mapped.count();
-        let differs = expected.current.keys().find(|lpn| !self.mapped.has(**lpn));
+        let mapped = self.map.mapped.count();
+        let differs = expected
+            .current
+            .keys()
+            .find(|lpn| !self.map.mapped.has(**lpn));
         if mapped != expected.current.len() as u64 || differs.is_some() {
             wrong.push(format!(
                 "{} pages are mapped, {mapped} counted; {differs:?} is not",
@@ -151,20 +158,15 @@ impl<S: Store, P: Policy> Paged<S, P> {
             ));
         }
         let limit = self
+            .map
             .settings
             .buffer_blocks
-            .map_or(self.settings.age_window, u64::from);
-        if self.pending.block_count() as u64 > limit + super::convert::WINDOW_SLACK {
+            .map_or(self.map.settings.age_window, u64::from);
+        if self.map.pending.block_count() as u64 > limit + super::convert::WINDOW_SLACK {
             wrong.push(format!(
                 "{} blocks with pending pages, limit {limit}",
-                self.pending.block_count()
+                self.map.pending.block_count()
             ));
-        }
-        let counts = self.space.table.counts();
-        let sum =
-            counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
-        if sum + counts.released + counts.bad != self.space.geometry().blocks {
-            wrong.push(format!("blocks do not add up: {counts:?}"));
         }
     }
 
@@ -193,7 +195,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let geometry = self.space.geometry();
         let mut newest: FastMap<u32, u64> = FastMap::default();
         let mut data = vec![0; geometry.page_bytes as usize];
-        let blocks: Vec<_> = self.pending.blocks().map(|(block, _)| block).collect();
+        let blocks: Vec<_> = self.map.pending.blocks().map(|(block, _)| block).collect();
         for block in blocks {
             for offset in 0..self.space.flash.chip().frontier(block) {
                 let ppn = geometry.page(block, offset);

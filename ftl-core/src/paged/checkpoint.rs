@@ -123,21 +123,21 @@ impl<S: Store, P: Policy> Paged<S, P> {
     /// Called after `programs` host programs: begins a checkpoint when one is due, and writes its
     /// chunks a few at a time.
     pub(crate) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {
-        if self.settings.checkpoint_interval == 0 {
+        if self.map.settings.checkpoint_interval == 0 {
             return Ok(());
         }
-        if self.writer.is_none() {
+        if self.map.writer.is_none() {
             let wanted = std::mem::take(&mut self.gc.wants_checkpoint);
             if !wanted
-                && self.space.flash.pseq() - self.last_checkpoint
-                    < self.settings.checkpoint_interval
+                && self.space.flash.pseq() - self.map.last_checkpoint
+                    < self.map.settings.checkpoint_interval
             {
                 return Ok(());
             }
             self.begin_checkpoint(false)?;
         }
         for _ in 0..programs * CHUNKS_PER_PROGRAM {
-            if self.writer.is_some() {
+            if self.map.writer.is_some() {
                 self.write_chunk()?;
             }
         }
@@ -146,10 +146,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
 
     /// Writes a checkpoint at once; the device is idle and stays so.
     pub(crate) fn write_whole_checkpoint(&mut self) -> Result<(), FtlError> {
-        if self.settings.checkpoint_interval == 0 {
+        if self.map.settings.checkpoint_interval == 0 {
             return Ok(());
         }
-        while self.writer.is_some() {
+        while self.map.writer.is_some() {
             self.write_chunk()?;
         }
         // A clean checkpoint moves nothing while it is written: what it needs must be there before.
@@ -159,7 +159,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let pages = Writer::pages(&geometry, self.logical_pages, geometry.blocks);
         let room = self.space.free_blocks() > pages.div_ceil(geometry.pages_per_block);
         self.begin_checkpoint(room)?;
-        while self.writer.is_some() {
+        while self.map.writer.is_some() {
             self.write_chunk()?;
         }
         Ok(())
@@ -178,6 +178,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .filter_map(|stream| self.space.open_block(stream))
             .map(|(block, _)| block.raw());
         let mut scan: Vec<u32> = self
+            .map
             .pending
             .blocks()
             .map(|(block, _)| block.raw())
@@ -197,29 +198,30 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 Vec::new()
             },
             trims: self
+                .map
                 .trims
                 .iter()
                 .map(|(_, record)| record.ppn.raw())
                 .collect(),
-            directory: self.directory.clone(),
+            directory: self.map.directory.clone(),
         };
         let bytes = content.encode();
         let total = bytes
             .len()
             .div_ceil(Checkpoints::chunk_bytes(&self.space.geometry())) as u32;
         self.checkpoints.begin(&mut self.space, total)?;
-        self.last_checkpoint = self.space.flash.pseq();
-        self.writer = Some(Writer { bytes, clean });
+        self.map.last_checkpoint = self.space.flash.pseq();
+        self.map.writer = Some(Writer { bytes, clean });
         Ok(())
     }
 
     fn write_chunk(&mut self) -> Result<(), FtlError> {
-        let clean = self.writer.as_ref().is_some_and(|writer| writer.clean);
+        let clean = self.map.writer.as_ref().is_some_and(|writer| writer.clean);
         if !clean {
             self.make_room(CHECKPOINT)?;
         }
         let size = Checkpoints::chunk_bytes(&self.space.geometry());
-        let writer = self.writer.as_ref().expect("a checkpoint is under way");
+        let writer = self.map.writer.as_ref().expect("a checkpoint is under way");
         let number = self.checkpoints.next_chunk().expect("a set is under way") as usize;
         let payload = writer
             .bytes
@@ -232,7 +234,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .write(&mut self.space, payload, upto)?
             .is_some()
         {
-            self.writer = None;
+            self.map.writer = None;
             self.stats.checkpoints += 1;
         }
         Ok(())
@@ -241,7 +243,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
     /// The newest complete checkpoint that can be used.
     pub(crate) fn newest_checkpoint(&self, sets: &[Found]) -> Option<Content> {
         let mut content = sets.iter().rev().find_map(|set| {
-            let content = Content::of(set, self.logical_pages, self.directory.len())?;
+            let content = Content::of(set, self.logical_pages, self.map.directory.len())?;
             Some((content, set.id))
         })?;
         content.0.clean &= self.checkpoints.next_id() == content.1 + 1;

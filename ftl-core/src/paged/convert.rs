@@ -37,9 +37,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
         {
             Some((block, _)) => Some(block),
             None if self
+                .map
                 .settings
                 .buffer_blocks
-                .is_some_and(|limit| self.pending.block_count() + more > limit) =>
+                .is_some_and(|limit| self.map.pending.block_count() + more > limit) =>
             {
                 self.cheapest()
             }
@@ -64,6 +65,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
     /// The filled block whose conversion writes the fewest mapping pages; of several, the oldest.
     fn cheapest(&self) -> Option<Pbn> {
         let filled = self
+            .map
             .pending
             .blocks()
             .filter(|(block, _)| self.space.table.state(*block) == State::Full);
@@ -83,24 +85,26 @@ impl<S: Store, P: Policy> Paged<S, P> {
     /// whatever superseded its pages, and every mapping page that names them, is safe.
     pub(crate) fn settle_window(&mut self) -> Result<(), FtlError> {
         let floor = self.space.safe_floor();
-        self.converted.retain(|(_, seq)| *seq >= floor);
+        self.map.converted.retain(|(_, seq)| *seq >= floor);
         if self
+            .map
             .converted
             .iter()
             .any(|(epoch, _)| self.is_overdue(*epoch))
         {
             self.space.make_safe()?;
-            self.converted.clear();
+            self.map.converted.clear();
         }
         Ok(())
     }
 
     fn is_overdue(&self, epoch: u64) -> bool {
-        epoch + self.settings.age_window < self.space.next_epoch() + 1
+        epoch + self.map.settings.age_window < self.space.next_epoch() + 1
     }
 
     fn oldest_buffer(&self) -> Option<(Pbn, u64)> {
-        self.pending
+        self.map
+            .pending
             .blocks()
             .map(|(block, buffer)| (block, buffer.epoch))
             .min_by_key(|(_, epoch)| *epoch)
@@ -114,16 +118,18 @@ impl<S: Store, P: Policy> Paged<S, P> {
             "only filled blocks are converted"
         );
         let (began, before) = (self.space.flash.now(), self.stats.convert_map_pages);
-        let nested = std::mem::replace(&mut self.converting, true);
+        let nested = std::mem::replace(&mut self.map.converting, true);
         let outcome = self
+            .map
             .pending
             .pages_to_write(block)
             .into_iter()
             .try_for_each(|vtpn| self.write_back(vtpn, Cause::Convert));
-        self.converting = nested;
+        self.map.converting = nested;
         outcome?;
-        self.pending.retire(block);
-        self.converted
+        self.map.pending.retire(block);
+        self.map
+            .converted
             .push_back((self.space.table.epoch(block), self.space.flash.pseq()));
         self.space.table.set_role(block, Role::Data);
         self.space.table.set_collectable(block);
@@ -136,14 +142,18 @@ impl<S: Store, P: Policy> Paged<S, P> {
 
     /// Writes a mapping page with all its dirty entries, but those whose page can still be lost.
     pub(crate) fn write_back(&mut self, vtpn: u32, cause: Cause) -> Result<(), FtlError> {
-        if self.space.room(MAP) == 0 && !self.converting {
+        if self.space.room(MAP) == 0 && !self.map.converting {
             self.keep_window()?;
         }
-        let Some(dirty) = self.pending.dirty(vtpn) else {
+        let Some(dirty) = self.map.pending.dirty(vtpn) else {
             return Ok(());
         };
         let plain = |lpn: &u32| {
-            let entry = self.pending.get(*lpn).expect("dirty entries are pending");
+            let entry = self
+                .map
+                .pending
+                .get(*lpn)
+                .expect("dirty entries are pending");
             !entry.invalidate && entry.ppn().is_none_or(|ppn| self.space.is_safe(ppn))
         };
         let plain = P::LOOKS_UP_WRITES && dirty.lpns.iter().all(plain);
@@ -151,14 +161,14 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let Some((written, left)) = self.compose(vtpn) else {
             return Ok(());
         };
-        let reached = match self.pending.dirty(vtpn) {
+        let reached = match self.map.pending.dirty(vtpn) {
             Some(dirty) if !left.is_empty() => dirty.since - 1,
             _ => self.space.flash.pseq(),
         };
         self.program_map_page(vtpn, reached, cause)?;
         self.stats.convert_map_pages += 1;
         let lpns: Vec<u32> = written.iter().map(|w| w.lpn).collect();
-        self.pending.clean(vtpn, &lpns, left);
+        self.map.pending.clean(vtpn, &lpns, left);
         for old in written.into_iter().filter_map(|w| w.superseded) {
             self.invalidate(old, cause)?;
         }
@@ -170,14 +180,18 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let first = self.pages_of(vtpn).start;
         let mut written = Vec::new();
         let mut left = Vec::new();
-        for &lpn in &self.pending.dirty(vtpn)?.lpns {
-            let entry = self.pending.get(lpn).expect("dirty entries are pending");
+        for &lpn in &self.map.pending.dirty(vtpn)?.lpns {
+            let entry = self
+                .map
+                .pending
+                .get(lpn)
+                .expect("dirty entries are pending");
             if entry.ppn().is_some_and(|ppn| !self.space.is_safe(ppn)) {
                 left.push(lpn);
                 continue;
             }
-            let old = entry_at(&self.map_page, lpn - first);
-            set_entry(&mut self.map_page, lpn - first, entry.ppn());
+            let old = entry_at(&self.map.map_page, lpn - first);
+            set_entry(&mut self.map.map_page, lpn - first, entry.ppn());
             written.push(Written {
                 lpn,
                 superseded: old.filter(|_| entry.invalidate),
@@ -194,7 +208,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         cause: Cause,
     ) -> Result<(), FtlError> {
         assert!(
-            upto >= self.upto[vtpn as usize],
+            upto >= self.map.upto[vtpn as usize],
             "mapping page {vtpn} would forget changes"
         );
         let tag = PageTag {
@@ -203,27 +217,27 @@ impl<S: Store, P: Policy> Paged<S, P> {
             lpn: vtpn,
             ver: upto,
         };
-        let ppn = self.space.append(MAP, &[tag], &self.map_page, cause)?.0;
+        let ppn = self.space.append(MAP, &[tag], &self.map.map_page, cause)?.0;
         self.set_directory(vtpn, Some(ppn));
-        self.upto[vtpn as usize] = upto;
-        self.policy.written(vtpn, &self.map_page);
+        self.map.upto[vtpn as usize] = upto;
+        self.map.policy.written(vtpn, &self.map.map_page);
         Ok(())
     }
 
     /// Writes mapping pages until the map on flash lags behind by few enough changes.
     pub(crate) fn limit_pending(&mut self) -> Result<(), FtlError> {
-        let settings = self.settings;
+        let settings = self.map.settings;
         let too_many = |pending: &Pending| {
             pending.tombstones() > settings.max_tombstones
                 || settings.max_pending.is_some_and(|max| pending.len() > max)
         };
-        while too_many(&self.pending) {
+        while too_many(&self.map.pending) {
             self.make_room(MAP)?;
-            let (Some(vtpn), before) = (self.pending.dirtiest(), self.pending.len()) else {
+            let (Some(vtpn), before) = (self.map.pending.dirtiest(), self.map.pending.len()) else {
                 return Ok(());
             };
             self.write_back(vtpn, Cause::Translation)?;
-            if self.pending.len() == before {
+            if self.map.pending.len() == before {
                 // All of them lie in pages that can still be lost.
                 return Ok(());
             }
@@ -243,9 +257,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
             };
             self.convert(block)?;
         }
-        for vtpn in self.pending.dirty_pages() {
+        for vtpn in self.map.pending.dirty_pages() {
             self.make_room(MAP)?;
-            if self.pending.dirty(vtpn).is_some() {
+            if self.map.pending.dirty(vtpn).is_some() {
                 self.write_back(vtpn, Cause::Translation)?;
             }
         }

@@ -83,8 +83,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
     /// The request goes on for `more` pages behind it.
     #[inline]
     pub(crate) fn locate(&mut self, lpn: Lpn, more: u32) -> Result<Option<Ppn>, FtlError> {
-        let pending = self.pending.get(lpn.raw());
-        let cached = self.policy.get(lpn.raw(), pending.is_some());
+        let pending = self.map.pending.get(lpn.raw());
+        let cached = self.map.policy.get(lpn.raw(), pending.is_some());
         if let Some(entry) = pending {
             self.stats.map_cache_hits += 1;
             return Ok(entry.ppn());
@@ -94,15 +94,16 @@ impl<S: Store, P: Policy> Paged<S, P> {
             return Ok(found);
         }
         let (vtpn, index) = (lpn.raw() / self.per_page(), lpn.raw() % self.per_page());
-        if self.directory[vtpn as usize] == UNMAPPED {
+        if self.map.directory[vtpn as usize] == UNMAPPED {
             self.stats.map_cache_hits += 1;
             return Ok(None);
         }
         self.stats.map_cache_misses += 1;
         self.read_map_page(vtpn, Cause::Translation)?;
-        self.policy
-            .load(vtpn, &self.map_page, lpn.raw(), more, &self.pending);
-        Ok(entry_at(&self.map_page, index))
+        self.map
+            .policy
+            .load(vtpn, &self.map.map_page, lpn.raw(), more, &self.map.pending);
+        Ok(entry_at(&self.map.map_page, index))
     }
 
     /// Points a page at its new place, or nowhere. The old one dies now if it is known, else when
@@ -116,13 +117,13 @@ impl<S: Store, P: Policy> Paged<S, P> {
         seq: u64,
         cause: Cause,
     ) -> Result<(), FtlError> {
-        let known = match self.pending.get(lpn) {
+        let known = match self.map.pending.get(lpn) {
             Some(entry) => Some(entry.ppn()),
-            None if P::LOOKS_UP_WRITES => self.policy.peek(lpn),
+            None if P::LOOKS_UP_WRITES => self.map.policy.peek(lpn),
             None => None,
         };
-        self.pending.point(lpn, to, known.is_none(), seq);
-        self.mapped.set(lpn, to.is_some());
+        self.map.pending.point(lpn, to, known.is_none(), seq);
+        self.map.mapped.set(lpn, to.is_some());
         known
             .flatten()
             .map_or(Ok(()), |old| self.invalidate(old, cause))
@@ -132,7 +133,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
     /// stays pending.
     #[inline]
     pub(crate) fn settle_cache(&mut self) -> Result<(), FtlError> {
-        while let Some(vtpn) = self.policy.evict(&self.pending) {
+        while let Some(vtpn) = self.map.policy.evict(&self.map.pending) {
             if self.gc.is_read_only() {
                 continue;
             }
@@ -155,19 +156,23 @@ impl<S: Store, P: Policy> Paged<S, P> {
         plain: bool,
         cause: Cause,
     ) -> Result<(), FtlError> {
-        if self.directory[vtpn as usize] == UNMAPPED {
-            self.map_page.fill(0xFF);
+        if self.map.directory[vtpn as usize] == UNMAPPED {
+            self.map.map_page.fill(0xFF);
             return Ok(());
         }
-        if self.policy.copy_page(vtpn, plain, &mut self.map_page) {
+        if self
+            .map
+            .policy
+            .copy_page(vtpn, plain, &mut self.map.map_page)
+        {
             return Ok(());
         }
         self.read_map_page(vtpn, cause)
     }
 
     fn read_map_page(&mut self, vtpn: u32, cause: Cause) -> Result<(), FtlError> {
-        let ppn = Ppn::new(self.directory[vtpn as usize]);
-        let oob = self.space.flash.read(ppn, &mut self.map_page, cause)?;
+        let ppn = Ppn::new(self.map.directory[vtpn as usize]);
+        let oob = self.space.flash.read(ppn, &mut self.map.map_page, cause)?;
         match oob {
             Some(oob) if oob.tag.role == Role::Map && oob.tag.lpn == vtpn => Ok(()),
             Some(oob) => Err(FtlError::Corrupt(format!(
@@ -181,7 +186,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
     /// A new mapping page was programmed: the directory follows, the old one dies.
     pub(crate) fn set_directory(&mut self, vtpn: u32, to: Option<Ppn>) {
         let old = std::mem::replace(
-            &mut self.directory[vtpn as usize],
+            &mut self.map.directory[vtpn as usize],
             to.map_or(UNMAPPED, Ppn::raw),
         );
         if old != UNMAPPED {
@@ -195,7 +200,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
     #[inline]
     pub(crate) fn invalidate(&mut self, ppn: Ppn, cause: Cause) -> Result<(), FtlError> {
         self.space.table.clear_live(ppn);
-        if self.settings.oob_mark {
+        if self.map.settings.oob_mark {
             use nand_model::NandError::{Host, HostFull, ProgramFailed};
             match self
                 .space

@@ -45,17 +45,17 @@ mod window;
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, Params};
+use crate::controller::{Controller, Mapping, check_size, ram_entry};
 use crate::error::FtlError;
-use crate::events::EventLog;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
-use crate::ftl::{Ftl, Start};
-use crate::gc::{Collect, Gc};
+use crate::ftl::Start;
+use crate::gc::Gc;
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
+use crate::stats::{RamReport, SchemeStats};
 use checkpoint::Writer;
 use map::Mapped;
-use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Geometry, Pbn, Ppn, Profile, Store};
 use pending::Pending;
 pub(crate) use policy::Policy;
 pub(crate) use settings::{Settings, docs};
@@ -147,12 +147,10 @@ pub(crate) fn overhead_of_params(
     Ok(overhead_blocks(geometry, logical_pages, blocks, &settings))
 }
 
-/// A scheme over a chip.
-pub(crate) struct Paged<S: Store, P> {
+/// The map, what is pending of it, and its checkpoints.
+pub(crate) struct PagedMap<P> {
     scheme: &'static str,
-    pub(crate) space: Space<S>,
     pub(crate) settings: Settings,
-    pub(crate) logical_pages: u32,
     pub(crate) policy: P,
     pub(crate) pending: Pending,
     /// Mapping page -> where it is; [`UNMAPPED`] if all its entries are unmapped.
@@ -168,31 +166,24 @@ pub(crate) struct Paged<S: Store, P> {
     converted: VecDeque<(u64, u64)>,
     /// Mapping pages are written in the midst of other work; what they need comes from the reserve.
     converting: bool,
-    next_ver: u64,
     pub(crate) trims: Trims,
-    checkpoints: Checkpoints,
     writer: Option<Writer>,
     /// `pseq` at which the last checkpoint began.
     last_checkpoint: u64,
-    gc: Gc,
-    stats: SchemeStats,
     tags: Vec<PageTag>,
 }
 
-impl<S: Store, P: Policy> Ftl<S> for Paged<S, P> {
-    fn scheme(&self) -> &'static str {
-        self.scheme
+/// A scheme over a chip.
+pub(crate) type Paged<S, P> = Controller<S, PagedMap<P>>;
+
+impl<S: Store, P: Policy> Mapping<S> for Paged<S, P> {
+    fn name(&self) -> &'static str {
+        self.map.scheme
     }
 
-    fn logical_pages(&self) -> u32 {
-        self.logical_pages
-    }
-
-    fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
+    fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
         let page = self.space.geometry().page_bytes as usize;
         let count = (out.len() / page) as u32;
-        self.stats.host_pages_read += count as u64;
         let mut done = 0;
         let mut next = None;
         while done < count {
@@ -229,12 +220,10 @@ impl<S: Store, P: Policy> Ftl<S> for Paged<S, P> {
             ) => {}
             other => other?,
         }
-        Ok(self.space.flash.now())
+        Ok(())
     }
 
-    fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        self.gc.refuse_if_read_only()?;
+    fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let page = self.space.geometry().page_bytes as usize;
         let count = (data.len() / page) as u32;
         let mut done = 0;
@@ -250,164 +239,129 @@ impl<S: Store, P: Policy> Ftl<S> for Paged<S, P> {
                     self.locate(first.plus(done + i), wanted - i - 1)?;
                 }
             }
-            self.tags.clear();
-            self.tags.extend((0..wanted).map(|i| PageTag {
-                role: self.settings.host_role,
+            self.map.tags.clear();
+            self.map.tags.extend((0..wanted).map(|i| PageTag {
+                role: self.map.settings.host_role,
                 flags: Flags::NONE,
                 lpn: first.raw() + done + i,
                 ver: self.next_ver + i as u64,
             }));
             let bytes = &data[done as usize * page..][..wanted as usize * page];
             let seq = self.space.flash.pseq() + 1;
-            let (ppn, taken) = self.space.append(HOST, &self.tags, bytes, Cause::Host)?;
+            let (ppn, taken) = self
+                .space
+                .append(HOST, &self.map.tags, bytes, Cause::Host)?;
             self.next_ver += taken as u64;
             self.enlist_block_of(ppn);
             for i in 0..taken {
                 let (lpn, to) = (first.raw() + done + i, Ppn::new(ppn.raw() + i));
                 self.repoint(lpn, Some(to), seq, Cause::Host)?;
-                let is_new = self.directory[(lpn / self.per_page()) as usize] == UNMAPPED;
-                self.policy.wrote(lpn, to, is_new, &self.pending);
+                let is_new = self.map.directory[(lpn / self.per_page()) as usize] == UNMAPPED;
+                self.map.policy.wrote(lpn, to, is_new, &self.map.pending);
             }
             self.stats.host_pages_written += taken as u64;
             done += taken;
             self.settle_cache()?;
-            if self.settings.max_pending.is_some() {
+            if self.map.settings.max_pending.is_some() {
                 self.limit_pending()?;
             }
             self.advance_checkpoint(taken)?;
         }
-        Ok(self.space.flash.now())
+        Ok(())
     }
 
-    fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        self.gc.refuse_if_read_only()?;
-        self.stats.host_pages_trimmed += count as u64;
-        if !self.mapped.any(first.raw()..first.raw() + count) {
-            return Ok(at);
+    fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
+        if !self.map.mapped.any(first.raw()..first.raw() + count) {
+            return Ok(());
         }
         self.trim_range(first.raw(), count)?;
-        self.advance_checkpoint(1)?;
-        Ok(self.space.flash.now())
+        self.advance_checkpoint(1)
     }
 
-    fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
+    fn make_durable(&mut self) -> Result<(), FtlError> {
         // What replaces something else needs no hurry: moved pages and mapping pages have their
         // source until they are safe.
         self.space.make_stream_safe(HOST)?;
-        if self
-            .trims
-            .iter()
-            .any(|(_, record)| !self.space.is_safe(record.ppn))
-        {
+        let mut records = self.map.trims.iter();
+        if records.any(|(_, record)| !self.space.is_safe(record.ppn)) {
             self.space.make_stream_safe(MAP)?;
         }
-        Ok(self.space.flash.wait())
+        Ok(())
     }
 
-    fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
-        self.space.flash.begin(at);
-        self.work_ahead(budget)
+    fn stop(&mut self) -> Result<(), FtlError> {
+        self.convert_everything()?;
+        self.write_whole_checkpoint()
     }
 
-    fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        self.space.make_safe()?;
-        if !self.gc.is_read_only() {
-            self.convert_everything()?;
-            self.write_whole_checkpoint()?;
+    fn recover(&mut self) -> Result<(), FtlError> {
+        self.mount()
+    }
+
+    fn is_mapped(&self, lpn: Lpn) -> bool {
+        self.map.mapped.has(lpn.raw())
+    }
+
+    fn gauges(&self, common: SchemeStats) -> SchemeStats {
+        SchemeStats {
+            mapped_pages: self.map.mapped.count(),
+            map_lookup_steps: self.map.policy.lookup_steps(),
+            ..common
         }
-        Ok(self.space.flash.now())
     }
 
-    fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError> {
-        Ok(self.mapped.has(lpn.raw()))
-    }
-
-    fn stats(&self) -> SchemeStats {
-        self.gc.stats(SchemeStats {
-            mapped_pages: self.mapped.count(),
-            valid_pages: self.space.table.valid_pages(),
-            blocks: self.space.table.counts(),
-            map_lookup_steps: self.policy.lookup_steps(),
-            ..self.stats.clone()
-        })
-    }
-
-    fn block(&self, block: Pbn) -> BlockView {
-        self.space.look_at(block)
-    }
-
-    fn events(&self) -> &EventLog {
-        &self.space.events
-    }
-
-    fn ram_report(&self) -> RamReport {
-        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry {
-            part,
-            entries,
-            paper_bytes,
-            real_bytes,
-        };
+    fn ram(&self) -> RamReport {
         let geometry = self.space.geometry();
         let (bitmap, victims, blocks) = self.space.table.bytes();
-        let (entries, table, indexes) = self.pending.bytes();
+        let (entries, table, indexes) = self.map.pending.bytes();
         // A scheme that collects blocks only when they are converted accounts for all their pages.
         let buffered =
-            self.settings.buffer_blocks.unwrap_or(0) as u64 * geometry.pages_per_block as u64;
-        let directory = 4 * self.directory.len() as u64;
+            self.map.settings.buffer_blocks.unwrap_or(0) as u64 * geometry.pages_per_block as u64;
+        let directory = 4 * self.map.directory.len() as u64;
         let mut report = vec![
-            entry("pending", entries, 4 * buffered, table),
-            entry("pending indexes", entries, 0, indexes),
-            entry("flags", buffered, (2 * buffered).div_ceil(8), 0),
-            entry(
+            ram_entry("pending", entries, 4 * buffered, table),
+            ram_entry("pending indexes", entries, 0, indexes),
+            ram_entry("flags", buffered, (2 * buffered).div_ceil(8), 0),
+            ram_entry(
                 "directory",
-                self.directory.len() as u64,
+                self.map.directory.len() as u64,
                 directory,
                 3 * directory,
             ),
         ];
-        report.extend(self.policy.ram());
+        report.extend(self.map.policy.ram());
         report.extend([
-            entry("bitmaps", geometry.pages(), 0, bitmap + self.mapped.bytes()),
-            entry("gc", geometry.blocks as u64, 0, victims + blocks),
-            entry(
-                "other",
-                self.trims.len() as u64,
+            ram_entry(
+                "bitmaps",
+                geometry.pages(),
                 0,
-                self.trims.bytes() + self.space.pool_bytes(),
+                bitmap + self.map.mapped.bytes(),
             ),
-            entry(
+            ram_entry("gc", geometry.blocks as u64, 0, victims + blocks),
+            ram_entry(
+                "other",
+                self.map.trims.len() as u64,
+                0,
+                self.map.trims.bytes() + self.space.pool_bytes(),
+            ),
+            ram_entry(
                 "buffers",
                 1,
                 0,
-                self.gc.pages.bytes() + self.map_page.len() as u64,
+                self.gc.pages.bytes() + self.map.map_page.len() as u64,
             ),
         ]);
         report
     }
 
-    fn check(&mut self) -> Result<Vec<String>, FtlError> {
-        self.audit()
-    }
-
-    fn chip(&self) -> &Chip<S> {
-        self.space.flash.chip()
-    }
-
-    fn chip_mut(&mut self) -> &mut Chip<S> {
-        self.space.flash.chip_mut()
-    }
-
-    fn into_chip(self: Box<Self>) -> Chip<S> {
-        self.space.flash.into_chip()
+    fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
+        self.audit(wrong)
     }
 }
 
 impl<S: Store, P: Policy> Paged<S, P> {
     /// Starts a scheme of this family.
-    pub(crate) fn start(
+    pub(crate) fn create(
         scheme: &'static str,
         chip: Chip<S>,
         logical_pages: u32,
@@ -416,11 +370,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         start: Start,
     ) -> Result<Self, FtlError> {
         let geometry = *chip.geometry();
-        if logical_pages as u64 >= geometry.pages() {
-            return Err(FtlError::Config(
-                "more logical pages than the flash has".into(),
-            ));
-        }
+        check_size(&geometry, logical_pages)?;
         let at_once = settings.buffer_blocks.is_none();
         let stream = |role, collectable| StreamSpec {
             role,
@@ -435,46 +385,31 @@ impl<S: Store, P: Policy> Paged<S, P> {
         ];
         let mut space = Space::new(Flash::new(chip), &streams);
         space.set_pair_protection(settings.pair_protection);
+        let gc = Gc::new(
+            &geometry,
+            settings.free_threshold,
+            settings.reserve,
+            settings.wear,
+            settings.scrub,
+        );
         let vtpns = map_pages(&geometry, logical_pages) as usize;
-        let mut ftl = Paged {
+        let map = PagedMap {
             scheme,
-            gc: Gc::new(
-                &geometry,
-                settings.free_threshold,
-                settings.reserve,
-                settings.wear,
-                settings.scrub,
-            ),
             pending: Pending::new(geometry, !at_once),
             map_page: vec![0; geometry.page_bytes as usize],
-            space,
             settings,
-            logical_pages,
             policy,
             directory: vec![UNMAPPED; vtpns],
             upto: vec![0; vtpns],
             mapped: Mapped::new(logical_pages),
             converted: VecDeque::new(),
             converting: false,
-            next_ver: 1,
             trims: Trims::default(),
-            checkpoints: Checkpoints::new(CHECKPOINT),
             writer: None,
             last_checkpoint: 0,
-            stats: SchemeStats::default(),
             tags: Vec::new(),
         };
-        match start {
-            Start::Format => {
-                ftl.space.format();
-                ftl.stats.mount = MountReport {
-                    clean: true,
-                    ..MountReport::default()
-                };
-            }
-            Start::Mount => ftl.mount()?,
-        }
-        Ok(ftl)
+        Controller::start(start, space, gc, CHECKPOINT, logical_pages, map)
     }
 
     /// Whether `found` continues a run that began `distance` pages before at `from`.
@@ -495,8 +430,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
     #[inline]
     fn enlist_block_of(&mut self, ppn: Ppn) {
         let block: Pbn = self.space.flash.geometry().block_of(ppn);
-        if !self.pending.holds(block) {
-            self.pending.enlist(block, self.space.table.epoch(block));
+        if !self.map.pending.holds(block) {
+            self.map
+                .pending
+                .enlist(block, self.space.table.epoch(block));
         }
     }
 }

@@ -43,11 +43,12 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
         let pages = self.space.pages_per_block();
         let best = self.space.table.greedy_victim();
         let live = best.map_or(pages, |block| self.space.table.valid(block));
-        if live < pages - pages / 16 || self.settings.buffer_blocks.is_none() {
+        if live < pages - pages / 16 || self.map.settings.buffer_blocks.is_none() {
             return Ok(best);
         }
         let table = &self.space.table;
         let filled = self
+            .map
             .pending
             .blocks()
             .filter(|(block, _)| table.state(*block) == State::Full);
@@ -67,7 +68,7 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
     fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError> {
         let is_checkpoint = self.space.table.role(block) == Role::Checkpoint;
         self.gc.wants_checkpoint |= is_checkpoint;
-        if self.pending.holds(block) && self.settings.buffer_blocks.is_some() {
+        if self.map.pending.holds(block) && self.map.settings.buffer_blocks.is_some() {
             self.convert(block)?;
         }
         Ok(!is_checkpoint)
@@ -87,8 +88,8 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
     }
 
     fn give_up(&mut self, block: Pbn) {
-        if self.pending.holds(block) {
-            self.pending.retire(block);
+        if self.map.pending.holds(block) {
+            self.map.pending.retire(block);
         }
         self.space.release(block);
     }
@@ -137,7 +138,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let page = self.space.geometry().page_bytes as usize;
         for i in 0..self.gc.pages.from.len() {
             let (tag, from) = (self.gc.pages.tag(i), self.gc.pages.from[i]);
-            if self.space.room(MAP) == 0 && !self.converting {
+            if self.space.room(MAP) == 0 && !self.map.converting {
                 self.keep_window()?;
             }
             if !self.space.table.is_live(from) {
@@ -145,8 +146,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 continue;
             }
             let owned = match tag.role {
-                Role::Map => self.directory.get(tag.lpn as usize) == Some(&from.raw()),
+                Role::Map => self.map.directory.get(tag.lpn as usize) == Some(&from.raw()),
                 Role::Trim => self
+                    .map
                     .trims
                     .get(tag.ver)
                     .is_some_and(|record| record.ppn == from),
@@ -163,7 +165,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             if tag.role == Role::Map {
                 self.set_directory(tag.lpn, Some(to));
             } else {
-                self.trims.moved(tag.ver, to);
+                self.map.trims.moved(tag.ver, to);
                 self.space.table.clear_live(from);
             }
         }
@@ -197,7 +199,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             );
             records
                 .iter_mut()
-                .for_each(|record| Oob::assume(record, self.settings.copy_role));
+                .for_each(|record| Oob::assume(record, self.map.settings.copy_role));
             let seq = self.space.flash.pseq() + 1;
             let (first, taken) = self.space.append_copies(COLD, records, data, cause)?;
             self.enlist_block_of(first);
@@ -205,6 +207,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 let ((_, lpn), from) = (self.gc.pages.owner(next), self.gc.pages.from[next]);
                 let to = Some(Ppn::new(first.raw() + i));
                 if self
+                    .map
                     .pending
                     .point(lpn, to, false, seq)
                     .is_some_and(|old| old.ppn() != Some(from))
@@ -212,7 +215,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
                     return Err(misplaced(from, lpn));
                 }
                 self.space.table.clear_live(from);
-                if !self.policy.moved(lpn, to) {
+                if !self.map.policy.moved(lpn, to) {
                     uncached.push(lpn / self.per_page());
                 }
                 next += 1;
@@ -227,11 +230,11 @@ impl<S: Store, P: Policy> Paged<S, P> {
     fn write_uncached(&mut self, mut vtpns: Vec<u32>, cause: Cause) -> Result<(), FtlError> {
         vtpns.sort_unstable();
         vtpns.dedup();
-        let nested = std::mem::replace(&mut self.converting, true);
+        let nested = std::mem::replace(&mut self.map.converting, true);
         let outcome = vtpns
             .into_iter()
             .try_for_each(|vtpn| self.write_back(vtpn, cause));
-        self.converting = nested;
+        self.map.converting = nested;
         outcome
     }
 
@@ -243,6 +246,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             return Err(misplaced(from, lpn));
         }
         let Some(entry) = self
+            .map
             .pending
             .get(lpn)
             .filter(|entry| entry.ppn() != Some(from))
@@ -252,13 +256,14 @@ impl<S: Store, P: Policy> Paged<S, P> {
         if !entry.invalidate {
             return Err(misplaced(from, lpn));
         }
-        self.pending.clear_invalidate(lpn);
+        self.map.pending.clear_invalidate(lpn);
         self.space.table.clear_live(from);
         Ok(true)
     }
 
     fn is_pending_at(&self, lpn: u32, ppn: Ppn) -> bool {
-        self.pending
+        self.map
+            .pending
             .get(lpn)
             .is_some_and(|entry| entry.ppn() == Some(ppn))
     }
@@ -273,21 +278,26 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let mut owners: Vec<Option<u32>> = unknown
             .iter()
             .map(|(_, ppn)| {
-                self.pending
+                self.map
+                    .pending
                     .lpn_at(*ppn)
                     .filter(|lpn| self.is_pending_at(*lpn, *ppn))
             })
             .collect();
-        for vtpn in 0..self.directory.len() as u32 {
-            if self.directory[vtpn as usize] == UNMAPPED {
+        for vtpn in 0..self.map.directory.len() as u32 {
+            if self.map.directory[vtpn as usize] == UNMAPPED {
                 continue;
             }
             self.load_map_page(vtpn, false, Cause::Gc)?;
             for lpn in self.pages_of(vtpn) {
-                let here = entry_at(&self.map_page, lpn % self.per_page());
+                let here = entry_at(&self.map.map_page, lpn % self.per_page());
                 // Where something newer is pending, the map's word counts only if its page is still
                 // to be given up.
-                let counts = self.pending.get(lpn).is_none_or(|entry| entry.invalidate);
+                let counts = self
+                    .map
+                    .pending
+                    .get(lpn)
+                    .is_none_or(|entry| entry.invalidate);
                 if let Some(i) = unknown
                     .iter()
                     .position(|(_, ppn)| here == Some(*ppn))
@@ -302,7 +312,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 .ok_or_else(|| FtlError::Corrupt(format!("nobody owns the live page {ppn}")))?;
             self.gc
                 .pages
-                .name(i, self.settings.copy_role, lpn, self.next_ver);
+                .name(i, self.map.settings.copy_role, lpn, self.next_ver);
             self.next_ver += 1;
         }
         Ok(())

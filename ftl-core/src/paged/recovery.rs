@@ -26,19 +26,14 @@ use std::collections::HashSet;
 impl<S: Store, P: Policy> Paged<S, P> {
     /// Finds what an earlier run left.
     pub(crate) fn mount(&mut self) -> Result<(), FtlError> {
-        self.space.flash.begin(0);
         let mut scanned = 0;
         let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
-        self.stats
-            .mount
-            .end_step("scan heads", self.space.flash.now());
+        self.end_step("scan heads");
         let sets = self
             .checkpoints
             .load(&mut self.space, &heads, &mut scanned)?;
         let mut base = self.newest_checkpoint(&sets);
-        self.stats
-            .mount
-            .end_step("load checkpoint", self.space.flash.now());
+        self.end_step("load checkpoint");
         let mut window = self.scan_window(&heads, base.as_ref(), &mut scanned)?;
         let missing = base
             .as_ref()
@@ -47,15 +42,13 @@ impl<S: Store, P: Policy> Paged<S, P> {
             base = None;
             window = self.scan_window(&heads, None, &mut scanned)?;
         }
-        self.stats
-            .mount
-            .end_step("scan window", self.space.flash.now());
+        self.end_step("scan window");
         self.stats.mount.clean = base.as_ref().is_some_and(|base| base.clean) && !window.touched;
         self.adopt_blocks(&heads, base.as_ref(), &window);
         let mut rescues = Rescues::default();
         let mut trims = self.read_trims(window.trims.clone(), &window, &mut rescues)?;
         let mut outdated = Vec::new();
-        for vtpn in 0..self.directory.len() as u32 {
+        for vtpn in 0..self.map.directory.len() as u32 {
             let (found, is_outdated) = self.find_map(vtpn, &window, &trims)?;
             if is_outdated || missing.contains(&vtpn) {
                 outdated.push(found);
@@ -75,26 +68,20 @@ impl<S: Store, P: Policy> Paged<S, P> {
         self.adopt_trims(trims)?;
         self.next_ver = self.space.flash.pseq() + 1;
         self.space.check_counters(self.next_ver)?;
-        self.stats
-            .mount
-            .end_step("resolve versions", self.space.flash.now());
+        self.end_step("resolve versions");
         self.space.begin_mount();
         self.settle_blocks(&rescues, true);
         self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
         self.rewrite(&mut rescues)?;
         self.write_rebuilt(&rebuilt)?;
-        self.stats
-            .mount
-            .end_step("rewrite suspects", self.space.flash.now());
+        self.end_step("rewrite suspects");
         let unwritten = !rebuilt.is_empty() && self.gc.is_read_only();
         self.settle_blocks(&rescues, unwritten);
         self.refill_pool()?;
         self.space.end_mount()?;
-        self.stats
-            .mount
-            .end_step("refill pool", self.space.flash.now());
+        self.end_step("refill pool");
         self.stats.mount.pages_scanned = scanned;
-        self.last_checkpoint = self.space.flash.pseq();
+        self.map.last_checkpoint = self.space.flash.pseq();
         Ok(())
     }
 
@@ -138,7 +125,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
 
     /// Blocks that have to be converted first stay as they are.
     fn settle_blocks(&mut self, rescues: &Rescues, pinned_wait: bool) {
-        let of_scheme = |block| self.pending.holds(block) && self.settings.buffer_blocks.is_some();
+        let of_scheme =
+            |block| self.map.pending.holds(block) && self.map.settings.buffer_blocks.is_some();
         let (space, checkpoints) = (&mut self.space, &self.checkpoints);
         let dead = rescues.settle_blocks(space, checkpoints, pinned_wait, of_scheme);
         dead.into_iter().for_each(|block| self.give_up(block));
@@ -185,7 +173,7 @@ impl<S: Store, P: Policy> Rescuer<S> for Paged<S, P> {
     fn copies_of(&self, role: Role) -> (StreamId, Role) {
         match role {
             Role::Map | Role::Trim => (MAP, role),
-            _ => (COLD, self.settings.copy_role),
+            _ => (COLD, self.map.settings.copy_role),
         }
     }
 
@@ -196,10 +184,10 @@ impl<S: Store, P: Policy> Rescuer<S> for Paged<S, P> {
             return;
         }
         if tag.role == Role::Trim {
-            self.trims.moved(tag.ver, to);
+            self.map.trims.moved(tag.ver, to);
         } else {
             self.enlist_block_of(to);
-            self.pending.point(tag.lpn, Some(to), false, seq);
+            self.map.pending.point(tag.lpn, Some(to), false, seq);
         }
         self.space.table.clear_live(rescue.from);
     }

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::config::{FtlConfig, Params};
+use crate::ftl::Ftl;
 use nand_model::store::MemStore;
 use nand_model::{BlockFacts, Cut, FaultPlan, Health, Profile, SplitMix};
 use std::io;
@@ -69,7 +70,7 @@ pub(crate) fn read<S: Store, P: Policy>(ftl: &mut Paged<S, P>, lpn: u32) -> u64 
 }
 
 pub(crate) fn assert_sound<S: Store, P: Policy>(ftl: &mut Paged<S, P>) {
-    assert_eq!(ftl.audit().unwrap(), Vec::<String>::new());
+    assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
 }
 
 /// Random writes, trims, flushes, checks and mounts against a plain table.
@@ -320,10 +321,10 @@ pub(crate) fn survives_cuts<T: Subject>(
             }
             let ftl = flash.start::<T>(profile, &config, Start::Mount, None);
             let mut ftl = ftl.unwrap_or_else(|e| panic!("{story}: {e}"));
-            assert_eq!(ftl.audit().unwrap(), Vec::<String>::new(), "{story}");
+            assert_eq!(ftl.check().unwrap(), Vec::<String>::new(), "{story}");
             oracle.compare(&mut ftl, &story);
             assert!(work(&mut ftl, &mut oracle, &mut rng, 60, 3_000_000));
-            assert_eq!(ftl.audit().unwrap(), Vec::<String>::new(), "{story}, later");
+            assert_eq!(ftl.check().unwrap(), Vec::<String>::new(), "{story}, later");
             drop(ftl);
             // The end of a process is no cut: nothing acknowledged is lost.
             oracle.flushed();

@@ -81,7 +81,7 @@ pub(crate) fn covers(range: &TrimRange, pages: &std::ops::Range<u32>) -> bool {
 impl<S: Store, P: Policy> Paged<S, P> {
     /// Makes a range read as zeros.
     pub(crate) fn trim_range(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
-        if self.trims.len() as u32 >= Trims::limit(&self.space.geometry()) {
+        if self.map.trims.len() as u32 >= Trims::limit(&self.space.geometry()) {
             self.retire_records()?;
         }
         self.make_room(MAP)?;
@@ -93,7 +93,14 @@ impl<S: Store, P: Policy> Paged<S, P> {
             ver,
         };
         let seq = self.write_record(range)?;
-        for vtpn in self.trims.get(seq).expect("just written").touched.clone() {
+        for vtpn in self
+            .map
+            .trims
+            .get(seq)
+            .expect("just written")
+            .touched
+            .clone()
+        {
             let pages = self.pages_of(vtpn);
             let trimmed = first.max(pages.start)..(first + count).min(pages.end);
             if !covers(&range, &pages) {
@@ -126,13 +133,14 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let end = range.lpn + range.count;
         let mapped = |vtpn: &u32| {
             let pages = self.pages_of(*vtpn);
-            self.mapped
+            self.map
+                .mapped
                 .any(range.lpn.max(pages.start)..end.min(pages.end))
         };
         let touched = (range.lpn / self.per_page()..end.div_ceil(self.per_page()))
             .filter(mapped)
             .collect();
-        self.trims.add(
+        self.map.trims.add(
             seq,
             Record {
                 ppn,
@@ -145,11 +153,11 @@ impl<S: Store, P: Policy> Paged<S, P> {
 
     fn entomb(&mut self, pages: std::ops::Range<u32>, seq: u64) -> Result<(), FtlError> {
         for lpn in pages {
-            if !self.mapped.has(lpn) {
+            if !self.map.mapped.has(lpn) {
                 continue;
             }
             self.repoint(lpn, None, seq, Cause::Trim)?;
-            self.policy.moved(lpn, None);
+            self.map.policy.moved(lpn, None);
         }
         Ok(())
     }
@@ -159,19 +167,19 @@ impl<S: Store, P: Policy> Paged<S, P> {
     fn drop_map_page(&mut self, vtpn: u32) -> Result<(), FtlError> {
         let pages = self.pages_of(vtpn);
         for lpn in pages.clone() {
-            let entry = self.pending.forget(lpn);
-            let superseded = entry_at(&self.map_page, lpn - pages.start);
+            let entry = self.map.pending.forget(lpn);
+            let superseded = entry_at(&self.map.map_page, lpn - pages.start);
             if entry.is_none_or(|entry| entry.invalidate) {
                 superseded.map_or(Ok(()), |old| self.invalidate(old, Cause::Trim))?;
             }
             if let Some(here) = entry.and_then(|entry| entry.ppn()) {
                 self.invalidate(here, Cause::Trim)?;
             }
-            self.mapped.set(lpn, false);
+            self.map.mapped.set(lpn, false);
         }
-        self.pending.forget_dirty(vtpn);
+        self.map.pending.forget_dirty(vtpn);
         self.set_directory(vtpn, None);
-        self.policy.dropped(vtpn);
+        self.map.policy.dropped(vtpn);
         Ok(())
     }
 
@@ -181,8 +189,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
             let pages = self.pages_of(*vtpn);
             let replaces =
                 |newer: &Record| newer.touched.contains(vtpn) && covers(&newer.range, &pages);
-            self.upto[*vtpn as usize] < seq
+            self.map.upto[*vtpn as usize] < seq
                 && !self
+                    .map
                     .trims
                     .live
                     .range(seq + 1..)
@@ -195,13 +204,14 @@ impl<S: Store, P: Policy> Paged<S, P> {
     /// them is safe.
     pub(crate) fn expire_records(&mut self) {
         let dead: Vec<u64> = self
+            .map
             .trims
             .iter()
             .filter(|(seq, r)| self.unwritten(*seq, r).is_empty())
             .map(|(seq, _)| seq)
             .collect();
         for seq in dead {
-            let record = self.trims.live.remove(&seq).expect("just listed");
+            let record = self.map.trims.live.remove(&seq).expect("just listed");
             self.space.table.clear_live(record.ppn);
         }
     }
@@ -210,8 +220,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
     fn retire_records(&mut self) -> Result<(), FtlError> {
         self.expire_records();
         let keep = (Trims::limit(&self.space.geometry()) * 3 / 4) as usize;
-        while self.trims.len() > keep {
+        while self.map.trims.len() > keep {
             let cheapest = self
+                .map
                 .trims
                 .iter()
                 .map(|(seq, record)| (self.unwritten(seq, record), seq));
@@ -231,9 +242,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
 
     /// Writes a mapping page that contains everything so far.
     fn write_contained(&mut self, vtpn: u32) -> Result<(), FtlError> {
-        if let Some(dirty) = self.pending.dirty(vtpn) {
+        if let Some(dirty) = self.map.pending.dirty(vtpn) {
             let unsafe_page = |lpn: &u32| {
-                self.pending
+                self.map
+                    .pending
                     .get(*lpn)
                     .and_then(|e| e.ppn())
                     .is_some_and(|p| !self.space.is_safe(p))

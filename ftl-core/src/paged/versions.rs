@@ -174,7 +174,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 "mapping page {vtpn} knows of programs that came after it"
             )));
         }
-        self.upto[vtpn as usize] = upto;
+        self.map.upto[vtpn as usize] = upto;
         let pages = self.pages_of(vtpn);
         let overlaps =
             |t: &&Trim| t.content.lpn < pages.end && pages.start < t.content.lpn + t.content.count;
@@ -195,8 +195,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let versions = window.evidence.versions(pages.clone());
         match newest {
             Some((version, data)) => {
-                self.map_page.copy_from_slice(&data);
-                self.directory[vtpn as usize] = version.ppn.raw();
+                self.map.map_page.copy_from_slice(&data);
+                self.map.directory[vtpn as usize] = version.ppn.raw();
                 self.adopt_live(version.ppn)?;
                 if window.evidence.suspects.is_shaky(version.ppn) {
                     rescues.add(&version, data);
@@ -214,7 +214,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 )
             }
             None => {
-                self.map_page.fill(0xFF);
+                self.map.map_page.fill(0xFF);
                 self.resolve_pages(pages, upto, 0, window, versions, &trims, rescues)
             }
         }
@@ -273,7 +273,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         for lpn in pages.clone() {
             let (group, others) = rest.split_at(rest.partition_point(|v| v.oob.tag.lpn == lpn));
             rest = others;
-            let named = entry_at(&self.map_page, lpn - pages.start);
+            let named = entry_at(&self.map.map_page, lpn - pages.start);
             let trim = trims
                 .iter()
                 .filter(|t| t.content.lpn <= lpn && lpn - t.content.lpn < t.content.count);
@@ -290,7 +290,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 // But an outdated mapping page may not know of a trim.
                 if !window.whole || self.may_hold(lpn, named)? {
                     self.adopt_live(named)?;
-                    self.mapped.set(lpn, true);
+                    self.map.mapped.set(lpn, true);
                     continue;
                 }
             }
@@ -352,11 +352,12 @@ impl<S: Store, P: Policy> Paged<S, P> {
     ) -> Result<(), FtlError> {
         if let Some(ppn) = newest {
             self.adopt_live(ppn)?;
-            self.mapped.set(lpn, true);
+            self.map.mapped.set(lpn, true);
         }
         if newest != named {
             newest.into_iter().for_each(|ppn| self.enlist_found(ppn));
-            self.pending
+            self.map
+                .pending
                 .point(lpn, newest, false, self.first_missing(lpn));
         }
         Ok(())
@@ -364,7 +365,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
 
     /// The first program that the mapping page may not contain.
     pub(super) fn first_missing(&self, lpn: u32) -> u64 {
-        self.upto[(lpn / self.per_page()) as usize] + 1
+        self.map.upto[(lpn / self.per_page()) as usize] + 1
     }
 
     pub(super) fn adopt_live(&mut self, ppn: Ppn) -> Result<(), FtlError> {
@@ -387,9 +388,13 @@ impl<S: Store, P: Policy> Paged<S, P> {
     /// A block with pages that the map does not know is a buffer block again.
     pub(super) fn enlist_found(&mut self, ppn: Ppn) {
         let block = self.space.geometry().block_of(ppn);
-        if !self.pending.holds(block) {
-            self.pending.enlist(block, self.space.table.epoch(block));
-            self.space.table.set_role(block, self.settings.host_role);
+        if !self.map.pending.holds(block) {
+            self.map
+                .pending
+                .enlist(block, self.space.table.epoch(block));
+            self.space
+                .table
+                .set_role(block, self.map.settings.host_role);
         }
     }
 
@@ -402,10 +407,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
             let seq = at.oob.tag.ver;
             let end = (range.lpn + range.count).div_ceil(self.per_page());
             let touched: Vec<u32> = (range.lpn / self.per_page()..end)
-                .filter(|vtpn| self.upto[*vtpn as usize] < seq)
+                .filter(|vtpn| self.map.upto[*vtpn as usize] < seq)
                 .collect();
             if !touched.is_empty() {
-                self.trims.add(
+                self.map.trims.add(
                     seq,
                     Record {
                         ppn: at.ppn,

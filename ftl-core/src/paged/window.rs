@@ -79,7 +79,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let horizon = self
             .space
             .next_epoch()
-            .saturating_sub(self.settings.age_window + WINDOW_SLACK);
+            .saturating_sub(self.map.settings.age_window + WINDOW_SLACK);
         let named: HashSet<u32> =
             base.map_or(HashSet::new(), |base| base.scan.iter().copied().collect());
         let mut window = Window::default();
@@ -150,7 +150,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         window: &mut Window,
         scanned: &mut u64,
     ) -> Result<(), FtlError> {
-        let (logical_pages, mapping_pages) = (self.logical_pages, self.directory.len() as u32);
+        let (logical_pages, mapping_pages) = (self.logical_pages, self.map.directory.len() as u32);
         let mut role = None;
         let ends = scan_block(&mut self.space.flash, block, scanned, |ppn, oob| {
             let version = Version { oob, ppn };

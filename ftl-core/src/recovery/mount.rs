@@ -39,7 +39,6 @@ pub(crate) trait MountByRecords<S: Store>: Collect<S> {
     /// Finds what an earlier run left.
     fn mount(&mut self) -> Result<(), FtlError> {
         let mut parts = self.unmounted();
-        parts.space.flash.begin(0);
         let (stop, mut newest) = parts.read_records()?;
         match stop {
             Some(stop) => {

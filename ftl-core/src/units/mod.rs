@@ -28,17 +28,17 @@ pub(crate) use tables::Shape;
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, Params};
+use crate::controller::{Controller, Mapping, check_size, ram_entry};
 use crate::error::FtlError;
-use crate::events::EventLog;
 use crate::flash::Flash;
 use crate::format::{Flags, LOST, PageTag, Role, UNMAPPED};
-use crate::ftl::{Ftl, Start};
+use crate::ftl::Start;
 use crate::gc::{Collect, Gc, Settings};
 use crate::recovery::{CleanStop, MountByRecords};
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
+use crate::stats::{RamReport, SchemeStats};
 use crate::trims::Trims;
-use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Geometry, Pbn, Ppn, Profile, Store};
 use slices::Slices;
 use tables::{AtHand, Place, Tables};
 
@@ -125,19 +125,14 @@ pub(crate) fn overhead_blocks(
     Ok(checkpoints + Trims::blocks_needed(&geometry, logical_pages) + 6 + settings.free_threshold)
 }
 
-/// A scheme of units over a chip.
-pub(crate) struct UnitFtl<S: Store, P> {
-    pub(crate) space: Space<S>,
+/// Units, their tables and lists.
+pub(crate) struct Units<P> {
     policy: P,
-    logical_pages: u32,
     shape: Shape,
     pub(crate) lists: Lists,
     tables: Tables,
     at_hand: AtHand,
     trims: Trims,
-    checkpoints: Checkpoints,
-    next_ver: u64,
-    gc: Gc,
     /// The unit being collected, how many blocks it had, and how often that was tried: it was worth
     /// it when one is free.
     collecting: Option<(u32, u32, u32)>,
@@ -145,10 +140,12 @@ pub(crate) struct UnitFtl<S: Store, P> {
     slices: Option<Slices>,
     /// Where the search for groups to take out of RAM goes on.
     next_settled: u32,
-    stats: SchemeStats,
     /// Physical pages of the read at hand.
     places: Vec<u32>,
 }
+
+/// A scheme of units over a chip.
+pub(crate) type UnitFtl<S, P> = Controller<S, Units<P>>;
 
 impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Starts a scheme on a chip.
@@ -159,14 +156,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         shape: Shape,
         policy: P,
     ) -> Result<Self, FtlError> {
-        let geometry = *chip.geometry();
-        let units = config.logical_pages.div_ceil(shape.pages);
+        let (geometry, logical_pages) = (*chip.geometry(), config.logical_pages);
+        check_size(&geometry, logical_pages)?;
+        let units = logical_pages.div_ceil(shape.pages);
         let settings = Settings::new(&config.params, chip.profile(), geometry.blocks, units)?;
-        if config.logical_pages as u64 >= geometry.pages() {
-            return Err(FtlError::Config(
-                "more logical pages than the flash has".into(),
-            ));
-        }
         let mut flash = Flash::new(chip);
         flash.reserve_spare(shape.spare_bytes())?;
         let stream = |role, collectable| StreamSpec {
@@ -181,90 +174,67 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let first = space.add_streams(stream(Role::Data, true), units as usize);
         assert_eq!(first, FIRST_UNIT);
         space.set_pair_protection(settings.pair_protection);
-        let mut ftl = UnitFtl {
-            gc: Gc::new(
-                &geometry,
-                settings.free_threshold,
-                RESERVE,
-                settings.wear,
-                settings.scrub,
-            ),
-            space,
-            logical_pages: config.logical_pages,
-            shape,
+        let gc = Gc::new(
+            &geometry,
+            settings.free_threshold,
+            RESERVE,
+            settings.wear,
+            settings.scrub,
+        );
+        let map = Units {
             lists: Lists::new(
                 units,
                 geometry.blocks,
                 shape.max_nodes(),
                 policy.max_length(&shape),
             ),
+            slices: policy
+                .slicing()
+                .map(|how| Slices::new(how, geometry.blocks)),
             policy,
+            shape,
             tables: Tables::new(units * shape.groups()),
             at_hand: AtHand::default(),
-            trims: Trims::new(&geometry, config.logical_pages, COMMON),
-            checkpoints: Checkpoints::new(CHECKPOINT),
-            next_ver: 1,
+            trims: Trims::new(&geometry, logical_pages, COMMON),
             collecting: None,
-            slices: None,
             next_settled: 0,
-            stats: SchemeStats::default(),
             places: Vec::new(),
         };
-        ftl.slices = ftl
-            .policy
-            .slicing()
-            .map(|how| Slices::new(how, geometry.blocks));
-        match start {
-            Start::Format => {
-                ftl.space.format();
-                ftl.stats.mount = MountReport {
-                    clean: true,
-                    ..MountReport::default()
-                };
-            }
-            Start::Mount => ftl.mount()?,
-        }
+        let mut ftl = Controller::start(start, space, gc, CHECKPOINT, logical_pages, map)?;
         ftl.note_all_blocks();
         Ok(ftl)
     }
 }
 
-impl<S: Store, P: Policy> Ftl<S> for UnitFtl<S, P> {
-    fn scheme(&self) -> &'static str {
+impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
+    fn name(&self) -> &'static str {
         P::NAME
     }
 
-    fn logical_pages(&self) -> u32 {
-        self.logical_pages
+    fn begin(&mut self) {
+        self.map.at_hand.forget();
     }
 
-    fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
-        self.begin(at);
+    fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
         self.take_slice_of_read()?;
-        let page = self.space.geometry().page_bytes as usize;
-        let count = (out.len() / page) as u32;
-        self.stats.host_pages_read += count as u64;
-        self.places.clear();
+        let count = (out.len() / self.space.geometry().page_bytes as usize) as u32;
+        self.map.places.clear();
         for lpn in first.raw()..first.raw() + count {
             let ppn = self.look_up(lpn, Cause::Host)?;
-            self.places.push(ppn);
+            self.map.places.push(ppn);
         }
-        self.space
-            .flash
-            .read_places(first.raw(), &self.places, out)?;
-        Ok(self.space.flash.now())
+        let places = &self.map.places;
+        self.space.flash.read_places(first.raw(), places, out)
     }
 
-    fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
-        self.begin(at);
-        self.gc.refuse_if_read_only()?;
+    fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let page = self.space.geometry().page_bytes as usize;
         for (lpn, bytes) in (first.raw()..).zip(data.chunks_exact(page)) {
             self.take_slice()?;
-            let unit = lpn / self.shape.pages;
+            let unit = lpn / self.map.shape.pages;
             let stream = self.stream_of_write(unit);
             self.make_room(stream)?;
-            self.policy.wrote(unit);
+            self.map.policy.wrote(unit);
             let tag = PageTag {
                 role: Role::Data,
                 flags: Flags::NONE,
@@ -277,138 +247,126 @@ impl<S: Store, P: Policy> Ftl<S> for UnitFtl<S, P> {
                 self.program_home(tag, bytes, Cause::Host)?;
             }
             self.next_ver += 1;
-            self.trims.map(lpn);
+            self.map.trims.map(lpn);
             self.stats.host_pages_written += 1;
         }
-        Ok(self.space.flash.now())
+        Ok(())
     }
 
-    fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
-        self.begin(at);
-        self.gc.refuse_if_read_only()?;
-        self.stats.host_pages_trimmed += count as u64;
-        if (first.raw()..first.raw() + count).all(|lpn| !self.trims.is_mapped(lpn)) {
-            return Ok(at);
+    fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
+        if (first.raw()..first.raw() + count).all(|lpn| !self.map.trims.is_mapped(lpn)) {
+            return Ok(());
         }
         self.take_slice()?;
         self.make_room(COMMON)?;
         self.read_tables_at_ends(first.raw(), count)?;
         let ver = self.next_ver;
         self.next_ver += 1;
-        self.trims
+        self.map
+            .trims
             .record(&mut self.space, first.raw(), count, ver)?;
         self.unmap(first.raw(), count)?;
-        if self.trims.bitmap_due() {
+        if self.map.trims.bitmap_due() {
             self.make_room(COMMON)?;
             let ver = self.next_ver;
             self.next_ver += 1;
-            self.trims.write_bitmap(&mut self.space, ver)?;
+            self.map.trims.write_bitmap(&mut self.space, ver)?;
         }
-        self.settle_groups()?;
-        Ok(self.space.flash.now())
+        self.settle_groups()
     }
 
-    fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
-        self.begin(at);
-        self.space.make_safe()?;
-        Ok(self.space.flash.wait())
+    fn make_durable(&mut self) -> Result<(), FtlError> {
+        self.space.make_safe()
     }
 
-    fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
-        self.begin(at);
-        self.work_ahead(budget)
+    fn stop(&mut self) -> Result<(), FtlError> {
+        self.stop_cleanly()
     }
 
-    fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
-        self.begin(at);
-        self.space.make_safe()?;
-        if !self.gc.is_read_only() {
-            self.stop_cleanly()?;
+    fn recover(&mut self) -> Result<(), FtlError> {
+        MountByRecords::mount(self)
+    }
+
+    fn is_mapped(&self, lpn: Lpn) -> bool {
+        self.map.trims.is_mapped(lpn.raw())
+    }
+
+    fn gauges(&self, common: SchemeStats) -> SchemeStats {
+        SchemeStats {
+            mapped_pages: self.map.trims.mapped_pages(),
+            ..common
         }
-        Ok(self.space.flash.now())
     }
 
-    fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError> {
-        Ok(self.trims.is_mapped(lpn.raw()))
-    }
-
-    fn stats(&self) -> SchemeStats {
-        self.gc.stats(SchemeStats {
-            mapped_pages: self.trims.mapped_pages(),
-            valid_pages: self.space.table.valid_pages(),
-            blocks: self.space.table.counts(),
-            ..self.stats.clone()
-        })
-    }
-
-    fn block(&self, block: Pbn) -> BlockView {
-        self.space.look_at(block)
-    }
-
-    fn events(&self) -> &EventLog {
-        &self.space.events
-    }
-
-    fn ram_report(&self) -> RamReport {
-        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry {
-            part,
-            entries,
-            paper_bytes,
-            real_bytes,
-        };
+    fn ram(&self) -> RamReport {
         let geometry = self.space.geometry();
         let (bitmap, victims, blocks) = self.space.table.bytes();
-        let units = self.logical_pages.div_ceil(self.shape.pages) as u64;
-        let paper = self.policy.paper_bytes(&self.shape, &self.lists, units);
-        let real = self.lists.bytes() + self.tables.bytes() + self.policy.bytes();
-        let queue = self.slices.as_ref().map_or(0, Slices::bytes);
+        let units = self.logical_pages.div_ceil(self.map.shape.pages) as u64;
+        let paper = self
+            .map
+            .policy
+            .paper_bytes(&self.map.shape, &self.map.lists, units);
+        let real = self.map.lists.bytes() + self.map.tables.bytes() + self.map.policy.bytes();
+        let queue = self.map.slices.as_ref().map_or(0, Slices::bytes);
         vec![
-            entry("map", units, paper, real),
-            entry("bitmaps", geometry.pages(), 0, bitmap),
-            entry("gc", geometry.blocks as u64, 0, victims + blocks + queue),
-            entry(
+            ram_entry("map", units, paper, real),
+            ram_entry("bitmaps", geometry.pages(), 0, bitmap),
+            ram_entry("gc", geometry.blocks as u64, 0, victims + blocks + queue),
+            ram_entry(
                 "other",
-                self.trims.len() as u64,
+                self.map.trims.len() as u64,
                 0,
-                self.trims.bytes() + self.space.pool_bytes(),
+                self.map.trims.bytes() + self.space.pool_bytes(),
             ),
-            entry("buffers", 1, 0, self.gc.pages.bytes()),
+            ram_entry("buffers", 1, 0, self.gc.pages.bytes()),
         ]
     }
 
-    fn check(&mut self) -> Result<Vec<String>, FtlError> {
-        self.audit()
-    }
-
-    fn chip(&self) -> &Chip<S> {
-        self.space.flash.chip()
-    }
-
-    fn chip_mut(&mut self) -> &mut Chip<S> {
-        self.space.flash.chip_mut()
-    }
-
-    fn into_chip(self: Box<Self>) -> Chip<S> {
-        self.space.flash.into_chip()
+    fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
+        wrong.extend(self.map.lists.audit());
+        self.map.at_hand.forget();
+        let (mut placed, mut lost) = (0, 0);
+        for lpn in 0..self.logical_pages {
+            let place = self.look_up(lpn, Cause::Recovery)?;
+            if (place != UNMAPPED) != self.map.trims.is_mapped(lpn) {
+                wrong.push(format!(
+                    "logical page {lpn} is at {place:#x}, but mapped: {}",
+                    self.map.trims.is_mapped(lpn)
+                ));
+            }
+            match place {
+                UNMAPPED => continue,
+                LOST => lost += 1,
+                _ => placed += 1,
+            }
+            if place != LOST {
+                wrong.extend(self.audit_place(lpn, Ppn::new(place))?);
+            }
+        }
+        let live = self.space.table.valid_pages();
+        if placed + lost != self.map.trims.mapped_pages()
+            || live != placed + self.map.trims.len() as u64
+        {
+            let (mapped, trims) = (self.map.trims.mapped_pages(), self.map.trims.len());
+            wrong.push(format!(
+                "{placed} pages placed, {lost} lost, {mapped} mapped; {live} live, {trims} trims"
+            ));
+        }
+        Ok(())
     }
 }
 
 impl<S: Store, P: Policy> UnitFtl<S, P> {
-    pub(crate) fn begin(&mut self, at: Nanos) {
-        self.space.flash.begin(at);
-        self.at_hand.forget();
-    }
-
     pub(crate) fn stream_of(&self, unit: u32) -> StreamId {
         FIRST_UNIT + unit as usize
     }
 
     /// Unit, table in it, and slot among the unit's.
     fn split(&self, lpn: u32) -> (u32, u32, usize) {
-        let offset = lpn % self.shape.pages;
+        let offset = lpn % self.map.shape.pages;
         (
-            lpn / self.shape.pages,
-            offset / self.shape.slots,
+            lpn / self.map.shape.pages,
+            offset / self.map.shape.slots,
             offset as usize,
         )
     }
@@ -417,13 +375,13 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     pub(crate) fn look_up(&mut self, lpn: u32, cause: Cause) -> Result<u32, FtlError> {
         let (unit, k, slot) = self.split(lpn);
         self.take_table(unit, k, cause)?;
-        Ok(self.at_hand.slots[slot])
+        Ok(self.map.at_hand.slots[slot])
     }
 
     /// The page that has the directory of a table's group, if the group is on flash.
     #[cfg(test)]
     pub(crate) fn head_of(&self, unit: u32, k: u32) -> Option<Ppn> {
-        match self.tables.place(self.group_number(unit, k)) {
+        match self.map.tables.place(self.group_number(unit, k)) {
             Place::Flash(ppn) => Some(ppn),
             _ => None,
         }
@@ -432,33 +390,39 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Groups in RAM, and trim pages.
     #[cfg(test)]
     pub(crate) fn left_behind(&self) -> (usize, usize) {
-        (self.tables.in_ram(), self.trims.len())
+        (self.map.tables.in_ram(), self.map.trims.len())
     }
 
     fn group_number(&self, unit: u32, k: u32) -> u32 {
-        unit * self.shape.groups() + k / self.shape.fan
+        unit * self.map.shape.groups() + k / self.map.shape.fan
     }
 
     /// Reads a table, unless it is at hand.
     fn take_table(&mut self, unit: u32, k: u32, cause: Cause) -> Result<(), FtlError> {
-        if self.at_hand.turn_to(unit, k, &self.shape) {
+        if self.map.at_hand.turn_to(unit, k, &self.map.shape) {
             self.stats.map_cache_hits += (cause == Cause::Host) as u64;
             return Ok(());
         }
-        let group = k / self.shape.fan;
-        match self.tables.place(self.group_number(unit, k)) {
+        let group = k / self.map.shape.fan;
+        match self.map.tables.place(self.group_number(unit, k)) {
             Place::Nowhere => {
-                self.at_hand.group_slots(group, &self.shape).fill(UNMAPPED);
-                self.at_hand
-                    .group_carriers(group, &self.shape)
+                self.map
+                    .at_hand
+                    .group_slots(group, &self.map.shape)
+                    .fill(UNMAPPED);
+                self.map
+                    .at_hand
+                    .group_carriers(group, &self.map.shape)
                     .fill(UNMAPPED);
             }
             Place::Ram(kept) => {
-                self.at_hand
-                    .group_slots(group, &self.shape)
+                self.map
+                    .at_hand
+                    .group_slots(group, &self.map.shape)
                     .copy_from_slice(&kept.slots);
-                self.at_hand
-                    .group_carriers(group, &self.shape)
+                self.map
+                    .at_hand
+                    .group_carriers(group, &self.map.shape)
                     .copy_from_slice(&kept.carriers);
             }
             Place::Flash(head) => {
@@ -467,36 +431,36 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             }
         }
         self.stats.map_cache_hits += (cause == Cause::Host) as u64;
-        self.at_hand.note_group(group, &self.shape);
+        self.map.at_hand.note_group(group, &self.map.shape);
         Ok(())
     }
 
     /// Reads a table by the directory of its group.
     fn read_table(&mut self, unit: u32, k: u32, head: Ppn, cause: Cause) -> Result<(), FtlError> {
-        let group = k / self.shape.fan;
-        if !self.at_hand.has_directory(group) {
-            if self.shape.fan == 1 {
-                self.at_hand.carriers[k as usize] = head.raw();
+        let group = k / self.map.shape.fan;
+        if !self.map.at_hand.has_directory(group) {
+            if self.map.shape.fan == 1 {
+                self.map.at_hand.carriers[k as usize] = head.raw();
             } else if !self.read_spare(unit, group, head, true, cause)? {
                 return self.rebuild_group(unit, group, head);
             }
-            self.at_hand.note_directory(group);
+            self.map.at_hand.note_directory(group);
         }
-        if self.at_hand.turn_to(unit, k, &self.shape) {
+        if self.map.at_hand.turn_to(unit, k, &self.map.shape) {
             return Ok(());
         }
-        match self.at_hand.carriers[k as usize] {
-            UNMAPPED => self.at_hand.table(k, &self.shape).fill(UNMAPPED),
+        match self.map.at_hand.carriers[k as usize] {
+            UNMAPPED => self.map.at_hand.table(k, &self.map.shape).fill(UNMAPPED),
             carrier => {
                 let carrier = Ppn::new(carrier);
                 if !self.read_spare(unit, group, carrier, false, cause)?
-                    || !self.at_hand.turn_to(unit, k, &self.shape)
+                    || !self.map.at_hand.turn_to(unit, k, &self.map.shape)
                 {
                     return self.rebuild_group(unit, group, carrier);
                 }
             }
         }
-        self.at_hand.note_table(k);
+        self.map.at_hand.note_table(k);
         Ok(())
     }
 
@@ -510,7 +474,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         directory: bool,
         cause: Cause,
     ) -> Result<bool, FtlError> {
-        let shape = self.shape;
+        let shape = self.map.shape;
         let Some((oob, spare)) = self.space.flash.read_spare(ppn, cause)? else {
             return Ok(false);
         };
@@ -519,20 +483,20 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             return Ok(false);
         }
         if directory {
-            let carriers = self.at_hand.group_carriers(group, &shape);
+            let carriers = self.map.at_hand.group_carriers(group, &shape);
             if shape
-                .decode_directory(&self.lists, unit, spare, carriers)
+                .decode_directory(&self.map.lists, unit, spare, carriers)
                 .is_none()
             {
                 return Ok(false);
             }
-            if self.at_hand.carriers[k as usize] != ppn.raw() {
+            if self.map.at_hand.carriers[k as usize] != ppn.raw() {
                 return Ok(false);
             }
         }
-        let slots = self.at_hand.table(k, &shape);
+        let slots = self.map.at_hand.table(k, &shape);
         if shape
-            .decode_table(&self.lists, unit, spare, slots)
+            .decode_table(&self.map.lists, unit, spare, slots)
             .is_none()
         {
             return Ok(false);
@@ -541,6 +505,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let is_live = |page: &u32| *page == UNMAPPED || self.space.table.is_live(Ppn::new(*page));
         if !slots.iter().all(is_live)
             || !self
+                .map
                 .at_hand
                 .group_carriers(group, &shape)
                 .iter()
@@ -548,13 +513,14 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         {
             return Ok(false);
         }
-        self.at_hand.note_table(k);
+        self.map.at_hand.note_table(k);
         Ok(true)
     }
 
     /// Reads all tables of a group.
     fn take_group(&mut self, unit: u32, group: u32, cause: Cause) -> Result<(), FtlError> {
-        self.shape
+        self.map
+            .shape
             .tables_of(group)
             .try_for_each(|k| self.take_table(unit, k, cause))
     }
@@ -563,11 +529,12 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// belong; what is missing is lost.
     #[cold]
     fn rebuild_group(&mut self, unit: u32, group: u32, lost: Ppn) -> Result<(), FtlError> {
-        let tables = self.shape.tables_of(group);
-        let first = unit * self.shape.pages + tables.start * self.shape.slots;
-        let mut slots = vec![UNMAPPED; self.at_hand.group_slots(group, &self.shape).len()];
+        let tables = self.map.shape.tables_of(group);
+        let first = unit * self.map.shape.pages + tables.start * self.map.shape.slots;
+        let mut slots = vec![UNMAPPED; self.map.at_hand.group_slots(group, &self.map.shape).len()];
         let mut live = Vec::new();
-        self.lists
+        self.map
+            .lists
             .blocks(unit)
             .for_each(|block| self.space.table.live_pages(block, &mut live));
         for ppn in live {
@@ -579,7 +546,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             let slot = found
                 .and_then(|oob| oob.tag.lpn.checked_sub(first))
                 .filter(|slot| (*slot as usize) < slots.len());
-            if let Some(slot) = slot.filter(|slot| self.trims.is_mapped(first + slot)) {
+            if let Some(slot) = slot.filter(|slot| self.map.trims.is_mapped(first + slot)) {
                 slots[slot as usize] = ppn.raw();
             }
         }
@@ -587,65 +554,77 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let is_free = |ppn: &u32| self.space.table.is_live(lost) && !slots.contains(ppn);
         let mut places = Some(lost.raw()).filter(is_free).into_iter();
         for (lpn, slot) in (first..self.logical_pages).zip(&mut slots) {
-            if *slot == UNMAPPED && self.trims.is_mapped(lpn) {
+            if *slot == UNMAPPED && self.map.trims.is_mapped(lpn) {
                 *slot = places.next().unwrap_or(LOST);
             }
         }
-        self.at_hand
-            .group_slots(group, &self.shape)
+        self.map
+            .at_hand
+            .group_slots(group, &self.map.shape)
             .copy_from_slice(&slots);
-        self.at_hand
-            .group_carriers(group, &self.shape)
+        self.map
+            .at_hand
+            .group_carriers(group, &self.map.shape)
             .fill(UNMAPPED);
-        self.at_hand.note_group(group, &self.shape);
+        self.map.at_hand.note_group(group, &self.map.shape);
         self.keep_group(unit, group);
         Ok(())
     }
 
     /// Keeps a group that is at hand in RAM.
     fn keep_group(&mut self, unit: u32, group: u32) {
-        let (slots, carriers) = (self.shape.tables_of(group), self.shape.tables_of(group));
-        let slots =
-            (slots.start * self.shape.slots) as usize..(slots.end * self.shape.slots) as usize;
+        let (slots, carriers) = (
+            self.map.shape.tables_of(group),
+            self.map.shape.tables_of(group),
+        );
+        let slots = (slots.start * self.map.shape.slots) as usize
+            ..(slots.end * self.map.shape.slots) as usize;
         let carriers = carriers.start as usize..carriers.end as usize;
-        let number = unit * self.shape.groups() + group;
-        self.tables.keep(
+        let number = unit * self.map.shape.groups() + group;
+        self.map.tables.keep(
             number,
-            &self.at_hand.slots[slots],
-            &self.at_hand.carriers[carriers],
+            &self.map.at_hand.slots[slots],
+            &self.map.at_hand.carriers[carriers],
         );
     }
 
     /// Whether the table maps nothing but pages of its unit's own blocks.
     fn is_at_home(&mut self, unit: u32, k: u32) -> bool {
         let geometry = self.space.geometry();
-        let lists = &self.lists;
+        let lists = &self.map.lists;
         let at_home = |slot: &u32| match *slot {
             UNMAPPED => true,
             LOST => false,
             ppn => lists.owner(geometry.block_of(Ppn::new(ppn))) == Some(unit),
         };
-        self.at_hand.table(k, &self.shape).iter().all(at_home)
+        self.map
+            .at_hand
+            .table(k, &self.map.shape)
+            .iter()
+            .all(at_home)
     }
 
     /// Programs a page into its unit's own block, with its table and directory, and gives up the
     /// place where it was.
     fn program_home(&mut self, tag: PageTag, data: &[u8], cause: Cause) -> Result<(), FtlError> {
         let (unit, k, slot) = self.split(tag.lpn);
-        let group = k / self.shape.fan;
+        let group = k / self.map.shape.fan;
         self.take_table(unit, k, cause)?;
-        let on_flash = !matches!(self.tables.place(self.group_number(unit, k)), Place::Ram(_));
+        let on_flash = !matches!(
+            self.map.tables.place(self.group_number(unit, k)),
+            Place::Ram(_)
+        );
         if on_flash && !self.is_at_home(unit, k) {
             self.take_group(unit, group, cause)?;
         }
-        let old = self.at_hand.slots[slot];
+        let old = self.map.at_hand.slots[slot];
         let (stream, geometry, shape, epoch) = (
             self.stream_of(unit),
             self.space.geometry(),
-            self.shape,
+            self.map.shape,
             self.space.next_epoch(),
         );
-        let (lists, at_hand) = (&mut self.lists, &mut self.at_hand);
+        let (lists, at_hand) = (&mut self.map.lists, &mut self.map.at_hand);
         let mut said = false;
         let programmed = self
             .space
@@ -663,7 +642,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let ppn = match programmed {
             Ok(ppn) => ppn,
             Err(error) => {
-                self.at_hand.forget();
+                self.map.at_hand.forget();
                 return Err(error);
             }
         };
@@ -672,11 +651,13 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         self.give_up_place(old);
         self.note_block(geometry.block_of(ppn));
         if !said {
-            self.at_hand.carriers[k as usize] = UNMAPPED;
+            self.map.at_hand.carriers[k as usize] = UNMAPPED;
         }
         // What was on flash before is carried but for this table.
-        if said && (on_flash || self.at_hand.is_carried(group, &self.shape)) {
-            self.tables.set_on_flash(self.group_number(unit, k), ppn);
+        if said && (on_flash || self.map.at_hand.is_carried(group, &self.map.shape)) {
+            self.map
+                .tables
+                .set_on_flash(self.group_number(unit, k), ppn);
         } else {
             self.take_group(unit, group, cause)?;
             self.keep_group(unit, group);
@@ -687,11 +668,11 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Programs a copy of a page into the common blocks; its group is in RAM from now on.
     fn program_abroad(&mut self, tag: PageTag, data: &[u8], cause: Cause) -> Result<(), FtlError> {
         let (unit, k, slot) = self.split(tag.lpn);
-        self.take_group(unit, k / self.shape.fan, cause)?;
+        self.take_group(unit, k / self.map.shape.fan, cause)?;
         let ppn = self.space.append_page(COMMON, tag, data, cause)?;
-        let old = std::mem::replace(&mut self.at_hand.slots[slot], ppn.raw());
-        self.at_hand.carriers[k as usize] = UNMAPPED;
-        self.keep_group(unit, k / self.shape.fan);
+        let old = std::mem::replace(&mut self.map.at_hand.slots[slot], ppn.raw());
+        self.map.at_hand.carriers[k as usize] = UNMAPPED;
+        self.keep_group(unit, k / self.map.shape.fan);
         self.give_up_place(old);
         self.note_block(self.space.geometry().block_of(ppn));
         Ok(())
@@ -714,16 +695,16 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let (mut lpn, end) = (first, first + count);
         while lpn < end {
             let (unit, k, offset) = self.split(lpn);
-            let unit_end = ((unit + 1) * self.shape.pages).min(self.logical_pages);
+            let unit_end = ((unit + 1) * self.map.shape.pages).min(self.logical_pages);
             if offset == 0 && unit_end <= end {
                 lpn = unit_end;
                 continue;
             }
-            let table_end = (unit * self.shape.pages + (k + 1) * self.shape.slots)
+            let table_end = (unit * self.map.shape.pages + (k + 1) * self.map.shape.slots)
                 .min(unit_end)
                 .min(end);
-            if (lpn..table_end).any(|lpn| self.trims.is_mapped(lpn)) {
-                self.take_group(unit, k / self.shape.fan, Cause::Trim)?;
+            if (lpn..table_end).any(|lpn| self.map.trims.is_mapped(lpn)) {
+                self.take_group(unit, k / self.map.shape.fan, Cause::Trim)?;
             }
             lpn = table_end;
         }
@@ -735,13 +716,13 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let (mut lpn, end) = (first, first + count);
         while lpn < end {
             let (unit, k, offset) = self.split(lpn);
-            let unit_end = ((unit + 1) * self.shape.pages).min(self.logical_pages);
+            let unit_end = ((unit + 1) * self.map.shape.pages).min(self.logical_pages);
             if offset == 0 && unit_end <= end {
                 self.drop_unit(unit, unit_end)?;
                 lpn = unit_end;
                 continue;
             }
-            let table_end = (unit * self.shape.pages + (k + 1) * self.shape.slots)
+            let table_end = (unit * self.map.shape.pages + (k + 1) * self.map.shape.slots)
                 .min(unit_end)
                 .min(end);
             self.unmap_in_table(unit, k, lpn..table_end)?;
@@ -756,49 +737,49 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         k: u32,
         pages: std::ops::Range<u32>,
     ) -> Result<(), FtlError> {
-        if pages.clone().all(|lpn| !self.trims.is_mapped(lpn)) {
+        if pages.clone().all(|lpn| !self.map.trims.is_mapped(lpn)) {
             return Ok(());
         }
-        self.take_group(unit, k / self.shape.fan, Cause::Trim)?;
+        self.take_group(unit, k / self.map.shape.fan, Cause::Trim)?;
         for lpn in pages
-            .filter(|lpn| self.trims.is_mapped(*lpn))
+            .filter(|lpn| self.map.trims.is_mapped(*lpn))
             .collect::<Vec<_>>()
         {
             let (.., slot) = self.split(lpn);
-            let old = std::mem::replace(&mut self.at_hand.slots[slot], UNMAPPED);
+            let old = std::mem::replace(&mut self.map.at_hand.slots[slot], UNMAPPED);
             self.give_up_place(old);
-            self.trims.unmap(lpn);
+            self.map.trims.unmap(lpn);
         }
-        self.at_hand.carriers[k as usize] = UNMAPPED;
-        self.keep_group(unit, k / self.shape.fan);
+        self.map.at_hand.carriers[k as usize] = UNMAPPED;
+        self.keep_group(unit, k / self.map.shape.fan);
         Ok(())
     }
 
     /// A whole unit holds nothing from now on: no table has to be read for that.
     fn drop_unit(&mut self, unit: u32, end: u32) -> Result<(), FtlError> {
-        self.at_hand.forget();
+        self.map.at_hand.forget();
         let mut gone = Vec::new();
-        for group in unit * self.shape.groups()..(unit + 1) * self.shape.groups() {
-            if let Place::Ram(kept) = self.tables.place(group) {
+        for group in unit * self.map.shape.groups()..(unit + 1) * self.map.shape.groups() {
+            if let Place::Ram(kept) = self.map.tables.place(group) {
                 let ppns = kept
                     .slots
                     .iter()
                     .filter(|slot| **slot < LOST)
                     .map(|slot| Ppn::new(*slot));
                 gone.extend(ppns.filter(|ppn| {
-                    self.lists.owner(self.space.geometry().block_of(*ppn)) != Some(unit)
+                    self.map.lists.owner(self.space.geometry().block_of(*ppn)) != Some(unit)
                 }));
             }
-            self.tables.clear(group);
+            self.map.tables.clear(group);
         }
-        let blocks: Vec<Pbn> = self.lists.blocks(unit).collect();
+        let blocks: Vec<Pbn> = self.map.lists.blocks(unit).collect();
         blocks
             .iter()
             .for_each(|block| self.space.table.live_pages(*block, &mut gone));
         gone.into_iter().for_each(|ppn| self.give_up_page(ppn));
-        for lpn in unit * self.shape.pages..end {
-            if self.trims.is_mapped(lpn) {
-                self.trims.unmap(lpn);
+        for lpn in unit * self.map.shape.pages..end {
+            if self.map.trims.is_mapped(lpn) {
+                self.map.trims.unmap(lpn);
             }
         }
         self.space.seal(self.stream_of(unit))?;
@@ -809,15 +790,19 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Takes groups out of RAM while there are too many: copies pages of theirs that are abroad, or
     /// any.
     fn settle_groups(&mut self) -> Result<(), FtlError> {
-        let limit = MIN_IN_RAM.max(self.logical_pages / (self.shape.slots * self.shape.fan) / 16);
+        let limit =
+            MIN_IN_RAM.max(self.logical_pages / (self.map.shape.slots * self.map.shape.fan) / 16);
         // A trim leaves at most one at either end.
         for _ in 0..2 {
-            if self.tables.in_ram() <= limit as usize {
+            if self.map.tables.in_ram() <= limit as usize {
                 break;
             }
-            if let Some(group) = self.tables.next_in_ram(self.next_settled) {
-                self.next_settled = group + 1;
-                self.settle_group(group / self.shape.groups(), group % self.shape.groups())?;
+            if let Some(group) = self.map.tables.next_in_ram(self.map.next_settled) {
+                self.map.next_settled = group + 1;
+                self.settle_group(
+                    group / self.map.shape.groups(),
+                    group % self.map.shape.groups(),
+                )?;
             }
         }
         Ok(())
@@ -825,7 +810,11 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     fn settle_group(&mut self, unit: u32, group: u32) -> Result<(), FtlError> {
         let mut data = vec![0; self.space.geometry().page_bytes as usize];
-        while let Place::Ram(_) = self.tables.place(unit * self.shape.groups() + group) {
+        while let Place::Ram(_) = self
+            .map
+            .tables
+            .place(unit * self.map.shape.groups() + group)
+        {
             if self.stream_of_write(unit) == COMMON {
                 // Its pages come home when its block is cleaned.
                 return Ok(());
@@ -859,21 +848,21 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// that cannot have one.
     fn page_to_settle(&mut self, unit: u32, group: u32) -> Option<(u32, Ppn)> {
         let geometry = self.space.geometry();
-        for k in self.shape.tables_of(group) {
-            if self.at_hand.carriers[k as usize] != UNMAPPED {
+        for k in self.map.shape.tables_of(group) {
+            if self.map.at_hand.carriers[k as usize] != UNMAPPED {
                 continue;
             }
-            let slots = self.at_hand.table(k, &self.shape);
+            let slots = self.map.at_hand.table(k, &self.map.shape);
             if slots.contains(&LOST) {
                 return None;
             }
-            let first = unit * self.shape.pages + k * self.shape.slots;
+            let first = unit * self.map.shape.pages + k * self.map.shape.slots;
             let mapped = (first..)
                 .zip(&*slots)
                 .filter(|(_, slot)| **slot != UNMAPPED);
             let mapped = mapped.map(|(lpn, slot)| (lpn, Ppn::new(*slot)));
             let is_abroad =
-                |(_, ppn): &(u32, Ppn)| self.lists.owner(geometry.block_of(*ppn)) != Some(unit);
+                |(_, ppn): &(u32, Ppn)| self.map.lists.owner(geometry.block_of(*ppn)) != Some(unit);
             if let Some(page) = mapped
                 .clone()
                 .find(is_abroad)
@@ -885,44 +874,6 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         None
     }
 
-    fn audit(&mut self) -> Result<Vec<String>, FtlError> {
-        let mut wrong = self.space.table.audit();
-        wrong.extend(self.lists.audit());
-        let counts = self.space.table.counts();
-        let sum =
-            counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
-        if sum + counts.released + counts.bad != self.space.geometry().blocks {
-            wrong.push(format!("blocks do not add up: {counts:?}"));
-        }
-        self.at_hand.forget();
-        let (mut placed, mut lost) = (0, 0);
-        for lpn in 0..self.logical_pages {
-            let place = self.look_up(lpn, Cause::Recovery)?;
-            if (place != UNMAPPED) != self.trims.is_mapped(lpn) {
-                wrong.push(format!(
-                    "logical page {lpn} is at {place:#x}, but mapped: {}",
-                    self.trims.is_mapped(lpn)
-                ));
-            }
-            match place {
-                UNMAPPED => continue,
-                LOST => lost += 1,
-                _ => placed += 1,
-            }
-            if place != LOST {
-                wrong.extend(self.audit_place(lpn, Ppn::new(place))?);
-            }
-        }
-        let live = self.space.table.valid_pages();
-        if placed + lost != self.trims.mapped_pages() || live != placed + self.trims.len() as u64 {
-            let (mapped, trims) = (self.trims.mapped_pages(), self.trims.len());
-            wrong.push(format!(
-                "{placed} pages placed, {lost} lost, {mapped} mapped; {live} live, {trims} trims"
-            ));
-        }
-        Ok(wrong)
-    }
-
     fn audit_place(&mut self, lpn: u32, ppn: Ppn) -> Result<Option<String>, FtlError> {
         let (unit, k, _) = self.split(lpn);
         let geometry = self.space.geometry();
@@ -931,10 +882,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 "logical page {lpn} is at {ppn}, which is not live"
             )));
         }
-        let at_home = self.lists.owner(geometry.block_of(ppn)) == Some(unit);
+        let at_home = self.map.lists.owner(geometry.block_of(ppn)) == Some(unit);
         if !at_home
             && matches!(
-                self.tables.place(self.group_number(unit, k)),
+                self.map.tables.place(self.group_number(unit, k)),
                 Place::Flash(_)
             )
         {

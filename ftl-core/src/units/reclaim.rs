@@ -24,6 +24,7 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
         let valid = self.space.table.valid(victim);
         let abroad = self.space.blocks_for(COMMON, valid);
         match self
+            .map
             .lists
             .owner(victim)
             .filter(|_| !self.space.is_mounting())
@@ -32,7 +33,7 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
             Some(unit) => {
                 let home = self.space.blocks_for(self.stream_of(unit), valid);
                 let stays = self.can_shrink(unit) || self.is_under_way(victim);
-                if stays && self.lists.takes_another(unit) {
+                if stays && self.map.lists.takes_another(unit) {
                     home
                 } else {
                     home.max(abroad)
@@ -45,7 +46,7 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
         let emptiest = self.space.table.greedy_victim();
         let valid = |block: Pbn| self.space.table.valid(block);
         if self.space.is_mounting()
-            || self.policy.takes_emptiest()
+            || self.map.policy.takes_emptiest()
             || emptiest.is_some_and(|block| valid(block) == 0)
         {
             return Ok(emptiest);
@@ -53,15 +54,16 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
         // Filler may take what a collection gives back; then the emptiest block helps more than the
         // same unit again.
         let goes_on = |(unit, length, _): &(u32, u32, u32)| {
-            self.lists.length(*unit) >= *length && self.can_shrink(*unit)
+            self.map.lists.length(*unit) >= *length && self.can_shrink(*unit)
         };
-        let (unit, length, tries) = match self.collecting.filter(goes_on) {
+        let (unit, length, tries) = match self.map.collecting.filter(goes_on) {
             Some(collecting) => collecting,
             None => match self
+                .map
                 .policy
-                .choose(&self.lists, &|unit| self.can_shrink(unit))
+                .choose(&self.map.lists, &|unit| self.can_shrink(unit))
             {
-                Some(unit) => (unit, self.lists.length(unit), 0),
+                Some(unit) => (unit, self.map.lists.length(unit), 0),
                 None => return Ok(emptiest),
             },
         };
@@ -69,11 +71,11 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
             return Ok(emptiest);
         };
         let is_cheaper =
-            |block: &Pbn| self.lists.owner(*block).is_none() && valid(*block) <= valid(victim);
+            |block: &Pbn| self.map.lists.owner(*block).is_none() && valid(*block) <= valid(victim);
         if tries > 2 * length || emptiest.as_ref().is_some_and(is_cheaper) {
             return Ok(emptiest);
         }
-        self.collecting = Some((unit, length, tries + 1));
+        self.map.collecting = Some((unit, length, tries + 1));
         Ok(Some(victim))
     }
 
@@ -89,12 +91,12 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
     }
 
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
-        self.at_hand.forget();
+        self.map.at_hand.forget();
         let collectable = self.space.table.withdraw(victim);
         let mut pages = std::mem::take(&mut self.gc.pages);
         let moved = self.copy_live_pages(victim, &mut pages, u32::MAX, cause);
         self.gc.pages = pages;
-        self.at_hand.forget();
+        self.map.at_hand.forget();
         if moved.is_err() && collectable {
             self.space.table.set_collectable(victim);
         }
@@ -103,6 +105,7 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
 
     fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
         let stream = self
+            .map
             .lists
             .owner(block)
             .map_or(COMMON, |unit| self.stream_of(unit));
@@ -110,13 +113,13 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
     }
 
     fn give_up(&mut self, block: Pbn) {
-        if let Some(slices) = &mut self.slices {
+        if let Some(slices) = &mut self.map.slices {
             slices.remove(block);
         }
-        match self.lists.owner(block) {
+        match self.map.lists.owner(block) {
             None => self.space.release(block),
             Some(unit) => {
-                self.lists.remove(block);
+                self.map.lists.remove(block);
                 self.space.release_within(block, self.stream_of(unit));
             }
         }
@@ -124,7 +127,7 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
 
     fn renew(&mut self, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
         // Where slices cannot keep up, requests wait anyhow.
-        if self.slices.is_some() && self.space.free_blocks() > self.gc.threshold {
+        if self.map.slices.is_some() && self.space.free_blocks() > self.gc.threshold {
             let begun = self.may_move_in_slices(block) && self.prepare(block)?;
             return Ok(begun.then(|| self.move_in_slices(block, cause)));
         }
@@ -132,7 +135,7 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
     }
 
     fn collect_ahead(&mut self) -> Result<Option<u32>, FtlError> {
-        if self.slices.is_some() {
+        if self.map.slices.is_some() {
             return self.clean_a_slice();
         }
         if self.space.free_blocks() >= 2 * self.gc.threshold
@@ -145,7 +148,7 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
             .table
             .greedy_victim()
             .filter(|block| self.space.table.valid(*block) == 0);
-        match dead.or_else(|| self.emptiest_of(self.policy.choose_idle(&self.lists)?)) {
+        match dead.or_else(|| self.emptiest_of(self.map.policy.choose_idle(&self.map.lists)?)) {
             Some(victim) => Ok(Some(self.collect(victim)?)),
             None => Ok(None),
         }
@@ -164,36 +167,37 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     #[cold]
     fn make_blocks(&mut self, stream: StreamId) -> Result<(), FtlError> {
-        self.at_hand.forget();
+        self.map.at_hand.forget();
         let wanted = self.gc.threshold + 1;
-        if self.slices.is_none() {
+        if self.map.slices.is_none() {
             if stream >= FIRST_UNIT {
                 self.shorten((stream - FIRST_UNIT) as u32)?;
                 self.limit_all()?;
             }
-            self.collecting = None;
+            self.map.collecting = None;
             self.collect_until(wanted)?;
         } else if self.space.free_blocks() < wanted || self.space.failing_block().is_some() {
             self.collect_until(wanted + HEADROOM)?;
         }
         self.upkeep()?;
-        self.at_hand.forget();
+        self.map.at_hand.forget();
         Ok(())
     }
 
     /// Whether the unit has more blocks than its valid pages fill.
     pub(super) fn can_shrink(&self, unit: u32) -> bool {
         let valid: u32 = self
+            .map
             .lists
             .blocks(unit)
             .map(|block| self.space.table.valid(block))
             .sum();
-        self.lists.length(unit) > valid.div_ceil(self.space.geometry().pages_per_block).max(1)
+        self.map.lists.length(unit) > valid.div_ceil(self.space.geometry().pages_per_block).max(1)
     }
 
     /// A unit with as many blocks as it may have gives one up before it takes another.
     fn shorten(&mut self, unit: u32) -> Result<(), FtlError> {
-        while self.lists.is_full(unit) && self.space.room(self.stream_of(unit)) == 0 {
+        while self.map.lists.is_full(unit) && self.space.room(self.stream_of(unit)) == 0 {
             let Some(victim) = self.emptiest_of(unit) else {
                 break;
             };
@@ -207,10 +211,11 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     /// Collects the unit of the policy's choice while all together have too many blocks.
     fn limit_all(&mut self) -> Result<(), FtlError> {
-        while self.policy.has_too_many(&self.lists) {
+        while self.map.policy.has_too_many(&self.map.lists) {
             let chosen = self
+                .map
                 .policy
-                .choose(&self.lists, &|unit| self.can_shrink(unit));
+                .choose(&self.map.lists, &|unit| self.can_shrink(unit));
             let Some(victim) = chosen.and_then(|unit| self.emptiest_of(unit)) else {
                 break;
             };
@@ -226,6 +231,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     pub(crate) fn emptiest_of(&self, unit: u32) -> Option<Pbn> {
         let table = &self.space.table;
         let full = self
+            .map
             .lists
             .blocks(unit)
             .filter(|block| table.is_collectable(*block));
@@ -236,9 +242,9 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Where a page of the victim goes.
     fn destination(&self, victim: Pbn, unit: u32, cause: Cause) -> StreamId {
         let home = self.stream_of(unit);
-        let at_home = match self.lists.owner(victim) {
+        let at_home = match self.map.lists.owner(victim) {
             _ if self.space.is_mounting() => false,
-            Some(_) if !self.lists.takes_another(unit) && self.space.room(home) == 0 => false,
+            Some(_) if !self.map.lists.takes_another(unit) && self.space.room(home) == 0 => false,
             Some(_) => cause != Cause::Gc || self.is_under_way(victim) || self.can_shrink(unit),
             None => self.space.room(home) > 0,
         };
@@ -254,11 +260,12 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         cause: Cause,
     ) -> Result<u32, FtlError> {
         if let Some(unit) = self
+            .map
             .lists
             .owner(victim)
-            .filter(|_| self.policy.reads_all_tables())
+            .filter(|_| self.map.policy.reads_all_tables())
         {
-            (0..self.shape.tables()).try_for_each(|k| self.take_table(unit, k, cause))?;
+            (0..self.map.shape.tables()).try_for_each(|k| self.take_table(unit, k, cause))?;
         }
         pages.load_first(&mut self.space, victim, most, cause)?;
         self.name_unknown_pages(victim, pages)?;
@@ -283,7 +290,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         };
         if tag.role == Role::Trim {
             let to = self.space.append_page(COMMON, tag, data, cause)?;
-            self.trims.moved(from, to);
+            self.map.trims.moved(from, to);
             self.space.table.clear_live(from);
             return Ok(());
         }
@@ -295,7 +302,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         if tag.lpn >= self.logical_pages || self.look_up(tag.lpn, cause)? != from.raw() {
             return Err(misplaced(from, tag.lpn));
         }
-        if self.destination(victim, tag.lpn / self.shape.pages, cause) == COMMON {
+        if self.destination(victim, tag.lpn / self.map.shape.pages, cause) == COMMON {
             self.program_abroad(tag, data, cause)
         } else {
             self.program_home(tag, data, cause)
@@ -307,7 +314,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     fn name_unknown_pages(&mut self, victim: Pbn, pages: &mut CopyBuffer) -> Result<(), FtlError> {
         let unknown: Vec<(usize, Ppn)> = pages.unknown().collect();
         for (i, ppn) in unknown {
-            if self.trims.holds(ppn) {
+            if self.map.trims.holds(ppn) {
                 pages.name(i, Role::Trim, 0, self.next_ver);
             } else if let Some(lpn) = self.owner_of_page(victim, ppn)? {
                 pages.name(i, Role::Data, lpn, self.next_ver);
@@ -318,16 +325,17 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     }
 
     fn owner_of_page(&mut self, victim: Pbn, ppn: Ppn) -> Result<Option<u32>, FtlError> {
-        let pages = match self.lists.owner(victim) {
+        let pages = match self.map.lists.owner(victim) {
             Some(unit) => {
-                unit * self.shape.pages..((unit + 1) * self.shape.pages).min(self.logical_pages)
+                unit * self.map.shape.pages
+                    ..((unit + 1) * self.map.shape.pages).min(self.logical_pages)
             }
             None => 0..self.logical_pages,
         };
         // Twice: a table that cannot be read is rebuilt on the way, and the page may then stand for
         // an address that was passed.
         for lpn in pages.clone().chain(pages) {
-            if self.trims.is_mapped(lpn) && self.look_up(lpn, Cause::Recovery)? == ppn.raw() {
+            if self.map.trims.is_mapped(lpn) && self.look_up(lpn, Cause::Recovery)? == ppn.raw() {
                 return Ok(Some(lpn));
             }
         }

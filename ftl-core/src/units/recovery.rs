@@ -13,7 +13,7 @@ impl<S: Store, P: Policy> MountByRecords<S> for UnitFtl<S, P> {
     fn unmounted(&mut self) -> Unmounted<'_, S> {
         Unmounted {
             space: &mut self.space,
-            trims: &mut self.trims,
+            trims: &mut self.map.trims,
             checkpoints: &mut self.checkpoints,
             next_ver: &mut self.next_ver,
             report: &mut self.stats.mount,
@@ -24,7 +24,7 @@ impl<S: Store, P: Policy> MountByRecords<S> for UnitFtl<S, P> {
 
     fn adopt(&mut self, newest: &Newest) -> Result<(), FtlError> {
         self.adopt_blocks()?;
-        (0..self.logical_pages.div_ceil(self.shape.pages))
+        (0..self.logical_pages.div_ceil(self.map.shape.pages))
             .try_for_each(|unit| self.adopt_unit(unit, newest))
     }
 }
@@ -47,13 +47,15 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 continue;
             };
             let own = self
+                .map
                 .shape
                 .own_node(spare)
                 .filter(|_| oob.tag.role == Role::Data);
             if let Some(node) = own.filter(|_| oob.tag.lpn < self.logical_pages) {
                 let epoch = self.space.table.epoch(block);
-                self.lists
-                    .add(oob.tag.lpn / self.shape.pages, block, epoch, Some(node));
+                self.map
+                    .lists
+                    .add(oob.tag.lpn / self.map.shape.pages, block, epoch, Some(node));
             }
         }
         Ok(())
@@ -63,47 +65,48 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// says the same as the records, and a group is on flash where the page programmed last has the
     /// directory of those.
     fn adopt_unit(&mut self, unit: u32, newest: &Newest) -> Result<(), FtlError> {
-        let first = (unit * self.shape.pages) as usize;
-        let found = &newest.map[first..newest.map.len().min(first + self.shape.pages as usize)];
+        let first = (unit * self.map.shape.pages) as usize;
+        let found = &newest.map[first..newest.map.len().min(first + self.map.shape.pages as usize)];
         if found.iter().all(|ppn| *ppn == UNMAPPED) {
             return Ok(());
         }
-        self.at_hand.forget();
-        self.at_hand.turn_to(unit, 0, &self.shape);
-        self.at_hand.slots.fill(UNMAPPED);
-        self.at_hand.slots[..found.len()].copy_from_slice(found);
-        self.at_hand.carriers.fill(UNMAPPED);
-        for group in 0..self.shape.groups() {
+        self.map.at_hand.forget();
+        self.map.at_hand.turn_to(unit, 0, &self.map.shape);
+        self.map.at_hand.slots.fill(UNMAPPED);
+        self.map.at_hand.slots[..found.len()].copy_from_slice(found);
+        self.map.at_hand.carriers.fill(UNMAPPED);
+        for group in 0..self.map.shape.groups() {
             let mut head = None;
-            for k in self.shape.tables_of(group) {
+            for k in self.map.shape.tables_of(group) {
                 let last = self.last_programmed(unit, k, newest);
                 if let Some((pseq, ppn)) = last {
                     head = head.max(Some((pseq, ppn.raw())));
                     if self.says_table(unit, k, ppn)? {
-                        self.at_hand.carriers[k as usize] = ppn.raw();
+                        self.map.at_hand.carriers[k as usize] = ppn.raw();
                     }
                 }
             }
-            let carried = self.at_hand.is_carried(group, &self.shape);
+            let carried = self.map.at_hand.is_carried(group, &self.map.shape);
             match head {
                 None => {}
                 Some((_, head))
                     if carried && self.says_directory(unit, group, Ppn::new(head))? =>
                 {
-                    self.tables
-                        .set_on_flash(unit * self.shape.groups() + group, Ppn::new(head));
+                    self.map
+                        .tables
+                        .set_on_flash(unit * self.map.shape.groups() + group, Ppn::new(head));
                 }
                 Some(_) => self.keep_group(unit, group),
             }
         }
-        self.at_hand.forget();
+        self.map.at_hand.forget();
         Ok(())
     }
 
     fn last_programmed(&mut self, unit: u32, k: u32, newest: &Newest) -> Option<(u64, Ppn)> {
-        let first = (unit * self.shape.pages + k * self.shape.slots) as usize;
+        let first = (unit * self.map.shape.pages + k * self.map.shape.slots) as usize;
         let mapped = (first..)
-            .zip(&*self.at_hand.table(k, &self.shape))
+            .zip(&*self.map.at_hand.table(k, &self.map.shape))
             .filter(|(_, ppn)| **ppn != UNMAPPED);
         mapped
             .map(|(lpn, ppn)| (newest.programmed[lpn], Ppn::new(*ppn)))
@@ -115,26 +118,30 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let Some((_, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else {
             return Ok(false);
         };
-        let mut said = vec![UNMAPPED; self.shape.slots as usize];
-        let decoded = self.shape.own_node(spare);
-        let decoded =
-            decoded.and_then(|_| self.shape.decode_table(&self.lists, unit, spare, &mut said));
-        Ok(decoded.is_some() && said == self.at_hand.table(k, &self.shape))
+        let mut said = vec![UNMAPPED; self.map.shape.slots as usize];
+        let decoded = self.map.shape.own_node(spare);
+        let decoded = decoded.and_then(|_| {
+            self.map
+                .shape
+                .decode_table(&self.map.lists, unit, spare, &mut said)
+        });
+        Ok(decoded.is_some() && said == self.map.at_hand.table(k, &self.map.shape))
     }
 
     /// Whether the page's spare bytes have the directory of the carriers at hand.
     fn says_directory(&mut self, unit: u32, group: u32, ppn: Ppn) -> Result<bool, FtlError> {
-        if self.shape.fan == 1 {
+        if self.map.shape.fan == 1 {
             return Ok(true);
         }
         let Some((_, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else {
             return Ok(false);
         };
-        let carriers = self.at_hand.group_carriers(group, &self.shape);
+        let carriers = self.map.at_hand.group_carriers(group, &self.map.shape);
         let mut said = vec![UNMAPPED; carriers.len()];
         let decoded = self
+            .map
             .shape
-            .decode_directory(&self.lists, unit, spare, &mut said);
+            .decode_directory(&self.map.lists, unit, spare, &mut said);
         Ok(decoded.is_some() && said == carriers)
     }
 }

@@ -100,7 +100,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     pub(super) fn take_slice(&mut self) -> Result<(), FtlError> {
         let Some(Slicing {
             slot_ns, always, ..
-        }) = self.slices.as_ref().map(|slices| slices.how)
+        }) = self.map.slices.as_ref().map(|slices| slices.how)
         else {
             return Ok(());
         };
@@ -130,7 +130,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Does one slice of cleaning. Returns how many pages it moved, or `None` if there is nothing
     /// to do.
     pub(super) fn clean_a_slice(&mut self) -> Result<Option<u32>, FtlError> {
-        let Some(Slicing { pages, .. }) = self.slices.as_ref().map(|slices| slices.how) else {
+        let Some(Slicing { pages, .. }) = self.map.slices.as_ref().map(|slices| slices.how) else {
             return Ok(None);
         };
         let victim = self.victim_of_slice()?;
@@ -157,7 +157,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 Ok(Some(moved))
             }
             Err(error) => {
-                self.at_hand.forget();
+                self.map.at_hand.forget();
                 Err(error)
             }
         }
@@ -175,7 +175,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 };
             } else if collectable && (cause != Cause::Gc || self.is_worth_cleaning(block)) {
                 return Ok(Some((block, cause)));
-            } else if let Some(slices) = &mut self.slices {
+            } else if let Some(slices) = &mut self.map.slices {
                 slices.under_way = None;
             }
         }
@@ -183,7 +183,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     }
 
     fn block_under_way(&mut self) -> Result<Option<(Pbn, Cause)>, FtlError> {
-        let Some(slices) = &mut self.slices else {
+        let Some(slices) = &mut self.map.slices else {
             return Ok(None);
         };
         if slices.under_way.is_some() {
@@ -199,14 +199,15 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Whether this block can be the next one to move in slices: it is not yet, and no other one
     /// waits for that.
     pub(super) fn may_move_in_slices(&self, block: Pbn) -> bool {
-        self.slices
+        self.map
+            .slices
             .as_ref()
             .is_some_and(|slices| slices.urgent.is_none() && !slices.is_under_way(block))
     }
 
     /// Moves this block next, in slices. Returns how many pages were moved so far.
     pub(super) fn move_in_slices(&mut self, block: Pbn, cause: Cause) -> u32 {
-        if let Some(slices) = &mut self.slices {
+        if let Some(slices) = &mut self.map.slices {
             slices.urgent = Some((block, cause));
         }
         0
@@ -222,15 +223,15 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// A page of the block is valid no more, or it was filled: it may have become worth cleaning.
     #[inline]
     pub(super) fn note_block(&mut self, block: Pbn) {
-        let worth_it = self.slices.is_some() && self.is_worth_cleaning(block);
-        if let Some(slices) = self.slices.as_mut().filter(|_| worth_it) {
+        let worth_it = self.map.slices.is_some() && self.is_worth_cleaning(block);
+        if let Some(slices) = self.map.slices.as_mut().filter(|_| worth_it) {
             slices.add(block);
         }
     }
 
     /// Finds out what there is to clean.
     pub(super) fn note_all_blocks(&mut self) {
-        if self.slices.is_some() {
+        if self.map.slices.is_some() {
             let mut blocks: Vec<Pbn> = self.space.geometry().all_blocks().collect();
             blocks.sort_by_key(|block| self.space.table.epoch(*block));
             blocks.into_iter().for_each(|block| self.note_block(block));
@@ -239,7 +240,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     /// Whether this block is being cleaned in slices.
     pub(super) fn is_under_way(&self, block: Pbn) -> bool {
-        self.slices
+        self.map
+            .slices
             .as_ref()
             .is_some_and(|slices| slices.is_under_way(block))
     }
@@ -248,22 +250,22 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// cleaned, to the common blocks.
     pub(super) fn stream_of_write(&mut self, unit: u32) -> StreamId {
         let home = self.stream_of(unit);
-        let Some(slices) = &self.slices else {
+        let Some(slices) = &self.map.slices else {
             return home;
         };
         if slices
             .under_way
-            .is_some_and(|(block, _)| self.lists.owner(block) == Some(unit))
+            .is_some_and(|(block, _)| self.map.lists.owner(block) == Some(unit))
         {
             return COMMON;
         }
         if self.space.room(home) > 0 {
             return home;
         }
-        if self.lists.length(unit) == 0 && self.space.free_blocks() > self.gc.threshold {
+        if self.map.lists.length(unit) == 0 && self.space.free_blocks() > self.gc.threshold {
             return home;
         }
-        let blocks: Vec<Pbn> = self.lists.blocks(unit).collect();
+        let blocks: Vec<Pbn> = self.map.lists.blocks(unit).collect();
         blocks.into_iter().for_each(|block| self.note_block(block));
         COMMON
     }

@@ -96,7 +96,7 @@ fn new<S: Store>(
         max_pending: Some(2 * capacity),
         ..paged::settings_of(&chip, config)?
     };
-    Paged::start(
+    Paged::create(
         SCHEME.name,
         chip,
         config.logical_pages,

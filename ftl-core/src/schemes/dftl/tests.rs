@@ -1,4 +1,5 @@
 use super::*;
+use crate::ftl::Ftl;
 use crate::paged::tests::{self as common, Subject, profile};
 
 struct Dftl;

@@ -175,7 +175,7 @@ fn new<S: Store>(
         max_pending: Some(max_pending),
         ..paged::settings_of(&chip, config)?
     };
-    Paged::start(
+    Paged::create(
         SCHEME.name,
         chip,
         config.logical_pages,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::addr::Lpn;
+use crate::ftl::Ftl;
 use crate::stats::SchemeStats;
 use nand_model::store::MemStore;
 use nand_model::{Geometry, SplitMix};
@@ -267,7 +268,7 @@ fn a_power_cut_between_two_slices_is_harmless() {
         (5..100).contains(&moved),
         "{moved} pages were moved: the collection is under way"
     );
-    assert_eq!(ftl.lists.length(0), 2);
+    assert_eq!(ftl.map.lists.length(0), 2);
     let config = FtlConfig {
         logical_pages: logical,
         params: Params::default(),

@@ -184,7 +184,7 @@ fn new<S: Store>(
     let (settings, cache_pages) =
         settings(&config.params, chip.profile(), geometry.blocks, chunks)?;
     let policy = WholePages::new(&geometry, cache_pages);
-    Paged::start(
+    Paged::create(
         SCHEME.name,
         chip,
         config.logical_pages,

@@ -1,5 +1,6 @@
 use super::*;
 use crate::block_table::State;
+use crate::ftl::Ftl;
 use crate::gc::Collect;
 use crate::paged::tests::{
     self as common, Subject, assert_sound, config, content, profile, read, write,
@@ -129,7 +130,7 @@ fn small_paper_device() -> (Lazy<MemStore>, FtlConfig) {
 }
 
 fn block_of(ftl: &Lazy<MemStore>, lpn: u32) -> Pbn {
-    let entry = ftl.pending.get(lpn).expect("in the UMT");
+    let entry = ftl.map.pending.get(lpn).expect("in the UMT");
     ftl.space
         .geometry()
         .block_of(entry.ppn().expect("not trimmed"))
@@ -140,8 +141,8 @@ fn block_of(ftl: &Lazy<MemStore>, lpn: u32) -> Pbn {
 fn state_of(ftl: &mut Lazy<MemStore>, lpn: u32) -> (char, u8) {
     ftl.load_map_page(lpn / ftl.per_page(), false, Cause::Translation)
         .unwrap();
-    let named = entry_at(&ftl.map_page, lpn % ftl.per_page());
-    let Some(entry) = ftl.pending.get(lpn) else {
+    let named = entry_at(&ftl.map.map_page, lpn % ftl.per_page());
+    let Some(entry) = ftl.map.pending.get(lpn) else {
         return (if named.is_some() { 'D' } else { 'A' }, 0);
     };
     let flags = 2 * entry.update as u8 + entry.invalidate as u8;
@@ -154,7 +155,7 @@ fn state_of(ftl: &mut Lazy<MemStore>, lpn: u32) -> (char, u8) {
     let oob = ftl.space.flash.read_oob(named, Cause::Translation).unwrap();
     let block = ftl.space.geometry().block_of(named);
     let state = match oob {
-        Some(oob) if oob.tag.lpn == lpn && ftl.pending.holds(block) => 'H',
+        Some(oob) if oob.tag.lpn == lpn && ftl.map.pending.holds(block) => 'H',
         Some(oob) if oob.tag.lpn == lpn && ftl.space.table.is_live(named) => 'E',
         Some(oob) if oob.tag.lpn == lpn => 'G',
         _ => 'F',
@@ -216,7 +217,7 @@ fn a_conversion_costs_a_program_per_mapping_page_and_a_read_per_miss() {
         (0..64).for_each(|i| write(&mut ftl, i % 4 * 512 + i, 1));
         let block = block_of(&ftl, 0);
         if uncached {
-            (0..4).for_each(|vtpn| ftl.policy.dropped(vtpn));
+            (0..4).for_each(|vtpn| ftl.map.policy.dropped(vtpn));
         }
         let begun = ftl.space.flash.now();
         ftl.convert(block).unwrap();
@@ -470,7 +471,7 @@ fn trims_alone_do_not_fill_the_device() {
         if step % 100 == 0 {
             ftl.trim(0, Lpn::new(0), pages).unwrap();
         }
-        assert!(ftl.trims.len() as u32 <= Trims::limit(&ftl.space.geometry()));
+        assert!(ftl.map.trims.len() as u32 <= Trims::limit(&ftl.space.geometry()));
     }
     assert_sound(&mut ftl);
     ftl.trim(0, Lpn::new(0), pages).unwrap();
@@ -493,13 +494,13 @@ fn a_block_that_fails_when_nothing_lives_in_it_leaves_the_update_area() {
     });
     write(&mut ftl, page, 2);
     assert!(
-        ftl.pending.holds(block)
+        ftl.map.pending.holds(block)
             && ftl.space.table.valid(block) == 0
             && ftl.space.failing_block() == Some(block)
     );
     write(&mut ftl, page, 3);
-    assert!(!ftl.pending.holds(block) && ftl.space.table.state(block) == State::Bad);
-    assert_eq!(ftl.audit().unwrap(), Vec::<String>::new());
+    assert!(!ftl.map.pending.holds(block) && ftl.space.table.state(block) == State::Bad);
+    assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
 }
 
 #[test]
@@ -512,7 +513,12 @@ fn a_superseded_page_that_turns_out_blank_is_not_marked() {
         ..FaultPlan::default()
     });
     write(&mut ftl, 5, 2);
-    let place = ftl.pending.get(5).and_then(|entry| entry.ppn()).unwrap();
+    let place = ftl
+        .map
+        .pending
+        .get(5)
+        .and_then(|entry| entry.ppn())
+        .unwrap();
     ftl.shutdown(0).unwrap();
     let mut ftl = remount(ftl, &config);
     assert!(
@@ -595,15 +601,15 @@ fn a_block_leaves_the_window_only_when_what_superseded_it_is_safe() {
     let old = block_of(&ftl, 0);
     age(&mut ftl, 6);
     write(&mut ftl, 0, 2);
-    let new = ftl.pending.get(0).unwrap().ppn().unwrap();
-    assert!(ftl.pending.holds(old) && !ftl.space.is_safe(new));
+    let new = ftl.map.pending.get(0).unwrap().ppn().unwrap();
+    assert!(ftl.map.pending.holds(old) && !ftl.space.is_safe(new));
     age(&mut ftl, 4);
     assert!(
-        !ftl.pending.holds(old),
+        !ftl.map.pending.holds(old),
         "the old block is out of the window"
     );
     assert!(
-        ftl.pending.holds(ftl.space.geometry().block_of(new)),
+        ftl.map.pending.holds(ftl.space.geometry().block_of(new)),
         "the new one is not"
     );
     assert!(

@@ -8,7 +8,7 @@
 use super::mapping::Place;
 use super::policy::{self, Policy, Virtual};
 use super::shape::{QUARTERS, Spot};
-use super::{COMMON, FIRST_CHIP, MAX_CANDIDATES, Mlam, SPARE_BYTES};
+use super::{COMMON, FIRST_CHIP, MAX_CANDIDATES, MlamFtl, SPARE_BYTES};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::events::EventKind;
@@ -155,13 +155,13 @@ fn serial_part(serial: u64) -> impl Fn(Ppn, &mut [u8]) {
     move |_, spare| spare[..SPARE_BYTES].copy_from_slice(&serial.to_le_bytes()[..SPARE_BYTES])
 }
 
-impl<S: Store> Mlam<S> {
+impl<S: Store> MlamFtl<S> {
     /// Flushes until enough of the buffer is free.
     pub(super) fn drain(&mut self) -> Result<(), FtlError> {
-        if self.settings.policy == Policy::FlushAll {
+        if self.map.settings.policy == Policy::FlushAll {
             return self.drain_all();
         }
-        while self.buffer.free_share() <= self.settings.high && self.evict()? {}
+        while self.map.buffer.free_share() <= self.map.settings.high && self.evict()? {}
         Ok(())
     }
 
@@ -178,18 +178,18 @@ impl<S: Store> Mlam<S> {
             return Ok(false);
         };
         let copied = self.write_superblock(&chosen, Cause::Merge)?;
-        self.cost.note_flush(copied);
+        self.map.cost.note_flush(copied);
         self.reorganise()?;
         Ok(true)
     }
 
     /// The superblock to flush next, virtual or not.
     pub(super) fn choose(&self) -> Option<Virtual> {
-        let settings = &self.settings;
+        let settings = &self.map.settings;
         let candidates = |count| {
             policy::candidates(
-                &self.buffer,
-                &self.shape,
+                &self.map.buffer,
+                &self.map.shape,
                 settings.policy,
                 settings.alpha,
                 count,
@@ -202,8 +202,9 @@ impl<S: Store> Mlam<S> {
         }
         let superchip = |quarter| self.superchip_of(quarter);
         let compose = |count| {
-            let cut =
-                |candidate| policy::pieces(candidate, &self.shape, self.cost.k_empty, superchip);
+            let cut = |candidate| {
+                policy::pieces(candidate, &self.map.shape, self.map.cost.k_empty, superchip)
+            };
             policy::compose(&candidates(count).iter().flat_map(cut).collect::<Vec<_>>())
         };
         let usual = compose(settings.candidates)?;
@@ -225,19 +226,19 @@ impl<S: Store> Mlam<S> {
 
     fn superchip_of(&self, quarter: u32) -> Option<u32> {
         self.quarter_at(quarter)
-            .map(|place| self.superblocks.get(place.psb).superchip)
+            .map(|place| self.map.superblocks.get(place.psb).superchip)
     }
 
     /// The wanted superchip if it has blocks for a superblock, else that with blocks for the most.
     fn superchip_with_room(&self, wanted: Option<u32>) -> u32 {
         let room = |superchip: u32| {
-            let dies = (0..self.shape.chips).map(|chip| self.shape.die(superchip, chip));
+            let dies = (0..self.map.shape.chips).map(|chip| self.map.shape.die(superchip, chip));
             dies.map(|die| self.space.free_blocks_on(die))
                 .min()
                 .unwrap_or(0)
         };
         let roomiest = || {
-            (0..self.shape.superchips())
+            (0..self.map.shape.superchips())
                 .rev()
                 .max_by_key(|superchip| room(*superchip))
                 .unwrap_or(0)
@@ -257,11 +258,16 @@ impl<S: Store> Mlam<S> {
         let began = self.space.flash.now();
         let superchip = self.superchip_with_room(plan.superchip);
         let serial = self.space.next_epoch();
-        for chip in 0..self.shape.chips {
-            self.space
-                .prefer_die(FIRST_CHIP + chip as usize, self.shape.die(superchip, chip));
+        for chip in 0..self.map.shape.chips {
+            self.space.prefer_die(
+                FIRST_CHIP + chip as usize,
+                self.map.shape.die(superchip, chip),
+            );
         }
-        let psb = self.superblocks.open(self.shape.chips, superchip, serial);
+        let psb = self
+            .map
+            .superblocks
+            .open(self.map.shape.chips, superchip, serial);
         let mut writing = Writing {
             psb,
             serial,
@@ -292,7 +298,7 @@ impl<S: Store> Mlam<S> {
 
     /// The chips' blocks take no more pages. Returns those that were open.
     fn close_blocks(&mut self) -> Result<Vec<Pbn>, FtlError> {
-        let streams = FIRST_CHIP..FIRST_CHIP + self.shape.chips as usize;
+        let streams = FIRST_CHIP..FIRST_CHIP + self.map.shape.chips as usize;
         let open = streams
             .clone()
             .filter_map(|stream| self.space.open_block(stream))
@@ -322,12 +328,13 @@ impl<S: Store> Mlam<S> {
         let mut live = vec![0; slots.len()];
         for Placed { lpn, ppn, .. } in &writing.placed {
             let old = self.place_of(*lpn);
-            self.buffer.remove(*lpn);
-            self.unborn -= self.trims.map(*lpn) as u64;
+            self.map.buffer.remove(*lpn);
+            self.map.unborn -= self.map.trims.map(*lpn) as u64;
             if let Some(old) = old {
                 self.give_up_place(*lpn, old);
             }
             let (loc, _) = self
+                .map
                 .shape
                 .loc_and_row(*ppn)
                 .expect("it is in one of the slots");
@@ -340,7 +347,7 @@ impl<S: Store> Mlam<S> {
                 loc,
             };
             if live > 0 {
-                self.superblocks.hold(place, *quarter, live);
+                self.map.superblocks.hold(place, *quarter, live);
                 moved.push((*quarter, place));
             }
         }
@@ -348,7 +355,7 @@ impl<S: Store> Mlam<S> {
         logical.dedup();
         for logical in logical {
             self.remap(logical, &moved);
-            self.cost.written[logical as usize] = self.cost.flushed;
+            self.map.cost.written[logical as usize] = self.map.cost.flushed;
         }
         if moved.is_empty() {
             self.dissolve(writing.psb);
@@ -358,8 +365,8 @@ impl<S: Store> Mlam<S> {
     /// The newest content of a page is on flash now, where no table says.
     fn now_on_flash(&mut self, lpn: u32, ppn: Ppn, ver: u64) {
         let old = self.place_of(lpn);
-        self.buffer.programmed(lpn, ppn.raw(), ver);
-        self.unborn -= self.trims.map(lpn) as u64;
+        self.map.buffer.programmed(lpn, ppn.raw(), ver);
+        self.map.unborn -= self.map.trims.map(lpn) as u64;
         if let Some(old) = old {
             self.give_up_place(lpn, old);
         }
@@ -373,7 +380,7 @@ impl<S: Store> Mlam<S> {
         cause: Cause,
     ) -> Result<bool, FtlError> {
         let mut rows = std::mem::replace(
-            &mut self.rows,
+            &mut self.map.rows,
             Rows {
                 columns: vec![],
                 data: vec![],
@@ -382,26 +389,31 @@ impl<S: Store> Mlam<S> {
         );
         let mut outcome = Ok(true);
         'slots: for (loc, quarter) in (0..).zip(slots) {
-            for row in 0..self.shape.rows {
+            for row in 0..self.map.shape.rows {
                 self.look_up_row(*quarter, row, &mut rows.columns);
-                outcome = self.write_row(writing, &mut rows, self.shape.block_row(loc, row), cause);
+                outcome = self.write_row(
+                    writing,
+                    &mut rows,
+                    self.map.shape.block_row(loc, row),
+                    cause,
+                );
                 if !matches!(outcome, Ok(true)) {
                     break 'slots;
                 }
             }
         }
-        self.rows = rows;
+        self.map.rows = rows;
         outcome
     }
 
     fn look_up_row(&self, quarter: u32, row: u32, columns: &mut Vec<Column>) {
         columns.clear();
-        for chip in 0..self.shape.chips {
-            let lpn = self.shape.lpn(Spot { quarter, row, chip });
+        for chip in 0..self.map.shape.chips {
+            let lpn = self.map.shape.lpn(Spot { quarter, row, chip });
             if lpn >= self.logical_pages {
                 break;
             }
-            let in_ram = self.buffer.get(lpn).and_then(|entry| {
+            let in_ram = self.map.buffer.get(lpn).and_then(|entry| {
                 let known = (!entry.fresh).then_some(entry.ver);
                 Some(Source::Ram {
                     slot: entry.slot()?,
@@ -490,8 +502,9 @@ impl<S: Store> Mlam<S> {
         let (stream, geometry) = (FIRST_CHIP + chip as usize, self.space.geometry());
         loop {
             let next = self.space.next_page(stream)?;
-            match self.superblocks.block(writing.psb, chip) {
+            match self.map.superblocks.block(writing.psb, chip) {
                 None => self
+                    .map
                     .superblocks
                     .set_block(writing.psb, chip, geometry.block_of(next)),
                 Some(block) if block != geometry.block_of(next) => return Ok(false),
@@ -608,9 +621,13 @@ impl<S: Store> Mlam<S> {
         let stream = FIRST_CHIP + column.chip as usize;
         let to = self.space.next_page(stream)?;
         let part = serial_part(writing.serial);
-        let ppn =
-            self.space
-                .append_with_spare(stream, tag, self.buffer.data(slot), Cause::Host, part)?;
+        let ppn = self.space.append_with_spare(
+            stream,
+            tag,
+            self.map.buffer.data(slot),
+            Cause::Host,
+            part,
+        )?;
         writing.placed.push(Placed {
             lpn: column.lpn,
             ppn,
@@ -645,15 +662,17 @@ impl<S: Store> Mlam<S> {
     /// not written for long and save much.
     fn reorganise(&mut self) -> Result<(), FtlError> {
         for _ in 0..MAX_REORGANISED {
-            if self.mapping.bits() as f64 <= self.settings.smax * self.mapping.base_bits() as f64 {
+            if self.map.mapping.bits() as f64
+                <= self.map.settings.smax * self.map.mapping.base_bits() as f64
+            {
                 return Ok(());
             }
             let value = |logical: u32| {
-                let age = self.cost.flushed + 1 - self.cost.written[logical as usize];
-                self.mapping.gain(logical) * age
+                let age = self.map.cost.flushed + 1 - self.map.cost.written[logical as usize];
+                self.map.mapping.gain(logical) * age
             };
-            let unbuffered = |logical: &u32| self.buffer.unit(*logical).is_none();
-            let all = 0..self.shape.superblocks(self.logical_pages);
+            let unbuffered = |logical: &u32| self.map.buffer.unit(*logical).is_none();
+            let all = 0..self.map.shape.superblocks(self.logical_pages);
             let best = all
                 .filter(unbuffered)
                 .map(|logical| (value(logical), logical))
@@ -663,9 +682,9 @@ impl<S: Store> Mlam<S> {
             };
             self.collect_until(self.gc.threshold + 1)?;
             // Collecting may have done it.
-            if self.mapping.gain(logical) > 0 {
+            if self.map.mapping.gain(logical) > 0 {
                 let copied = self.write_superblock(&self.whole(logical), Cause::Convert)?;
-                self.cost.note_reorganisation(copied);
+                self.map.cost.note_reorganisation(copied);
             }
         }
         Ok(())
@@ -674,16 +693,17 @@ impl<S: Store> Mlam<S> {
     /// Appends everything to the journal that is in RAM alone. A device that takes no more writes
     /// has room for that.
     pub(super) fn write_journal(&mut self) -> Result<(), FtlError> {
-        while self.buffer.first_fresh().is_some() {
+        while self.map.buffer.first_fresh().is_some() {
             match self.make_room(COMMON) {
                 Err(FtlError::ReadOnly(_)) => {}
                 other => other?,
             }
             // Making room may have flushed it.
-            let Some(lpn) = self.buffer.first_fresh() else {
+            let Some(lpn) = self.map.buffer.first_fresh() else {
                 break;
             };
             let slot = self
+                .map
                 .buffer
                 .get(lpn)
                 .and_then(|entry| entry.slot())
@@ -697,7 +717,7 @@ impl<S: Store> Mlam<S> {
             };
             let ppn =
                 self.space
-                    .append_page(COMMON, tag, self.buffer.data(slot), Cause::Journal)?;
+                    .append_page(COMMON, tag, self.map.buffer.data(slot), Cause::Journal)?;
             self.now_on_flash(lpn, ppn, ver);
         }
         Ok(())

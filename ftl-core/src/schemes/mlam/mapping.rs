@@ -58,7 +58,7 @@ impl<T> Default for Slab<T> {
 
 /// The tables.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(super) struct LevelMap {
     l0: Vec<Row>,
     /// Halves: physical superblock and which half of it.
     l1: Slab<Place>,
@@ -71,7 +71,7 @@ pub(super) struct Mapping {
     s2: u64,
 }
 
-impl Mapping {
+impl LevelMap {
     pub(super) fn new(logical: u32, physical: u32) -> Self {
         let unmapped = Row {
             tab: [0; 2],
@@ -79,7 +79,7 @@ impl Mapping {
         };
         let width = (u32::BITS - physical.max(2).saturating_sub(1).leading_zeros()) as u64;
         let l0 = vec![unmapped; logical as usize];
-        Mapping {
+        LevelMap {
             l0,
             l1: Slab::default(),
             l2: Slab::default(),
@@ -229,7 +229,7 @@ mod tests {
     /// Figure 7: a superblock of two quarters elsewhere and a half that stayed.
     #[test]
     fn the_papers_example_and_its_sizes() {
-        let mut mapping = Mapping::new(8, 64);
+        let mut mapping = LevelMap::new(8, 64);
         mapping.set(0, [at(10, 0), at(10, 1), at(10, 2), at(10, 3)]);
         assert_eq!((mapping.counts(), mapping.bits()), ((1, 0, 0), 10));
         mapping.set(0, [at(10, 0), at(56, 1), at(10, 2), at(10, 3)]);
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn what_was_set_is_got_and_sizes_follow() {
-        let (mut mapping, mut model) = (Mapping::new(20, 40), vec![[None; 4]; 20]);
+        let (mut mapping, mut model) = (LevelMap::new(20, 40), vec![[None; 4]; 20]);
         let mut rng = SplitMix::new(3);
         for _ in 0..20_000 {
             let logical = rng.below(20) as u32;

@@ -52,23 +52,23 @@ mod tests;
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
+use crate::controller::{Controller, Mapping, check_size, ram_entry};
 use crate::error::FtlError;
-use crate::events::EventLog;
 use crate::flash::Flash;
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
-use crate::gc::{Collect, Gc, SCRUB_PARAM, Scrub};
+use crate::gc::{Gc, SCRUB_PARAM, Scrub};
 use crate::recovery::MountByRecords;
 use crate::recovery::{CleanStop, rescue_blocks};
 use crate::schemes::{MlcUse, Scheme};
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
+use crate::stats::{RamReport, SchemeStats};
 use crate::trims::Trims;
 use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
 use buffer::Buffer;
 use flush::{Cost, Rows};
-use mapping::{Mapping, Place};
-use nand_model::{Cause, Chip, Geometry, Nanos, PairTable, Pbn, Ppn, Profile, Store};
+use mapping::{LevelMap, Place};
+use nand_model::{Cause, Chip, Geometry, PairTable, Ppn, Profile, Store};
 use policy::Policy;
 use shape::{QUARTERS, Shape};
 use superblocks::Superblocks;
@@ -304,124 +304,99 @@ fn overhead_blocks(
     Ok(left_over + checkpoints + trims + journal + 2 * shape.chips + 4 + settings.free_threshold)
 }
 
-/// The scheme over a chip.
-struct Mlam<S: Store> {
-    space: Space<S>,
+/// Tables, superblocks and the write buffer.
+struct Mlam {
     settings: Settings,
-    logical_pages: u32,
     shape: Shape,
-    mapping: Mapping,
+    mapping: LevelMap,
     superblocks: Superblocks,
     buffer: Buffer,
     /// Which pages are on flash.
     trims: Trims,
-    checkpoints: Checkpoints,
-    next_ver: u64,
-    gc: Gc,
     /// Buffered pages of which nothing is on flash.
     unborn: u64,
     cost: Cost,
     rows: Rows,
-    stats: SchemeStats,
 }
+
+/// The scheme over a chip.
+type MlamFtl<S> = Controller<S, Mlam>;
 
 fn start<S: Store>(
     chip: Chip<S>,
     config: &FtlConfig,
     start: Start,
 ) -> Result<Box<dyn Ftl<S>>, FtlError> {
-    Ok(Box::new(Mlam::create(chip, config, start)?))
+    Ok(Box::new(create(chip, config, start)?))
 }
 
-impl<S: Store> Mlam<S> {
-    fn create(chip: Chip<S>, config: &FtlConfig, start: Start) -> Result<Self, FtlError> {
-        let geometry = *chip.geometry();
-        let logical_pages = config.logical_pages;
-        let settings = Settings::new(
-            &config.params,
-            chip.profile(),
-            geometry.blocks,
-            logical_pages,
-        )?;
-        if logical_pages as u64 >= geometry.pages() {
-            return Err(FtlError::Config(
-                "more logical pages than the flash has".into(),
-            ));
-        }
-        let shape = Shape::new(&geometry, settings.chips)?;
-        let keeps_data = chip.store().keeps_data();
-        let mut flash = Flash::new(chip);
-        flash.reserve_spare(SPARE_BYTES)?;
-        let stream = |role, collectable| StreamSpec {
-            role,
-            collectable,
-            in_place: false,
-        };
-        let mut streams = vec![stream(Role::Journal, true), stream(Role::Checkpoint, false)];
-        streams.resize(FIRST_CHIP + shape.chips as usize, stream(Role::Data, false));
-        let mut space = Space::new(flash, &streams);
-        space.set_pair_protection(settings.pair_protection);
-        let logical = shape.superblocks(logical_pages);
-        let mut ftl = Mlam {
-            gc: Gc::new(
-                &geometry,
-                settings.free_threshold,
-                settings.reserve,
-                settings.wear,
-                settings.scrub,
-            ),
-            space,
-            settings,
-            logical_pages,
-            shape,
-            mapping: Mapping::new(logical, geometry.blocks / shape.chips),
-            superblocks: Superblocks::new(geometry.blocks),
-            buffer: Buffer::new(shape, settings.capacity, geometry.page_bytes, keeps_data),
-            trims: Trims::new(&geometry, logical_pages, COMMON),
-            checkpoints: Checkpoints::new(CHECKPOINT),
-            next_ver: 1,
-            unborn: 0,
-            cost: Cost::new(logical, settings.k_empty),
-            rows: Rows::new(&geometry, shape.chips),
-            stats: SchemeStats::default(),
-        };
-        match start {
-            Start::Format => {
-                ftl.space.format();
-                ftl.stats.mount = MountReport {
-                    clean: true,
-                    ..MountReport::default()
-                };
-            }
-            Start::Mount => ftl.mount()?,
-        }
-        Ok(ftl)
-    }
+fn create<S: Store>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<MlamFtl<S>, FtlError> {
+    let geometry = *chip.geometry();
+    let logical_pages = config.logical_pages;
+    check_size(&geometry, logical_pages)?;
+    let settings = Settings::new(
+        &config.params,
+        chip.profile(),
+        geometry.blocks,
+        logical_pages,
+    )?;
+    let shape = Shape::new(&geometry, settings.chips)?;
+    let keeps_data = chip.store().keeps_data();
+    let mut flash = Flash::new(chip);
+    flash.reserve_spare(SPARE_BYTES)?;
+    let stream = |role, collectable| StreamSpec {
+        role,
+        collectable,
+        in_place: false,
+    };
+    let mut streams = vec![stream(Role::Journal, true), stream(Role::Checkpoint, false)];
+    streams.resize(FIRST_CHIP + shape.chips as usize, stream(Role::Data, false));
+    let mut space = Space::new(flash, &streams);
+    space.set_pair_protection(settings.pair_protection);
+    let logical = shape.superblocks(logical_pages);
+    let gc = Gc::new(
+        &geometry,
+        settings.free_threshold,
+        settings.reserve,
+        settings.wear,
+        settings.scrub,
+    );
+    let map = Mlam {
+        settings,
+        shape,
+        mapping: LevelMap::new(logical, geometry.blocks / shape.chips),
+        superblocks: Superblocks::new(geometry.blocks),
+        buffer: Buffer::new(shape, settings.capacity, geometry.page_bytes, keeps_data),
+        trims: Trims::new(&geometry, logical_pages, COMMON),
+        unborn: 0,
+        cost: Cost::new(logical, settings.k_empty),
+        rows: Rows::new(&geometry, shape.chips),
+    };
+    Controller::start(start, space, gc, CHECKPOINT, logical_pages, map)
 }
 
-impl<S: Store> Ftl<S> for Mlam<S> {
-    fn scheme(&self) -> &'static str {
+impl<S: Store> Mapping<S> for MlamFtl<S> {
+    fn name(&self) -> &'static str {
         SCHEME.name
     }
 
-    fn logical_pages(&self) -> u32 {
-        self.logical_pages
-    }
-
-    fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
+    fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
         let page = self.space.geometry().page_bytes as usize;
         let count = (out.len() / page) as u32;
-        self.stats.host_pages_read += count as u64;
         let (mut lpn, end, mut rest) = (first.raw(), first.raw() + count, out);
+        let at = self.space.flash.now();
         let mut done = at;
         while lpn < end {
             let run = self.physical_run(lpn, end);
             let (bytes, behind) = rest.split_at_mut(run as usize * page);
-            match self.buffer.get(lpn).and_then(|entry| entry.slot()) {
-                Some(slot) => bytes.copy_from_slice(self.buffer.data(slot)),
+            match self.map.buffer.get(lpn).and_then(|entry| entry.slot()) {
+                Some(slot) => bytes.copy_from_slice(self.map.buffer.data(slot)),
                 None => match self.place_of(lpn) {
-                    None if self.trims.is_mapped(lpn) => return Err(FtlError::MediaLost(lpn)),
+                    None if self.map.trims.is_mapped(lpn) => return Err(FtlError::MediaLost(lpn)),
                     None => bytes.fill(0),
                     // Chips work side by side.
                     Some(ppn) => {
@@ -434,45 +409,39 @@ impl<S: Store> Ftl<S> for Mlam<S> {
             (lpn, rest) = (lpn + run, behind);
         }
         self.space.flash.begin(done);
-        Ok(done)
+        Ok(())
     }
 
-    fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        self.gc.refuse_if_read_only()?;
-        let written = self.write_pages(first.raw(), data);
-        if written.is_err() && self.settings.acknowledged_by_journal {
+    fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
+        let written = self.buffer_pages(first.raw(), data);
+        if written.is_err() && self.map.settings.acknowledged_by_journal {
             self.take_back();
         }
-        written?;
-        Ok(self.space.flash.now())
+        written
     }
 
-    fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        self.gc.refuse_if_read_only()?;
-        self.stats.host_pages_trimmed += count as u64;
+    fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
         let range = first.raw()..first.raw() + count;
-        if range.clone().any(|lpn| self.trims.is_mapped(lpn)) {
+        if range.clone().any(|lpn| self.map.trims.is_mapped(lpn)) {
             self.make_room(COMMON)?;
             let ver = self.new_version();
-            self.trims
+            self.map
+                .trims
                 .record(&mut self.space, first.raw(), count, ver)?;
         }
         for lpn in range {
             self.unmap(lpn);
         }
-        if self.trims.bitmap_due() {
+        if self.map.trims.bitmap_due() {
             self.make_room(COMMON)?;
             let ver = self.new_version();
-            self.trims.write_bitmap(&mut self.space, ver)?;
+            self.map.trims.write_bitmap(&mut self.space, ver)?;
         }
-        Ok(self.space.flash.now())
+        Ok(())
     }
 
-    fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        if !self.settings.flush_by_journal && !self.gc.is_read_only() {
+    fn make_durable(&mut self) -> Result<(), FtlError> {
+        if !self.map.settings.flush_by_journal && !self.gc.is_read_only() {
             match self.drain_all() {
                 // The journal takes what is left.
                 Err(FtlError::ReadOnly(_)) => {}
@@ -480,284 +449,69 @@ impl<S: Store> Ftl<S> for Mlam<S> {
             }
         }
         self.write_journal()?;
-        self.space.make_safe()?;
-        Ok(self.space.flash.wait())
+        self.space.make_safe()
     }
 
-    fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
-        self.space.flash.begin(at);
-        self.work_ahead(budget)
+    fn empty_buffers(&mut self) -> Result<(), FtlError> {
+        self.write_journal()
     }
 
-    fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        self.write_journal()?;
-        self.space.make_safe()?;
-        if !self.gc.is_read_only() {
-            self.stop_cleanly()?;
+    fn stop(&mut self) -> Result<(), FtlError> {
+        self.stop_cleanly()
+    }
+
+    fn recover(&mut self) -> Result<(), FtlError> {
+        MountByRecords::mount(self)
+    }
+
+    fn is_mapped(&self, lpn: Lpn) -> bool {
+        self.map.trims.is_mapped(lpn.raw()) || self.map.buffer.get(lpn.raw()).is_some()
+    }
+
+    fn gauges(&self, common: SchemeStats) -> SchemeStats {
+        SchemeStats {
+            mapped_pages: self.map.trims.mapped_pages() + self.map.unborn,
+            map_cache_hits: common.host_pages_read,
+            ..common
         }
-        Ok(self.space.flash.now())
     }
 
-    fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError> {
-        Ok(self.trims.is_mapped(lpn.raw()) || self.buffer.get(lpn.raw()).is_some())
-    }
-
-    fn stats(&self) -> SchemeStats {
-        self.gc.stats(SchemeStats {
-            mapped_pages: self.trims.mapped_pages() + self.unborn,
-            valid_pages: self.space.table.valid_pages(),
-            blocks: self.space.table.counts(),
-            map_cache_hits: self.stats.host_pages_read,
-            ..self.stats.clone()
-        })
-    }
-
-    fn block(&self, block: Pbn) -> BlockView {
-        self.space.look_at(block)
-    }
-
-    fn events(&self) -> &EventLog {
-        &self.space.events
-    }
-
-    fn ram_report(&self) -> RamReport {
-        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry {
-            part,
-            entries,
-            paper_bytes,
-            real_bytes,
-        };
+    fn ram(&self) -> RamReport {
         let geometry = self.space.geometry();
         let (bitmap, victims, blocks) = self.space.table.bytes();
-        let logical = self.shape.superblocks(self.logical_pages) as u64;
-        let tables = self.mapping.bytes() + self.superblocks.bytes() + self.cost.bytes();
-        let (data, index) = self.buffer.bytes();
+        let logical = self.map.shape.superblocks(self.logical_pages) as u64;
+        let tables =
+            self.map.mapping.bytes() + self.map.superblocks.bytes() + self.map.cost.bytes();
+        let (data, index) = self.map.buffer.bytes();
         let page = geometry.page_bytes as u64;
         vec![
-            entry("map", logical, self.mapping.bits().div_ceil(8), tables),
-            entry("bitmaps", geometry.pages(), 0, bitmap),
-            entry("gc", geometry.blocks as u64, 0, victims + blocks),
-            entry(
+            ram_entry("map", logical, self.map.mapping.bits().div_ceil(8), tables),
+            ram_entry("bitmaps", geometry.pages(), 0, bitmap),
+            ram_entry("gc", geometry.blocks as u64, 0, victims + blocks),
+            ram_entry(
                 "other",
-                self.trims.len() as u64,
+                self.map.trims.len() as u64,
                 0,
-                self.trims.bytes() + self.space.pool_bytes(),
+                self.map.trims.bytes() + self.space.pool_bytes(),
             ),
-            entry(
+            ram_entry(
                 "buffers",
-                self.settings.capacity as u64,
-                self.settings.capacity as u64 * page,
-                data + index + self.gc.pages.bytes() + self.rows.bytes(),
+                self.map.settings.capacity as u64,
+                self.map.settings.capacity as u64 * page,
+                data + index + self.gc.pages.bytes() + self.map.rows.bytes(),
             ),
         ]
     }
 
-    fn check(&mut self) -> Result<Vec<String>, FtlError> {
-        self.audit()
-    }
-
-    fn chip(&self) -> &Chip<S> {
-        self.space.flash.chip()
-    }
-
-    fn chip_mut(&mut self) -> &mut Chip<S> {
-        self.space.flash.chip_mut()
-    }
-
-    fn into_chip(self: Box<Self>) -> Chip<S> {
-        self.space.flash.into_chip()
-    }
-}
-
-impl<S: Store> Mlam<S> {
-    fn write_pages(&mut self, first: u32, data: &[u8]) -> Result<(), FtlError> {
-        let page = self.space.geometry().page_bytes as usize;
-        for (lpn, bytes) in (first..).zip(data.chunks_exact(page)) {
-            if self.buffer.get(lpn).is_none() && !self.trims.is_mapped(lpn) {
-                self.unborn += 1;
-            }
-            self.buffer.write(lpn, bytes);
-            self.stats.host_pages_written += 1;
-            if self.buffer.free_share() < self.settings.low {
-                self.drain()?;
-            }
-        }
-        if self.settings.acknowledged_by_journal {
-            self.write_journal()
-        } else {
-            Ok(())
-        }
-    }
-
-    /// A request failed: what it left in RAM alone was never acknowledged, and shall not be read.
-    fn take_back(&mut self) {
-        while let Some(lpn) = self.buffer.first_fresh() {
-            let gone = self.buffer.take_back(lpn);
-            self.unborn -= (gone && !self.trims.is_mapped(lpn)) as u64;
-        }
-    }
-
-    fn new_version(&mut self) -> u64 {
-        self.next_ver += 1;
-        self.next_ver - 1
-    }
-
-    /// Where a quarter lies by the tables, if any of its pages do.
-    fn quarter_at(&self, quarter: u32) -> Option<Place> {
-        self.mapping
-            .get(quarter)
-            .filter(|place| self.superblocks.holds(*place, quarter))
-    }
-
-    /// The page of flash that holds a logical page's newest content there.
-    fn place_of(&self, lpn: u32) -> Option<Ppn> {
-        if !self.trims.is_mapped(lpn) {
-            return None;
-        }
-        if let Some(ppn) = self
-            .buffer
-            .get(lpn)
-            .map(|entry| entry.ppn)
-            .filter(|ppn| *ppn != crate::format::UNMAPPED)
-        {
-            return Some(Ppn::new(ppn));
-        }
-        let spot = self.shape.spot(lpn);
-        let place = self.quarter_at(spot.quarter)?;
-        let block = self.superblocks.block(place.psb, spot.chip)?;
-        Some(
-            self.space
-                .geometry()
-                .page(block, self.shape.block_row(place.loc, spot.row)),
-        )
-    }
-
-    /// Pages from `lpn` on, before `end`, that hold nothing together, or lie one after the other in
-    /// one block. One, if it is in RAM.
-    fn physical_run(&self, lpn: u32, end: u32) -> u32 {
-        let in_ram = |lpn: u32| {
-            self.buffer
-                .get(lpn)
-                .is_some_and(|entry| entry.slot().is_some())
-        };
-        if in_ram(lpn) {
-            return 1;
-        }
-        let geometry = self.space.geometry();
-        let first = self.place_of(lpn);
-        let empty = |lpn: u32| !self.trims.is_mapped(lpn);
-        let follows = |n: &u32| match first {
-            _ if in_ram(lpn + n) => false,
-            None => empty(lpn) && empty(lpn + n),
-            Some(first) => self.place_of(lpn + n).is_some_and(|ppn| {
-                ppn.raw() == first.raw() + n && geometry.block_of(ppn) == geometry.block_of(first)
-            }),
-        };
-        1 + (1..end - lpn).take_while(follows).count() as u32
-    }
-
-    /// The page holds nothing from now on; if it is on flash, a record says so.
-    fn unmap(&mut self, lpn: u32) {
-        let place = self.place_of(lpn);
-        let buffered = self.buffer.remove(lpn).is_some();
-        if self.trims.is_mapped(lpn) {
-            self.trims.unmap(lpn);
-        } else if buffered {
-            self.unborn -= 1;
-        }
-        if let Some(ppn) = place {
-            self.give_up_place(lpn, ppn);
-        }
-    }
-
-    /// A page that held this logical page's newest content on flash does so no more.
-    fn give_up_place(&mut self, lpn: u32, ppn: Ppn) {
-        self.space.table.clear_live(ppn);
-        if let Some(place) = self.regular_place(lpn, ppn) {
-            self.leave_place(lpn, place);
-        }
-    }
-
-    /// The tables no longer lead from this logical page to this place.
-    fn leave_place(&mut self, lpn: u32, place: Place) {
-        if self.superblocks.page_died(place) {
-            self.remap(self.shape.superblock_of(lpn), &[]);
-        }
-        if self.superblocks.get(place.psb).held().next().is_none() {
-            self.dissolve(place.psb);
-        }
-    }
-
-    /// The place by which the tables lead from this logical page to this page, if they do.
-    fn regular_place(&self, lpn: u32, ppn: Ppn) -> Option<Place> {
-        let (psb, chip) = self
-            .superblocks
-            .owner(self.space.geometry().block_of(ppn))?;
-        let (loc, row) = self.shape.loc_and_row(ppn)?;
-        let spot = self.shape.spot(lpn);
-        let place = Place { psb, loc };
-        let is_there =
-            spot.row == row && spot.chip == chip && self.superblocks.holds(place, spot.quarter);
-        is_there.then_some(place)
-    }
-
-    /// Writes the tables of a logical superblock anew; `moved` says where some of its quarters are
-    /// now.
-    fn remap(&mut self, logical: u32, moved: &[(u32, Place)]) {
-        let first = logical * QUARTERS;
-        let place = |quarter: u32| {
-            let new = moved
-                .iter()
-                .find(|(of, _)| *of == quarter)
-                .map(|(_, place)| *place);
-            new.or_else(|| self.quarter_at(quarter))
-        };
-        let places = [0, 1, 2, 3].map(|n| place(first + n));
-        self.mapping.set(logical, places);
-    }
-
-    /// A superblock that holds no quarters is none any more; pages of its blocks that are live all
-    /// the same are moved one by one later.
-    fn dissolve(&mut self, psb: u32) {
-        for block in self.superblocks.dissolve(psb) {
-            self.loosen(block);
-        }
-    }
-
-    /// Takes a superblock apart without a copy: the buffer knows where its pages are, and its
-    /// blocks can be collected one by one. Nothing changes on flash: a mount finds the superblock
-    /// again.
-    fn take_apart(&mut self, psb: u32) {
-        let held: Vec<(u32, u32)> = self.superblocks.get(psb).held().collect();
-        for (loc, quarter) in held {
-            let (place, first) = (Place { psb, loc }, quarter * self.shape.quarter_pages());
-            for lpn in first..(first + self.shape.quarter_pages()).min(self.logical_pages) {
-                let here = |ppn: &Ppn| self.regular_place(lpn, *ppn) == Some(place);
-                if let Some(ppn) = self.place_of(lpn).filter(here) {
-                    self.buffer.moved(lpn, ppn.raw());
-                    self.leave_place(lpn, place);
-                }
-            }
-        }
-    }
-
-    fn audit(&mut self) -> Result<Vec<String>, FtlError> {
-        let mut wrong = self.space.table.audit();
-        let counts = self.space.table.counts();
-        let sum =
-            counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
-        if sum + counts.released + counts.bad != self.space.geometry().blocks {
-            wrong.push(format!("blocks do not add up: {counts:?}"));
-        }
+    fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
         let mut held = std::collections::BTreeMap::new();
         let mut placed = 0;
         for lpn in 0..self.logical_pages {
             let place = self.place_of(lpn);
-            if place.is_some() != self.trims.is_mapped(lpn) {
+            if place.is_some() != self.map.trims.is_mapped(lpn) {
                 wrong.push(format!(
                     "logical page {lpn} is at {place:?}, but mapped: {}",
-                    self.trims.is_mapped(lpn)
+                    self.map.trims.is_mapped(lpn)
                 ));
             }
             let Some(ppn) = place else { continue };
@@ -776,14 +530,14 @@ impl<S: Store> Mlam<S> {
                 ));
             }
         }
-        for (psb, superblock) in self.superblocks.iter() {
+        for (psb, superblock) in self.map.superblocks.iter() {
             for (loc, quarter) in superblock.held() {
                 let place = Place { psb, loc };
                 let (live, counted) = (
                     held.remove(&place).unwrap_or(0),
-                    self.superblocks.live(place),
+                    self.map.superblocks.live(place),
                 );
-                if live != counted || self.mapping.get(quarter) != Some(place) {
+                if live != counted || self.map.mapping.get(quarter) != Some(place) {
                     wrong.push(format!(
                         "quarter {quarter} at {place:?}: {live} pages live, {counted} counted"
                     ));
@@ -792,20 +546,193 @@ impl<S: Store> Mlam<S> {
         }
         let live = self.space.table.valid_pages();
         let unborn = self
+            .map
             .buffer
             .iter()
-            .filter(|(lpn, _)| !self.trims.is_mapped(*lpn))
+            .filter(|(lpn, _)| !self.map.trims.is_mapped(*lpn))
             .count() as u64;
-        if placed != self.trims.mapped_pages()
-            || live != placed + self.trims.len() as u64
-            || unborn != self.unborn
+        if placed != self.map.trims.mapped_pages()
+            || live != placed + self.map.trims.len() as u64
+            || unborn != self.map.unborn
         {
-            let (mapped, trims) = (self.trims.mapped_pages(), self.trims.len());
+            let (mapped, trims) = (self.map.trims.mapped_pages(), self.map.trims.len());
             wrong.push(format!(
                 "{placed} pages placed, {mapped} mapped; {live} live, {trims} trims; {unborn} in RAM alone, {} counted",
-                self.unborn
+                self.map.unborn
             ));
         }
-        Ok(wrong)
+        Ok(())
+    }
+}
+
+impl<S: Store> MlamFtl<S> {
+    fn buffer_pages(&mut self, first: u32, data: &[u8]) -> Result<(), FtlError> {
+        let page = self.space.geometry().page_bytes as usize;
+        for (lpn, bytes) in (first..).zip(data.chunks_exact(page)) {
+            if self.map.buffer.get(lpn).is_none() && !self.map.trims.is_mapped(lpn) {
+                self.map.unborn += 1;
+            }
+            self.map.buffer.write(lpn, bytes);
+            self.stats.host_pages_written += 1;
+            if self.map.buffer.free_share() < self.map.settings.low {
+                self.drain()?;
+            }
+        }
+        if self.map.settings.acknowledged_by_journal {
+            self.write_journal()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A request failed: what it left in RAM alone was never acknowledged, and shall not be read.
+    fn take_back(&mut self) {
+        while let Some(lpn) = self.map.buffer.first_fresh() {
+            let gone = self.map.buffer.take_back(lpn);
+            self.map.unborn -= (gone && !self.map.trims.is_mapped(lpn)) as u64;
+        }
+    }
+
+    /// Where a quarter lies by the tables, if any of its pages do.
+    fn quarter_at(&self, quarter: u32) -> Option<Place> {
+        self.map
+            .mapping
+            .get(quarter)
+            .filter(|place| self.map.superblocks.holds(*place, quarter))
+    }
+
+    /// The page of flash that holds a logical page's newest content there.
+    fn place_of(&self, lpn: u32) -> Option<Ppn> {
+        if !self.map.trims.is_mapped(lpn) {
+            return None;
+        }
+        if let Some(ppn) = self
+            .map
+            .buffer
+            .get(lpn)
+            .map(|entry| entry.ppn)
+            .filter(|ppn| *ppn != crate::format::UNMAPPED)
+        {
+            return Some(Ppn::new(ppn));
+        }
+        let spot = self.map.shape.spot(lpn);
+        let place = self.quarter_at(spot.quarter)?;
+        let block = self.map.superblocks.block(place.psb, spot.chip)?;
+        Some(
+            self.space
+                .geometry()
+                .page(block, self.map.shape.block_row(place.loc, spot.row)),
+        )
+    }
+
+    /// Pages from `lpn` on, before `end`, that hold nothing together, or lie one after the other in
+    /// one block. One, if it is in RAM.
+    fn physical_run(&self, lpn: u32, end: u32) -> u32 {
+        let in_ram = |lpn: u32| {
+            self.map
+                .buffer
+                .get(lpn)
+                .is_some_and(|entry| entry.slot().is_some())
+        };
+        if in_ram(lpn) {
+            return 1;
+        }
+        let geometry = self.space.geometry();
+        let first = self.place_of(lpn);
+        let empty = |lpn: u32| !self.map.trims.is_mapped(lpn);
+        let follows = |n: &u32| match first {
+            _ if in_ram(lpn + n) => false,
+            None => empty(lpn) && empty(lpn + n),
+            Some(first) => self.place_of(lpn + n).is_some_and(|ppn| {
+                ppn.raw() == first.raw() + n && geometry.block_of(ppn) == geometry.block_of(first)
+            }),
+        };
+        1 + (1..end - lpn).take_while(follows).count() as u32
+    }
+
+    /// The page holds nothing from now on; if it is on flash, a record says so.
+    fn unmap(&mut self, lpn: u32) {
+        let place = self.place_of(lpn);
+        let buffered = self.map.buffer.remove(lpn).is_some();
+        if self.map.trims.is_mapped(lpn) {
+            self.map.trims.unmap(lpn);
+        } else if buffered {
+            self.map.unborn -= 1;
+        }
+        if let Some(ppn) = place {
+            self.give_up_place(lpn, ppn);
+        }
+    }
+
+    /// A page that held this logical page's newest content on flash does so no more.
+    fn give_up_place(&mut self, lpn: u32, ppn: Ppn) {
+        self.space.table.clear_live(ppn);
+        if let Some(place) = self.regular_place(lpn, ppn) {
+            self.leave_place(lpn, place);
+        }
+    }
+
+    /// The tables no longer lead from this logical page to this place.
+    fn leave_place(&mut self, lpn: u32, place: Place) {
+        if self.map.superblocks.page_died(place) {
+            self.remap(self.map.shape.superblock_of(lpn), &[]);
+        }
+        if self.map.superblocks.get(place.psb).held().next().is_none() {
+            self.dissolve(place.psb);
+        }
+    }
+
+    /// The place by which the tables lead from this logical page to this page, if they do.
+    fn regular_place(&self, lpn: u32, ppn: Ppn) -> Option<Place> {
+        let (psb, chip) = self
+            .map
+            .superblocks
+            .owner(self.space.geometry().block_of(ppn))?;
+        let (loc, row) = self.map.shape.loc_and_row(ppn)?;
+        let spot = self.map.shape.spot(lpn);
+        let place = Place { psb, loc };
+        let is_there =
+            spot.row == row && spot.chip == chip && self.map.superblocks.holds(place, spot.quarter);
+        is_there.then_some(place)
+    }
+
+    /// Writes the tables of a logical superblock anew; `moved` says where some of its quarters are
+    /// now.
+    fn remap(&mut self, logical: u32, moved: &[(u32, Place)]) {
+        let first = logical * QUARTERS;
+        let place = |quarter: u32| {
+            let new = moved
+                .iter()
+                .find(|(of, _)| *of == quarter)
+                .map(|(_, place)| *place);
+            new.or_else(|| self.quarter_at(quarter))
+        };
+        let places = [0, 1, 2, 3].map(|n| place(first + n));
+        self.map.mapping.set(logical, places);
+    }
+
+    /// A superblock that holds no quarters is none any more; pages of its blocks that are live all
+    /// the same are moved one by one later.
+    fn dissolve(&mut self, psb: u32) {
+        for block in self.map.superblocks.dissolve(psb) {
+            self.loosen(block);
+        }
+    }
+
+    /// Takes a superblock apart without a copy: the buffer knows where its pages are, and its
+    /// blocks can be collected one by one. Nothing changes on flash: a mount finds the superblock
+    /// again.
+    fn take_apart(&mut self, psb: u32) {
+        let held: Vec<(u32, u32)> = self.map.superblocks.get(psb).held().collect();
+        for (loc, quarter) in held {
+            let (place, first) = (Place { psb, loc }, quarter * self.map.shape.quarter_pages());
+            for lpn in first..(first + self.map.shape.quarter_pages()).min(self.logical_pages) {
+                let here = |ppn: &Ppn| self.regular_place(lpn, *ppn) == Some(place);
+                if let Some(ppn) = self.place_of(lpn).filter(here) {
+                    self.map.buffer.moved(lpn, ppn.raw());
+                    self.leave_place(lpn, place);
+                }
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@
 use super::mapping::Place;
 use super::policy::{self, Virtual};
 use super::shape::{QUARTERS, Spot};
-use super::{COMMON, FIRST_CHIP, Mlam};
+use super::{COMMON, FIRST_CHIP, MlamFtl};
 use crate::block_table::State;
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
@@ -17,14 +17,14 @@ use crate::recovery::CleanStop;
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-impl<S: Store> Collect<S> for Mlam<S> {
+impl<S: Store> Collect<S> for MlamFtl<S> {
     #[inline]
     fn parts(&mut self) -> (&mut Space<S>, &mut Gc) {
         (&mut self.space, &mut self.gc)
     }
 
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
-        match self.superblocks.owner(victim) {
+        match self.map.superblocks.owner(victim) {
             Some(_) if !self.space.is_mounting() => 1,
             _ => self
                 .space
@@ -45,7 +45,7 @@ impl<S: Store> Collect<S> for Mlam<S> {
         if self.space.is_mounting() || self.space.failing_block().is_some() {
             return Ok(false);
         }
-        if self.space.free_blocks() <= self.shape.chips {
+        if self.space.free_blocks() <= self.map.shape.chips {
             return Ok(self.take_emptiest_apart());
         }
         let loose = self
@@ -74,6 +74,7 @@ impl<S: Store> Collect<S> for Mlam<S> {
 
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         if let Some((psb, chip)) = self
+            .map
             .superblocks
             .owner(victim)
             .filter(|_| !self.space.is_mounting())
@@ -92,6 +93,7 @@ impl<S: Store> Collect<S> for Mlam<S> {
 
     fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
         let stream = self
+            .map
             .superblocks
             .owner(block)
             .map_or(COMMON, |(_, chip)| FIRST_CHIP + chip as usize);
@@ -99,7 +101,7 @@ impl<S: Store> Collect<S> for Mlam<S> {
     }
 
     fn give_up(&mut self, block: Pbn) {
-        self.superblocks.remove_block(block);
+        self.map.superblocks.remove_block(block);
         // With its last page its superblock may have been dissolved.
         if self.space.table.state(block) == State::Full {
             self.space.release(block);
@@ -107,7 +109,7 @@ impl<S: Store> Collect<S> for Mlam<S> {
     }
 }
 
-impl<S: Store> Mlam<S> {
+impl<S: Store> MlamFtl<S> {
     /// Makes sure that the stream can take a page without touching the reserve.
     #[inline]
     pub(super) fn make_room(&mut self, stream: StreamId) -> Result<(), FtlError> {
@@ -123,7 +125,7 @@ impl<S: Store> Mlam<S> {
     /// one are collected one by one instead; each takes one common block at most. Returns false if
     /// that gives no room, or if another block gives more.
     fn take_emptiest_apart(&mut self) -> bool {
-        let Some((psb, live)) = self.superblocks.fewest_live() else {
+        let Some((psb, live)) = self.map.superblocks.fewest_live() else {
             return false;
         };
         let loose = self
@@ -131,7 +133,7 @@ impl<S: Store> Mlam<S> {
             .table
             .greedy_victim()
             .map(|block| self.space.table.valid(block));
-        let blocks = self.superblocks.get(psb).blocks().count() as u32;
+        let blocks = self.map.superblocks.get(psb).blocks().count() as u32;
         let pays = live < blocks * loose.unwrap_or(self.space.pages_per_block());
         if pays {
             self.take_apart(psb);
@@ -142,15 +144,16 @@ impl<S: Store> Mlam<S> {
     /// Quarters of the emptiest superblocks, as many as one takes, and how many the emptiest has.
     /// None if no number of such steps would free a superblock.
     fn quarters_to_gather(&self) -> Option<(u32, Virtual)> {
-        let emptiest = self.superblocks.emptiest_first();
-        let held = |psb: &u32| self.superblocks.get(*psb).held().count() as u32;
+        let emptiest = self.map.superblocks.emptiest_first();
+        let held = |psb: &u32| self.map.superblocks.get(*psb).held().count() as u32;
         let holes: u32 = emptiest.iter().map(|psb| QUARTERS - held(psb)).sum();
         let first = *emptiest.first()?;
         if holes < QUARTERS {
             return None;
         }
         let quarters = emptiest.iter().flat_map(|psb| {
-            self.superblocks
+            self.map
+                .superblocks
                 .get(*psb)
                 .held()
                 .map(|(_, quarter)| quarter)
@@ -159,7 +162,7 @@ impl<S: Store> Mlam<S> {
         let slots = policy::arrange(policy::joined(&mut quarters).into_iter());
         Some((
             held(&first),
-            Virtual::new(slots, Some(self.superblocks.get(first).superchip)),
+            Virtual::new(slots, Some(self.map.superblocks.get(first).superchip)),
         ))
     }
 
@@ -172,11 +175,11 @@ impl<S: Store> Mlam<S> {
         chip: u32,
         cause: Cause,
     ) -> Result<u32, FtlError> {
-        let superblock = self.superblocks.get(psb);
+        let superblock = self.map.superblocks.get(psb);
         let (serial, superchip) = (superblock.serial, superblock.superchip);
         let stream = FIRST_CHIP + chip as usize;
         self.space
-            .prefer_die(stream, self.shape.die(superchip, chip));
+            .prefer_die(stream, self.map.shape.die(superchip, chip));
         let mut copies = Vec::new();
         let outcome = self.copy_rows(victim, chip, serial, cause, &mut copies);
         let target = self.space.open_block(stream).map(|(block, _)| block);
@@ -186,12 +189,12 @@ impl<S: Store> Mlam<S> {
         let new = copies.first().map(|(_, _, to)| geometry.block_of(*to));
         match (&outcome, new) {
             (Ok(true), Some(new)) => {
-                self.superblocks.set_block(psb, chip, new);
+                self.map.superblocks.set_block(psb, chip, new);
                 for (lpn, from, to) in copies {
                     self.space.table.clear_live(from);
                     // By the tables it is where it was; what the buffer knew to be here has moved.
                     if self.regular_place(lpn, to).is_none() {
-                        self.buffer.moved(lpn, to.raw());
+                        self.map.buffer.moved(lpn, to.raw());
                     }
                 }
             }
@@ -202,7 +205,7 @@ impl<S: Store> Mlam<S> {
                     .chain(target)
                     .collect();
                 for (lpn, from, to) in copies {
-                    self.buffer.moved(lpn, to.raw());
+                    self.map.buffer.moved(lpn, to.raw());
                     self.give_up_place(lpn, from);
                 }
                 for block in blocks {
@@ -282,12 +285,18 @@ impl<S: Store> Mlam<S> {
     /// The logical page of a live page of a superblock's block: by the tables, or by the buffer.
     fn owner_in_superblock(&mut self, ppn: Ppn, cause: Cause) -> Result<u32, FtlError> {
         let (psb, chip) = self
+            .map
             .superblocks
             .owner(self.space.geometry().block_of(ppn))
             .expect("it is a superblock's");
-        if let Some((loc, row)) = self.shape.loc_and_row(ppn) {
-            let held = self.superblocks.get(psb).held().find(|(at, _)| *at == loc);
-            let lpn = held.map(|(_, quarter)| self.shape.lpn(Spot { quarter, row, chip }));
+        if let Some((loc, row)) = self.map.shape.loc_and_row(ppn) {
+            let held = self
+                .map
+                .superblocks
+                .get(psb)
+                .held()
+                .find(|(at, _)| *at == loc);
+            let lpn = held.map(|(_, quarter)| self.map.shape.lpn(Spot { quarter, row, chip }));
             if let Some(lpn) =
                 lpn.filter(|lpn| *lpn < self.logical_pages && self.place_of(*lpn) == Some(ppn))
             {
@@ -308,7 +317,8 @@ impl<S: Store> Mlam<S> {
     }
 
     fn buffered_at(&self, ppn: Ppn) -> Option<u32> {
-        self.buffer
+        self.map
+            .buffer
             .iter()
             .find(|(_, entry)| entry.ppn == ppn.raw())
             .map(|(lpn, _)| lpn)
@@ -348,10 +358,10 @@ impl<S: Store> Mlam<S> {
         }
         let to = self.space.append_page(COMMON, tag, data, cause)?;
         if tag.role == Role::Trim {
-            self.trims.moved(from, to);
+            self.map.trims.moved(from, to);
             self.space.table.clear_live(from);
         } else {
-            self.buffer.moved(tag.lpn, to.raw());
+            self.map.buffer.moved(tag.lpn, to.raw());
             self.give_up_place(tag.lpn, from);
         }
         Ok(())
@@ -363,9 +373,10 @@ impl<S: Store> Mlam<S> {
         let unknown: Vec<(usize, Ppn)> = pages.unknown().collect();
         for (i, ppn) in unknown {
             let ver = self.new_version();
-            if self.trims.holds(ppn) {
+            if self.map.trims.holds(ppn) {
                 pages.name(i, Role::Trim, 0, ver);
             } else if self
+                .map
                 .superblocks
                 .owner(self.space.geometry().block_of(ppn))
                 .is_some()
@@ -397,10 +408,11 @@ impl<S: Store> Mlam<S> {
     /// The superblock and location of a page by where it lies, whatever the tables say.
     pub(super) fn place_by_position(&self, lpn: u32, ppn: Ppn) -> Option<Place> {
         let (psb, chip) = self
+            .map
             .superblocks
             .owner(self.space.geometry().block_of(ppn))?;
-        let (loc, row) = self.shape.loc_and_row(ppn)?;
-        let spot = self.shape.spot(lpn);
+        let (loc, row) = self.map.shape.loc_and_row(ppn)?;
+        let spot = self.map.shape.spot(lpn);
         (spot.row == row && spot.chip == chip).then_some(Place { psb, loc })
     }
 }

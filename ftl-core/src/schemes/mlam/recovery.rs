@@ -4,7 +4,7 @@
 
 use super::mapping::Place;
 use super::shape::QUARTERS;
-use super::{COMMON, Mlam, SPARE_BYTES};
+use super::{COMMON, MlamFtl, SPARE_BYTES};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::{COUNTER_FOUND_MAX, UNMAPPED};
@@ -12,11 +12,11 @@ use crate::recovery::{MountByRecords, Newest, Unmounted};
 use nand_model::{Cause, Pbn, Ppn, Store};
 use std::collections::BTreeMap;
 
-impl<S: Store> MountByRecords<S> for Mlam<S> {
+impl<S: Store> MountByRecords<S> for MlamFtl<S> {
     fn unmounted(&mut self) -> Unmounted<'_, S> {
         Unmounted {
             space: &mut self.space,
-            trims: &mut self.trims,
+            trims: &mut self.map.trims,
             checkpoints: &mut self.checkpoints,
             next_ver: &mut self.next_ver,
             report: &mut self.stats.mount,
@@ -27,14 +27,14 @@ impl<S: Store> MountByRecords<S> for Mlam<S> {
 
     fn adopt(&mut self, newest: &Newest) -> Result<(), FtlError> {
         self.adopt_blocks()?;
-        for logical in 0..self.shape.superblocks(self.logical_pages) {
+        for logical in 0..self.map.shape.superblocks(self.logical_pages) {
             self.adopt_superblock(logical, newest);
         }
-        let empty = |psb: &u32| self.superblocks.get(*psb).held().next().is_none();
-        let all: Vec<u32> = self.superblocks.iter().map(|(psb, _)| psb).collect();
+        let empty = |psb: &u32| self.map.superblocks.get(*psb).held().next().is_none();
+        let all: Vec<u32> = self.map.superblocks.iter().map(|(psb, _)| psb).collect();
         for psb in all.into_iter().filter(empty).collect::<Vec<_>>() {
             // Their live pages are buffered; the blocks are collectable already.
-            self.superblocks.dissolve(psb);
+            self.map.superblocks.dissolve(psb);
         }
         Ok(())
     }
@@ -42,6 +42,7 @@ impl<S: Store> MountByRecords<S> for Mlam<S> {
     fn settle(&mut self) {
         // Superblocks are collected together.
         let blocks: Vec<Pbn> = self
+            .map
             .superblocks
             .iter()
             .flat_map(|(_, superblock)| superblock.blocks())
@@ -52,7 +53,7 @@ impl<S: Store> MountByRecords<S> for Mlam<S> {
     }
 }
 
-impl<S: Store> Mlam<S> {
+impl<S: Store> MlamFtl<S> {
     /// Puts blocks together that carry the same serial number, the older ones first: of two that
     /// claim to be the same chip's, one is a copy that was not finished.
     fn adopt_blocks(&mut self) -> Result<(), FtlError> {
@@ -70,12 +71,14 @@ impl<S: Store> Mlam<S> {
             let Some((serial, chip)) = self.serial_of(live[0])? else {
                 continue;
             };
-            let superchip = self.shape.superchip_of(geometry.die_of(block), chip);
-            let psb = *by_serial
-                .entry(serial)
-                .or_insert_with(|| self.superblocks.open(self.shape.chips, superchip, serial));
-            if self.superblocks.block(psb, chip).is_none() {
-                self.superblocks.set_block(psb, chip, block);
+            let superchip = self.map.shape.superchip_of(geometry.die_of(block), chip);
+            let psb = *by_serial.entry(serial).or_insert_with(|| {
+                self.map
+                    .superblocks
+                    .open(self.map.shape.chips, superchip, serial)
+            });
+            if self.map.superblocks.block(psb, chip).is_none() {
+                self.map.superblocks.set_block(psb, chip, block);
             }
         }
         Ok(())
@@ -92,7 +95,7 @@ impl<S: Store> Mlam<S> {
         let is_regular = oob.tag.role.is_host_data()
             && oob.tag.lpn < self.logical_pages
             && serial <= COUNTER_FOUND_MAX;
-        Ok(is_regular.then(|| (serial, self.shape.spot(oob.tag.lpn).chip)))
+        Ok(is_regular.then(|| (serial, self.map.shape.spot(oob.tag.lpn).chip)))
     }
 
     fn adopt_superblock(&mut self, logical: u32, newest: &Newest) {
@@ -109,8 +112,8 @@ impl<S: Store> Mlam<S> {
     /// page whose program failed first was programmed at the begin of another block: by position it
     /// may claim another quarter's place, which it does not get.
     fn adopt_quarter(&mut self, quarter: u32, newest: &Newest) -> Option<Place> {
-        let first = quarter * self.shape.quarter_pages();
-        let end = (first + self.shape.quarter_pages()).min(self.logical_pages);
+        let first = quarter * self.map.shape.quarter_pages();
+        let end = (first + self.map.shape.quarter_pages()).min(self.logical_pages);
         let on_flash: Vec<(u32, Ppn)> = (first..end)
             .map(|lpn| (lpn, newest.map[lpn as usize]))
             .filter(|(_, ppn)| *ppn != UNMAPPED)
@@ -118,7 +121,8 @@ impl<S: Store> Mlam<S> {
             .collect();
         let mut counts: BTreeMap<Place, u32> = BTreeMap::new();
         let is_free = |place: &Place| {
-            self.superblocks
+            self.map
+                .superblocks
                 .get(place.psb)
                 .held()
                 .all(|(loc, _)| loc != place.loc)
@@ -130,14 +134,14 @@ impl<S: Store> Mlam<S> {
         }
         let most = counts
             .into_iter()
-            .max_by_key(|(place, pages)| (*pages, self.superblocks.get(place.psb).serial));
+            .max_by_key(|(place, pages)| (*pages, self.map.superblocks.get(place.psb).serial));
         if let Some((place, pages)) = most {
-            self.superblocks.hold(place, quarter, pages);
+            self.map.superblocks.hold(place, quarter, pages);
         }
         let place = most.map(|(place, _)| place);
         for (lpn, ppn) in on_flash {
             if place.is_none() || self.place_by_position(lpn, ppn) != place {
-                self.buffer.moved(lpn, ppn.raw());
+                self.map.buffer.moved(lpn, ppn.raw());
             }
         }
         place

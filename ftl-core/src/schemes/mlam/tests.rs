@@ -2,6 +2,7 @@
 
 use super::policy::{Candidate, Piece, compose, joined, pieces};
 use super::*;
+use crate::ftl::Ftl;
 use buffer::Unit;
 use nand_model::SplitMix;
 use nand_model::store::MemStore;
@@ -28,7 +29,7 @@ fn paper(ways: u32, blocks: u32) -> Profile {
 }
 
 /// The paper's mode: RAM acknowledges.
-fn made(profile: Profile, logical_pages: u32, more: &[(&str, &str)]) -> Mlam<MemStore> {
+fn made(profile: Profile, logical_pages: u32, more: &[(&str, &str)]) -> MlamFtl<MemStore> {
     let mut config = FtlConfig {
         logical_pages,
         params: Params::default(),
@@ -38,17 +39,17 @@ fn made(profile: Profile, logical_pages: u32, more: &[(&str, &str)]) -> Mlam<Mem
         .chain(more)
         .for_each(|(key, value)| config.params.set(key, value));
     let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
-    Mlam::create(chip, &config, Start::Format).unwrap()
+    create(chip, &config, Start::Format).unwrap()
 }
 
-fn write(ftl: &mut Mlam<MemStore>, lpn: u32, n: u64) -> u64 {
+fn write(ftl: &mut MlamFtl<MemStore>, lpn: u32, n: u64) -> u64 {
     let at = ftl.space.flash.chip().busy_until();
     ftl.write(at, Lpn::new(lpn), &n.to_le_bytes().repeat(PAGE / 8))
         .unwrap()
         - at
 }
 
-fn read(ftl: &mut Mlam<MemStore>, lpn: u32) -> u64 {
+fn read(ftl: &mut MlamFtl<MemStore>, lpn: u32) -> u64 {
     let mut out = vec![1; PAGE];
     ftl.read(0, Lpn::new(lpn), &mut out).unwrap();
     assert!(out.chunks_exact(8).all(|word| word == &out[..8]));
@@ -56,7 +57,7 @@ fn read(ftl: &mut Mlam<MemStore>, lpn: u32) -> u64 {
 }
 
 /// Emulated time of writing a superblock.
-fn timed(ftl: &mut Mlam<MemStore>, slots: &[u32], superchip: u32) -> u64 {
+fn timed(ftl: &mut MlamFtl<MemStore>, slots: &[u32], superchip: u32) -> u64 {
     let at = ftl.space.flash.chip().busy_until();
     ftl.space.flash.begin(at);
     ftl.write_superblock(&Virtual::new(slots.to_vec(), Some(superchip)), Cause::Merge)
@@ -70,9 +71,9 @@ fn the_papers_costs_of_a_superpage() {
     let mut ftl = made(paper(4, 400), 4096, &[]);
     assert_eq!(
         (
-            ftl.shape.chips,
-            ftl.shape.superchips(),
-            ftl.shape.superblock_pages()
+            ftl.map.shape.chips,
+            ftl.map.shape.superchips(),
+            ftl.map.shape.superblock_pages()
         ),
         (8, 2, 1024)
     );
@@ -91,7 +92,7 @@ fn the_papers_costs_of_a_superpage() {
         "C_rw, to another superchip"
     );
     assert_eq!(ftl.stats().mapped_pages, 8);
-    assert_eq!((read(&mut ftl, 3), ftl.audit().unwrap()), (10, vec![]));
+    assert_eq!((read(&mut ftl, 3), ftl.check().unwrap()), (10, vec![]));
 }
 
 /// Figure 5: 20 pages of a superblock that is on flash: two superpages in full, two in part.
@@ -113,18 +114,18 @@ fn the_papers_merge_of_twenty_pages() {
     }
     let whole = ftl.choose().unwrap();
     assert_eq!(
-        (&whole.slots[..], whole.superchip, ftl.buffer.len()),
+        (&whole.slots[..], whole.superchip, ftl.map.buffer.len()),
         (&[0, 1, 2, 3][..], Some(0), 20)
     );
     let cost = timed(&mut ftl, &whole.slots, 0);
     assert_eq!(cost, 110_640 * US);
     assert_eq!(cost / 20, 5_532 * US, "C_sb");
-    assert_eq!(ftl.buffer.len(), 0);
+    assert_eq!(ftl.map.buffer.len(), 0);
     assert_eq!(
         [16, 31, 80, 81, 804, 1023].map(|lpn| read(&mut ftl, lpn)),
         [5, 5, 5, 81, 5, 1023]
     );
-    assert_eq!(ftl.audit().unwrap(), Vec::<String>::new());
+    assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
 }
 
 fn shape() -> Shape {
@@ -246,11 +247,11 @@ fn every_policy_and_granularity_holds_what_was_written() {
                 ftl.flush(0).unwrap();
             }
         }
-        assert_eq!(ftl.audit().unwrap(), Vec::<String>::new(), "{setting:?}");
+        assert_eq!(ftl.check().unwrap(), Vec::<String>::new(), "{setting:?}");
         for (lpn, n) in (0..).zip(&model) {
             assert_eq!(read(&mut ftl, lpn), *n, "{setting:?}: page {lpn}");
         }
-        let (merged, reorganised) = ftl.cost.copies();
+        let (merged, reorganised) = ftl.map.cost.copies();
         assert!(merged > 0, "{setting:?}: nothing was copied along");
         if setting == ("mlam.k_empty", "0") {
             assert!(
@@ -259,7 +260,7 @@ fn every_policy_and_granularity_holds_what_was_written() {
             );
         }
         if setting.0 == "mlam.k_empty" {
-            assert_eq!(ftl.cost.k_empty().to_string(), setting.1, "it is fixed");
+            assert_eq!(ftl.map.cost.k_empty().to_string(), setting.1, "it is fixed");
         }
     }
 }
@@ -317,9 +318,9 @@ fn a_mount_finds_the_superblocks_again() {
         }
         let (before, counts) = (
             (0..2048).map(|lpn| read(&mut ftl, lpn)).collect::<Vec<_>>(),
-            ftl.mapping.counts(),
+            ftl.map.mapping.counts(),
         );
-        let buffered = ftl.buffer.len();
+        let buffered = ftl.map.buffer.len();
         let mut config = FtlConfig {
             logical_pages: 2048,
             params: Params::default(),
@@ -327,16 +328,16 @@ fn a_mount_finds_the_superblocks_again() {
         config.params.set("mlam.buffer", "131072");
         let mut chip = Box::new(ftl).into_chip();
         chip.power_on();
-        let mut ftl = Mlam::create(chip, &config, Start::Mount).unwrap();
-        assert_eq!(ftl.audit().unwrap(), Vec::<String>::new());
+        let mut ftl = create(chip, &config, Start::Mount).unwrap();
+        assert_eq!(ftl.check().unwrap(), Vec::<String>::new());
         assert_eq!(
             (0..2048).map(|lpn| read(&mut ftl, lpn)).collect::<Vec<_>>(),
             before
         );
         assert_eq!(ftl.stats().mount.clean, clean);
-        assert_eq!(ftl.mapping.counts(), counts);
+        assert_eq!(ftl.map.mapping.counts(), counts);
         assert!(
-            ftl.buffer.len() <= buffered,
+            ftl.map.buffer.len() <= buffered,
             "pages that only RAM knew are on flash"
         );
     }

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::addr::Lpn;
+use crate::controller::Mapping;
+use crate::ftl::Ftl;
 use nand_model::store::MemStore;
 use nand_model::{Cause, Geometry, Pbn, Ppn, SplitMix};
 
@@ -82,7 +84,7 @@ fn the_papers_example() {
     }
     assert_eq!(ftl.head_of(4, 0), Some(Ppn::new(136)));
     assert_eq!(ftl.head_of(4, 1), Some(Ppn::new(138)));
-    ftl.begin(0);
+    Mapping::begin(&mut ftl);
     let before = ftl.space.flash.chip().counters().total();
     assert_eq!(ftl.look_up(36, Cause::Host).unwrap(), 89);
     let after = ftl.space.flash.chip().counters().total();
@@ -186,7 +188,7 @@ fn the_papers_example_of_a_collection() {
 fn of_more_full_blocks_than_pages_one_has_no_valid_page() {
     let mut ftl = made(blank(paper(60, 8)), &paper_mode(16, &[]), Start::Format);
     let mut rng = SplitMix::new(2);
-    while ftl.lists.length(0) < 8 + 2 {
+    while ftl.map.lists.length(0) < 8 + 2 {
         write(&mut ftl, rng.below(8) as u32, 1);
     }
     let emptiest = ftl.emptiest_of(0).unwrap();
@@ -252,7 +254,7 @@ fn trims_leave_little_behind() {
         (
             ftl.stats().mapped_pages,
             ftl.left_behind().0,
-            ftl.lists.total()
+            ftl.map.lists.total()
         ),
         (0, 0, 0)
     );

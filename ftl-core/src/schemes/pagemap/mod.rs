@@ -21,18 +21,18 @@ mod trims;
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
+use crate::controller::{Controller, Mapping, check_size, ram_entry};
 use crate::error::FtlError;
-use crate::events::EventLog;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
-use crate::gc::{Collect, Gc, SCRUB_PARAM, Scrub};
+use crate::gc::{Gc, SCRUB_PARAM, Scrub};
 use crate::recovery::rescue_blocks;
 use crate::schemes::{MlcUse, Scheme};
 use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
+use crate::stats::{RamReport, SchemeStats};
 use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
-use nand_model::{Cause, Chip, Nanos, PairTable, Pbn, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, PairTable, Ppn, Profile, Store};
 use recovery::MapWriter;
 use trims::Trims;
 
@@ -140,22 +140,21 @@ fn overhead_blocks(
     Ok(Checkpoints::blocks_needed(geometry, chunks) + trims + 6 + settings.free_threshold)
 }
 
-/// The scheme over a chip.
-struct PageMap<S: Store> {
-    space: Space<S>,
+/// The map and its checkpoints.
+struct PageMap {
     settings: Settings,
-    map: Vec<u32>,
+    /// Physical page by logical page, [`UNMAPPED`] where there is none.
+    entries: Vec<u32>,
     mapped: u64,
-    next_ver: u64,
     trims: Trims,
-    checkpoints: Checkpoints,
     map_writer: Option<MapWriter>,
     /// `pseq` at which the last checkpoint began.
     last_checkpoint: u64,
-    gc: Gc,
-    stats: SchemeStats,
     tags: Vec<PageTag>,
 }
+
+/// The scheme over a chip.
+type PageMapFtl<S> = Controller<S, PageMap>;
 
 fn start<S: Store>(
     chip: Chip<S>,
@@ -163,13 +162,9 @@ fn start<S: Store>(
     start: Start,
 ) -> Result<Box<dyn Ftl<S>>, FtlError> {
     let geometry = *chip.geometry();
+    check_size(&geometry, config.logical_pages)?;
     let chunks = MapWriter::chunks(&geometry, config.logical_pages);
     let settings = Settings::new(&config.params, chip.profile(), geometry.blocks, chunks)?;
-    if config.logical_pages as u64 >= geometry.pages() {
-        return Err(FtlError::Config(
-            "more logical pages than the flash has".into(),
-        ));
-    }
     let stream = |role, collectable| StreamSpec {
         role,
         collectable,
@@ -182,270 +177,111 @@ fn start<S: Store>(
     ];
     let mut space = Space::new(Flash::new(chip), &streams);
     space.set_pair_protection(settings.pair_protection);
-    let mut ftl = PageMap {
-        gc: Gc::new(
-            &geometry,
-            settings.free_threshold,
-            RESERVE,
-            settings.wear,
-            settings.scrub,
-        ),
-        space,
+    let gc = Gc::new(
+        &geometry,
+        settings.free_threshold,
+        RESERVE,
+        settings.wear,
+        settings.scrub,
+    );
+    let map = PageMap {
         settings,
-        map: vec![UNMAPPED; config.logical_pages as usize],
+        entries: vec![UNMAPPED; config.logical_pages as usize],
         mapped: 0,
-        next_ver: 1,
         trims: Trims::new(Trims::limit(&geometry, chunks)),
-        checkpoints: Checkpoints::new(CHECKPOINT),
         map_writer: None,
         last_checkpoint: 0,
-        stats: SchemeStats::default(),
         tags: Vec::new(),
     };
-    match start {
-        Start::Format => {
-            ftl.space.format();
-            ftl.stats.mount = MountReport {
-                clean: true,
-                ..MountReport::default()
-            };
-        }
-        Start::Mount => ftl.mount()?,
-    }
+    let pages = config.logical_pages;
+    let ftl = PageMapFtl::start(start, space, gc, CHECKPOINT, pages, map)?;
     Ok(Box::new(ftl))
 }
 
-impl<S: Store> Ftl<S> for PageMap<S> {
-    fn scheme(&self) -> &'static str {
+impl<S: Store> Mapping<S> for PageMapFtl<S> {
+    fn name(&self) -> &'static str {
         SCHEME.name
     }
 
-    fn logical_pages(&self) -> u32 {
-        self.map.len() as u32
+    fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
+        let count = out.len() / self.space.flash.geometry().page_bytes as usize;
+        let places = &self.map.entries[first.index()..][..count];
+        self.space.flash.read_places(first.raw(), places, out)
     }
 
-    fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        let page = self.space.geometry().page_bytes as usize;
-        let count = (out.len() / page) as u32;
-        self.stats.host_pages_read += count as u64;
-        let places = &self.map[first.index()..][..count as usize];
-        self.space.flash.read_places(first.raw(), places, out)?;
-        Ok(self.space.flash.now())
-    }
-
-    fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        self.gc.refuse_if_read_only()?;
+    fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         if data.len() == self.space.flash.geometry().page_bytes as usize {
-            self.write_page(first, data)?;
+            self.write_page(first, data)
         } else {
-            self.write_run(first, data)?;
+            self.write_run(first, data)
         }
-        Ok(self.space.flash.now())
     }
 
-    fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        self.gc.refuse_if_read_only()?;
+    fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
         let range = first.index()..first.index() + count as usize;
-        self.stats.host_pages_trimmed += count as u64;
-        if self.map[range].iter().all(|ppn| *ppn == UNMAPPED) {
-            return Ok(at);
+        if self.map.entries[range].iter().all(|ppn| *ppn == UNMAPPED) {
+            return Ok(());
         }
         self.make_room(HOST)?;
-        let ver = self.next_ver;
-        self.next_ver += 1;
+        let ver = self.new_version();
         self.write_trim_record(first, count, ver)?;
         (0..count).for_each(|i| self.set_map(first.plus(i), None));
-        self.advance_checkpoint(1)?;
-        Ok(self.space.flash.now())
-    }
-
-    fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        // Copies need no hurry: until they are safe, the block they came from is not erased.
-        self.space.make_stream_safe(HOST)?;
-        Ok(self.space.flash.wait())
-    }
-
-    fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError> {
-        self.space.flash.begin(at);
-        self.work_ahead(budget)
-    }
-
-    fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
-        self.space.flash.begin(at);
-        self.space.make_safe()?;
-        if !self.gc.is_read_only() {
-            self.write_whole_checkpoint()?;
-        }
-        Ok(self.space.flash.now())
-    }
-
-    fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError> {
-        Ok(self.map[lpn.index()] != UNMAPPED)
-    }
-
-    fn stats(&self) -> SchemeStats {
-        self.gc.stats(SchemeStats {
-            map_cache_hits: self.stats.host_pages_read,
-            checkpoints: self.stats.checkpoints,
-            mapped_pages: self.mapped,
-            valid_pages: self.space.table.valid_pages(),
-            blocks: self.space.table.counts(),
-            ..self.stats.clone()
-        })
-    }
-
-    fn block(&self, block: Pbn) -> BlockView {
-        self.space.look_at(block)
-    }
-
-    fn events(&self) -> &EventLog {
-        &self.space.events
-    }
-
-    fn ram_report(&self) -> RamReport {
-        let entry = |part, entries: u64, paper_bytes, real_bytes| RamEntry {
-            part,
-            entries,
-            paper_bytes,
-            real_bytes,
-        };
-        let geometry = self.space.geometry();
-        let (bitmap, victims, blocks) = self.space.table.bytes();
-        let map = 4 * self.map.len() as u64;
-        vec![
-            entry("map", self.map.len() as u64, map, map),
-            entry(
-                "bitmaps",
-                geometry.pages(),
-                geometry.pages().div_ceil(8),
-                bitmap,
-            ),
-            entry(
-                "gc",
-                geometry.blocks as u64,
-                2 * geometry.blocks as u64,
-                victims + blocks,
-            ),
-            entry(
-                "other",
-                self.trims.len() as u64,
-                0,
-                self.trims.bytes() + self.space.pool_bytes(),
-            ),
-            entry("buffers", 1, 0, self.gc.pages.bytes()),
-        ]
-    }
-
-    fn check(&mut self) -> Result<Vec<String>, FtlError> {
-        self.audit()
-    }
-
-    fn chip(&self) -> &Chip<S> {
-        self.space.flash.chip()
-    }
-
-    fn chip_mut(&mut self) -> &mut Chip<S> {
-        self.space.flash.chip_mut()
-    }
-
-    fn into_chip(self: Box<Self>) -> Chip<S> {
-        self.space.flash.into_chip()
-    }
-}
-
-impl<S: Store> PageMap<S> {
-    /// [`Ftl::write`] of one page.
-    #[inline]
-    fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
-        self.make_room(HOST)?;
-        let tag = PageTag {
-            role: Role::Data,
-            flags: Flags::NONE,
-            lpn: lpn.raw(),
-            ver: self.next_ver,
-        };
-        // Looked up before the page is programmed: a table this large is seldom in a near cache,
-        // and the program need not wait for it.
-        let old = self.map[lpn.index()];
-        let ppn = self.space.append_page(HOST, tag, data, Cause::Host)?;
-        self.next_ver += 1;
-        self.map[lpn.index()] = ppn.raw();
-        self.give_up(old, true);
-        self.stats.host_pages_written += 1;
         self.advance_checkpoint(1)
     }
 
-    /// [`Ftl::write`] of any number of pages.
-    fn write_run(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
-        let page = self.space.geometry().page_bytes as usize;
-        let count = (data.len() / page) as u32;
-        let mut done = 0;
-        while done < count {
-            self.make_room(HOST)?;
-            let wanted = (count - done).min(self.space.geometry().pages_per_block);
-            let tag = |i| PageTag {
-                role: Role::Data,
-                flags: Flags::NONE,
-                lpn: first.raw() + done + i,
-                ver: self.next_ver + i as u64,
-            };
-            let bytes = &data[done as usize * page..][..wanted as usize * page];
-            self.tags.clear();
-            self.tags.extend((0..wanted).map(tag));
-            let (ppn, taken) = self.space.append(HOST, &self.tags, bytes, Cause::Host)?;
-            self.next_ver += taken as u64;
-            for i in 0..taken {
-                self.set_map(first.plus(done + i), Some(Ppn::new(ppn.raw() + i)));
-            }
-            self.stats.host_pages_written += taken as u64;
-            done += taken;
-            self.advance_checkpoint(taken)?;
-        }
-        Ok(())
+    fn make_durable(&mut self) -> Result<(), FtlError> {
+        // Copies need no hurry: until they are safe, the block they came from is not erased.
+        self.space.make_stream_safe(HOST)
     }
 
-    /// Points the page at its new place and gives up the old one.
-    #[inline]
-    fn set_map(&mut self, lpn: Lpn, ppn: Option<Ppn>) {
-        let old = std::mem::replace(&mut self.map[lpn.index()], ppn.map_or(UNMAPPED, Ppn::raw));
-        self.give_up(old, ppn.is_some());
+    fn stop(&mut self) -> Result<(), FtlError> {
+        self.write_whole_checkpoint()
     }
 
-    /// An entry of the map was replaced: by that of another page, or by none.
-    #[inline(always)]
-    fn give_up(&mut self, old: u32, mapped: bool) {
-        match old {
-            UNMAPPED => self.mapped += mapped as u64,
-            old => {
-                self.mapped -= !mapped as u64;
-                self.space.table.clear_live(Ppn::new(old));
-            }
+    fn recover(&mut self) -> Result<(), FtlError> {
+        self.mount()
+    }
+
+    fn is_mapped(&self, lpn: Lpn) -> bool {
+        self.map.entries[lpn.index()] != UNMAPPED
+    }
+
+    fn gauges(&self, common: SchemeStats) -> SchemeStats {
+        SchemeStats {
+            map_cache_hits: common.host_pages_read,
+            mapped_pages: self.map.mapped,
+            ..common
         }
     }
 
-    fn audit(&mut self) -> Result<Vec<String>, FtlError> {
-        let mut wrong = self.space.table.audit();
-        let mapped = self.map.iter().filter(|p| **p != UNMAPPED).count() as u64;
+    fn ram(&self) -> RamReport {
+        let geometry = self.space.geometry();
+        let (bitmap, victims, blocks) = self.space.table.bytes();
+        let (pages, entries) = (geometry.pages(), self.map.entries.len() as u64);
+        let trims = &self.map.trims;
+        let other = trims.bytes() + self.space.pool_bytes();
+        let gc = geometry.blocks as u64;
+        vec![
+            ram_entry("map", entries, 4 * entries, 4 * entries),
+            ram_entry("bitmaps", pages, pages.div_ceil(8), bitmap),
+            ram_entry("gc", gc, 2 * gc, victims + blocks),
+            ram_entry("other", trims.len() as u64, 0, other),
+            ram_entry("buffers", 1, 0, self.gc.pages.bytes()),
+        ]
+    }
+
+    fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
+        let mapped = self.map.entries.iter().filter(|p| **p != UNMAPPED).count() as u64;
         let live = self.space.table.valid_pages();
-        if mapped != self.mapped || live != mapped + self.trims.len() as u64 {
+        if mapped != self.map.mapped || live != mapped + self.map.trims.len() as u64 {
             wrong.push(format!(
                 "{mapped} pages mapped ({} counted), {live} live, {} trims",
-                self.mapped,
-                self.trims.len()
+                self.map.mapped,
+                self.map.trims.len()
             ));
         }
-        let counts = self.space.table.counts();
-        let sum =
-            counts.free + counts.open + counts.data + counts.log + counts.map + counts.checkpoint;
-        if sum + counts.released + counts.bad != self.space.geometry().blocks {
-            wrong.push(format!("blocks do not add up: {counts:?}"));
-        }
-        for lpn in 0..self.map.len() as u32 {
-            let Some(ppn) = Some(self.map[lpn as usize])
+        for lpn in 0..self.map.entries.len() as u32 {
+            let Some(ppn) = Some(self.map.entries[lpn as usize])
                 .filter(|p| *p != UNMAPPED)
                 .map(Ppn::new)
             else {
@@ -464,6 +300,82 @@ impl<S: Store> PageMap<S> {
                 ));
             }
         }
-        Ok(wrong)
+        Ok(())
+    }
+}
+
+impl<S: Store> PageMapFtl<S> {
+    /// Writes one page.
+    #[inline]
+    fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
+        self.make_room(HOST)?;
+        let tag = PageTag {
+            role: Role::Data,
+            flags: Flags::NONE,
+            lpn: lpn.raw(),
+            ver: self.next_ver,
+        };
+        // Looked up before the page is programmed: a table this large is seldom in a near cache,
+        // and the program need not wait for it.
+        let old = self.map.entries[lpn.index()];
+        let ppn = self.space.append_page(HOST, tag, data, Cause::Host)?;
+        self.next_ver += 1;
+        self.map.entries[lpn.index()] = ppn.raw();
+        self.give_up(old, true);
+        self.stats.host_pages_written += 1;
+        self.advance_checkpoint(1)
+    }
+
+    /// Writes any number of pages.
+    fn write_run(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
+        let page = self.space.geometry().page_bytes as usize;
+        let count = (data.len() / page) as u32;
+        let mut done = 0;
+        while done < count {
+            self.make_room(HOST)?;
+            let wanted = (count - done).min(self.space.geometry().pages_per_block);
+            let tag = |i| PageTag {
+                role: Role::Data,
+                flags: Flags::NONE,
+                lpn: first.raw() + done + i,
+                ver: self.next_ver + i as u64,
+            };
+            let bytes = &data[done as usize * page..][..wanted as usize * page];
+            self.map.tags.clear();
+            self.map.tags.extend((0..wanted).map(tag));
+            let (ppn, taken) = self
+                .space
+                .append(HOST, &self.map.tags, bytes, Cause::Host)?;
+            self.next_ver += taken as u64;
+            for i in 0..taken {
+                self.set_map(first.plus(done + i), Some(Ppn::new(ppn.raw() + i)));
+            }
+            self.stats.host_pages_written += taken as u64;
+            done += taken;
+            self.advance_checkpoint(taken)?;
+        }
+        Ok(())
+    }
+
+    /// Points the page at its new place and gives up the old one.
+    #[inline]
+    fn set_map(&mut self, lpn: Lpn, ppn: Option<Ppn>) {
+        let old = std::mem::replace(
+            &mut self.map.entries[lpn.index()],
+            ppn.map_or(UNMAPPED, Ppn::raw),
+        );
+        self.give_up(old, ppn.is_some());
+    }
+
+    /// An entry of the map was replaced: by that of another page, or by none.
+    #[inline(always)]
+    fn give_up(&mut self, old: u32, mapped: bool) {
+        match old {
+            UNMAPPED => self.map.mapped += mapped as u64,
+            old => {
+                self.map.mapped -= !mapped as u64;
+                self.space.table.clear_live(Ppn::new(old));
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Garbage collection and the writing of trim records: everything that makes or takes space.
 
 use super::trims::Record;
-use super::{HOST, PageMap, UNMAPPED};
+use super::{HOST, PageMapFtl, UNMAPPED};
 use crate::addr::Lpn;
 use crate::copy::misplaced;
 use crate::error::FtlError;
@@ -11,7 +11,7 @@ use crate::gc::{Collect, Gc};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-impl<S: Store> Collect<S> for PageMap<S> {
+impl<S: Store> Collect<S> for PageMapFtl<S> {
     #[inline]
     fn parts(&mut self) -> (&mut Space<S>, &mut Gc) {
         (&mut self.space, &mut self.gc)
@@ -19,7 +19,7 @@ impl<S: Store> Collect<S> for PageMap<S> {
 
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
         self.space
-            .blocks_for(self.settings.gc_stream, self.space.table.valid(victim))
+            .blocks_for(self.map.settings.gc_stream, self.space.table.valid(victim))
     }
 
     fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
@@ -42,11 +42,11 @@ impl<S: Store> Collect<S> for PageMap<S> {
     }
 
     fn set_cold_apart(&mut self, _: Pbn) -> Result<(), FtlError> {
-        self.space.set_cold_apart(self.settings.gc_stream)
+        self.space.set_cold_apart(self.map.settings.gc_stream)
     }
 }
 
-impl<S: Store> PageMap<S> {
+impl<S: Store> PageMapFtl<S> {
     /// Makes sure that the stream can take a page without touching the reserve.
     #[inline(always)]
     pub(super) fn make_room(&mut self, stream: StreamId) -> Result<(), FtlError> {
@@ -76,19 +76,20 @@ impl<S: Store> PageMap<S> {
         while !records.is_empty() {
             let (first, taken) =
                 self.space
-                    .append_copies(self.settings.gc_stream, records, data, cause)?;
+                    .append_copies(self.map.settings.gc_stream, records, data, cause)?;
             let (moved, rest) = records.split_at_mut(taken as usize);
-            let mut done = repoint(&mut self.map, first.raw(), moved, from);
+            let mut done = repoint(&mut self.map.entries, first.raw(), moved, from);
             while let Some(record) = moved.get(done) {
                 match Oob::owner(record) {
                     (Role::Trim, _) => self
+                        .map
                         .trims
                         .moved(from[done], Ppn::new(first.raw() + done as u32)),
                     (_, lpn) => return Err(misplaced(from[done], lpn)),
                 }
                 done += 1;
                 done += repoint(
-                    &mut self.map,
+                    &mut self.map.entries,
                     first.raw() + done as u32,
                     &moved[done..],
                     &from[done..],
@@ -111,6 +112,7 @@ impl<S: Store> PageMap<S> {
         for (i, ppn) in unknown {
             let lpn = self
                 .map
+                .entries
                 .iter()
                 .position(|entry| *entry == ppn.raw())
                 .map_or(UNMAPPED, |lpn| lpn as u32);
@@ -147,7 +149,7 @@ impl<S: Store> PageMap<S> {
             ver,
         };
         let (ppn, _) = self.space.append(HOST, &[tag], &page, Cause::Trim)?;
-        self.trims.add(
+        self.map.trims.add(
             ppn,
             Record {
                 ver,

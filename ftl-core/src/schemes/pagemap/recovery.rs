@@ -11,7 +11,7 @@
 //! trim's `pseq` says nothing: its record may be a copy.)
 
 use super::trims::Record;
-use super::{HOST, PageMap, UNMAPPED};
+use super::{HOST, PageMapFtl, UNMAPPED};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::checkpoint::{Checkpoints, Found};
@@ -137,12 +137,12 @@ const CHUNK_VER: usize = 8;
 /// Chunks written per host program while a checkpoint is under way.
 const CHUNKS_PER_PROGRAM: u32 = 1;
 
-impl<S: Store> PageMap<S> {
+impl<S: Store> PageMapFtl<S> {
     /// Called after `programs` host programs: begins a checkpoint when one is due, and writes its
     /// chunks a few at a time.
     #[inline]
     pub(super) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {
-        if self.map_writer.is_some() || self.checkpoint_due() {
+        if self.map.map_writer.is_some() || self.checkpoint_due() {
             self.write_chunks(programs)
         } else {
             Ok(())
@@ -151,20 +151,21 @@ impl<S: Store> PageMap<S> {
 
     #[inline]
     fn checkpoint_due(&self) -> bool {
-        let interval = self.settings.checkpoint_interval;
-        let aged = interval > 0 && self.space.flash.pseq() - self.last_checkpoint >= interval;
+        let interval = self.map.settings.checkpoint_interval;
+        let aged = interval > 0 && self.space.flash.pseq() - self.map.last_checkpoint >= interval;
         // Trim records live until checkpoints contain them: without any, they would fill the flash.
-        aged || self.gc.wants_checkpoint || self.trims.checkpoint_due(self.checkpoints.next_id())
+        aged || self.gc.wants_checkpoint
+            || self.map.trims.checkpoint_due(self.checkpoints.next_id())
     }
 
     #[cold]
     fn write_chunks(&mut self, programs: u32) -> Result<(), FtlError> {
-        if self.map_writer.is_none() {
+        if self.map.map_writer.is_none() {
             self.gc.wants_checkpoint = false;
             self.begin_checkpoint(false)?;
         }
         for _ in 0..programs * CHUNKS_PER_PROGRAM {
-            if self.map_writer.is_some() {
+            if self.map.map_writer.is_some() {
                 self.write_chunk()?;
             }
         }
@@ -173,20 +174,20 @@ impl<S: Store> PageMap<S> {
 
     /// Writes a checkpoint at once; the device is idle and stays so.
     pub(super) fn write_whole_checkpoint(&mut self) -> Result<(), FtlError> {
-        if self.settings.checkpoint_interval == 0 {
+        if self.map.settings.checkpoint_interval == 0 {
             return Ok(());
         }
-        while self.map_writer.is_some() {
+        while self.map.map_writer.is_some() {
             self.write_chunk()?;
         }
         // Room for all of it first: what collection programs after the beginning would make the
         // next mount scan.
         let geometry = self.space.geometry();
-        let pages = MapWriter::chunks(&geometry, self.map.len() as u32);
+        let pages = MapWriter::chunks(&geometry, self.map.entries.len() as u32);
         self.collect_until(self.gc.threshold + 2 + pages.div_ceil(geometry.pages_per_block))?;
         self.level_wear()?;
         self.begin_checkpoint(true)?;
-        while self.map_writer.is_some() {
+        while self.map.map_writer.is_some() {
             self.write_chunk()?;
         }
         Ok(())
@@ -206,9 +207,9 @@ impl<S: Store> PageMap<S> {
             begin_pseq: self.space.flash.pseq(),
             begin_epoch: self.space.next_epoch(),
             next_ver: self.next_ver,
-            logical_pages: self.map.len() as u32,
+            logical_pages: self.map.entries.len() as u32,
             open: open.collect(),
-            trims: self.trims.iter().collect(),
+            trims: self.map.trims.iter().collect(),
             free: if clean {
                 self.space.confirmed_free()
             } else {
@@ -218,22 +219,31 @@ impl<S: Store> PageMap<S> {
         .encode();
         let geometry = self.space.geometry();
         let head_chunks = head.len().div_ceil(Checkpoints::chunk_bytes(&geometry)) as u32;
-        let total = head_chunks + MapWriter::map_chunks(&geometry, self.map.len() as u32);
+        let total = head_chunks + MapWriter::map_chunks(&geometry, self.map.entries.len() as u32);
         self.checkpoints.begin(&mut self.space, total)?;
-        self.last_checkpoint = self.space.flash.pseq();
-        self.map_writer = Some(MapWriter { head, clean });
+        self.map.last_checkpoint = self.space.flash.pseq();
+        self.map.map_writer = Some(MapWriter { head, clean });
         Ok(())
     }
 
     fn write_chunk(&mut self) -> Result<(), FtlError> {
         // Room for a clean checkpoint was made before it began: what is moved now would be newer
         // than it.
-        if self.map_writer.as_ref().is_some_and(|writer| !writer.clean) {
+        if self
+            .map
+            .map_writer
+            .as_ref()
+            .is_some_and(|writer| !writer.clean)
+        {
             self.make_room(super::CHECKPOINT)?;
         }
         let geometry = self.space.geometry();
         let size = Checkpoints::chunk_bytes(&geometry);
-        let writer = self.map_writer.as_ref().expect("a checkpoint is under way");
+        let writer = self
+            .map
+            .map_writer
+            .as_ref()
+            .expect("a checkpoint is under way");
         let number = self.checkpoints.next_chunk().expect("a set is under way") as usize;
         let head_chunks = writer.head.len().div_ceil(size);
         let payload: Vec<u8> = if number < head_chunks {
@@ -247,6 +257,7 @@ impl<S: Store> PageMap<S> {
             let entries = MapWriter::entries(&geometry) as usize;
             let part = self
                 .map
+                .entries
                 .chunks(entries)
                 .nth(number - head_chunks)
                 .expect("counted at the beginning");
@@ -263,10 +274,10 @@ impl<S: Store> PageMap<S> {
             .write(&mut self.space, &payload, upto)?
             .is_some()
         {
-            self.map_writer = None;
+            self.map.map_writer = None;
             self.stats.checkpoints += 1;
             let kept = &self.checkpoints;
-            for ppn in self.trims.expire(|set| kept.both_since(set)) {
+            for ppn in self.map.trims.expire(|set| kept.both_since(set)) {
                 self.space.table.clear_live(ppn);
             }
         }
@@ -275,25 +286,16 @@ impl<S: Store> PageMap<S> {
 
     /// Finds what an earlier run left.
     pub(super) fn mount(&mut self) -> Result<(), FtlError> {
-        self.space.flash.begin(0);
         let mut scanned = 0;
         let heads = scan_heads(&mut self.space.flash, &mut scanned)?;
-        self.stats
-            .mount
-            .end_step("scan heads", self.space.flash.now());
+        self.end_step("scan heads");
         let base = self.load_checkpoint(&heads, &mut scanned)?;
-        self.stats
-            .mount
-            .end_step("load checkpoint", self.space.flash.now());
+        self.end_step("load checkpoint");
         let window = self.scan_window(&heads, &base, &mut scanned)?;
-        self.stats
-            .mount
-            .end_step("scan window", self.space.flash.now());
+        self.end_step("scan window");
         self.adopt_blocks(&heads, &base, &window);
         let mut rescues = self.resolve(&base, &window)?;
-        self.stats
-            .mount
-            .end_step("resolve versions", self.space.flash.now());
+        self.end_step("resolve versions");
         self.stats.mount.pages_scanned = scanned;
         self.stats.mount.clean = base.clean && !window.touched;
         self.space.check_counters(self.next_ver)?;
@@ -301,19 +303,15 @@ impl<S: Store> PageMap<S> {
         self.settle_blocks(&rescues, true);
         self.stats.mount.free_blocks = self.space.free_blocks() + self.space.released_blocks();
         let rewritten = self.rewrite_suspects(&mut rescues);
-        self.stats
-            .mount
-            .end_step("rewrite suspects", self.space.flash.now());
+        self.end_step("rewrite suspects");
         match rewritten.and_then(|()| self.refill_pool()) {
             // Reading goes on.
             Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
             other => other?,
         }
         self.space.end_mount()?;
-        self.stats
-            .mount
-            .end_step("refill pool", self.space.flash.now());
-        self.last_checkpoint = self.space.flash.pseq();
+        self.end_step("refill pool");
+        self.map.last_checkpoint = self.space.flash.pseq();
         Ok(())
     }
 
@@ -339,7 +337,7 @@ impl<S: Store> PageMap<S> {
     fn read_base(&mut self, set: &Found) -> Result<Base, FtlError> {
         let geometry = self.space.geometry();
         let entries = MapWriter::entries(&geometry) as usize;
-        let map_chunks = MapWriter::map_chunks(&geometry, self.map.len() as u32) as usize;
+        let map_chunks = MapWriter::map_chunks(&geometry, self.map.entries.len() as u32) as usize;
         let damaged = |what: &str| FtlError::Corrupt(format!("checkpoint {}: {what}", set.id));
         let head_chunks = set
             .chunks
@@ -351,7 +349,7 @@ impl<S: Store> PageMap<S> {
             .flat_map(|(payload, _)| payload.clone())
             .collect();
         let head = CheckpointHead::decode(&head).ok_or_else(|| damaged("unreadable head"))?;
-        if head.logical_pages as usize != self.map.len() {
+        if head.logical_pages as usize != self.map.entries.len() {
             return Err(damaged("made for another size"));
         }
         let counters = [head.begin_pseq, head.begin_epoch, head.next_ver];
@@ -363,7 +361,11 @@ impl<S: Store> PageMap<S> {
             return Err(damaged("it counts as no device does"));
         }
         let mut reach = Vec::with_capacity(map_chunks);
-        for (part, (payload, upto)) in self.map.chunks_mut(entries).zip(&set.chunks[head_chunks..])
+        for (part, (payload, upto)) in self
+            .map
+            .entries
+            .chunks_mut(entries)
+            .zip(&set.chunks[head_chunks..])
         {
             let Some((ver, payload)) = payload
                 .split_first_chunk()
@@ -494,11 +496,11 @@ impl<S: Store> PageMap<S> {
         let groups = window.evidence.all();
         for group in groups.chunk_by(|a, b| a.oob.tag.lpn == b.oob.tag.lpn) {
             let lpn = group[0].oob.tag.lpn;
-            if lpn as usize >= self.map.len() {
+            if lpn as usize >= self.map.entries.len() {
                 break;
             }
             self.next_ver = self.next_ver.max(group[group.len() - 1].oob.tag.ver + 1);
-            let named = Some(self.map[lpn as usize]).filter(|ppn| *ppn != UNMAPPED);
+            let named = Some(self.map.entries[lpn as usize]).filter(|ppn| *ppn != UNMAPPED);
             let claim = Claim {
                 reach: base.reach(lpn as usize).upto,
                 named: named.map(Ppn::new),
@@ -508,14 +510,14 @@ impl<S: Store> PageMap<S> {
             let (space, discarded) = (&mut self.space, &mut self.stats.mount.pages_discarded);
             let evidence = &window.evidence;
             if let Some(ppn) = resolve(space, evidence, &claim, group, &mut rescues, discarded)? {
-                self.map[lpn as usize] = ppn.raw();
+                self.map.entries[lpn as usize] = ppn.raw();
             }
         }
         self.drop_dangling(base, window);
-        for index in 0..self.map.len() {
-            if self.map[index] != UNMAPPED {
-                self.mapped += 1;
-                self.adopt_live(Ppn::new(self.map[index]))?;
+        for index in 0..self.map.entries.len() {
+            if self.map.entries[index] != UNMAPPED {
+                self.map.mapped += 1;
+                self.adopt_live(Ppn::new(self.map.entries[index]))?;
             }
         }
         self.adopt_trims(base, window, &mut rescues)?;
@@ -541,7 +543,7 @@ impl<S: Store> PageMap<S> {
         let newer = window.evidence.all().iter();
         let newer = newer.filter(|v| covered(v.oob.tag.lpn)).map(|v| v.ppn);
         let older = (0..)
-            .zip(&self.map)
+            .zip(&self.map.entries)
             .filter(|(lpn, ppn)| covered(*lpn) && **ppn != UNMAPPED)
             .map(|(_, ppn)| Ppn::new(*ppn));
         let geometry = self.space.geometry();
@@ -571,10 +573,10 @@ impl<S: Store> PageMap<S> {
                 ..range
                     .lpn
                     .saturating_add(range.count)
-                    .min(self.map.len() as u32)
+                    .min(self.map.entries.len() as u32)
             {
                 if range.ver >= base.reach(lpn as usize).ver {
-                    self.map[lpn as usize] = UNMAPPED;
+                    self.map.entries[lpn as usize] = UNMAPPED;
                 }
             }
         }
@@ -593,8 +595,8 @@ impl<S: Store> PageMap<S> {
             .iter()
             .map(|v| (v.ppn.raw(), v.oob.tag.lpn))
             .collect();
-        for lpn in 0..self.map.len() {
-            let entry = self.map[lpn];
+        for lpn in 0..self.map.entries.len() {
+            let entry = self.map.entries[lpn];
             if entry == UNMAPPED {
                 continue;
             }
@@ -602,7 +604,7 @@ impl<S: Store> PageMap<S> {
             let in_window = self.space.table.epoch(block) >= base.begin_epoch;
             let blank = self.space.table.state(block) != State::Full;
             if blank || (in_window && seen.get(&entry) != Some(&(lpn as u32))) {
-                self.map[lpn] = UNMAPPED;
+                self.map.entries[lpn] = UNMAPPED;
                 self.stats.mount.pages_discarded += 1;
             }
         }
@@ -628,7 +630,7 @@ impl<S: Store> PageMap<S> {
             if self.checkpoints.both_since(record.contained_in) {
                 continue;
             }
-            self.trims.add(at.ppn, record);
+            self.map.trims.add(at.ppn, record);
             self.adopt_live(at.ppn)?;
             if let Some(data) = shaky {
                 rescues.add(at, data.clone());
@@ -652,7 +654,7 @@ impl<S: Store> PageMap<S> {
     }
 }
 
-impl<S: Store> Rescuer<S> for PageMap<S> {
+impl<S: Store> Rescuer<S> for PageMapFtl<S> {
     fn space(&mut self) -> &mut Space<S> {
         &mut self.space
     }
@@ -663,7 +665,7 @@ impl<S: Store> Rescuer<S> for PageMap<S> {
 
     fn copied(&mut self, rescue: &Rescue, to: Ppn, _: u64) {
         if rescue.tag.role == Role::Trim {
-            self.trims.moved(rescue.from, to);
+            self.map.trims.moved(rescue.from, to);
             self.space.table.clear_live(rescue.from);
         } else {
             self.set_map(Lpn::new(rescue.tag.lpn), Some(to));

@@ -1,5 +1,6 @@
 use super::*;
 use crate::format::UNMAPPED;
+use crate::ftl::Ftl;
 use nand_model::store::MemStore;
 use nand_model::{Geometry, SplitMix};
 

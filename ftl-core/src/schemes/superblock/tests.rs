@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::addr::Lpn;
+use crate::ftl::Ftl;
 use nand_model::store::MemStore;
 use nand_model::{Geometry, Pbn, SplitMix};
 
@@ -91,7 +92,7 @@ fn a_superblock_has_no_more_than_n_and_k_blocks_and_all_together_no_more_than_th
     for n in 0..6_000 {
         let among = if n % 2 == 0 { 256 } else { logical };
         write(&mut ftl, rng.below(among as u64) as u32, n);
-        let lengths: Vec<u32> = (0..8).map(|unit| ftl.lists.length(unit)).collect();
+        let lengths: Vec<u32> = (0..8).map(|unit| ftl.map.lists.length(unit)).collect();
         assert!(
             lengths.iter().all(|length| *length <= 6),
             "write {n}: {lengths:?}"

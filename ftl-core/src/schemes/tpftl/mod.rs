@@ -104,7 +104,7 @@ fn new<S: Store>(
         ..paged::settings_of(&chip, config)?
     };
     let policy = Nodes::new(bytes, threshold, per_page, config.logical_pages);
-    Paged::start(
+    Paged::create(
         SCHEME.name,
         chip,
         config.logical_pages,
