@@ -6,7 +6,7 @@
 //! of its own, which are merged half empty; FAST lets all share them, and each merge takes many
 //! logical blocks. SAST is between: N adjacent logical blocks share up to K log blocks. A-SAST
 //! begins with groups of one, without K, and lets them grow and shrink. All else is
-//! [`crate::hybrid`] with a log stream per group, that of the group's first logical block; here are
+//! [`crate::families::hybrid`] with a log stream per group, that of the group's first logical block; here are
 //! the groups, and which log block is merged.
 //!
 //! RAM: 4 bytes per logical block, a byte for its group, and per log block 4 bytes for its group
@@ -29,16 +29,18 @@
 //! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads
 //!   are ours. A mount does not know groups: it begins with those of the start.
 //!
-//! What always holds, and what happens if power fails: [`crate::hybrid`].
+//! What always holds, and what happens if power fails: [`crate::families::hybrid`].
 
 #[cfg(test)]
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc};
 use crate::error::FtlError;
+use crate::families::hybrid::{
+    self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
+};
 use crate::ftl::{Ftl, Start};
 use crate::hash::FastMap;
-use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 

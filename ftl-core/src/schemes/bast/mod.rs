@@ -7,7 +7,7 @@
 //!       make room for that of another logical block, is merged: it *becomes* the data block if it
 //!       has all pages in order (switch), also after the missing ones were copied behind them
 //!       (partial merge); otherwise the newest pages are gathered in a new data block (full merge).
-//!       All of that is [`crate::hybrid`] with a log stream per logical block; here is the choice
+//!       All of that is [`crate::families::hybrid`] with a log stream per logical block; here is the choice
 //!       of the log block that has to go.
 //!
 //! RAM: 4 bytes per logical block, and per log block 4 bytes for its owner and 4 per page. Ours
@@ -22,16 +22,18 @@
 //! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads
 //!   are ours.
 //!
-//! What always holds, and what happens if power fails: [`crate::hybrid`].
+//! What always holds, and what happens if power fails: [`crate::families::hybrid`].
 
 #[cfg(test)]
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc};
 use crate::error::FtlError;
+use crate::families::hybrid::{
+    self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
+};
 use crate::ftl::{Ftl, Start};
 use crate::hash::FastMap;
-use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 

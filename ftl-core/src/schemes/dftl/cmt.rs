@@ -3,11 +3,11 @@
 //! least recently used one on probation.
 
 use super::ENTRY_BYTES;
+use crate::families::paged::Policy;
+use crate::families::paged::map::entry_at;
+use crate::families::paged::pending::Pending;
 use crate::hash::FastMap;
 use crate::mapping::Lists;
-use crate::paged::Policy;
-use crate::paged::map::entry_at;
-use crate::paged::pending::Pending;
 use crate::stats::RamEntry;
 use nand_model::Ppn;
 

@@ -10,7 +10,7 @@
 //!
 //! RAM by the paper: 8 bytes per cached entry, 4 per mapping page.
 //!
-//! The mechanism is that of all schemes whose map lies on flash ([`crate::paged`], with what always
+//! The mechanism is that of all schemes whose map lies on flash ([`crate::families::paged`], with what always
 //! holds and what happens if power fails). Deviations, where the paper is silent: probationary and
 //! protected segment are equal halves; validity is in RAM; blocks in an age window bound what a
 //! mount scans, so the flash learns of every page before it leaves the window; a mapping page never
@@ -22,8 +22,8 @@ mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
+use crate::families::paged::{self, Paged, Settings, docs};
 use crate::ftl::{Ftl, Start};
-use crate::paged::{self, Paged, Settings, docs};
 use crate::schemes::{MlcUse, Scheme};
 use cmt::Cmt;
 use nand_model::{Chip, Profile, Store};

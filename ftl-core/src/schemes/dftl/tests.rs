@@ -1,6 +1,6 @@
 use super::*;
+use crate::families::paged::tests::{self as common, Subject, profile};
 use crate::ftl::Ftl;
-use crate::paged::tests::{self as common, Subject, profile};
 
 struct Dftl;
 
@@ -79,8 +79,8 @@ fn a_read_costs_what_the_cache_makes_of_it() {
 
 #[test]
 fn an_entry_that_was_used_again_outlives_those_that_were_not() {
-    use crate::paged::Policy;
-    use crate::paged::pending::Pending;
+    use crate::families::paged::Policy;
+    use crate::families::paged::pending::Pending;
     let (mut cmt, pending) = (
         Cmt::new(8, 512),
         Pending::new(profile("lazyftl", 200).geometry, false),

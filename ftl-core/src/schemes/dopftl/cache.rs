@@ -6,11 +6,11 @@
 
 use super::node::{Form, compress};
 use super::{EXTENT_BYTES, HEAD_BYTES};
+use crate::families::paged::Policy;
+use crate::families::paged::map::{entry_at, set_entry};
+use crate::families::paged::pending::Pending;
 use crate::format::UNMAPPED;
 use crate::mapping::Lists;
-use crate::paged::Policy;
-use crate::paged::map::{entry_at, set_entry};
-use crate::paged::pending::Pending;
 use crate::stats::RamEntry;
 use nand_model::Ppn;
 

@@ -12,7 +12,7 @@
 //!
 //! RAM by the paper: the cache; 4 bytes per mapping page and 2 for its CTPA.
 //!
-//! The mechanism is that of all schemes whose map lies on flash ([`crate::paged`], with what always
+//! The mechanism is that of all schemes whose map lies on flash ([`crate::families::paged`], with what always
 //! holds and what happens if power fails). Ours, where the paper is silent: an update that
 //! continues the last extent makes it longer; a full compressed page is built anew, and becomes
 //! original only if that does not help; the cache is a 64th of the table; and what DFTL's header
@@ -25,8 +25,8 @@ mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
+use crate::families::paged::{self, Paged, Settings, docs};
 use crate::ftl::{Ftl, Start};
-use crate::paged::{self, Paged, Settings, docs};
 use crate::schemes::{MlcUse, Scheme};
 use cache::{Cache, Shape};
 use nand_model::{Chip, Geometry, Profile, Store};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::paged::tests::{self as common, Subject, profile};
+use crate::families::paged::tests::{self as common, Subject, profile};
 use nand_model::Geometry;
 
 struct Dopftl;
@@ -116,7 +116,7 @@ fn the_directory_of_two_terabytes_has_a_megabyte_of_places() {
 
 impl Cache {
     fn ram_of(&self, part: &str) -> u64 {
-        use crate::paged::Policy;
+        use crate::families::paged::Policy;
         self.ram()
             .iter()
             .find(|entry| entry.part == part)
@@ -145,8 +145,8 @@ fn mapping_page(scattered: bool) -> Vec<u8> {
 
 #[test]
 fn with_ctpa_finding_a_page_takes_a_step_and_without_it_the_list_is_walked() {
-    use crate::paged::Policy;
-    use crate::paged::pending::Pending;
+    use crate::families::paged::Policy;
+    use crate::families::paged::pending::Pending;
     let geometry = Geometry {
         pages_per_block: 16,
         page_bytes: 512,
@@ -171,8 +171,8 @@ fn with_ctpa_finding_a_page_takes_a_step_and_without_it_the_list_is_walked() {
 
 #[test]
 fn a_fixed_share_keeps_the_forms_apart() {
-    use crate::paged::Policy;
-    use crate::paged::pending::Pending;
+    use crate::families::paged::Policy;
+    use crate::families::paged::pending::Pending;
     let geometry = Geometry {
         pages_per_block: 16,
         page_bytes: 512,
@@ -208,8 +208,8 @@ fn a_fixed_share_keeps_the_forms_apart() {
 
 #[test]
 fn what_is_compressed_on_its_way_out_stays_once() {
-    use crate::paged::Policy;
-    use crate::paged::pending::Pending;
+    use crate::families::paged::Policy;
+    use crate::families::paged::pending::Pending;
     let geometry = Geometry {
         pages_per_block: 16,
         page_bytes: 512,

@@ -6,7 +6,7 @@
 //! that log blocks are full before they are merged; but the oldest one has pages of many
 //! logical blocks, and each of these is merged then. One log block is kept for sequential
 //! writes: the first page of a logical block begins it, the next ones follow, and it becomes
-//! the data block without or with few copies. All of that is [`crate::hybrid`] with two log
+//! the data block without or with few copies. All of that is [`crate::families::hybrid`] with two log
 //! streams; here is what counts as sequential, and that random log blocks are merged in the
 //! order in which they were filled.
 //!
@@ -23,15 +23,17 @@
 //! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads
 //!   are ours.
 //!
-//! What always holds, and what happens if power fails: [`crate::hybrid`].
+//! What always holds, and what happens if power fails: [`crate::families::hybrid`].
 
 #[cfg(test)]
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc};
 use crate::error::FtlError;
+use crate::families::hybrid::{
+    self, Due, HybridFtl, LogBlock, LogStream, Logs, Policy, Route, View, Write,
+};
 use crate::ftl::{Ftl, Start};
-use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Logs, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 

@@ -8,7 +8,7 @@
 //! (*partial block cleaning*): one erase, or as many copies as fit into the time of one, at least
 //! one. The rest of the time is the request's. Writes to a logical block whose block is full or
 //! being cleaned go to a *write buffer* of 16 % extra blocks, which are page-mapped in RAM; they
-//! come home when their buffer block is cleaned in turn. All of that is [`crate::units`], with
+//! come home when their buffer block is cleaned in turn. All of that is [`crate::families::units`], with
 //! logical blocks as units and the common blocks as write buffer; here are the shape and the length
 //! of a slice.
 //!
@@ -37,9 +37,9 @@
 //! - The published read time of 1488 us, where nothing was ever cleaned, is a read and the time of
 //!   an erase: every request seems to have waited for the end of its slot. `gftl.slice_always` does
 //!   that.
-//! - Trims, recovery and wear levelling are those of [`crate::units`].
+//! - Trims, recovery and wear levelling are those of [`crate::families::units`].
 //!
-//! What always holds, and what happens if power fails: [`crate::units`]; a block that was being
+//! What always holds, and what happens if power fails: [`crate::families::units`]; a block that was being
 //! cleaned is one with fewer live pages.
 
 #[cfg(test)]
@@ -47,10 +47,10 @@ mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
+use crate::families::units::{self, Lists, Policy, Shape, Slicing, UnitFtl};
 use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
 use crate::schemes::{MlcUse, Scheme};
-use crate::units::{self, Lists, Policy, Shape, Slicing, UnitFtl};
 use nand_model::{Chip, Profile, Store};
 
 /// The table's line.

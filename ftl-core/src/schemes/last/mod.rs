@@ -7,7 +7,7 @@
 //! any logical blocks; a page that is overwritten again soon is hot, and goes to another partition
 //! of them than the cold ones. There blocks die as a whole and cost an erase, while the victim
 //! among the cold ones is the block whose merge is cheapest. What still lives in the oldest hot
-//! block when there are too many is copied to the cold ones. All of that is [`crate::hybrid`] with
+//! block when there are too many is copied to the cold ones. All of that is [`crate::families::hybrid`] with
 //! a log stream per sequential block and one per partition; here is what counts as sequential and
 //! as hot, and how large the partitions are.
 //!
@@ -28,16 +28,18 @@
 //! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads
 //!   are ours. A mount does not know partitions: what it finds in log blocks is cold.
 //!
-//! What always holds, and what happens if power fails: [`crate::hybrid`].
+//! What always holds, and what happens if power fails: [`crate::families::hybrid`].
 
 #[cfg(test)]
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc};
 use crate::error::FtlError;
+use crate::families::hybrid::{
+    self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
+};
 use crate::ftl::{Ftl, Start};
 use crate::hash::FastMap;
-use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! What is sequential, hot and cold, and what merges cost on ROSE's device: reads take 88 us,
 //! programs 263 us, erases 2,000 us.
 
-use crate::hybrid::tests::rose_part::{COPY, ERASE, WRITE};
-use crate::hybrid::tests::{Device, agrees_with_a_model};
+use crate::families::hybrid::tests::rose_part::{COPY, ERASE, WRITE};
+use crate::families::hybrid::tests::{Device, agrees_with_a_model};
 
 #[test]
 fn it_agrees_with_a_model() {

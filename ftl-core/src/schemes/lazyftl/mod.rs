@@ -27,7 +27,7 @@
 //! - when space is short, a filled block with fewer live pages than any collectable one is
 //!   converted ahead of its turn.
 //!
-//! The mechanism is that of all schemes whose map lies on flash ([`crate::paged`], with what always
+//! The mechanism is that of all schemes whose map lies on flash ([`crate::families::paged`], with what always
 //! holds and what happens if power fails): UMT = pending entries, GMD = directory. The scheme is:
 //! writes look nothing up, blocks are converted, whole pages are cached.
 
@@ -36,12 +36,12 @@ mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
+use crate::families::paged::map::entry_at;
+use crate::families::paged::pending::Pending;
+use crate::families::paged::{self, Paged, Policy, Settings, docs};
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
 use crate::mapping::PageLru;
-use crate::paged::map::entry_at;
-use crate::paged::pending::Pending;
-use crate::paged::{self, Paged, Policy, Settings, docs};
 use crate::schemes::{MlcUse, Scheme};
 use crate::stats::RamEntry;
 use nand_model::{Chip, Geometry, Ppn, Profile, Store};

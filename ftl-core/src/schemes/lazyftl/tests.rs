@@ -1,11 +1,11 @@
 use super::*;
 use crate::block_table::State;
-use crate::ftl::Ftl;
-use crate::gc::Collect;
-use crate::paged::tests::{
+use crate::families::paged::tests::{
     self as common, Subject, assert_sound, config, content, profile, read, write,
 };
-use crate::paged::{HOST, MAP, Trims, map_pages};
+use crate::families::paged::{HOST, MAP, Trims, map_pages};
+use crate::ftl::Ftl;
+use crate::gc::Collect;
 use crate::{Lpn, Start};
 use nand_model::store::{MemStore, OobOnlyStore};
 use nand_model::{Bomb, Cause, Fault, FaultPlan, Nanos, Pbn, SplitMix};

@@ -9,7 +9,7 @@
 //! subtables; each page that is programmed carries in its spare bytes the subtable that it belongs
 //! to, as it is from then on. RAM holds a pointer to the newest copy of each. A read costs one read
 //! of spare bytes and one of a page, a write one of spare bytes and a program. All of that is
-//! [`crate::units`], with logical blocks as units and a pointer per table; here are the shape and
+//! [`crate::families::units`], with logical blocks as units and a pointer per table; here are the shape and
 //! the choice of victims.
 //!
 //! RAM: 4 + 3 N + 6 M bytes per logical block with M physical ones in the paper; ours beside it in
@@ -26,17 +26,17 @@
 //!   carries nothing but a subtable would be another way, and would have to be collected like data.
 //! - Common blocks, recovery by all records, wear levelling, refreshing and patrol reads are ours.
 //!
-//! What always holds, and what happens if power fails: [`crate::units`].
+//! What always holds, and what happens if power fails: [`crate::families::units`].
 
 #[cfg(test)]
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
+use crate::families::units::{self, Lists, Policy, Shape, UnitFtl};
 use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
 use crate::schemes::{MlcUse, Scheme};
-use crate::units::{self, Lists, Policy, Shape, UnitFtl};
 use nand_model::{Chip, Profile, Store};
 
 /// The table's line.

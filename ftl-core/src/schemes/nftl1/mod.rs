@@ -5,7 +5,7 @@
 //! replacement block, whose spare bytes say which page is which. A read looks through them from the
 //! newest to the oldest, and finds the page there or, after all, in the primary block. When a
 //! replacement block is full, or blocks are short, the two are folded into one new block. All of
-//! that is [`crate::hybrid`] with a log stream per logical block; here are the choice of the pair
+//! that is [`crate::families::hybrid`] with a log stream per logical block; here are the choice of the pair
 //! to fold, and that reads search.
 //!
 //! RAM: 9 bytes per logical block (two block numbers and the next free page). Ours beside it in the
@@ -22,15 +22,17 @@
 //! - Multi-level cells, trims, recovery by all records, wear levelling, refreshing and patrol reads
 //!   are ours.
 //!
-//! What always holds, and what happens if power fails: [`crate::hybrid`].
+//! What always holds, and what happens if power fails: [`crate::families::hybrid`].
 
 #[cfg(test)]
 mod tests;
 
 use crate::config::FtlConfig;
 use crate::error::FtlError;
+use crate::families::hybrid::{
+    self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
+};
 use crate::ftl::{Ftl, Start};
-use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 

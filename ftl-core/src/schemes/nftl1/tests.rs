@@ -1,7 +1,7 @@
 //! What reads and folds cost, on the device of the LazyFTL paper: reads take 80 us, of spare bytes
 //! 20 us, programs 200 us, erases 1,500 us.
 
-use crate::hybrid::tests::{Device, SLC, agrees_with_a_model};
+use crate::families::hybrid::tests::{Device, SLC, agrees_with_a_model};
 
 const US: u64 = 1_000;
 

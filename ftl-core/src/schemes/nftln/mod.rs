@@ -5,7 +5,7 @@
 //! place free; if there is none, a block is added. What is newest is in the last block that has the
 //! place taken. When a list is as long as it may be, or blocks are short, the longest one is
 //! folded: what the last block lacks is copied into it from those before, which are erased. All of
-//! that is [`crate::hybrid`] with as many log streams for each logical block as the list is long;
+//! that is [`crate::families::hybrid`] with as many log streams for each logical block as the list is long;
 //! here are the choice of the block, and of the list to fold.
 //!
 //! RAM: 4 bytes per logical block and 8 per block in a list. Ours beside it in the report.
@@ -19,15 +19,17 @@
 //!   with room takes any page: an adaptation of ours, and a kinder scheme.
 //! - Trims, recovery by all records, wear levelling, refreshing and patrol reads are ours.
 //!
-//! What always holds, and what happens if power fails: [`crate::hybrid`].
+//! What always holds, and what happens if power fails: [`crate::families::hybrid`].
 
 #[cfg(test)]
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc};
 use crate::error::FtlError;
+use crate::families::hybrid::{
+    self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
+};
 use crate::ftl::{Ftl, Start};
-use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
 

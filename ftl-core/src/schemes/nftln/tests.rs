@@ -1,7 +1,7 @@
 //! How lists grow and what folding them costs, on the device of the LazyFTL paper: reads take 80
 //! us, programs 200 us, erases 1,500 us.
 
-use crate::hybrid::tests::{Device, SLC, agrees_with_a_model};
+use crate::families::hybrid::tests::{Device, SLC, agrees_with_a_model};
 
 const US: u64 = 1_000;
 const WRITE: u64 = 200 * US;

@@ -1,40 +1,19 @@
-//! Page-level ideal: the whole table LPN -> PPN in RAM.
+//! Page-level ideal: the whole table LPN -> PPN in RAM ([`page_ram`]).
 //!
 //! Not one paper's scheme but everybody's reference: any page may lie anywhere, a lookup costs no
 //! flash. Greedy garbage collection at a threshold of free blocks. RAM: 4 bytes per logical page,
 //! one bit per physical page, the victim index.
 //!
 //! Ours, where papers say nothing: trims leave records (role TRIM) that live until two checkpoints
-//! contain them; checkpoints of the map bound the scan of a mount (`recovery.rs`); a page whose
-//! data is lost while it is moved stays an error.
-//!
-//! What always holds: `map[lpn] = ppn` if and only if the page at `ppn` is live and carries `lpn`.
-//! If power fails, mount takes the newest readable version of every page; a write is acknowledged
-//! when its page is programmed.
+//! contain them; checkpoints of the map bound the scan of a mount; a page whose data is lost while
+//! it is moved stays an error.
 
-mod reclaim;
-mod recovery;
-#[cfg(test)]
-mod tests;
-mod trims;
-
-use crate::addr::Lpn;
-use crate::checkpoint::Checkpoints;
-use crate::config::{FtlConfig, ParamDoc, Params};
-use crate::controller::{Controller, Mapping, check_size, ram_entry};
+use crate::config::FtlConfig;
 use crate::error::FtlError;
-use crate::flash::Flash;
-use crate::format::{Flags, PageTag, Role, UNMAPPED};
+use crate::families::page_ram;
 use crate::ftl::{Ftl, Start};
-use crate::gc::{Gc, SCRUB_PARAM, Scrub};
-use crate::recovery::rescue_blocks;
 use crate::schemes::{MlcUse, Scheme};
-use crate::space::{Space, StreamId, StreamSpec};
-use crate::stats::{RamReport, SchemeStats};
-use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
-use nand_model::{Cause, Chip, PairTable, Ppn, Profile, Store};
-use recovery::MapWriter;
-use trims::Trims;
+use nand_model::{Chip, Store};
 
 /// The table's line.
 pub(super) const SCHEME: Scheme = Scheme {
@@ -47,335 +26,23 @@ pub(super) const SCHEME: Scheme = Scheme {
     ram: "4 B per logical page + 1 bit per physical page",
     fidelity: 'A',
     mlc: MlcUse::AsPublished,
-    params: &[
-        ParamDoc {
-            key: "gc.free_threshold",
-            help: "free blocks that collection keeps (default max(4, 0.5 % of blocks), and what a mount rescues)",
-        },
-        ParamDoc {
-            key: "page.gc_stream",
-            help: "where collected pages go: same block as host writes, or separate (default)",
-        },
-        ParamDoc {
-            key: "ckpt.interval",
-            help: "programs between checkpoints, 0 = only when trims need one (default max(65536, 100 x pages))",
-        },
-        POLICY_PARAM,
-        GAP_PARAM,
-        SCRUB_PARAM,
-        ParamDoc {
-            key: "nand.pair_policy",
-            help: "defer_erase (default), or none: unsafe, for demonstrations",
-        },
-    ],
+    params: page_ram::PARAMS,
     shared_params: &[],
-    overhead_blocks,
+    overhead_blocks: page_ram::overhead_blocks,
     mem: start,
     file: start,
     oob_only: start,
 };
-
-const HOST: StreamId = 0;
-const CHECKPOINT: StreamId = 1;
-const GC: StreamId = 2;
-
-/// Blocks below which collection waits for nothing: a copy target and two more.
-const RESERVE: u32 = 3;
-
-/// The parameters, validated.
-#[derive(Clone, Copy, Debug)]
-struct Settings {
-    free_threshold: u32,
-    gc_stream: StreamId,
-    checkpoint_interval: u64,
-    wear: Option<ColdToWorn>,
-    scrub: Scrub,
-    pair_protection: bool,
-}
-
-impl Settings {
-    fn new(
-        params: &Params,
-        profile: &Profile,
-        blocks: u32,
-        checkpoint_pages: u32,
-    ) -> Result<Settings, FtlError> {
-        let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
-        let pages = profile.geometry.pages_per_block;
-        let rescued = rescue_blocks(&PairTable::new(profile.pairing, pages), pages, 1);
-        let least = 2 + if pair_protection { rescued } else { 0 };
-        let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200).max(least))?;
-        if free_threshold < least {
-            return Err(FtlError::Config(format!(
-                "parameter gc.free_threshold: {free_threshold} blocks; collection and a mount need {least} on this device"
-            )));
-        }
-        let separate = params.choice("page.gc_stream", "separate", "same")?;
-        Ok(Settings {
-            free_threshold,
-            gc_stream: if separate { GC } else { HOST },
-            checkpoint_interval: params.get(
-                "ckpt.interval",
-                u64::max(65_536, 100 * checkpoint_pages as u64),
-            )?,
-            wear: ColdToWorn::from_params(params)?,
-            scrub: Scrub::new(params)?,
-            pair_protection,
-        })
-    }
-}
-
-/// Three sets of checkpoints; trim records up to their limit, twice; three open blocks, two waiting
-/// for their erase, one for a failing block, and the free threshold.
-fn overhead_blocks(
-    profile: &Profile,
-    logical_pages: u32,
-    params: &Params,
-) -> Result<u32, FtlError> {
-    let geometry = &profile.geometry;
-    let chunks = MapWriter::chunks(geometry, logical_pages);
-    let estimate = logical_pages / geometry.pages_per_block;
-    let settings = Settings::new(params, profile, estimate, chunks)?;
-    let trims = 2 * Trims::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
-    Ok(Checkpoints::blocks_needed(geometry, chunks) + trims + 6 + settings.free_threshold)
-}
-
-/// The map and its checkpoints.
-struct PageMap {
-    settings: Settings,
-    /// Physical page by logical page, [`UNMAPPED`] where there is none.
-    entries: Vec<u32>,
-    mapped: u64,
-    trims: Trims,
-    map_writer: Option<MapWriter>,
-    /// `pseq` at which the last checkpoint began.
-    last_checkpoint: u64,
-    tags: Vec<PageTag>,
-}
-
-/// The scheme over a chip.
-type PageMapFtl<S> = Controller<S, PageMap>;
 
 fn start<S: Store>(
     chip: Chip<S>,
     config: &FtlConfig,
     start: Start,
 ) -> Result<Box<dyn Ftl<S>>, FtlError> {
-    let geometry = *chip.geometry();
-    check_size(&geometry, config.logical_pages)?;
-    let chunks = MapWriter::chunks(&geometry, config.logical_pages);
-    let settings = Settings::new(&config.params, chip.profile(), geometry.blocks, chunks)?;
-    let stream = |role, collectable| StreamSpec {
-        role,
-        collectable,
-        in_place: false,
-    };
-    let streams = [
-        stream(Role::Data, true),
-        stream(Role::Checkpoint, false),
-        stream(Role::Data, true),
-    ];
-    let mut space = Space::new(Flash::new(chip), &streams);
-    space.set_pair_protection(settings.pair_protection);
-    let gc = Gc::new(
-        &geometry,
-        settings.free_threshold,
-        RESERVE,
-        settings.wear,
-        settings.scrub,
-    );
-    let map = PageMap {
-        settings,
-        entries: vec![UNMAPPED; config.logical_pages as usize],
-        mapped: 0,
-        trims: Trims::new(Trims::limit(&geometry, chunks)),
-        map_writer: None,
-        last_checkpoint: 0,
-        tags: Vec::new(),
-    };
-    let pages = config.logical_pages;
-    let ftl = PageMapFtl::start(start, space, gc, CHECKPOINT, pages, map)?;
-    Ok(Box::new(ftl))
-}
-
-impl<S: Store> Mapping<S> for PageMapFtl<S> {
-    fn name(&self) -> &'static str {
-        SCHEME.name
-    }
-
-    fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
-        let count = out.len() / self.space.flash.geometry().page_bytes as usize;
-        let places = &self.map.entries[first.index()..][..count];
-        self.space.flash.read_places(first.raw(), places, out)
-    }
-
-    fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
-        if data.len() == self.space.flash.geometry().page_bytes as usize {
-            self.write_page(first, data)
-        } else {
-            self.write_run(first, data)
-        }
-    }
-
-    fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
-        let range = first.index()..first.index() + count as usize;
-        if self.map.entries[range].iter().all(|ppn| *ppn == UNMAPPED) {
-            return Ok(());
-        }
-        self.make_room(HOST)?;
-        let ver = self.new_version();
-        self.write_trim_record(first, count, ver)?;
-        (0..count).for_each(|i| self.set_map(first.plus(i), None));
-        self.advance_checkpoint(1)
-    }
-
-    fn make_durable(&mut self) -> Result<(), FtlError> {
-        // Copies need no hurry: until they are safe, the block they came from is not erased.
-        self.space.make_stream_safe(HOST)
-    }
-
-    fn stop(&mut self) -> Result<(), FtlError> {
-        self.write_whole_checkpoint()
-    }
-
-    fn recover(&mut self) -> Result<(), FtlError> {
-        self.mount()
-    }
-
-    fn is_mapped(&self, lpn: Lpn) -> bool {
-        self.map.entries[lpn.index()] != UNMAPPED
-    }
-
-    fn gauges(&self, common: SchemeStats) -> SchemeStats {
-        SchemeStats {
-            map_cache_hits: common.host_pages_read,
-            mapped_pages: self.map.mapped,
-            ..common
-        }
-    }
-
-    fn ram(&self) -> RamReport {
-        let geometry = self.space.geometry();
-        let (bitmap, victims, blocks) = self.space.table.bytes();
-        let (pages, entries) = (geometry.pages(), self.map.entries.len() as u64);
-        let trims = &self.map.trims;
-        let other = trims.bytes() + self.space.pool_bytes();
-        let gc = geometry.blocks as u64;
-        vec![
-            ram_entry("map", entries, 4 * entries, 4 * entries),
-            ram_entry("bitmaps", pages, pages.div_ceil(8), bitmap),
-            ram_entry("gc", gc, 2 * gc, victims + blocks),
-            ram_entry("other", trims.len() as u64, 0, other),
-            ram_entry("buffers", 1, 0, self.gc.pages.bytes()),
-        ]
-    }
-
-    fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
-        let mapped = self.map.entries.iter().filter(|p| **p != UNMAPPED).count() as u64;
-        let live = self.space.table.valid_pages();
-        if mapped != self.map.mapped || live != mapped + self.map.trims.len() as u64 {
-            wrong.push(format!(
-                "{mapped} pages mapped ({} counted), {live} live, {} trims",
-                self.map.mapped,
-                self.map.trims.len()
-            ));
-        }
-        for lpn in 0..self.map.entries.len() as u32 {
-            let Some(ppn) = Some(self.map.entries[lpn as usize])
-                .filter(|p| *p != UNMAPPED)
-                .map(Ppn::new)
-            else {
-                continue;
-            };
-            if !self.space.geometry().contains(ppn) || !self.space.table.is_live(ppn) {
-                wrong.push(format!(
-                    "logical page {lpn} maps to {ppn}, which is not live"
-                ));
-                continue;
-            }
-            let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
-            if oob.is_none_or(|oob| oob.tag.lpn != lpn || oob.tag.role != Role::Data) {
-                wrong.push(format!(
-                    "logical page {lpn} maps to {ppn}, which says {oob:?}"
-                ));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<S: Store> PageMapFtl<S> {
-    /// Writes one page.
-    #[inline]
-    fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
-        self.make_room(HOST)?;
-        let tag = PageTag {
-            role: Role::Data,
-            flags: Flags::NONE,
-            lpn: lpn.raw(),
-            ver: self.next_ver,
-        };
-        // Looked up before the page is programmed: a table this large is seldom in a near cache,
-        // and the program need not wait for it.
-        let old = self.map.entries[lpn.index()];
-        let ppn = self.space.append_page(HOST, tag, data, Cause::Host)?;
-        self.next_ver += 1;
-        self.map.entries[lpn.index()] = ppn.raw();
-        self.give_up(old, true);
-        self.stats.host_pages_written += 1;
-        self.advance_checkpoint(1)
-    }
-
-    /// Writes any number of pages.
-    fn write_run(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
-        let page = self.space.geometry().page_bytes as usize;
-        let count = (data.len() / page) as u32;
-        let mut done = 0;
-        while done < count {
-            self.make_room(HOST)?;
-            let wanted = (count - done).min(self.space.geometry().pages_per_block);
-            let tag = |i| PageTag {
-                role: Role::Data,
-                flags: Flags::NONE,
-                lpn: first.raw() + done + i,
-                ver: self.next_ver + i as u64,
-            };
-            let bytes = &data[done as usize * page..][..wanted as usize * page];
-            self.map.tags.clear();
-            self.map.tags.extend((0..wanted).map(tag));
-            let (ppn, taken) = self
-                .space
-                .append(HOST, &self.map.tags, bytes, Cause::Host)?;
-            self.next_ver += taken as u64;
-            for i in 0..taken {
-                self.set_map(first.plus(done + i), Some(Ppn::new(ppn.raw() + i)));
-            }
-            self.stats.host_pages_written += taken as u64;
-            done += taken;
-            self.advance_checkpoint(taken)?;
-        }
-        Ok(())
-    }
-
-    /// Points the page at its new place and gives up the old one.
-    #[inline]
-    fn set_map(&mut self, lpn: Lpn, ppn: Option<Ppn>) {
-        let old = std::mem::replace(
-            &mut self.map.entries[lpn.index()],
-            ppn.map_or(UNMAPPED, Ppn::raw),
-        );
-        self.give_up(old, ppn.is_some());
-    }
-
-    /// An entry of the map was replaced: by that of another page, or by none.
-    #[inline(always)]
-    fn give_up(&mut self, old: u32, mapped: bool) {
-        match old {
-            UNMAPPED => self.map.mapped += mapped as u64,
-            old => {
-                self.map.mapped -= !mapped as u64;
-                self.space.table.clear_live(Ppn::new(old));
-            }
-        }
-    }
+    Ok(Box::new(page_ram::create(
+        SCHEME.name,
+        chip,
+        config,
+        start,
+    )?))
 }

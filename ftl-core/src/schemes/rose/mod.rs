@@ -14,7 +14,7 @@
 //!
 //! `rose` is the paper's ROSE on parts that take pages in any order. On others it is **ROSE-M**,
 //! which the paper leaves to future work: the same decisions over data blocks that are appended to
-//! ([`crate::hybrid`]). Because each depends only on how many pages of a block are free, live and
+//! ([`crate::families::hybrid`]). Because each depends only on how many pages of a block are free, live and
 //! dead, and on whether the data block has the page, both program and erase the same pages for the
 //! same requests; a test holds them against each other.
 //!
@@ -36,7 +36,7 @@
 //! - Wear levelling moves cold data into worn blocks instead of swapping; trims, recovery by all
 //!   records, refreshing and patrol reads are ours.
 //!
-//! What always holds, and what happens if power fails: [`crate::hybrid`]. A swapped block holds
+//! What always holds, and what happens if power fails: [`crate::families::hybrid`]. A swapped block holds
 //! dead data pages beside log pages; versions tell.
 
 #[cfg(test)]
@@ -44,8 +44,10 @@ mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
+use crate::families::hybrid::{
+    self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
+};
 use crate::ftl::{Ftl, Start};
-use crate::hybrid::{self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write};
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store, Timing};
 

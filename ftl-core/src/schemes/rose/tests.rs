@@ -3,8 +3,8 @@
 use crate::addr::Lpn;
 use crate::config::{FtlConfig, Params};
 use crate::events::EventKind;
+use crate::families::hybrid::tests::{Device, agrees_with_a_model};
 use crate::ftl::{Ftl, Start};
-use crate::hybrid::tests::{Device, agrees_with_a_model};
 use crate::schemes::Scheme;
 use nand_model::store::MemStore;
 use nand_model::{Chip, Geometry, PageOrder, Profile, SplitMix};

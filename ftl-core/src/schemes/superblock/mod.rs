@@ -7,7 +7,7 @@
 //! levels: page tables of 16 entries and middle directories of 16 entries travel in the spare bytes
 //! of the pages that are programmed, the global directory in RAM points to the page with the newest
 //! copy of each middle directory. A read costs two reads of spare bytes and one of a page (one less
-//! if one page has both), a write two and a program. All of that is [`crate::units`], with
+//! if one page has both), a write two and a program. All of that is [`crate::families::units`], with
 //! superblocks as units and a directory per group of tables; here are the shape and the choice of
 //! victims.
 //!
@@ -18,24 +18,24 @@
 //!
 //! RAM: 4 bytes per middle directory, and per superblock the list of its blocks.
 //!
-//! Where we deviate, or the sources are silent: what [`crate::units`] says of trims, common blocks
+//! Where we deviate, or the sources are silent: what [`crate::families::units`] says of trims, common blocks
 //! and recovery. Entries have as many bits as a block of the list and its pages need (three and the
 //! page number's). Page tables have 8 entries where 16 do not fit into the spare bytes (blocks of
 //! 128 pages with 64): the charge is the same, the global directory twice as large. Parts with
 //! still fewer are refused.
 //!
-//! What always holds, and what happens if power fails: [`crate::units`].
+//! What always holds, and what happens if power fails: [`crate::families::units`].
 
 #[cfg(test)]
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
+use crate::families::units::{self, Lists, Policy, Shape, UnitFtl};
 use crate::format::OOB_BYTES;
 use crate::ftl::{Ftl, Start};
 use crate::gc::docs;
 use crate::schemes::{MlcUse, Scheme};
-use crate::units::{self, Lists, Policy, Shape, UnitFtl};
 use nand_model::{Chip, Profile, Store};
 
 /// The table's line.

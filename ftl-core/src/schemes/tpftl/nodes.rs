@@ -2,10 +2,10 @@
 //! their entries' last uses, entries by their own.
 
 use super::{ENTRY_BYTES, NODE_BYTES};
+use crate::families::paged::Policy;
+use crate::families::paged::map::entry_at;
+use crate::families::paged::pending::Pending;
 use crate::hash::FastMap;
-use crate::paged::Policy;
-use crate::paged::map::entry_at;
-use crate::paged::pending::Pending;
 use crate::stats::RamEntry;
 use nand_model::Ppn;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::paged::tests::{self as common, Subject, profile};
+use crate::families::paged::tests::{self as common, Subject, profile};
 
 struct Tpftl;
 
@@ -28,8 +28,8 @@ fn it_survives_cuts_anywhere() {
 
 mod cache {
     use super::*;
-    use crate::paged::Policy;
-    use crate::paged::pending::Pending;
+    use crate::families::paged::Policy;
+    use crate::families::paged::pending::Pending;
     use nand_model::{Pbn, Ppn};
 
     const PER_PAGE: u32 = 512;

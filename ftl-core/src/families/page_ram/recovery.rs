@@ -1,289 +1,27 @@
-//! Checkpoints of the map, and mount.
-//!
 //! Mount: read the head of every block; load the newest complete checkpoint; read every record of
 //! the blocks opened since (all blocks if there is none); give each logical page its newest
 //! readable version; make safe again what the cut may have left unstable; rebuild counts. If power
 //! fails during a mount, the next one does the same: a mount only adds copies of pages it keeps,
 //! and erases only blocks without live pages.
-//!
-//! A map chunk reaches up to program `upto` and to versions below `ver`: data with a larger `pseq`
-//! is newer than the chunk or a copy of what it names; a trim of at least that version is newer. (A
-//! trim's `pseq` says nothing: its record may be a copy.)
 
+use super::checkpoint::Base;
 use super::trims::Record;
 use super::{HOST, PageMapFtl, UNMAPPED};
 use crate::addr::Lpn;
 use crate::block_table::State;
-use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
+use crate::format::Role;
 use crate::format::trim::{self, TrimRange};
-use crate::format::{COUNTER_FOUND_MAX, Role};
 use crate::gc::Collect;
 use crate::recovery::{
     Claim, Evidence, FoundTrim, Head, Rescue, Rescuer, Rescues, Version, read_trims, resolve,
     scan_block, scan_heads,
 };
 use crate::space::{Space, StreamId};
-use nand_model::{Cause, Geometry, Pbn, Ppn, Store};
+use nand_model::{Cause, Pbn, Ppn, Store};
 use std::collections::{HashMap, HashSet};
 
-/// A checkpoint being written: its head as composed at the beginning, then the map in chunks as it
-/// is when their turn comes.
-pub(super) struct MapWriter {
-    head: Vec<u8>,
-    clean: bool,
-}
-
-/// What a checkpoint's head says.
-struct CheckpointHead {
-    /// Written at shutdown, nothing programmed after it by that run.
-    clean: bool,
-    /// Programs before this number are contained.
-    begin_pseq: u64,
-    /// Blocks opened from this number on may hold newer pages.
-    begin_epoch: u64,
-    next_ver: u64,
-    logical_pages: u32,
-    /// Blocks that were being filled.
-    open: Vec<u32>,
-    /// Live trim records.
-    trims: Vec<(Ppn, Record)>,
-    /// Blocks known to be erased.
-    free: Vec<u32>,
-}
-
-impl CheckpointHead {
-    fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut put = |n: u64| out.extend(n.to_le_bytes());
-        [
-            self.clean as u64,
-            self.begin_pseq,
-            self.begin_epoch,
-            self.next_ver,
-            self.logical_pages as u64,
-        ]
-        .into_iter()
-        .for_each(&mut put);
-        for list in [&self.open, &self.free] {
-            put(list.len() as u64);
-            list.iter().for_each(|block| put(*block as u64));
-        }
-        put(self.trims.len() as u64);
-        self.trims.iter().for_each(|(ppn, record)| {
-            [ppn.raw() as u64, record.ver, record.contained_in]
-                .into_iter()
-                .for_each(&mut put);
-        });
-        out
-    }
-
-    fn decode(bytes: &[u8]) -> Option<CheckpointHead> {
-        let mut words = bytes
-            .chunks_exact(8)
-            .map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")));
-        let available = bytes.len() / 8;
-        let mut next = || words.next();
-        let (clean, begin_pseq, begin_epoch, next_ver) = (next()? == 1, next()?, next()?, next()?);
-        let logical_pages = u32::try_from(next()?).ok()?;
-        let mut blocks = || -> Option<Vec<u32>> {
-            let len = usize::try_from(next()?).ok().filter(|n| *n <= available)?;
-            (0..len).map(|_| u32::try_from(next()?).ok()).collect()
-        };
-        let (open, free) = (blocks()?, blocks()?);
-        let len = usize::try_from(next()?).ok().filter(|n| *n <= available)?;
-        let mut trim = || -> Option<(Ppn, Record)> {
-            Some((
-                Ppn::new(u32::try_from(next()?).ok()?),
-                Record {
-                    ver: next()?,
-                    contained_in: next()?,
-                },
-            ))
-        };
-        let trims = (0..len).map(|_| trim()).collect::<Option<_>>()?;
-        Some(CheckpointHead {
-            clean,
-            begin_pseq,
-            begin_epoch,
-            next_ver,
-            logical_pages,
-            open,
-            trims,
-            free,
-        })
-    }
-}
-
-impl MapWriter {
-    fn map_chunks(geometry: &Geometry, logical_pages: u32) -> u32 {
-        logical_pages.div_ceil(Self::entries(geometry))
-    }
-
-    /// Map entries per chunk.
-    fn entries(geometry: &Geometry) -> u32 {
-        (Checkpoints::chunk_bytes(geometry) - CHUNK_VER) as u32 / 4
-    }
-
-    /// Pages of a checkpoint, with room for a typical head.
-    pub(super) fn chunks(geometry: &Geometry, logical_pages: u32) -> u32 {
-        Self::map_chunks(geometry, logical_pages) + 1
-    }
-}
-
-/// Bytes in front of a map chunk's entries: the version from which on it knows nothing.
-const CHUNK_VER: usize = 8;
-
-/// Chunks written per host program while a checkpoint is under way.
-const CHUNKS_PER_PROGRAM: u32 = 1;
-
 impl<S: Store> PageMapFtl<S> {
-    /// Called after `programs` host programs: begins a checkpoint when one is due, and writes its
-    /// chunks a few at a time.
-    #[inline]
-    pub(super) fn advance_checkpoint(&mut self, programs: u32) -> Result<(), FtlError> {
-        if self.map.map_writer.is_some() || self.checkpoint_due() {
-            self.write_chunks(programs)
-        } else {
-            Ok(())
-        }
-    }
-
-    #[inline]
-    fn checkpoint_due(&self) -> bool {
-        let interval = self.map.settings.checkpoint_interval;
-        let aged = interval > 0 && self.space.flash.pseq() - self.map.last_checkpoint >= interval;
-        // Trim records live until checkpoints contain them: without any, they would fill the flash.
-        aged || self.gc.wants_checkpoint
-            || self.map.trims.checkpoint_due(self.checkpoints.next_id())
-    }
-
-    #[cold]
-    fn write_chunks(&mut self, programs: u32) -> Result<(), FtlError> {
-        if self.map.map_writer.is_none() {
-            self.gc.wants_checkpoint = false;
-            self.begin_checkpoint(false)?;
-        }
-        for _ in 0..programs * CHUNKS_PER_PROGRAM {
-            if self.map.map_writer.is_some() {
-                self.write_chunk()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes a checkpoint at once; the device is idle and stays so.
-    pub(super) fn write_whole_checkpoint(&mut self) -> Result<(), FtlError> {
-        if self.map.settings.checkpoint_interval == 0 {
-            return Ok(());
-        }
-        while self.map.map_writer.is_some() {
-            self.write_chunk()?;
-        }
-        // Room for all of it first: what collection programs after the beginning would make the
-        // next mount scan.
-        let geometry = self.space.geometry();
-        let pages = MapWriter::chunks(&geometry, self.map.entries.len() as u32);
-        self.collect_until(self.gc.threshold + 2 + pages.div_ceil(geometry.pages_per_block))?;
-        self.level_wear()?;
-        self.begin_checkpoint(true)?;
-        while self.map.map_writer.is_some() {
-            self.write_chunk()?;
-        }
-        Ok(())
-    }
-
-    fn begin_checkpoint(&mut self, clean: bool) -> Result<(), FtlError> {
-        self.make_room(super::CHECKPOINT)?;
-        if clean {
-            // Mount never continues a block, so it need not look into these again.
-            (0..=super::GC).try_for_each(|stream| self.space.seal(stream))?;
-        }
-        let open = (0..=super::GC)
-            .filter_map(|stream| self.space.open_block(stream))
-            .map(|(block, _)| block.raw());
-        let head = CheckpointHead {
-            clean,
-            begin_pseq: self.space.flash.pseq(),
-            begin_epoch: self.space.next_epoch(),
-            next_ver: self.next_ver,
-            logical_pages: self.map.entries.len() as u32,
-            open: open.collect(),
-            trims: self.map.trims.iter().collect(),
-            free: if clean {
-                self.space.confirmed_free()
-            } else {
-                Vec::new()
-            },
-        }
-        .encode();
-        let geometry = self.space.geometry();
-        let head_chunks = head.len().div_ceil(Checkpoints::chunk_bytes(&geometry)) as u32;
-        let total = head_chunks + MapWriter::map_chunks(&geometry, self.map.entries.len() as u32);
-        self.checkpoints.begin(&mut self.space, total)?;
-        self.map.last_checkpoint = self.space.flash.pseq();
-        self.map.map_writer = Some(MapWriter { head, clean });
-        Ok(())
-    }
-
-    fn write_chunk(&mut self) -> Result<(), FtlError> {
-        // Room for a clean checkpoint was made before it began: what is moved now would be newer
-        // than it.
-        if self
-            .map
-            .map_writer
-            .as_ref()
-            .is_some_and(|writer| !writer.clean)
-        {
-            self.make_room(super::CHECKPOINT)?;
-        }
-        let geometry = self.space.geometry();
-        let size = Checkpoints::chunk_bytes(&geometry);
-        let writer = self
-            .map
-            .map_writer
-            .as_ref()
-            .expect("a checkpoint is under way");
-        let number = self.checkpoints.next_chunk().expect("a set is under way") as usize;
-        let head_chunks = writer.head.len().div_ceil(size);
-        let payload: Vec<u8> = if number < head_chunks {
-            writer
-                .head
-                .chunks(size)
-                .nth(number)
-                .expect("counted above")
-                .to_vec()
-        } else {
-            let entries = MapWriter::entries(&geometry) as usize;
-            let part = self
-                .map
-                .entries
-                .chunks(entries)
-                .nth(number - head_chunks)
-                .expect("counted at the beginning");
-            let entries = part.iter().flat_map(|ppn| ppn.to_le_bytes());
-            self.next_ver
-                .to_le_bytes()
-                .into_iter()
-                .chain(entries)
-                .collect()
-        };
-        let upto = self.space.flash.pseq();
-        if self
-            .checkpoints
-            .write(&mut self.space, &payload, upto)?
-            .is_some()
-        {
-            self.map.map_writer = None;
-            self.stats.checkpoints += 1;
-            let kept = &self.checkpoints;
-            for ppn in self.map.trims.expire(|set| kept.both_since(set)) {
-                self.space.table.clear_live(ppn);
-            }
-        }
-        Ok(())
-    }
-
     /// Finds what an earlier run left.
     pub(super) fn mount(&mut self) -> Result<(), FtlError> {
         let mut scanned = 0;
@@ -322,80 +60,6 @@ impl<S: Store> PageMapFtl<S> {
             return Ok(());
         }
         self.collect_until(self.gc.threshold + 1)
-    }
-
-    fn load_checkpoint(&mut self, heads: &[Head], scanned: &mut u64) -> Result<Base, FtlError> {
-        let found = self.checkpoints.load(&mut self.space, heads, scanned)?;
-        let mut base = Base::default();
-        if let Some(newest) = found.last() {
-            base = self.read_base(newest)?;
-            base.clean &= self.checkpoints.next_id() == newest.id + 1;
-        }
-        Ok(base)
-    }
-
-    fn read_base(&mut self, set: &Found) -> Result<Base, FtlError> {
-        let geometry = self.space.geometry();
-        let entries = MapWriter::entries(&geometry) as usize;
-        let map_chunks = MapWriter::map_chunks(&geometry, self.map.entries.len() as u32) as usize;
-        let damaged = |what: &str| FtlError::Corrupt(format!("checkpoint {}: {what}", set.id));
-        let head_chunks = set
-            .chunks
-            .len()
-            .checked_sub(map_chunks)
-            .ok_or_else(|| damaged("too few chunks"))?;
-        let head: Vec<u8> = set.chunks[..head_chunks]
-            .iter()
-            .flat_map(|(payload, _)| payload.clone())
-            .collect();
-        let head = CheckpointHead::decode(&head).ok_or_else(|| damaged("unreadable head"))?;
-        if head.logical_pages as usize != self.map.entries.len() {
-            return Err(damaged("made for another size"));
-        }
-        let counters = [head.begin_pseq, head.begin_epoch, head.next_ver];
-        if head.begin_epoch == 0
-            || counters
-                .into_iter()
-                .any(|counter| counter > COUNTER_FOUND_MAX)
-        {
-            return Err(damaged("it counts as no device does"));
-        }
-        let mut reach = Vec::with_capacity(map_chunks);
-        for (part, (payload, upto)) in self
-            .map
-            .entries
-            .chunks_mut(entries)
-            .zip(&set.chunks[head_chunks..])
-        {
-            let Some((ver, payload)) = payload
-                .split_first_chunk()
-                .filter(|(_, rest)| rest.len() == part.len() * 4)
-            else {
-                return Err(damaged("a chunk has the wrong length"));
-            };
-            for (entry, bytes) in part.iter_mut().zip(payload.chunks_exact(4)) {
-                *entry = u32::from_le_bytes(bytes.try_into().expect("four bytes"));
-                if *entry != UNMAPPED && !geometry.contains(Ppn::new(*entry)) {
-                    return Err(damaged("it names a page that does not exist"));
-                }
-            }
-            reach.push(Reach {
-                upto: *upto,
-                ver: u64::from_le_bytes(*ver),
-            });
-        }
-        self.next_ver = head.next_ver;
-        self.space.flash.saw_pseq(head.begin_pseq);
-        self.space.saw_epoch(head.begin_epoch - 1);
-        Ok(Base {
-            clean: head.clean,
-            begin_epoch: head.begin_epoch,
-            open: head.open.into_iter().collect(),
-            free: head.free.into_iter().collect(),
-            trims: head.trims,
-            reach,
-            entries,
-        })
     }
 
     /// Reads every record of the blocks that may hold pages newer than the checkpoint.
@@ -671,37 +335,6 @@ impl<S: Store> Rescuer<S> for PageMapFtl<S> {
             self.set_map(Lpn::new(rescue.tag.lpn), Some(to));
         }
     }
-}
-
-/// The newest complete checkpoint, beside the map that was loaded from it. Without one, everything
-/// is news.
-#[derive(Default)]
-struct Base {
-    clean: bool,
-    begin_epoch: u64,
-    open: HashSet<u32>,
-    free: HashSet<u32>,
-    trims: Vec<(Ppn, Record)>,
-    /// How far each map chunk reaches.
-    reach: Vec<Reach>,
-    entries: usize,
-}
-
-impl Base {
-    fn reach(&self, lpn: usize) -> Reach {
-        if self.reach.is_empty() {
-            Reach::default()
-        } else {
-            self.reach[lpn / self.entries]
-        }
-    }
-}
-
-/// What a map chunk contains: programs up to `upto`, versions below `ver`.
-#[derive(Clone, Copy, Default)]
-struct Reach {
-    upto: u64,
-    ver: u64,
 }
 
 /// What the blocks hold that are newer than the checkpoint.

@@ -4,6 +4,14 @@ use crate::ftl::Ftl;
 use nand_model::store::MemStore;
 use nand_model::{Geometry, SplitMix};
 
+fn start(
+    chip: Chip<MemStore>,
+    config: &FtlConfig,
+    how: Start,
+) -> Result<Box<dyn Ftl<MemStore>>, FtlError> {
+    Ok(Box::new(create("pagemap", chip, config, how)?))
+}
+
 fn torture(blocks: u32) -> Profile {
     Profile::find("torture").unwrap().with_blocks(blocks)
 }

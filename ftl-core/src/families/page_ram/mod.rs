@@ -1,0 +1,295 @@
+//! Page maps in RAM: the whole table LPN -> PPN, with checkpoints of it on flash.
+//!
+//! What always holds: `entries[lpn] = ppn` if and only if the page at `ppn` is live and carries
+//! `lpn`. A write is acknowledged when its page is programmed. If power fails, mount takes the newest
+//! readable version of every page (`recovery.rs`).
+
+mod checkpoint;
+mod reclaim;
+mod recovery;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod trims;
+
+use crate::addr::Lpn;
+use crate::checkpoint::Checkpoints;
+use crate::config::{FtlConfig, Params};
+use crate::controller::{Controller, Mapping, check_size, ram_entry};
+use crate::error::FtlError;
+use crate::flash::Flash;
+use crate::format::{Flags, PageTag, Role, UNMAPPED};
+use crate::ftl::Start;
+use crate::gc::Gc;
+use crate::space::{Space, StreamId, StreamSpec};
+use crate::stats::{RamReport, SchemeStats};
+use checkpoint::MapWriter;
+use nand_model::{Cause, Chip, Ppn, Profile, Store};
+pub(crate) use settings::PARAMS;
+use settings::Settings;
+use trims::Trims;
+
+const HOST: StreamId = 0;
+const CHECKPOINT: StreamId = 1;
+const GC: StreamId = 2;
+
+/// Blocks below which collection waits for nothing: a copy target and two more.
+const RESERVE: u32 = 3;
+
+/// Three sets of checkpoints; trim records up to their limit, twice; three open blocks, two waiting
+/// for their erase, one for a failing block, and the free threshold.
+pub(crate) fn overhead_blocks(
+    profile: &Profile,
+    logical_pages: u32,
+    params: &Params,
+) -> Result<u32, FtlError> {
+    let geometry = &profile.geometry;
+    let chunks = MapWriter::chunks(geometry, logical_pages);
+    let estimate = logical_pages / geometry.pages_per_block;
+    let settings = Settings::new(params, profile, estimate, chunks)?;
+    let trims = 2 * Trims::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
+    Ok(Checkpoints::blocks_needed(geometry, chunks) + trims + 6 + settings.free_threshold)
+}
+
+/// The map and its checkpoints.
+pub(crate) struct PageMap {
+    scheme: &'static str,
+    settings: Settings,
+    /// Physical page by logical page, [`UNMAPPED`] where there is none.
+    entries: Vec<u32>,
+    mapped: u64,
+    trims: Trims,
+    map_writer: Option<MapWriter>,
+    /// `pseq` at which the last checkpoint began.
+    last_checkpoint: u64,
+    tags: Vec<PageTag>,
+}
+
+/// The scheme over a chip.
+pub(crate) type PageMapFtl<S> = Controller<S, PageMap>;
+
+/// Starts a scheme of this family.
+pub(crate) fn create<S: Store>(
+    scheme: &'static str,
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<PageMapFtl<S>, FtlError> {
+    let geometry = *chip.geometry();
+    check_size(&geometry, config.logical_pages)?;
+    let chunks = MapWriter::chunks(&geometry, config.logical_pages);
+    let settings = Settings::new(&config.params, chip.profile(), geometry.blocks, chunks)?;
+    let stream = |role, collectable| StreamSpec {
+        role,
+        collectable,
+        in_place: false,
+    };
+    let streams = [
+        stream(Role::Data, true),
+        stream(Role::Checkpoint, false),
+        stream(Role::Data, true),
+    ];
+    let mut space = Space::new(Flash::new(chip), &streams);
+    space.set_pair_protection(settings.pair_protection);
+    let gc = Gc::new(
+        &geometry,
+        settings.free_threshold,
+        RESERVE,
+        settings.wear,
+        settings.scrub,
+    );
+    let map = PageMap {
+        scheme,
+        settings,
+        entries: vec![UNMAPPED; config.logical_pages as usize],
+        mapped: 0,
+        trims: Trims::new(Trims::limit(&geometry, chunks)),
+        map_writer: None,
+        last_checkpoint: 0,
+        tags: Vec::new(),
+    };
+    let pages = config.logical_pages;
+    Controller::start(start, space, gc, CHECKPOINT, pages, map)
+}
+
+impl<S: Store> Mapping<S> for PageMapFtl<S> {
+    fn name(&self) -> &'static str {
+        self.map.scheme
+    }
+
+    fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
+        let count = out.len() / self.space.flash.geometry().page_bytes as usize;
+        let places = &self.map.entries[first.index()..][..count];
+        self.space.flash.read_places(first.raw(), places, out)
+    }
+
+    fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
+        if data.len() == self.space.flash.geometry().page_bytes as usize {
+            self.write_page(first, data)
+        } else {
+            self.write_run(first, data)
+        }
+    }
+
+    fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
+        let range = first.index()..first.index() + count as usize;
+        if self.map.entries[range].iter().all(|ppn| *ppn == UNMAPPED) {
+            return Ok(());
+        }
+        self.make_room(HOST)?;
+        let ver = self.new_version();
+        self.write_trim_record(first, count, ver)?;
+        (0..count).for_each(|i| self.set_map(first.plus(i), None));
+        self.advance_checkpoint(1)
+    }
+
+    fn make_durable(&mut self) -> Result<(), FtlError> {
+        // Copies need no hurry: until they are safe, the block they came from is not erased.
+        self.space.make_stream_safe(HOST)
+    }
+
+    fn stop(&mut self) -> Result<(), FtlError> {
+        self.write_whole_checkpoint()
+    }
+
+    fn recover(&mut self) -> Result<(), FtlError> {
+        self.mount()
+    }
+
+    fn is_mapped(&self, lpn: Lpn) -> bool {
+        self.map.entries[lpn.index()] != UNMAPPED
+    }
+
+    fn gauges(&self, common: SchemeStats) -> SchemeStats {
+        SchemeStats {
+            map_cache_hits: common.host_pages_read,
+            mapped_pages: self.map.mapped,
+            ..common
+        }
+    }
+
+    fn ram(&self) -> RamReport {
+        let geometry = self.space.geometry();
+        let (bitmap, victims, blocks) = self.space.table.bytes();
+        let (pages, entries) = (geometry.pages(), self.map.entries.len() as u64);
+        let trims = &self.map.trims;
+        let other = trims.bytes() + self.space.pool_bytes();
+        let gc = geometry.blocks as u64;
+        vec![
+            ram_entry("map", entries, 4 * entries, 4 * entries),
+            ram_entry("bitmaps", pages, pages.div_ceil(8), bitmap),
+            ram_entry("gc", gc, 2 * gc, victims + blocks),
+            ram_entry("other", trims.len() as u64, 0, other),
+            ram_entry("buffers", 1, 0, self.gc.pages.bytes()),
+        ]
+    }
+
+    fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
+        let mapped = self.map.entries.iter().filter(|p| **p != UNMAPPED).count() as u64;
+        let live = self.space.table.valid_pages();
+        if mapped != self.map.mapped || live != mapped + self.map.trims.len() as u64 {
+            wrong.push(format!(
+                "{mapped} pages mapped ({} counted), {live} live, {} trims",
+                self.map.mapped,
+                self.map.trims.len()
+            ));
+        }
+        for lpn in 0..self.map.entries.len() as u32 {
+            let Some(ppn) = Some(self.map.entries[lpn as usize])
+                .filter(|p| *p != UNMAPPED)
+                .map(Ppn::new)
+            else {
+                continue;
+            };
+            if !self.space.geometry().contains(ppn) || !self.space.table.is_live(ppn) {
+                wrong.push(format!(
+                    "logical page {lpn} maps to {ppn}, which is not live"
+                ));
+                continue;
+            }
+            let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
+            if oob.is_none_or(|oob| oob.tag.lpn != lpn || oob.tag.role != Role::Data) {
+                wrong.push(format!(
+                    "logical page {lpn} maps to {ppn}, which says {oob:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S: Store> PageMapFtl<S> {
+    /// Writes one page.
+    #[inline]
+    fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
+        self.make_room(HOST)?;
+        let tag = PageTag {
+            role: Role::Data,
+            flags: Flags::NONE,
+            lpn: lpn.raw(),
+            ver: self.next_ver,
+        };
+        // Looked up before the page is programmed: a table this large is seldom in a near cache,
+        // and the program need not wait for it.
+        let old = self.map.entries[lpn.index()];
+        let ppn = self.space.append_page(HOST, tag, data, Cause::Host)?;
+        self.next_ver += 1;
+        self.map.entries[lpn.index()] = ppn.raw();
+        self.give_up(old, true);
+        self.stats.host_pages_written += 1;
+        self.advance_checkpoint(1)
+    }
+
+    /// Writes any number of pages.
+    fn write_run(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
+        let page = self.space.geometry().page_bytes as usize;
+        let count = (data.len() / page) as u32;
+        let mut done = 0;
+        while done < count {
+            self.make_room(HOST)?;
+            let wanted = (count - done).min(self.space.geometry().pages_per_block);
+            let tag = |i| PageTag {
+                role: Role::Data,
+                flags: Flags::NONE,
+                lpn: first.raw() + done + i,
+                ver: self.next_ver + i as u64,
+            };
+            let bytes = &data[done as usize * page..][..wanted as usize * page];
+            self.map.tags.clear();
+            self.map.tags.extend((0..wanted).map(tag));
+            let (ppn, taken) = self
+                .space
+                .append(HOST, &self.map.tags, bytes, Cause::Host)?;
+            self.next_ver += taken as u64;
+            for i in 0..taken {
+                self.set_map(first.plus(done + i), Some(Ppn::new(ppn.raw() + i)));
+            }
+            self.stats.host_pages_written += taken as u64;
+            done += taken;
+            self.advance_checkpoint(taken)?;
+        }
+        Ok(())
+    }
+
+    /// Points the page at its new place and gives up the old one.
+    #[inline]
+    fn set_map(&mut self, lpn: Lpn, ppn: Option<Ppn>) {
+        let old = std::mem::replace(
+            &mut self.map.entries[lpn.index()],
+            ppn.map_or(UNMAPPED, Ppn::raw),
+        );
+        self.give_up(old, ppn.is_some());
+    }
+
+    /// An entry of the map was replaced: by that of another page, or by none.
+    #[inline(always)]
+    fn give_up(&mut self, old: u32, mapped: bool) {
+        match old {
+            UNMAPPED => self.map.mapped += mapped as u64,
+            old => {
+                self.map.mapped -= !mapped as u64;
+                self.space.table.clear_live(Ppn::new(old));
+            }
+        }
+    }
+}

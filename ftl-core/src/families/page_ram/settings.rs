@@ -1,0 +1,76 @@
+//! Parameters of page maps in RAM.
+
+use super::{GC, HOST};
+use crate::config::{ParamDoc, Params};
+use crate::error::FtlError;
+use crate::gc::{SCRUB_PARAM, Scrub};
+use crate::recovery::rescue_blocks;
+use crate::space::StreamId;
+use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
+use nand_model::{PairTable, Profile};
+
+/// What a scheme of this family can be told.
+pub(crate) const PARAMS: &[ParamDoc] = &[
+    ParamDoc {
+        key: "gc.free_threshold",
+        help: "free blocks that collection keeps (default max(4, 0.5 % of blocks), and what a mount rescues)",
+    },
+    ParamDoc {
+        key: "page.gc_stream",
+        help: "where collected pages go: same block as host writes, or separate (default)",
+    },
+    ParamDoc {
+        key: "ckpt.interval",
+        help: "programs between checkpoints, 0 = only when trims need one (default max(65536, 100 x pages))",
+    },
+    POLICY_PARAM,
+    GAP_PARAM,
+    SCRUB_PARAM,
+    ParamDoc {
+        key: "nand.pair_policy",
+        help: "defer_erase (default), or none: unsafe, for demonstrations",
+    },
+];
+
+/// The parameters, validated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) free_threshold: u32,
+    pub(super) gc_stream: StreamId,
+    pub(super) checkpoint_interval: u64,
+    pub(super) wear: Option<ColdToWorn>,
+    pub(super) scrub: Scrub,
+    pub(super) pair_protection: bool,
+}
+
+impl Settings {
+    pub(super) fn new(
+        params: &Params,
+        profile: &Profile,
+        blocks: u32,
+        checkpoint_pages: u32,
+    ) -> Result<Settings, FtlError> {
+        let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
+        let pages = profile.geometry.pages_per_block;
+        let rescued = rescue_blocks(&PairTable::new(profile.pairing, pages), pages, 1);
+        let least = 2 + if pair_protection { rescued } else { 0 };
+        let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200).max(least))?;
+        if free_threshold < least {
+            return Err(FtlError::Config(format!(
+                "parameter gc.free_threshold: {free_threshold} blocks; collection and a mount need {least} on this device"
+            )));
+        }
+        let separate = params.choice("page.gc_stream", "separate", "same")?;
+        Ok(Settings {
+            free_threshold,
+            gc_stream: if separate { GC } else { HOST },
+            checkpoint_interval: params.get(
+                "ckpt.interval",
+                u64::max(65_536, 100 * checkpoint_pages as u64),
+            )?,
+            wear: ColdToWorn::from_params(params)?,
+            scrub: Scrub::new(params)?,
+            pair_protection,
+        })
+    }
+}
