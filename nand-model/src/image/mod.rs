@@ -7,6 +7,7 @@
 //! here does I/O, so nothing is lost here when power fails.
 
 mod error;
+mod fields;
 mod header;
 mod layout;
 mod record;
