@@ -31,6 +31,10 @@ const MAX_OOB_BYTES: u32 = 8 << 10;
 impl Geometry {
     /// Says what is wrong with the shape, if anything is. Everything else in this type assumes a
     /// valid one.
+    ///
+    /// # Errors
+    ///
+    /// One line for a human: which count or size is out of range, and the range.
     pub fn validate(&self) -> Result<(), String> {
         let positive = [
             ("channels", self.channels),

@@ -11,6 +11,22 @@ use crate::timing::Nanos;
 
 impl<S: Store> Chip<S> {
     /// Erases a block.
+    ///
+    /// `at` is the instant, in ns of emulated time, before which the erase does not begin; returns
+    /// the one at which the block is erased.
+    ///
+    /// # Errors
+    ///
+    /// - [`NandError::EraseFailed`]: the block is bad, from before or from now on. It must not be
+    ///   used again.
+    /// - [`NandError::PowerLost`] while power is off, or if the fault plan cuts it in this erase;
+    ///   then the cut's outcome says what is left of the block.
+    /// - [`NandError::HostFull`]: nothing happened, the same erase may be tried later.
+    /// - [`NandError::Host`]: the host refused to write the image.
+    ///
+    /// # Panics
+    ///
+    /// If the chip has no such block.
     pub fn erase(&mut self, at: Nanos, block: Pbn, cause: Cause) -> Result<Nanos, NandError> {
         assert!(
             block.raw() < self.geometry().blocks,

@@ -71,6 +71,14 @@ pub struct Chip<S> {
 
 impl<S: Store> Chip<S> {
     /// A chip of this profile over a store that may hold pages already.
+    ///
+    /// # Errors
+    ///
+    /// [`NandError::Host`] or [`NandError::HostFull`] if the store cannot tell what it holds.
+    ///
+    /// # Panics
+    ///
+    /// If profile and store differ in their number of blocks.
     pub fn open(profile: Profile, store: S) -> Result<Self, NandError> {
         let geometry = profile.geometry;
         let per_page = profile.order != PageOrder::Consecutive || profile.nop > 1;
@@ -131,6 +139,11 @@ impl<S: Store> Chip<S> {
     }
 
     /// Marks the factory-bad blocks of a new device, the profile's share of them, chosen by `seed`.
+    ///
+    /// # Errors
+    ///
+    /// [`NandError::Host`] or [`NandError::HostFull`] if the store cannot record a mark: some
+    /// blocks are marked, and the device should be made again.
     pub fn mark_factory_bad(&mut self, seed: u64) -> Result<(), NandError> {
         let mut rng = SplitMix::new(seed);
         let wanted =
@@ -147,6 +160,14 @@ impl<S: Store> Chip<S> {
     }
 
     /// Marks one block of a new device as bad from the factory.
+    ///
+    /// # Errors
+    ///
+    /// [`NandError::Host`] or [`NandError::HostFull`] if the store cannot record the mark.
+    ///
+    /// # Panics
+    ///
+    /// If the chip has no such block.
     pub fn mark_factory_bad_block(&mut self, block: Pbn) -> Result<(), NandError> {
         self.mark_bad(block, Bad::Factory)
     }
@@ -258,6 +279,16 @@ impl<S: Store> Chip<S> {
     /// erased. Returns whether they can be corrected: then they stand in the fault plan
     /// ([`FaultPlan::wrong_bits`]); otherwise the page's data is lost, also for those who open the
     /// store again.
+    ///
+    /// # Errors
+    ///
+    /// - [`NandError::PowerLost`] while power is off.
+    /// - [`NandError::Host`] or [`NandError::HostFull`] if the store cannot read the page or record
+    ///   that it is lost.
+    ///
+    /// # Panics
+    ///
+    /// If the chip has no such page, or the page is erased.
     pub fn flip_bits(&mut self, ppn: Ppn, bits: u32) -> Result<bool, NandError> {
         self.check_page(ppn)?;
         assert!(
@@ -358,6 +389,22 @@ impl<S: Store> Chip<S> {
     /// Moves a page inside one plane without crossing the bus. Its OOB, as far as `oob` has room,
     /// is read and handed to `renew`; what that makes of it is programmed. If it returns false,
     /// this is not the page that was meant, and an error. Counts one read and one program.
+    ///
+    /// Returns the instant at which the target page is programmed, in ns.
+    ///
+    /// # Errors
+    ///
+    /// - [`NandError::Uncorrectable`] of `from` if the source cannot be read or `renew` returned
+    ///   false; nothing is programmed.
+    /// - [`NandError::ProgramFailed`] of `to`: as for [`Chip::program`].
+    /// - [`NandError::PowerLost`] while power is off, or if the fault plan cuts it in this program.
+    /// - [`NandError::HostFull`] or [`NandError::Host`]: the host refused a read or write of the
+    ///   image.
+    ///
+    /// # Panics
+    ///
+    /// If the pages are not in one plane, or the target breaks a rule that [`Chip::program`]
+    /// checks.
     pub fn copyback(
         &mut self,
         at: Nanos,

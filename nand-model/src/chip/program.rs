@@ -23,6 +23,24 @@ pub struct RunError {
 
 impl<S: Store> Chip<S> {
     /// Programs one page, data and OOB in one cycle. OOB bytes beyond the slice stay erased.
+    ///
+    /// `data` is one whole page, `oob` at most the OOB, both in bytes. `at` is the instant, in ns
+    /// of emulated time, before which the program does not begin; returns the one at which it is
+    /// done.
+    ///
+    /// # Errors
+    ///
+    /// - [`NandError::ProgramFailed`]: the block is bad, from before or from now on. The caller
+    ///   programs the data elsewhere and moves the block's other pages away.
+    /// - [`NandError::PowerLost`] while power is off, or if the fault plan cuts it in this program;
+    ///   then the cut's outcome says what is left of the page and of its word line.
+    /// - [`NandError::HostFull`]: nothing is programmed, the same program may be tried later.
+    /// - [`NandError::Host`]: the host refused to write the image.
+    ///
+    /// # Panics
+    ///
+    /// If the chip has no such page, the page is not erased, or the profile's page order has
+    /// another page next.
     #[inline]
     pub fn program(
         &mut self,
@@ -39,6 +57,15 @@ impl<S: Store> Chip<S> {
     /// Programs `count` pages of one block, upwards from `first`; `oobs` holds `count` equal
     /// slices. Same time, counts and faults as page by page, one store access. On an error the
     /// first [`RunError::done`] pages are programmed.
+    ///
+    /// # Errors
+    ///
+    /// A [`RunError`] with the [`NandError`] of the page that failed, as for [`Chip::program`], and
+    /// the number of pages programmed before it.
+    ///
+    /// # Panics
+    ///
+    /// As [`Chip::program`], and if the run is empty or leaves its block.
     #[inline(always)]
     pub fn program_run(
         &mut self,
@@ -78,6 +105,18 @@ impl<S: Store> Chip<S> {
 
     /// Clears OOB bits of a page that is programmed already: those that are 0 in `oob`. Legal where
     /// the profile's NOP allows another program.
+    ///
+    /// # Errors
+    ///
+    /// - [`NandError::ProgramFailed`] if the page's block is bad; the OOB stays as it is.
+    /// - [`NandError::PowerLost`] while power is off.
+    /// - [`NandError::HostFull`] or [`NandError::Host`]: the host refused to read or write the
+    ///   image.
+    ///
+    /// # Panics
+    ///
+    /// If the page is erased, or was programmed as often as NOP allows: [`Chip::takes_oob_program`]
+    /// tells.
     pub fn program_oob(
         &mut self,
         at: Nanos,

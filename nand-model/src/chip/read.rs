@@ -18,6 +18,20 @@ impl<S: Store> Chip<S> {
     /// the OOB. An erased page reads as all ones. `Uncorrectable` names the first part asked for
     /// that is lost; the other part's buffer is filled all the same. Like every read, one that came
     /// near to what can be corrected puts its block among [`Chip::blocks_to_refresh`].
+    ///
+    /// `at` is the instant, in ns of emulated time, before which the read does not begin; returns
+    /// the one at which the bytes are there.
+    ///
+    /// # Errors
+    ///
+    /// - [`NandError::Uncorrectable`]: a part that was asked for is torn or decayed.
+    /// - [`NandError::PowerLost`] while power is off.
+    /// - [`NandError::Host`] or [`NandError::HostFull`]: the host refused to read the image, or to
+    ///   write down that an unstable page was read.
+    ///
+    /// # Panics
+    ///
+    /// If the chip has no such page, or a buffer is longer than its part of the page.
     #[inline]
     pub fn read(
         &mut self,
@@ -38,6 +52,14 @@ impl<S: Store> Chip<S> {
     }
 
     /// Reads the OOB alone, at the price of a short read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Chip::read`] of the OOB alone.
+    ///
+    /// # Panics
+    ///
+    /// As [`Chip::read`].
     #[inline]
     pub fn read_oob(
         &mut self,
@@ -59,6 +81,18 @@ impl<S: Store> Chip<S> {
     /// Reads `health.len()` pages of one block in one go: same time and counts as page by page, one
     /// store access. Pages that cannot be read are reported in `health` instead of as an error;
     /// erased pages read as all ones.
+    ///
+    /// `data` is empty or holds a page for each element of `health`; `oobs` is empty or holds as
+    /// many equal slices.
+    ///
+    /// # Errors
+    ///
+    /// [`NandError::PowerLost`], [`NandError::Host`] or [`NandError::HostFull`] as for
+    /// [`Chip::read`]; the buffers then hold anything.
+    ///
+    /// # Panics
+    ///
+    /// If the run is empty or leaves its block.
     pub fn read_run(
         &mut self,
         at: Nanos,
@@ -98,6 +132,15 @@ impl<S: Store> Chip<S> {
 
     /// Reads pages of one block, ascending, one behind the other into the buffers: same time,
     /// counts and reports as [`Chip::read_run`] of each.
+    ///
+    /// # Errors
+    ///
+    /// As [`Chip::read_run`].
+    ///
+    /// # Panics
+    ///
+    /// If the pages do not ascend or are of more than one block, or `health` has not one element
+    /// for each.
     pub fn read_pages(
         &mut self,
         at: Nanos,

@@ -136,6 +136,10 @@ impl MemStore {
     }
 
     /// Repeats a change that another store went through.
+    ///
+    /// # Errors
+    ///
+    /// ENOSPC if [`MemStore::set_room`] leaves no room for a program.
     pub fn replay(&mut self, change: &Change) -> io::Result<()> {
         match change {
             Change::Program { ppn, data, oob } => self.program(*ppn, 1, data, oob),

@@ -103,6 +103,11 @@ impl FileStore {
 
     /// Marks the image as closed in order, so that the next open needs no scan. A store dropped
     /// without this is unclean; nothing is lost by that.
+    ///
+    /// # Errors
+    ///
+    /// [`ImageError::Io`] if the host cannot write the block table or the header, or a sync failed,
+    /// now or earlier. The image stays unclean: the next open recovers it.
     pub fn close(mut self) -> Result<(), ImageError> {
         if self.read_only {
             return Ok(());

@@ -61,6 +61,11 @@ impl FileStore {
     /// Gives room of the host's file system back, for at most `max` slots: free slots and erased
     /// blocks beyond the latest ones, which the next erases and programs will want. For idle time;
     /// returns how many slots gave room back.
+    ///
+    /// # Errors
+    ///
+    /// The host's, if it cannot give room back; EIO after a failed sync. What was given back until
+    /// then stays so, and the store works on.
     pub fn trim_free_slots(&mut self, max: usize) -> io::Result<usize> {
         if self.read_only {
             return Ok(0);

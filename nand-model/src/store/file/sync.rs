@@ -173,11 +173,23 @@ impl SyncHandle {
 
     /// Waits until a sync that started after operation `seq` was given has completed. Waiters share
     /// one.
+    ///
+    /// # Errors
+    ///
+    /// - [`SyncError::Failed`]: a sync failed, now or earlier. Operation `seq` may be lost, and the
+    ///   image takes no more changes.
+    /// - [`SyncError::Closed`]: the store was closed or dropped before the operation was synced.
     pub fn sync_through(&self, seq: u64) -> Result<(), SyncError> {
         self.wait(|shared| shared.synced.load(Ordering::Acquire) >= seq)
     }
 
     /// Waits until the space freed by erases up to `seq` may be reused: at most two syncs.
+    ///
+    /// # Errors
+    ///
+    /// - [`SyncError::Header`]: the data is synced, but the host cannot write the header. The call
+    ///   may be repeated.
+    /// - [`SyncError::Failed`] and [`SyncError::Closed`] as for [`SyncHandle::sync_through`].
     pub fn settle(&self, seq: u64) -> Result<(), SyncError> {
         let mut rounds = 0;
         while self.durable_seq() < seq {

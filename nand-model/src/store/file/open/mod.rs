@@ -64,6 +64,14 @@ pub struct OpenReport {
 }
 
 /// What an image's header says, without locking it: it may be in use.
+///
+/// # Errors
+///
+/// - [`ImageError::NotFound`] or [`ImageError::NotRegular`]: there is no such file, or it is not a
+///   regular file.
+/// - [`ImageError::NotAnImage`], [`ImageError::UnknownVersion`], [`ImageError::HeaderDamaged`] or
+///   [`ImageError::Contradiction`]: the file has no header that this build can use.
+/// - [`ImageError::Io`]: the host cannot read it.
 pub fn peek(path: impl AsRef<Path>) -> Result<ImageInfo, ImageError> {
     let path = path.as_ref();
     let disk = FileDisk::open(path, Mode::Peek)?;
@@ -73,6 +81,13 @@ pub fn peek(path: impl AsRef<Path>) -> Result<ImageInfo, ImageError> {
 
 impl FileStore {
     /// Makes a new image. The file must not exist; if this fails, it does not afterwards.
+    ///
+    /// # Errors
+    ///
+    /// - [`ImageError::Exists`]: the path is taken.
+    /// - [`ImageError::BadSpec`]: no image can be made of `spec`; the reason says which part of it.
+    /// - [`ImageError::InUse`]: another process locked the new file first.
+    /// - [`ImageError::Io`]: the host refused the file, its size, a write or a sync.
     pub fn create(path: impl AsRef<Path>, spec: &ImageSpec) -> Result<FileStore, ImageError> {
         let path = path.as_ref();
         let header = new_header(path, spec)?;
@@ -92,6 +107,16 @@ impl FileStore {
 
     /// Opens an image. Read-only, nothing is written even after a crash: recovery happens in
     /// memory.
+    ///
+    /// # Errors
+    ///
+    /// - those of [`peek`];
+    /// - [`ImageError::InUse`]: another process has locked the image;
+    /// - [`ImageError::TooShort`]: the file was cut off;
+    /// - [`ImageError::Damaged`]: the block table, a slot header or a program count fails its
+    ///   check;
+    /// - [`ImageError::Io`]: the host refused a read, a write or a sync. The next open finds the
+    ///   same image.
     pub fn open(
         path: impl AsRef<Path>,
         access: Access,

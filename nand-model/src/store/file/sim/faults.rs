@@ -16,7 +16,7 @@ pub enum End {
 pub struct WriteFault {
     /// Writes that still succeed.
     pub after: u64,
-    /// How many fail then; `u64::MAX` until [`SimDisk::mend`].
+    /// How many fail then; `u64::MAX` until [`SimDisk::mend`](super::SimDisk::mend).
     pub count: u64,
     /// Bytes of each that arrive. Of a write that is followed by others that fail, whole sectors
     /// only: a host tears a sector only at a limit of the file's size (RLIMIT_FSIZE), and what
@@ -36,7 +36,7 @@ pub struct ReadFault {
     pub range: Range<u64>,
     /// Reads that touch the range and still succeed.
     pub after: u64,
-    /// How many fail then; `u64::MAX` until [`SimDisk::mend`].
+    /// How many fail then; `u64::MAX` until [`SimDisk::mend`](super::SimDisk::mend).
     pub count: u64,
 }
 
@@ -46,7 +46,7 @@ pub struct ReadFault {
 pub struct SyncFault {
     /// Syncs that still succeed.
     pub after: u64,
-    /// How many fail then; `u64::MAX` until [`SimDisk::mend`].
+    /// How many fail then; `u64::MAX` until [`SimDisk::mend`](super::SimDisk::mend).
     pub count: u64,
     /// Which sectors reached the disk; `None`: none of them.
     pub seed: Option<u64>,

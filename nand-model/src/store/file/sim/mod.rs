@@ -57,6 +57,10 @@ type DuringSync = dyn Fn() + Send + Sync;
 
 impl SimDisk {
     /// A new image on a new disk, with so few spare slots that tests come to reuse them.
+    ///
+    /// # Errors
+    ///
+    /// [`ImageError::BadSpec`] if no image can be made of `spec` with so many spare slots.
     pub fn create(spec: &ImageSpec, spare_slots: u32) -> Result<(SimDisk, FileStore), ImageError> {
         let path = Path::new(NAME);
         let mut header = new_header(path, spec)?;
@@ -94,6 +98,10 @@ impl SimDisk {
 
     /// Opens the image on it. Opening it again without a crash is what a restart of the process
     /// finds: unsynced writes of the process before are in the cache and stay unsynced.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileStore::open`], but for those of the path and the lock.
     pub fn open(&self, access: Access) -> Result<(FileStore, OpenReport), ImageError> {
         let length = self.lock().cache.len() as u64;
         FileStore::open_on(Path::new(NAME), Arc::new(self.clone()), length, access)
