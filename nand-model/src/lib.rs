@@ -21,6 +21,7 @@
 mod addr;
 mod cause;
 mod chip;
+mod convert;
 mod decay;
 mod error;
 mod fault;

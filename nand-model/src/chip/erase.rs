@@ -170,10 +170,7 @@ impl<S: Store> Chip<S> {
             .filter(|&offset| self.is_programmed(geometry.page(block, offset)));
         let mut pages = Vec::new();
         for offset in offsets.collect::<Vec<_>>() {
-            let (mut data, mut oob) = (
-                vec![0; geometry.page_bytes as usize],
-                vec![0; geometry.oob_bytes as usize],
-            );
+            let (mut data, mut oob) = (vec![0; geometry.page_len()], vec![0; geometry.oob_len()]);
             let mut health = [Health::Good];
             self.store.read(
                 geometry.page(block, offset),
@@ -204,7 +201,7 @@ impl<S: Store> Chip<S> {
         rng: &mut SplitMix,
     ) -> Result<(), NandError> {
         self.forget_pages(block, facts)?;
-        let one = rng.below(pages.len().max(1) as u64) as usize;
+        let one = rng.index(pages.len().max(1));
         for (
             number,
             LeftPage {
@@ -246,7 +243,7 @@ impl<S: Store> Chip<S> {
         if !self.programs.is_empty() {
             let geometry = &self.profile.geometry;
             let first = geometry.page(block, 0).index();
-            self.programs[first..][..geometry.pages_per_block as usize].fill(0);
+            self.programs[first..][..geometry.block_pages()].fill(0);
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ pub use program::RunError;
 
 use crate::addr::{Pbn, Ppn};
 use crate::cause::{Cause, Counters};
+use crate::convert::{to_u16, to_u32};
 use crate::error::{NandError, Part};
 use crate::fault::{FaultPlan, FaultState, WrongBits};
 use crate::geometry::{Geometry, PageSplit};
@@ -91,8 +92,8 @@ impl<S: Store> Chip<S> {
             split: geometry.split(),
             profile,
             store,
-            blocks: vec![BlockFacts::default(); geometry.blocks as usize],
-            frontier: vec![0; geometry.blocks as usize],
+            blocks: vec![BlockFacts::default(); geometry.block_slots()],
+            frontier: vec![0; geometry.block_slots()],
             programs: vec![0; if per_page { geometry.page_slots() } else { 0 }],
             counters: Counters::default(),
             faults: None,
@@ -128,7 +129,7 @@ impl<S: Store> Chip<S> {
             frontier[block.index()] = counts
                 .iter()
                 .rposition(|&n| n > 0)
-                .map_or(0, |last| last as u16 + 1);
+                .map_or(0, |last| to_u16(to_u32(last)) + 1);
             if !programs.is_empty() {
                 let first = profile.geometry.page(block, 0).index();
                 programs[first..first + counts.len()].copy_from_slice(counts);
@@ -147,10 +148,10 @@ impl<S: Store> Chip<S> {
     pub fn mark_factory_bad(&mut self, seed: u64) -> Result<(), NandError> {
         let mut rng = SplitMix::new(seed);
         let wanted =
-            self.geometry().blocks as u64 * self.profile.factory_bad_permille as u64 / 1000;
+            u64::from(self.geometry().blocks) * u64::from(self.profile.factory_bad_permille) / 1000;
         let mut marked = 0;
         while marked < wanted {
-            let block = Pbn::new(rng.below(self.geometry().blocks as u64) as u32);
+            let block = Pbn::new(rng.number(self.geometry().blocks));
             if self.bad(block).is_none() {
                 self.mark_factory_bad_block(block)?;
                 marked += 1;
@@ -226,7 +227,7 @@ impl<S: Store> Chip<S> {
     /// would tell.
     #[inline]
     pub fn frontier(&self, block: Pbn) -> u32 {
-        self.frontier[block.index()] as u32
+        u32::from(self.frontier[block.index()])
     }
 
     /// The store below, for what is beside the flash (sync points, capacity).
@@ -359,7 +360,7 @@ impl<S: Store> Chip<S> {
     /// image's last use ended.
     pub fn hour(&self, at: Nanos) -> u32 {
         self.hour_base
-            .saturating_add((at / HOUR_NS).min(u32::MAX as Nanos) as u32)
+            .saturating_add(u32::try_from(at / HOUR_NS).unwrap_or(u32::MAX))
     }
 
     /// Lets the device lie for this many hours: every page gets older.
@@ -424,7 +425,7 @@ impl<S: Store> Chip<S> {
             "law: copyback leaves its plane"
         );
         let mut page = std::mem::take(&mut self.scratch);
-        page.resize(geometry.page_bytes as usize, 0);
+        page.resize(geometry.page_len(), 0);
         let cell_ns = self.profile.timing.read_ns;
         self.counters.of_mut(cause).reads += 1;
         self.counters.read_busy_ns += cell_ns;
@@ -472,9 +473,8 @@ impl<S: Store> Chip<S> {
         if self.programs.is_empty() {
             return frontier;
         }
-        (0..frontier)
-            .filter(|offset| self.is_programmed(self.profile.geometry.page(block, *offset)))
-            .count() as u32
+        let pages = self.profile.geometry.page(block, 0).run(frontier);
+        to_u32(pages.filter(|ppn| self.is_programmed(*ppn)).count())
     }
 
     #[inline]

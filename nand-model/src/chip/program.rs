@@ -3,6 +3,7 @@
 use super::Chip;
 use crate::addr::{Pbn, Ppn};
 use crate::cause::Cause;
+use crate::convert::{index, to_u16};
 use crate::error::NandError;
 use crate::fault::{Cut, Fault, LastVerb, PartnerCut, ProgramCut, Verdict};
 use crate::profile::PageOrder;
@@ -175,7 +176,7 @@ impl<S: Store> Chip<S> {
             }
             PageOrder::Any => {
                 for (offset, programs) in
-                    (offset..).zip(&self.programs[first.index()..][..count as usize])
+                    (offset..).zip(&self.programs[first.index()..][..index(count)])
                 {
                     assert!(
                         *programs == 0,
@@ -222,8 +223,8 @@ impl<S: Store> Chip<S> {
         };
         let done = self.clocks.program_run(at, die, cells_ns, last_ns, count);
         self.counters.program_busy_ns += cells_ns;
-        self.ops += count as u64;
-        self.counters.of_mut(cause).programs += count as u64;
+        self.ops += u64::from(count);
+        self.counters.of_mut(cause).programs += u64::from(count);
         self.note_programmed(block, offset, count);
         done
     }
@@ -231,10 +232,10 @@ impl<S: Store> Chip<S> {
     #[inline(always)]
     pub(super) fn note_programmed(&mut self, block: Pbn, offset: u32, count: u32) {
         let frontier = &mut self.frontier[block.index()];
-        *frontier = (*frontier).max((offset + count) as u16);
+        *frontier = (*frontier).max(to_u16(offset + count));
         if !self.programs.is_empty() {
             let first = self.profile.geometry.page(block, offset).index();
-            self.programs[first..][..count as usize]
+            self.programs[first..][..index(count)]
                 .iter_mut()
                 .for_each(|n| *n = (*n).max(1));
         }
@@ -256,16 +257,16 @@ impl<S: Store> Chip<S> {
         oobs: &[u8],
         cause: Cause,
     ) -> Result<Nanos, RunError> {
-        let (page, part) = (data.len() / count as usize, oobs.len() / count as usize);
+        let (page, part) = (data.len() / index(count), oobs.len() / index(count));
         let mut at = at;
-        for i in 0..count {
+        for (done, ppn) in (0..).zip(first.run(count)) {
             let (data, oob) = (
-                &data[i as usize * page..][..page],
-                &oobs[i as usize * part..][..part],
+                &data[index(done) * page..][..page],
+                &oobs[index(done) * part..][..part],
             );
-            match self.program_with_faults(at, block, Ppn::new(first.raw() + i), data, oob, cause) {
-                Ok(done) => at = done,
-                Err(error) => return Err(RunError { done: i, at, error }),
+            match self.program_with_faults(at, block, ppn, data, oob, cause) {
+                Ok(end) => at = end,
+                Err(error) => return Err(RunError { done, at, error }),
             }
         }
         Ok(at)
@@ -358,10 +359,9 @@ impl<S: Store> Chip<S> {
             .expect("a plan sent the program astray");
         let mut block = geometry.block_of(ppn).raw();
         if geometry.blocks > 1 && faults.choose(2) == 0 {
-            block =
-                (block + 1 + faults.choose(geometry.blocks as u64 - 1) as u32) % geometry.blocks;
+            block = (block + 1 + faults.choose(geometry.blocks - 1)) % geometry.blocks;
         }
-        let mut offset = faults.choose(geometry.pages_per_block as u64) as u32;
+        let mut offset = faults.choose(geometry.pages_per_block);
         if geometry.page(Pbn::new(block), offset) == ppn {
             offset = (offset + 1) % geometry.pages_per_block;
         }
@@ -370,7 +370,7 @@ impl<S: Store> Chip<S> {
             oob: oob.to_vec(),
             tag: self.store.tag(ppn).expect("checked"),
         };
-        cells.oob.resize(geometry.oob_bytes as usize, 0xFF);
+        cells.oob.resize(geometry.oob_len(), 0xFF);
         self.strays = true;
         Ok(self
             .store
@@ -390,7 +390,7 @@ impl<S: Store> Chip<S> {
         }
         let mut rng = SplitMix::new(cut.seed);
         let (mut data, mut oob) = (data.to_vec(), oob.to_vec());
-        let mut tear = |bytes: &mut [u8]| bytes.iter_mut().for_each(|b| *b |= rng.next_u64() as u8);
+        let mut tear = |bytes: &mut [u8]| bytes.iter_mut().for_each(|b| *b |= rng.byte());
         let health = match cut.program {
             ProgramCut::NotStarted => unreachable!("returned above"),
             ProgramCut::Complete => Health::Good,

@@ -4,6 +4,7 @@
 //! What always holds: numbers are little-endian; a text takes the same room whatever its length, so
 //! every field has a fixed offset; a code of an older image keeps its meaning.
 
+use crate::convert::{index, to_u32};
 use crate::pairing::Pairing;
 use crate::profile::PageOrder;
 
@@ -18,7 +19,7 @@ impl Put {
     }
     /// Length, then room for the longest text.
     pub(super) fn text(&mut self, text: &str, bytes_max: usize) {
-        self.u32(text.len() as u32);
+        self.u32(to_u32(text.len()));
         let end = self.0.len() + bytes_max;
         self.0.extend_from_slice(text.as_bytes());
         self.0.resize(end, 0);
@@ -41,7 +42,7 @@ impl<'a> Take<'a> {
         u64::from_le_bytes(self.bytes(8).try_into().expect("eight bytes"))
     }
     pub(super) fn text(&mut self, bytes_max: usize) -> Result<String, String> {
-        let length = self.u32() as usize;
+        let length = index(self.u32());
         let room = self.bytes(bytes_max);
         let text = room
             .get(..length)
@@ -61,28 +62,30 @@ const PAIRINGS: [Pairing; 6] = [
 ];
 
 /// Code of a random table; its span and seed are in the bytes above.
-const RANDOM_PAIRING: u32 = PAIRINGS.len() as u32;
+const RANDOM_PAIRING: u32 = to_u32(PAIRINGS.len());
 
 pub(super) fn pairing_code(pairing: Pairing) -> u32 {
     match pairing {
-        Pairing::Random { seed, span } => RANDOM_PAIRING | (span as u32) << 8 | (seed as u32) << 16,
-        listed => PAIRINGS
-            .iter()
-            .position(|&pairing| pairing == listed)
-            .expect("listed") as u32,
+        Pairing::Random { seed, span } => {
+            RANDOM_PAIRING | u32::from(span) << 8 | u32::from(seed) << 16
+        }
+        listed => {
+            let code = PAIRINGS.iter().position(|&pairing| pairing == listed);
+            to_u32(code.expect("every other pairing is in the list"))
+        }
     }
 }
 
 pub(super) fn pairing_of(code: u32) -> Result<Pairing, String> {
     let [kind, span, low, high] = code.to_le_bytes();
-    if kind as u32 == RANDOM_PAIRING && (1..=Pairing::SPAN_MAX).contains(&span) {
+    if u32::from(kind) == RANDOM_PAIRING && (1..=Pairing::SPAN_MAX).contains(&span) {
         return Ok(Pairing::Random {
             seed: u16::from_le_bytes([low, high]),
             span,
         });
     }
     PAIRINGS
-        .get(code as usize)
+        .get(index(code))
         .copied()
         .ok_or_else(|| format!("pairing {code:#x} is unknown"))
 }

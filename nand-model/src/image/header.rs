@@ -96,7 +96,7 @@ impl Header {
             (info.sync_failed, SYNC_FAILED),
             (self.undoing, UNDOING),
         ];
-        put.u32(flags.iter().map(|(set, flag)| *set as u32 * flag).sum());
+        put.u32(flags.iter().map(|(set, flag)| u32::from(*set) * flag).sum());
         put.0.extend_from_slice(&info.uuid);
         put.u64(self.generation);
         put.u64(self.synced_seq);
@@ -125,7 +125,7 @@ impl Header {
             put.u64(n);
         }
         put.u32(order_code(info.profile.order));
-        put.u32(info.profile.nop as u32);
+        put.u32(u32::from(info.profile.nop));
         put.u32(pairing_code(info.profile.pairing));
         for n in [
             info.profile.endurance,
@@ -199,7 +199,7 @@ impl Header {
             Profile::find(&name).ok_or_else(|| format!("no profile {name:?} in this build"))?;
         let pairing = pairing_of(pairing)?;
         let is_random = matches!(pairing, Pairing::Random { .. }) && known.pairing != Pairing::None;
-        if (order, nop) != (order_code(known.order), known.nop as u32)
+        if (order, nop) != (order_code(known.order), u32::from(known.nop))
             || !(is_random || pairing == known.pairing)
         {
             return Err(format!(

@@ -63,7 +63,7 @@ impl Health {
 
     #[inline]
     fn flickers_well(self) -> bool {
-        matches!(self, Health::Flickering(number) if SplitMix::new(number as u64).one_in(2))
+        matches!(self, Health::Flickering(number) if SplitMix::new(u64::from(number)).one_in(2))
     }
 
     /// The health that a read of the page leaves, if it is another.

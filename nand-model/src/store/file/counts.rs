@@ -4,6 +4,7 @@
 //! is published. Nothing here is on the disk: a clean close writes the counts beside the table, any
 //! other open works them out from the records.
 
+use crate::convert::{index, to_u16, to_u32};
 use crate::image::{ImageInfo, is_zero};
 use crate::profile::PageOrder;
 
@@ -20,7 +21,7 @@ pub(super) struct Counts {
 impl Counts {
     pub(super) fn new(info: &ImageInfo) -> Self {
         let geometry = info.profile.geometry;
-        let (blocks, pages) = (geometry.blocks as usize, geometry.pages_per_block as usize);
+        let (blocks, pages) = (geometry.block_slots(), geometry.block_pages());
         if info.profile.order == PageOrder::Consecutive && info.profile.nop == 1 {
             return Counts {
                 pages,
@@ -37,7 +38,7 @@ impl Counts {
 
     pub(super) fn of(&self, block: usize, out: &mut [u8]) {
         if self.programs.is_empty() {
-            let frontier = self.frontier[block] as usize;
+            let frontier = usize::from(self.frontier[block]);
             out[..frontier].fill(1);
             out[frontier..].fill(0);
         } else {
@@ -50,7 +51,7 @@ impl Counts {
             self.frontier[block] = counts
                 .iter()
                 .rposition(|&n| n > 0)
-                .map_or(0, |last| last as u16 + 1);
+                .map_or(0, |last| to_u16(to_u32(last)) + 1);
         } else {
             self.programs[block * self.pages..][..self.pages].copy_from_slice(counts);
         }
@@ -60,24 +61,24 @@ impl Counts {
     pub(super) fn note_programs(&mut self, block: usize, first: u32, count: u32) {
         if self.programs.is_empty() {
             let frontier = &mut self.frontier[block];
-            *frontier = (*frontier).max((first + count) as u16);
+            *frontier = (*frontier).max(to_u16(first + count));
         } else {
-            self.programs[block * self.pages + first as usize..][..count as usize].fill(1);
+            self.programs[block * self.pages + index(first)..][..index(count)].fill(1);
         }
     }
 
     /// Notes how often one page was programmed, on a part that programs pages more than once.
     pub(super) fn set_programs(&mut self, block: usize, page: u32, programs: u8) {
-        self.programs[block * self.pages + page as usize] = programs;
+        self.programs[block * self.pages + index(page)] = programs;
     }
 
     /// Whether some of these pages may hold something already. Never, but for injected faults.
     #[inline]
     pub(super) fn may_hold(&self, block: usize, first: u32, count: u32) -> bool {
         if self.programs.is_empty() {
-            return self.frontier[block] as u32 > first;
+            return u32::from(self.frontier[block]) > first;
         }
-        !is_zero(&self.programs[block * self.pages + first as usize..][..count as usize])
+        !is_zero(&self.programs[block * self.pages + index(first)..][..index(count)])
     }
 
     pub(super) fn clear(&mut self, block: usize) {

@@ -5,6 +5,7 @@
 
 use super::FileStore;
 use crate::addr::Ppn;
+use crate::convert::to_u64;
 use crate::image::Mark;
 use crate::store::Health;
 use std::io;
@@ -27,7 +28,7 @@ impl FileStore {
     fn write_mark(&self, ppn: Ppn, seq: u64, mark: Mark) -> io::Result<()> {
         let (_, slot, page) = self.locate(ppn).expect("a page with a number has a place");
         Ok(self.disk.write_at(
-            self.layout.record_at(slot, page) + Mark::AT as u64,
+            self.layout.record_at(slot, page) + to_u64(Mark::AT),
             &mark.encode(seq),
         )?)
     }

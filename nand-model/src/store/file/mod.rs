@@ -46,6 +46,7 @@ use slots::Slots;
 
 use super::{BlockFacts, Cells, Health, NOBODY, Store, tag_of};
 use crate::addr::{Pbn, Ppn};
+use crate::convert::{to_u16, to_u32, to_u64};
 use crate::image::{
     CORE_BYTES, HINT_HEAD_BYTES, Hint, ImageError, ImageInfo, Layout, Mark, SlotHeader,
 };
@@ -223,10 +224,10 @@ impl Store for FileStore {
 
     fn spoil(&mut self, by: Ppn, pages: &[(Ppn, Health)]) -> io::Result<()> {
         self.usable()?;
-        let cause = self.layout.geometry.offset_of(by) as u16;
+        let cause = self.layout.geometry.offset_of(by);
         pages
             .iter()
-            .try_for_each(|(page, health)| self.mark(*page, *health, Some(cause)))
+            .try_for_each(|(page, health)| self.mark(*page, *health, Some(to_u16(cause))))
     }
 
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()> {
@@ -240,7 +241,7 @@ impl Store for FileStore {
             let Some((slot, page, core)) = found else {
                 return Ok(());
             };
-            let oob_bytes = self.layout.geometry.oob_bytes as usize;
+            let oob_bytes = self.layout.geometry.oob_len();
             let hint = Hint::decode(core.seq, &record, oob_bytes);
             let (programs, mut mask) =
                 hint.map_or((1, vec![0xFF; oob_bytes]), |(n, mask)| (n, mask.to_vec()));
@@ -252,7 +253,7 @@ impl Store for FileStore {
             Hint::encode(core.seq, programs, &mask, &mut record[at..]);
             let end = at + HINT_HEAD_BYTES + oob_bytes;
             self.disk.write_at(
-                self.layout.record_at(slot, page) + at as u64,
+                self.layout.record_at(slot, page) + to_u64(at),
                 &record[at..end],
             )?;
             let block = self.layout.geometry.block_of(ppn).index();
@@ -308,7 +309,7 @@ impl Store for FileStore {
             return self.take_slot(index, facts).map(drop);
         };
         let [before, after] =
-            [old, facts].map(|facts| SlotHeader::new(index as u32, erase_seq, facts));
+            [old, facts].map(|facts| SlotHeader::new(block.raw(), erase_seq, facts));
         self.write_slot_header(slot, &after, Some(before))?;
         self.blocks[index].facts = facts;
         Ok(())
@@ -329,14 +330,14 @@ impl Store for FileStore {
         let Layout {
             hints, geometry, ..
         } = self.layout;
-        let oob_bytes = geometry.oob_bytes as usize;
+        let oob_bytes = geometry.oob_len();
         let mut oob = record[CORE_BYTES..][..oob_bytes].to_vec();
         if hints && let Some((_, mask)) = Hint::decode(core.seq, &record, oob_bytes) {
             oob.iter_mut()
                 .zip(mask)
                 .for_each(|(have, keep)| *have &= keep);
         }
-        let mut data = vec![0; geometry.page_bytes as usize];
+        let mut data = vec![0; geometry.page_len()];
         self.disk
             .read_at(self.layout.data_at(slot, page), &mut data)?;
         let is_lost = self
@@ -363,7 +364,7 @@ impl Store for FileStore {
     }
 
     fn erase_credit(&self) -> u32 {
-        self.slots.ready(self.sync.durable_seq()) as u32
+        to_u32(self.slots.ready(self.sync.durable_seq()))
     }
 
     fn erase_credit_full(&self) -> u32 {

@@ -7,6 +7,7 @@
 
 use super::FileStore;
 use crate::addr::Ppn;
+use crate::convert::index;
 use crate::image::{CORE_BYTES, Core, Mark};
 use crate::store::{Cells, Health, tag_of};
 use crc32c::crc32c;
@@ -25,7 +26,7 @@ impl FileStore {
         self.usable()?;
         assert_eq!(
             data.len(),
-            count as usize * self.layout.geometry.page_bytes as usize,
+            index(count) * self.layout.geometry.page_len(),
             "a program writes whole pages"
         );
         let block = self.layout.geometry.block_of(first).index();
@@ -65,7 +66,7 @@ impl FileStore {
             }
             return Err(failed.error);
         }
-        self.slots.roomy[slot as usize] = true;
+        self.slots.roomy[index(slot)] = true;
         self.counts.note_programs(block, page, count);
         if !self.sick.is_empty() {
             self.sick
@@ -75,7 +76,7 @@ impl FileStore {
             self.sick
                 .extend((first.raw()..first.raw() + count).map(|ppn| (ppn, marks.0.into())));
         }
-        self.sync.publish(self.sync.last_seq() + count as u64);
+        self.sync.publish(self.sync.last_seq() + u64::from(count));
         Ok(())
     }
 
@@ -96,17 +97,17 @@ impl FileStore {
         scratch: &mut Vec<u8>,
     ) {
         let geometry = self.layout.geometry;
-        let (page_bytes, part) = (geometry.page_bytes as usize, oobs.len() / count as usize);
+        let (page_bytes, part) = (geometry.page_len(), oobs.len() / index(count));
         let life = self.blocks[geometry.block_of(first).index()].erase_seq;
         let (first_seq, page) = (self.sync.last_seq() + 1, geometry.offset_of(first));
         scratch.clear();
-        scratch.resize(count as usize * self.layout.record_bytes, 0);
+        scratch.resize(index(count) * self.layout.record_bytes, 0);
         for (i, record) in (0u32..).zip(scratch.chunks_exact_mut(self.layout.record_bytes)) {
             let (data, oob) = (
-                &data[i as usize * page_bytes..][..page_bytes],
-                &oobs[i as usize * part..][..part],
+                &data[index(i) * page_bytes..][..page_bytes],
+                &oobs[index(i) * part..][..part],
             );
-            let seq = first_seq + i as u64;
+            let seq = first_seq + u64::from(i);
             let tag = tag.unwrap_or_else(|| tag_of(Ppn::new(first.raw() + i), life));
             self.encode_record(slot, page + i, seq, tag, data, oob, record);
             if health != Health::Good {
@@ -131,7 +132,7 @@ impl FileStore {
         oob: &[u8],
         record: &mut [u8],
     ) {
-        let own = &mut record[CORE_BYTES..][..self.layout.geometry.oob_bytes as usize];
+        let own = &mut record[CORE_BYTES..][..self.layout.geometry.oob_len()];
         own[..oob.len()].copy_from_slice(oob);
         own[oob.len()..].fill(0xFF);
         let oob_check = crc32c(own);
@@ -151,7 +152,7 @@ impl FileStore {
         self.usable()?;
         assert_eq!(
             cells.oob.len(),
-            self.layout.geometry.oob_bytes as usize,
+            self.layout.geometry.oob_len(),
             "cells have the whole OOB"
         );
         if self.read_record(ppn, &mut Vec::new())?.is_some() {
@@ -170,12 +171,12 @@ impl FileStore {
         oobs: &[u8],
         health: Health,
     ) -> io::Result<()> {
-        let (page_bytes, part) = (data.len() / count as usize, oobs.len() / count as usize);
+        let (page_bytes, part) = (data.len() / index(count), oobs.len() / index(count));
         for i in 0..count {
             let ppn = Ppn::new(first.raw() + i);
-            let mut oob = oobs[i as usize * part..][..part].to_vec();
-            oob.resize(self.layout.geometry.oob_bytes as usize, 0xFF);
-            let data = data[i as usize * page_bytes..][..page_bytes].to_vec();
+            let mut oob = oobs[index(i) * part..][..part].to_vec();
+            oob.resize(self.layout.geometry.oob_len(), 0xFF);
+            let data = data[index(i) * page_bytes..][..page_bytes].to_vec();
             let tag = tag_of(
                 ppn,
                 self.blocks[self.layout.geometry.block_of(ppn).index()].erase_seq,

@@ -6,6 +6,7 @@
 
 use super::FileStore;
 use crate::addr::Ppn;
+use crate::convert::{index, to_u32};
 use crate::image::{CORE_BYTES, Core, Hint, Layout};
 use crate::store::{Health, tag_of};
 use crc32c::crc32c;
@@ -39,16 +40,16 @@ impl FileStore {
         if !data.is_empty() {
             self.disk.read_at(self.layout.data_at(slot, page), data)?;
         }
-        for (i, (health, record)) in health
-            .iter_mut()
-            .zip(records.chunks_exact(record_bytes))
+        let pages = first.run(to_u32(health.len()));
+        for (i, (ppn, (health, record))) in pages
+            .zip(health.iter_mut().zip(records.chunks_exact(record_bytes)))
             .enumerate()
         {
             let (data, oob) = (
                 &data[i * page_bytes..][..page_bytes],
                 &mut oobs[i * part..][..part],
             );
-            *health = self.examine(Ppn::new(first.raw() + i as u32), slot, record, data, oob)?;
+            *health = self.examine(ppn, slot, record, data, oob)?;
         }
         Ok(())
     }
@@ -69,7 +70,7 @@ impl FileStore {
         };
         let (page_bytes, part) = (data.len() / pages.len(), oobs.len() / pages.len());
         let record_bytes = self.layout.record_bytes;
-        let span = (pages[pages.len() - 1].raw() - pages[0].raw() + 1) as usize;
+        let span = index(pages[pages.len() - 1].raw() - pages[0].raw() + 1);
         records.resize(span * record_bytes, 0);
         self.disk
             .read_at(self.layout.record_at(slot, first), records)?;
@@ -85,7 +86,7 @@ impl FileStore {
             for (gap, page) in gaps.zip(data.chunks_exact_mut(page_bytes)) {
                 if gap > 0 {
                     let between = unwanted
-                        .split_off_mut(..gap as usize * page_bytes)
+                        .split_off_mut(..index(gap) * page_bytes)
                         .expect("as long as all gaps");
                     bufs.push(IoSliceMut::new(between));
                 }
@@ -96,7 +97,7 @@ impl FileStore {
         }
         for (i, (ppn, health)) in pages.iter().zip(health).enumerate() {
             let record =
-                &records[(ppn.raw() - pages[0].raw()) as usize * record_bytes..][..record_bytes];
+                &records[index(ppn.raw() - pages[0].raw()) * record_bytes..][..record_bytes];
             let (data, oob) = (
                 &data[i * page_bytes..][..page_bytes],
                 &mut oobs[i * part..][..part],
@@ -122,7 +123,7 @@ impl FileStore {
         let erase_seq = self.blocks[geometry.block_of(ppn).index()].erase_seq;
         let core =
             Core::decode(slot, geometry.offset_of(ppn), record).filter(|core| core.seq > erase_seq);
-        let oob_bytes = geometry.oob_bytes as usize;
+        let oob_bytes = geometry.oob_len();
         let kept = &record[CORE_BYTES..][..oob_bytes];
         oob.copy_from_slice(&kept[..oob.len()]);
         let hint = core

@@ -7,6 +7,7 @@
 //! slot that it had before: nothing was written there since.
 
 use super::{Block, FileStore};
+use crate::convert::{index, to_u32};
 use crate::image::{PAGE, SLOT_HEADER_BYTES, SlotHeader};
 use crate::store::BlockFacts;
 use std::collections::VecDeque;
@@ -71,7 +72,7 @@ impl FileStore {
             return Ok(0);
         }
         self.usable()?;
-        let reserve = (self.layout.slots - self.layout.geometry.blocks) as usize / 2;
+        let reserve = index(self.layout.slots - self.layout.geometry.blocks) / 2;
         let durable = self.sync.durable_seq();
         self.slots.release(durable);
         let mut done = 0;
@@ -81,7 +82,7 @@ impl FileStore {
                 .punch(self.layout.slot_at(slot), self.layout.slot_bytes())?;
             self.slots.used.pop_front();
             self.slots.blank.push(slot);
-            self.slots.roomy[slot as usize] = false;
+            self.slots.roomy[index(slot)] = false;
             done += 1;
         }
         done += self.trim_erased_blocks(max - done, reserve, durable)?;
@@ -99,9 +100,9 @@ impl FileStore {
     ) -> io::Result<usize> {
         let limit = durable.min(self.trimmed_seq);
         let mut idle: Vec<(u64, u32)> = Vec::new();
-        for (index, block) in self.blocks.iter().enumerate() {
-            let roomy = block.slot.filter(|&slot| self.slots.roomy[slot as usize]);
-            if let Some(slot) = roomy.filter(|_| self.counts.is_blank(index)) {
+        for (number, block) in self.blocks.iter().enumerate() {
+            let roomy = block.slot.filter(|&slot| self.slots.roomy[index(slot)]);
+            if let Some(slot) = roomy.filter(|_| self.counts.is_blank(number)) {
                 idle.push((block.erase_seq, slot));
             }
         }
@@ -112,7 +113,7 @@ impl FileStore {
             let at = self.layout.slot_at(slot);
             self.disk
                 .punch(at + PAGE, self.layout.slot_bytes() - PAGE)?;
-            self.slots.roomy[slot as usize] = false;
+            self.slots.roomy[index(slot)] = false;
         }
         if idle.len() <= max {
             self.trimmed_seq = self.sync.last_seq();
@@ -131,7 +132,7 @@ impl FileStore {
         }
         let slot = self.slots.next().expect("released above");
         let erase_seq = self.sync.last_seq() + 1;
-        let header = SlotHeader::new(block as u32, erase_seq, facts);
+        let header = SlotHeader::new(to_u32(block), erase_seq, facts);
         self.write_slot_header(slot, &header, None)?;
         self.slots.drop_next();
         let old = std::mem::replace(

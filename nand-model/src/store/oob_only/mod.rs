@@ -9,6 +9,7 @@
 
 use super::{BlockFacts, Health, Store};
 use crate::addr::{Pbn, Ppn};
+use crate::convert::{index, to_u32};
 use crate::geometry::{Geometry, PageSplit};
 use std::collections::BTreeMap;
 use std::io;
@@ -68,7 +69,7 @@ impl Shared {
 impl OobOnlyStore {
     /// An erased store of this shape.
     pub fn new(geometry: Geometry) -> Self {
-        let shared = vec![Shared::ERASED; geometry.blocks as usize];
+        let shared = vec![Shared::ERASED; geometry.block_slots()];
         OobOnlyStore {
             geometry,
             split: geometry.split(),
@@ -176,7 +177,7 @@ impl OobOnlyStore {
             };
         }
         if others.len() > self.first_halves.len() / PAGES_PER_OTHER {
-            let pages = (0..self.first_halves.len() as u32).map(Ppn::new);
+            let pages = Ppn::new(0).run(to_u32(self.first_halves.len()));
             self.second_halves =
                 SecondHalves::Own(pages.map(|ppn| split(&self.slot(ppn)).1).collect());
         }
@@ -248,7 +249,7 @@ fn split(slot: &[u8; SLOT]) -> (Half, Half) {
 
 impl Store for OobOnlyStore {
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()> {
-        let erased = vec![0; self.geometry.pages_per_block as usize];
+        let erased = vec![0; self.geometry.block_pages()];
         self.geometry
             .all_blocks()
             .for_each(|block| each(block, BlockFacts::default(), &erased));
@@ -302,11 +303,11 @@ impl Store for OobOnlyStore {
 
     #[inline(always)]
     fn program(&mut self, first: Ppn, count: u32, _data: &[u8], oobs: &[u8]) -> io::Result<()> {
-        let part = oobs.len() / count as usize;
+        let part = oobs.len() / index(count);
         if let (SLOT, (slots, []), 0) = (part, oobs.as_chunks(), self.tail) {
             self.program_slots(first, slots);
         } else {
-            let pages = (first.raw()..first.raw() + count).map(Ppn::new);
+            let pages = first.run(count);
             pages
                 .enumerate()
                 .for_each(|(i, ppn)| self.program_oob(ppn, &oobs[i * part..][..part]));

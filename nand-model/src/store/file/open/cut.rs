@@ -5,6 +5,7 @@
 //! same cut.
 
 use super::Opener;
+use crate::convert::{index, to_u32, to_u64, to_usize};
 use crate::image::{CORE_BYTES, Core, ImageError, SlotHeader};
 use crc32c::crc32c;
 use std::ops::Range;
@@ -21,10 +22,10 @@ impl Opener<'_> {
     ) -> Result<u64, ImageError> {
         // Every operation beyond the synced number has a place of its own in the file, so there are
         // no more than places.
-        let places = self.layout.slots as u64 * (self.layout.pages() as u64 + 1);
+        let places = u64::from(self.layout.slots) * to_u64(self.layout.pages() + 1);
         let mut seen = Seen {
             from: synced_seq + 1,
-            bits: vec![0; (places / 64 + 1) as usize],
+            bits: vec![0; to_usize(places / 64 + 1)],
         };
         let mut data = Vec::new();
         for (slot, head) in (0..).zip(heads) {
@@ -32,11 +33,11 @@ impl Opener<'_> {
                 seen.insert(head.erase_seq);
             }
             let meta = self.read_meta(slot)?;
-            let core = |page| Core::decode(slot, page as u32, self.layout.record_in(&meta, page));
+            let core = |page| Core::decode(slot, to_u32(page), self.layout.record_in(&meta, page));
             let is_late = |&page: &usize| core(page).is_some_and(|core| core.seq > synced_seq);
             let mut page = 0;
             while let Some(first) = (page..self.layout.pages()).find(is_late) {
-                late[slot as usize] = true;
+                late[index(slot)] = true;
                 // Some at a time: one read for all, still small enough for the processor's cache.
                 page = (first..self.layout.pages().min(first + 32))
                     .find(|page| !is_late(page))
@@ -64,12 +65,12 @@ impl Opener<'_> {
         seen: &mut Seen,
     ) -> Result<(), ImageError> {
         let geometry = self.layout.geometry;
-        data.resize(pages.len() * geometry.page_bytes as usize, 0);
-        self.read(self.layout.data_at(slot, pages.start as u32), data)?;
-        for (page, data) in pages.zip(data.chunks_exact(geometry.page_bytes as usize)) {
+        data.resize(pages.len() * geometry.page_len(), 0);
+        self.read(self.layout.data_at(slot, to_u32(pages.start)), data)?;
+        for (page, data) in pages.zip(data.chunks_exact(geometry.page_len())) {
             let record = self.layout.record_in(meta, page);
-            let oob = &record[CORE_BYTES..][..geometry.oob_bytes as usize];
-            let core = Core::decode(slot, page as u32, record);
+            let oob = &record[CORE_BYTES..][..geometry.oob_len()];
+            let core = Core::decode(slot, to_u32(page), record);
             let whole =
                 |core: &Core| crc32c(oob) == core.oob_check && crc32c(data) == core.data_check;
             if let Some(core) = core.filter(whole) {
@@ -89,7 +90,7 @@ struct Seen {
 impl Seen {
     fn insert(&mut self, seq: u64) {
         if let Some(i) = seq.checked_sub(self.from)
-            && let Some(word) = self.bits.get_mut((i / 64) as usize)
+            && let Some(word) = self.bits.get_mut(to_usize(i / 64))
         {
             *word |= 1 << (i % 64);
         }
@@ -103,6 +104,6 @@ impl Seen {
             .take_while(|&&word| word == u64::MAX)
             .count();
         let rest = self.bits.get(full).map_or(0, |word| word.trailing_ones());
-        self.from + full as u64 * 64 + rest as u64 - 1
+        self.from + to_u64(full) * 64 + u64::from(rest) - 1
     }
 }

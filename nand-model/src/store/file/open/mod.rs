@@ -27,6 +27,7 @@ use header::{layout_of, read_header};
 use super::disk::{Disk, FileDisk, Mode, Overlay};
 use super::sync::SyncHandle;
 use super::{Block, Counts, FileStore, Slots};
+use crate::convert::{index, to_u64};
 use crate::image::{Header, ImageError, ImageInfo, ImageSpec, Layout, Mark, TableEntry};
 use crate::store::BlockFacts;
 use crc32c::crc32c;
@@ -132,7 +133,7 @@ impl FileStore {
         // The table is written whole at creation. A file that keeps much less than that (some file
         // systems compress) is a sparse forgery, and no reason to allocate.
         let (header, _) = read_header(path, &disk, length)?;
-        let table_bytes = layout_of(path, &header)?.table_bytes() as u64;
+        let table_bytes = to_u64(layout_of(path, &header)?.table_bytes());
         if table_bytes > 1 << 20 && kept.saturating_mul(16) < table_bytes {
             return Err(damaged(path, "it keeps less than its block table".into()));
         }
@@ -153,7 +154,7 @@ impl FileStore {
             marked: false,
             counts_check: crc32c(&vec![0; layout.pages()]),
         };
-        let blocks = layout.geometry.blocks as usize;
+        let blocks = layout.geometry.block_slots();
         let all: Vec<usize> = (0..blocks).collect();
         for some in all.chunks(1 << 15) {
             let bytes: Vec<u8> = some.iter().flat_map(|&block| entry.encode(block)).collect();
@@ -279,10 +280,10 @@ impl Found {
     fn new(layout: Layout, info: &ImageInfo) -> Self {
         let slots = Slots {
             blank: (0..layout.slots).rev().collect(),
-            roomy: vec![false; layout.slots as usize],
+            roomy: vec![false; index(layout.slots)],
             ..Slots::default()
         };
-        let blocks = vec![Block::default(); layout.geometry.blocks as usize];
+        let blocks = vec![Block::default(); layout.geometry.block_slots()];
         Found {
             blocks,
             counts: Counts::new(info),
@@ -306,7 +307,7 @@ impl Opener<'_> {
     /// Slot header and records; holes are not read.
     fn read_meta(&self, slot: u32) -> Result<Vec<u8>, ImageError> {
         let mut meta = vec![0; self.layout.meta_bytes()];
-        if self.holds_data(slot, meta.len() as u64) {
+        if self.holds_data(slot, to_u64(meta.len())) {
             self.read(self.layout.slot_at(slot), &mut meta)?;
         }
         Ok(meta)

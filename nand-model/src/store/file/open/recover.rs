@@ -5,6 +5,7 @@
 //! finds the same cut.
 
 use super::{ERASES_MAX, Found, OpenReport, Opener, damaged};
+use crate::convert::{index, to_u64};
 use crate::image::{CORE_BYTES, Core, Header, ImageError, SEQ_MAX, SLOT_HEADER_BYTES, SlotHeader};
 use crate::store::file::Block;
 
@@ -33,7 +34,7 @@ impl Opener<'_> {
             let Some(head) = head.filter(|head| head.erase_seq <= cut) else {
                 continue;
             };
-            let block = &mut found.blocks[head.block as usize];
+            let block = &mut found.blocks[index(head.block)];
             if block.slot.is_none() || head.erase_seq > block.erase_seq {
                 *block = Block {
                     slot: Some(slot),
@@ -45,7 +46,7 @@ impl Opener<'_> {
             }
         }
         let undone = self.beyond(cut, &heads, &late)?;
-        report.ops_dropped = undone.len() as u64;
+        report.ops_dropped = to_u64(undone.len());
         if !undone.is_empty() {
             self.say_undoing(header, copy, synced_seq)?;
         }
@@ -57,7 +58,7 @@ impl Opener<'_> {
                 self.rewrite_table()?;
             }
             for (slot, head) in (0..).zip(&heads) {
-                if late[slot as usize] || head.is_some_and(|head| head.erase_seq > synced_seq) {
+                if late[index(slot)] || head.is_some_and(|head| head.erase_seq > synced_seq) {
                     self.rewrite_late(slot, synced_seq)?;
                 } else if rewrites_all {
                     self.rewrite_meta(slot)?;
@@ -78,7 +79,7 @@ impl Opener<'_> {
     }
 
     fn read_heads(&self) -> Result<Vec<Option<SlotHeader>>, ImageError> {
-        let mut heads = Vec::with_capacity(self.layout.slots as usize);
+        let mut heads = Vec::with_capacity(index(self.layout.slots));
         let mut bytes = [0; SLOT_HEADER_BYTES];
         for slot in 0..self.layout.slots {
             self.read(self.layout.slot_at(slot), &mut bytes)?;
@@ -115,10 +116,9 @@ impl Opener<'_> {
             }
             if *late {
                 let meta = self.read_meta(slot)?;
-                let core = |page: u32| {
-                    Core::decode(slot, page, self.layout.record_in(&meta, page as usize))
-                };
-                let gone = (0..self.layout.pages() as u32)
+                let core =
+                    |page: u32| Core::decode(slot, page, self.layout.record_in(&meta, index(page)));
+                let gone = (0..self.layout.geometry.pages_per_block)
                     .filter(|page| core(*page).is_some_and(|c| c.seq > cut));
                 places.extend(gone.map(|page| (self.layout.record_at(slot, page), CORE_BYTES)));
             }

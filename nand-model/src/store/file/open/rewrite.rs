@@ -5,6 +5,7 @@
 //! fails or is interrupted changes nothing.
 
 use super::{Opener, io_error};
+use crate::convert::{to_u32, to_u64};
 use crate::image::{Core, ImageError};
 
 impl Opener<'_> {
@@ -17,7 +18,7 @@ impl Opener<'_> {
     /// Writes a slot's header and records as they read. A hole is left alone: what a free slot held
     /// before it was punched belongs to lives that ended at or below the synced number.
     pub(super) fn rewrite_meta(&self, slot: u32) -> Result<(), ImageError> {
-        if !self.holds_data(slot, self.layout.meta_bytes() as u64) {
+        if !self.holds_data(slot, to_u64(self.layout.meta_bytes())) {
             return Ok(());
         }
         let meta = self.read_meta(slot)?;
@@ -28,11 +29,11 @@ impl Opener<'_> {
     /// records.
     pub(super) fn rewrite_late(&self, slot: u32, synced_seq: u64) -> Result<(), ImageError> {
         let meta = self.read_meta(slot)?;
-        let mut data = vec![0; self.layout.geometry.page_bytes as usize];
+        let mut data = vec![0; self.layout.geometry.page_len()];
         for page in 0..self.layout.pages() {
-            let core = Core::decode(slot, page as u32, self.layout.record_in(&meta, page));
+            let core = Core::decode(slot, to_u32(page), self.layout.record_in(&meta, page));
             if core.is_some_and(|core| core.seq > synced_seq) {
-                let at = self.layout.data_at(slot, page as u32);
+                let at = self.layout.data_at(slot, to_u32(page));
                 self.read(at, &mut data)?;
                 self.write_again(at, &data)?;
             }

@@ -5,6 +5,7 @@
 //! undone: an interrupted open leaves them for the next one.
 
 use super::{ERASES_MAX, Found, Opener, damaged};
+use crate::convert::{index, to_u32, to_u64};
 use crate::image::{Core, Hint, ImageError, Mark, TABLE_ENTRY_BYTES, TableEntry, is_zero};
 use crate::store::Health;
 use crate::store::file::Block;
@@ -75,32 +76,39 @@ impl Opener<'_> {
         let mut counts = vec![0; self.layout.pages()];
         for (page, count) in counts.iter_mut().enumerate() {
             let record = self.layout.record_in(meta, page);
-            let core = Core::decode(slot, page as u32, record)
+            let core = Core::decode(slot, to_u32(page), record)
                 .filter(|core| core.seq > erase_seq && core.seq <= cut);
             let Some(core) = core else { continue };
             *count = 1;
             if self.layout.hints
                 && let Some((programs, _)) =
-                    Hint::decode(core.seq, record, self.layout.geometry.oob_bytes as usize)
+                    Hint::decode(core.seq, record, self.layout.geometry.oob_len())
             {
                 *count = programs.min(self.info.profile.nop);
             }
             let mark = Mark::decode(core.seq, record);
             if mark.health != Health::Good {
-                marks.push((page as u32, mark));
+                marks.push((to_u32(page), mark));
             }
         }
         for (page, mark) in marks {
-            let stands = |cause: u16| counts.get(cause as usize).is_some_and(|count| *count > 0);
+            let stands = |cause: u16| {
+                counts
+                    .get(usize::from(cause))
+                    .is_some_and(|count| *count > 0)
+            };
             if mark.cause.is_none_or(stands) {
                 let ppn = self
                     .layout
                     .geometry
-                    .page(crate::addr::Pbn::new(block as u32), page);
+                    .page(crate::addr::Pbn::new(to_u32(block)), page);
                 found.sick.insert(ppn.raw(), mark);
             } else {
                 // A later program of that page must not bring the mark back.
-                self.write(self.layout.record_at(slot, page) + Mark::AT as u64, &[0; 8])?;
+                self.write(
+                    self.layout.record_at(slot, page) + to_u64(Mark::AT),
+                    &[0; 8],
+                )?;
             }
         }
         found.counts.set(block, &counts);
@@ -113,7 +121,7 @@ impl Opener<'_> {
         slots.blank.clear();
         for block in found.blocks.iter() {
             let Some(slot) = block.slot else { continue };
-            match slots.roomy.get_mut(slot as usize) {
+            match slots.roomy.get_mut(index(slot)) {
                 Some(taken) if !*taken => *taken = true,
                 _ => {
                     return Err(damaged(
@@ -125,11 +133,11 @@ impl Opener<'_> {
         }
         for slot in (0..self.layout.slots)
             .rev()
-            .filter(|&slot| !slots.roomy[slot as usize])
+            .filter(|&slot| !slots.roomy[index(slot)])
             .collect::<Vec<_>>()
         {
             if self.holds_data(slot, self.layout.slot_bytes()) {
-                slots.roomy[slot as usize] = true;
+                slots.roomy[index(slot)] = true;
                 slots.used.push_back(slot);
             } else {
                 slots.blank.push(slot);

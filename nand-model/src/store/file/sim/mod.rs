@@ -13,7 +13,8 @@ pub use faults::{Crash, End, Freeze, ReadFault, SyncFault, WriteFault};
 use super::disk::{Disk, WriteError};
 use super::open::{Access, OpenReport, new_header};
 use super::{FileStore, Layout};
-use crate::image::{ImageError, ImageSpec, PAGE, is_zero};
+use crate::convert::{to_u64, to_usize};
+use crate::image::{ImageError, ImageSpec, PAGE, PAGE_LEN, is_zero};
 use crate::rng::SplitMix;
 use std::collections::BTreeSet;
 use std::io;
@@ -72,14 +73,14 @@ impl SimDisk {
                 reason,
             }
         })?;
-        let disk = SimDisk::holding(vec![0; layout.file_bytes as usize]);
+        let disk = SimDisk::holding(vec![0; to_usize(layout.file_bytes)]);
         let store = FileStore::create_on(path, Arc::new(disk.clone()), header)?;
         Ok((disk, store))
     }
 
     /// A disk that holds these bytes, synced.
     pub fn holding(bytes: Vec<u8>) -> SimDisk {
-        let pages = bytes.chunks(PAGE as usize).enumerate();
+        let pages = bytes.chunks(PAGE_LEN).enumerate();
         let room = pages
             .filter(|(_, page)| !is_zero(page))
             .map(|(number, _)| number)
@@ -103,7 +104,7 @@ impl SimDisk {
     ///
     /// As [`FileStore::open`], but for those of the path and the lock.
     pub fn open(&self, access: Access) -> Result<(FileStore, OpenReport), ImageError> {
-        let length = self.lock().cache.len() as u64;
+        let length = to_u64(self.lock().cache.len());
         FileStore::open_on(Path::new(NAME), Arc::new(self.clone()), length, access)
     }
 
@@ -171,7 +172,7 @@ impl SimDisk {
 
     /// Length of the file in bytes.
     pub fn length(&self) -> u64 {
-        self.lock().cache.len() as u64
+        to_u64(self.lock().cache.len())
     }
 
     /// Everything as the host sees it while it runs.
@@ -242,7 +243,7 @@ impl SimDisk {
 impl Disk for SimDisk {
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
         let mut sim = self.lock();
-        let end = at + buf.len() as u64;
+        let end = at + to_u64(buf.len());
         if let Some(fault) = sim
             .read_faults
             .iter_mut()
@@ -254,7 +255,7 @@ impl Disk for SimDisk {
                 return Err(io::Error::from_raw_os_error(EIO));
             }
         }
-        buf.copy_from_slice(&sim.cache[at as usize..][..buf.len()]);
+        buf.copy_from_slice(&sim.cache[to_usize(at)..][..buf.len()]);
         Ok(())
     }
 
@@ -262,7 +263,7 @@ impl Disk for SimDisk {
         let mut sim = self.lock();
         sim.freeze(false);
         sim.writes += 1;
-        let at = at as usize;
+        let at = to_usize(at);
         let failing = sim.failing_write(at, buf.len());
         let done = failing.map_or(buf.len(), |fault| {
             let done = fault.arrives.min(buf.len());
@@ -331,13 +332,13 @@ impl Disk for SimDisk {
         let mut sim = self.lock();
         sim.freeze(false);
         sim.writes += 1;
-        let (at, bytes) = (at as usize, bytes as usize);
+        let (at, bytes) = (to_usize(at), to_usize(bytes));
         if sim.write_fault.is_some_and(|fault| !fault.needs_room)
             && let Some(fault) = sim.failing_write(at, bytes)
         {
             return Err(io::Error::from_raw_os_error(fault.errno));
         }
-        let given_back = at.div_ceil(PAGE as usize)..(at + bytes) / PAGE as usize;
+        let given_back = at.div_ceil(PAGE_LEN)..(at + bytes) / PAGE_LEN;
         sim.room.retain(|page| !given_back.contains(page));
         sim.put(at, &vec![0; bytes]);
         Ok(())
@@ -345,7 +346,7 @@ impl Disk for SimDisk {
 
     fn next_data(&self, at: u64) -> Option<u64> {
         let sim = self.lock();
-        let page = *sim.room.range((at / PAGE) as usize..).next()?;
-        Some(at.max(page as u64 * PAGE))
+        let page = *sim.room.range(to_usize(at / PAGE)..).next()?;
+        Some(at.max(to_u64(page) * PAGE))
     }
 }

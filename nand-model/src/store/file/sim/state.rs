@@ -3,14 +3,15 @@
 //!
 //! What always holds: see the header of [`super`].
 
-use super::{Crash, Freeze, PAGE, SECTOR, Sim, SplitMix, WriteFault, is_due};
+use super::{Crash, Freeze, PAGE_LEN, SECTOR, Sim, SplitMix, WriteFault, is_due};
+use crate::convert::to_u64;
 use std::collections::HashSet;
 use std::ops::Range;
 
 impl Sim {
     /// What a crash of the host leaves.
     pub(super) fn survivors(&self, how: Crash) -> Vec<u8> {
-        let writes = self.log.len() as u64;
+        let writes = to_u64(self.log.len());
         let mut rng = SplitMix::new(match how {
             Crash::Nothing => return self.disk.clone(),
             Crash::Mask(seed)
@@ -70,7 +71,7 @@ impl Sim {
     }
 
     pub(super) fn pages(at: usize, bytes: usize) -> Range<usize> {
-        at / PAGE as usize..(at + bytes).div_ceil(PAGE as usize)
+        at / PAGE_LEN..(at + bytes).div_ceil(PAGE_LEN)
     }
 
     /// The fault that befalls a write of so many bytes, if one does.
