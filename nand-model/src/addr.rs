@@ -4,6 +4,7 @@
 //! pages, so that splitting it costs a shift and a mask for every geometry. Only
 //! [`Geometry`](crate::Geometry) makes and splits them.
 
+use crate::convert::index;
 use std::fmt;
 
 /// Physical page number. Numbers are dense when a block has a power-of-two count of pages.
@@ -30,7 +31,12 @@ impl Ppn {
     /// [`Geometry::page_slots`](crate::Geometry::page_slots) entries.
     #[inline]
     pub const fn index(self) -> usize {
-        self.0 as usize
+        index(self.0)
+    }
+    /// `count` pages upwards from this one.
+    #[inline]
+    pub fn run(self, count: u32) -> impl Iterator<Item = Ppn> + Clone + use<> {
+        (self.0..self.0 + count).map(Ppn)
     }
 }
 
@@ -48,7 +54,7 @@ impl Pbn {
     /// The number as an index into a table with one entry per block.
     #[inline]
     pub const fn index(self) -> usize {
-        self.0 as usize
+        index(self.0)
     }
 }
 

@@ -52,6 +52,12 @@ impl Cause {
         Cause::Recovery,
     ];
 
+    /// The cause's number, as an index into a table with one entry per cause.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
     /// Lower-case name, as in metrics labels and reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -113,21 +119,21 @@ impl Counters {
     /// Counts of one cause.
     #[inline]
     pub fn of(&self, cause: Cause) -> &OpCounts {
-        &self.by_cause[cause as usize]
+        &self.by_cause[cause.index()]
     }
 
     #[inline]
     pub(crate) fn of_mut(&mut self, cause: Cause) -> &mut OpCounts {
-        &mut self.by_cause[cause as usize]
+        &mut self.by_cause[cause.index()]
     }
 
     /// How often this fault struck.
     pub fn injected(&self, fault: Fault) -> u64 {
-        self.faults[fault as usize]
+        self.faults[fault.index()]
     }
 
     pub(crate) fn note_fault(&mut self, fault: Fault) {
-        self.faults[fault as usize] += 1;
+        self.faults[fault.index()] += 1;
     }
 
     /// Sum over all causes.

@@ -7,6 +7,7 @@
 //! says. Nothing is flipped in the bytes: corrected data is right, and what cannot be corrected is
 //! not returned.
 
+use crate::convert::index;
 use crate::rng::SplitMix;
 
 /// Whose bits go wrong how fast: `e + a PE^k + b PE^m days^n + g PE^p reads^q`, reads counted per
@@ -93,9 +94,9 @@ impl Decay {
             Decay::Mlc2ynm => MLC_2YNM,
         };
         let (pe, days, reads) = (
-            erases as f64,
+            f64::from(erases),
             days.clamp(0.0, DAYS_MAX),
-            (reads as f64).min(READS_MAX),
+            f64::from(reads).min(READS_MAX),
         );
         let rate =
             e + a * pe.powf(k) + b * pe.powf(m) * days.powf(n) + g * pe.powf(p) * reads.powf(q);
@@ -175,7 +176,7 @@ impl Ecc {
     fn sense(&self, rber: f64, seed: u64, data: u32, oob: u32) -> Correction {
         let mut quantiles = SplitMix::new(seed);
         let mut wrong_bits =
-            |bytes: u32| wrong_bits(quantiles.unit(), rber * 8.0 * bytes as f64, self.bits);
+            |bytes: u32| wrong_bits(quantiles.unit(), rber * 8.0 * f64::from(bytes), self.bits);
         let mut correction = Correction::default();
         let mut note = |wrong: u32| {
             correction.near_limit |= wrong >= self.refresh_bits();
@@ -186,7 +187,7 @@ impl Ecc {
         // The OOB first, so that its errors are the same whatever else is read.
         let oob_lost = note(wrong_bits(oob));
         let mut data_lost = false;
-        for at in (0..data).step_by(self.codeword_bytes as usize) {
+        for at in (0..data).step_by(index(self.codeword_bytes)) {
             data_lost |= note(wrong_bits(self.codeword_bytes.min(data - at)));
         }
         Correction {
@@ -204,7 +205,7 @@ fn wrong_bits(quantile: f64, mean: f64, limit: u32) -> u32 {
     let (mut wrong, mut sum) = (0, chance);
     while sum <= quantile && wrong <= limit {
         wrong += 1;
-        chance *= mean / wrong as f64;
+        chance *= mean / f64::from(wrong);
         sum += chance;
     }
     wrong

@@ -2,6 +2,7 @@
 //! back.
 
 use crate::addr::{Pbn, Ppn};
+use crate::convert::{index, to_u64};
 
 /// Shape of a flash device. Blocks are striped over the dies: block `b` lies on die `b mod dies`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,10 @@ const MAX_OOB_BYTES: u32 = 8 << 10;
 impl Geometry {
     /// Says what is wrong with the shape, if anything is. Everything else in this type assumes a
     /// valid one.
+    ///
+    /// # Errors
+    ///
+    /// One line for a human: which count or size is out of range, and the range.
     pub fn validate(&self) -> Result<(), String> {
         let positive = [
             ("channels", self.channels),
@@ -67,7 +72,7 @@ impl Geometry {
             ));
         }
         // One raw page number is kept back: tables use all ones for "no page".
-        if (self.blocks as u64) << self.page_shift() >= u32::MAX as u64 {
+        if u64::from(self.blocks) << self.page_shift() >= u64::from(u32::MAX) {
             return Err(format!(
                 "geometry: {} blocks do not fit 32-bit page numbers",
                 self.blocks
@@ -87,17 +92,41 @@ impl Geometry {
     /// Size of a table indexed by [`Ppn::index`].
     #[inline]
     pub const fn page_slots(&self) -> usize {
-        (self.blocks as usize) << self.page_shift()
+        index(self.blocks) << self.page_shift()
+    }
+
+    /// Size of a table indexed by [`Pbn::index`].
+    #[inline]
+    pub const fn block_slots(&self) -> usize {
+        index(self.blocks)
+    }
+
+    /// Size of a table with an entry for each page of a block.
+    #[inline]
+    pub const fn block_pages(&self) -> usize {
+        index(self.pages_per_block)
+    }
+
+    /// Data bytes per page, as the length of a buffer.
+    #[inline]
+    pub const fn page_len(&self) -> usize {
+        index(self.page_bytes)
+    }
+
+    /// OOB bytes per page, as the length of a buffer.
+    #[inline]
+    pub const fn oob_len(&self) -> usize {
+        index(self.oob_bytes)
     }
 
     /// Pages that really exist.
     pub const fn pages(&self) -> u64 {
-        self.blocks as u64 * self.pages_per_block as u64
+        to_u64(self.block_slots()) * to_u64(self.block_pages())
     }
 
     /// Data bytes of the whole device, bad blocks included.
     pub const fn data_bytes(&self) -> u64 {
-        self.pages() * self.page_bytes as u64
+        self.pages() * to_u64(self.page_len())
     }
 
     /// Dies of the whole device.

@@ -15,10 +15,13 @@
 //! assert_eq!((data[0], &oob), (7, b"spare"));
 //! ```
 #![forbid(unsafe_code)]
+// What an error means to the caller stands with each function.
+#![warn(clippy::missing_errors_doc)]
 
 mod addr;
 mod cause;
 mod chip;
+mod convert;
 mod decay;
 mod error;
 mod fault;

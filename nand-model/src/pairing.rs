@@ -5,6 +5,7 @@
 //! Every table here is a bijection between the LSB pages and the MSB pages of a block, for any even
 //! number of pages (tested), which the kernel's own tables are not at the block's end.
 
+use crate::convert::{index, to_u16, to_u32};
 use crate::rng::SplitMix;
 
 /// Rule that pairs the pages of a block.
@@ -69,21 +70,21 @@ impl PairTable {
     /// The table of `rule` for blocks of `pages` pages.
     pub fn new(rule: Pairing, pages: u32) -> Self {
         let word_lines: Vec<Vec<u16>> = match rule {
-            Pairing::None => (0..pages as u16).map(|page| vec![page]).collect(),
+            Pairing::None => (0..to_u16(pages)).map(|page| vec![page]).collect(),
             Pairing::Adjacent | Pairing::Dist3 => Self::pairs(rule, pages, 1),
             Pairing::Dist6 | Pairing::Shared4 | Pairing::Group4 => Self::pairs(rule, pages, 2),
             Pairing::Random { seed, span } => Self::random_pairs(seed, span, pages),
         };
-        let (mut line_of, mut last) = (vec![0; pages as usize], vec![0; pages as usize]);
+        let (mut line_of, mut last) = (vec![0; index(pages)], vec![0; index(pages)]);
         for (number, line) in (0..).zip(&word_lines) {
             for page in line {
-                line_of[*page as usize] = number;
-                last[*page as usize] = line[line.len() - 1];
+                line_of[usize::from(*page)] = number;
+                last[usize::from(*page)] = line[line.len() - 1];
             }
         }
         let span = (0..)
             .zip(&last)
-            .map(|(page, last)| (*last as u32).saturating_sub(page))
+            .map(|(page, last)| u32::from(*last).saturating_sub(page))
             .max()
             .unwrap_or(0);
         PairTable {
@@ -102,22 +103,20 @@ impl PairTable {
             (1..=Pairing::SPAN_MAX).contains(&span),
             "a pairing of span {span}"
         );
-        let mut rng = SplitMix::new(seed as u64);
-        let mut free = vec![true; pages as usize];
+        let mut rng = SplitMix::new(u64::from(seed));
+        let mut free = vec![true; index(pages)];
         let mut lines = Vec::new();
         for lsb in 0..pages {
-            if !free[lsb as usize] {
+            if !free[index(lsb)] {
                 continue;
             }
-            let last = (pages - 1).min(lsb + span as u32);
-            let choice: Vec<u32> = (lsb + 1..=last)
-                .filter(|page| free[*page as usize])
-                .collect();
-            let mut line = vec![lsb as u16];
+            let last = (pages - 1).min(lsb + u32::from(span));
+            let choice: Vec<u32> = (lsb + 1..=last).filter(|page| free[index(*page)]).collect();
+            let mut line = vec![to_u16(lsb)];
             if !choice.is_empty() {
-                let msb = choice[rng.below(choice.len() as u64) as usize];
-                free[msb as usize] = false;
-                line.push(msb as u16);
+                let msb = choice[rng.index(choice.len())];
+                free[index(msb)] = false;
+                line.push(to_u16(msb));
             }
             lines.push(line);
         }
@@ -126,7 +125,7 @@ impl PairTable {
 
     /// Word lines where `step` pages move together; pages left over at the block's end stand alone.
     fn pairs(rule: Pairing, pages: u32, step: u32) -> Vec<Vec<u16>> {
-        let spread = |group: u32| (group * step..(group + 1) * step).map(|page| page as u16);
+        let spread = |group: u32| (group * step..(group + 1) * step).map(to_u16);
         let groups = Self::group_pairs(rule, pages / step);
         let mut lines: Vec<Vec<u16>> = Vec::new();
         for (lsb, msb) in groups {
@@ -140,8 +139,8 @@ impl PairTable {
                 );
             }
         }
-        let paired: u32 = lines.iter().map(|line| line.len() as u32).sum();
-        lines.extend((paired..pages).map(|page| vec![page as u16]));
+        let paired: u32 = lines.iter().map(|line| to_u32(line.len())).sum();
+        lines.extend((paired..pages).map(|page| vec![to_u16(page)]));
         lines
     }
 
@@ -159,14 +158,14 @@ impl PairTable {
     }
 
     fn line(&self, offset: u32) -> &[u16] {
-        &self.word_lines[self.line_of[offset as usize] as usize]
+        &self.word_lines[usize::from(self.line_of[index(offset)])]
     }
 
     /// Whether `offset` is programmed into cells that hold an LSB page already.
     #[inline]
     pub fn is_msb(&self, offset: u32) -> bool {
         let line = self.line(offset);
-        line.len() > 1 && line[line.len() / 2..].contains(&(offset as u16))
+        line.len() > 1 && line[line.len() / 2..].contains(&to_u16(offset))
     }
 
     /// The earlier pages that an interrupted program of `offset` may destroy: none unless it is an
@@ -179,7 +178,7 @@ impl PairTable {
             &[]
         };
         line.iter()
-            .map(|page| *page as u32)
+            .map(|page| u32::from(*page))
             .take_while(move |page| *page < offset)
     }
 
@@ -187,7 +186,7 @@ impl PairTable {
     /// programmed.
     #[inline]
     pub fn last_threat(&self, offset: u32) -> Option<u32> {
-        let last = self.last[offset as usize] as u32;
+        let last = u32::from(self.last[index(offset)]);
         (last > offset).then_some(last)
     }
 

@@ -304,18 +304,18 @@ impl Profile {
     /// has failed, at twice as many cycles up to sixteen times that.
     pub fn erase_hazard(&self, erases: u32) -> f64 {
         const SHAPE: f64 = 4.0;
-        let share = self
+        let allowed = self
             .max_bad_permille
-            .saturating_sub(self.factory_bad_permille) as f64
-            / 1000.0;
-        let rated = self.endurance.max(1) as f64;
-        share * SHAPE / rated * (erases as f64 / rated).powf(SHAPE - 1.0)
+            .saturating_sub(self.factory_bad_permille);
+        let share = f64::from(allowed) / 1000.0;
+        let rated = f64::from(self.endurance.max(1));
+        share * SHAPE / rated * (f64::from(erases) / rated).powf(SHAPE - 1.0)
     }
 
     /// The chance that a program of a block fails for its `erases` so far: over all pages of the
     /// block a tenth of [`Profile::erase_hazard`]. Ours; no rates were published.
     pub fn program_hazard(&self, erases: u32) -> f64 {
-        self.erase_hazard(erases) / 10.0 / self.geometry.pages_per_block as f64
+        self.erase_hazard(erases) / 10.0 / f64::from(self.geometry.pages_per_block)
     }
 
     /// Whether a page shares its cells with another (MLC and up).

@@ -1,5 +1,7 @@
 //! The only randomness of the emulator.
 
+use crate::convert::to_u64;
+
 /// SplitMix64 (Steele, Lea, Flood 2014): small, seedable, good enough to choose faults and
 /// workloads.
 #[derive(Clone, Debug)]
@@ -25,7 +27,25 @@ impl SplitMix {
     /// here.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
-        ((self.next_u64() as u128 * bound as u128) >> 64) as u64
+        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// A number below `bound` (> 0): [`SplitMix::below`] in 32 bits.
+    #[inline]
+    pub fn number(&mut self, bound: u32) -> u32 {
+        self.below(u64::from(bound)) as u32
+    }
+
+    /// An index into something of this length (> 0): [`SplitMix::below`] in memory.
+    #[inline]
+    pub fn index(&mut self, length: usize) -> usize {
+        self.below(to_u64(length)) as usize
+    }
+
+    /// Eight random bits.
+    #[inline]
+    pub fn byte(&mut self) -> u8 {
+        self.next_u64() as u8
     }
 
     /// True once in `n` on average.

@@ -1,6 +1,7 @@
 //! Emulated time: dies and buses are resources with a busy-until; an operation takes the instant it
 //! may start and returns the instant it is done.
 
+use crate::convert::index;
 use crate::geometry::Geometry;
 use crate::pairing::PairTable;
 use crate::profile::Timing;
@@ -34,7 +35,7 @@ impl Clocks {
         Clocks {
             timing,
             dies,
-            buses: vec![0; geometry.channels as usize],
+            buses: vec![0; index(geometry.channels)],
         }
     }
 
@@ -57,7 +58,7 @@ impl Clocks {
     /// A die works for `cell_ns`, nothing crosses the bus.
     #[inline]
     pub(crate) fn work(&mut self, at: Nanos, die: u32, cell_ns: Nanos) -> Nanos {
-        let die = &mut self.dies[die as usize];
+        let die = &mut self.dies[index(die)];
         die.busy = at.max(die.busy) + cell_ns;
         die.busy
     }
@@ -72,11 +73,11 @@ impl Clocks {
             return first;
         }
         // Only the first page may have to wait: each later one starts when the one before is done.
-        let done = first + (cell_ns + bus_ns) * (count as u64 - 1);
-        let die = &mut self.dies[die as usize];
+        let done = first + (cell_ns + bus_ns) * u64::from(count - 1);
+        let die = &mut self.dies[index(die)];
         die.busy = done - bus_ns;
         if bus_ns > 0 {
-            self.buses[die.bus as usize] = done;
+            self.buses[index(die.bus)] = done;
         }
         done
     }
@@ -96,10 +97,10 @@ impl Clocks {
         if bus_ns == 0 {
             return self.work(at, die, cells_ns);
         }
-        let die = &mut self.dies[die as usize];
-        let bus = &mut self.buses[die.bus as usize];
+        let die = &mut self.dies[index(die)];
+        let bus = &mut self.buses[index(die.bus)];
         let loaded = at.max(*bus) + bus_ns;
-        die.busy = loaded.max(die.busy) + cells_ns + bus_ns * (count as u64 - 1);
+        die.busy = loaded.max(die.busy) + cells_ns + bus_ns * u64::from(count - 1);
         *bus = if count > 1 {
             die.busy - last_ns
         } else {
@@ -113,7 +114,7 @@ impl Clocks {
         if self.timing.bus_ns == 0 {
             return at;
         }
-        let bus = &mut self.buses[self.dies[die as usize].bus as usize];
+        let bus = &mut self.buses[index(self.dies[index(die)].bus)];
         *bus = at.max(*bus) + self.timing.bus_ns;
         *bus
     }
@@ -146,7 +147,7 @@ impl ProgramTimes {
     /// Cell time of `count` pages from `offset` on.
     #[inline(always)]
     pub(crate) fn of_run(&self, offset: u32, count: u32) -> Nanos {
-        self.before[(offset + count) as usize] - self.before[offset as usize]
+        self.before[index(offset + count)] - self.before[index(offset)]
     }
 }
 

@@ -11,6 +11,22 @@ use crate::timing::Nanos;
 
 impl<S: Store> Chip<S> {
     /// Erases a block.
+    ///
+    /// `at` is the instant, in ns of emulated time, before which the erase does not begin; returns
+    /// the one at which the block is erased.
+    ///
+    /// # Errors
+    ///
+    /// - [`NandError::EraseFailed`]: the block is bad, from before or from now on. It must not be
+    ///   used again.
+    /// - [`NandError::PowerLost`] while power is off, or if the fault plan cuts it in this erase;
+    ///   then the cut's outcome says what is left of the block.
+    /// - [`NandError::HostFull`]: nothing happened, the same erase may be tried later.
+    /// - [`NandError::Host`]: the host refused to write the image.
+    ///
+    /// # Panics
+    ///
+    /// If the chip has no such block.
     pub fn erase(&mut self, at: Nanos, block: Pbn, cause: Cause) -> Result<Nanos, NandError> {
         assert!(
             block.raw() < self.geometry().blocks,
@@ -154,10 +170,7 @@ impl<S: Store> Chip<S> {
             .filter(|&offset| self.is_programmed(geometry.page(block, offset)));
         let mut pages = Vec::new();
         for offset in offsets.collect::<Vec<_>>() {
-            let (mut data, mut oob) = (
-                vec![0; geometry.page_bytes as usize],
-                vec![0; geometry.oob_bytes as usize],
-            );
+            let (mut data, mut oob) = (vec![0; geometry.page_len()], vec![0; geometry.oob_len()]);
             let mut health = [Health::Good];
             self.store.read(
                 geometry.page(block, offset),
@@ -188,7 +201,7 @@ impl<S: Store> Chip<S> {
         rng: &mut SplitMix,
     ) -> Result<(), NandError> {
         self.forget_pages(block, facts)?;
-        let one = rng.below(pages.len().max(1) as u64) as usize;
+        let one = rng.index(pages.len().max(1));
         for (
             number,
             LeftPage {
@@ -230,7 +243,7 @@ impl<S: Store> Chip<S> {
         if !self.programs.is_empty() {
             let geometry = &self.profile.geometry;
             let first = geometry.page(block, 0).index();
-            self.programs[first..][..geometry.pages_per_block as usize].fill(0);
+            self.programs[first..][..geometry.block_pages()].fill(0);
         }
         Ok(())
     }

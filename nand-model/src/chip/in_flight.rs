@@ -122,8 +122,8 @@ impl<S: Store> Chip<S> {
         flickers: bool,
         rng: &mut SplitMix,
     ) -> Result<(), NandError> {
-        let number = rng.next_u64() as u8;
-        let health = match rng.below(5 + flickers as u64) {
+        let number = rng.byte();
+        let health = match rng.number(5 + u32::from(flickers)) {
             0 => Health::Good,
             1 => Health::Lost,
             2 => Health::DataLost,
@@ -131,7 +131,7 @@ impl<S: Store> Chip<S> {
             4 => Health::Unstable(number % 4),
             _ => Health::Flickering(number),
         };
-        let partner = match rng.below(3 + flickers as u64) {
+        let partner = match rng.number(3 + u32::from(flickers)) {
             0 => PartnerCut::Intact,
             1 => PartnerCut::Destroyed,
             2 => PartnerCut::Unstable(number % 4),
@@ -154,7 +154,7 @@ impl<S: Store> Chip<S> {
         pages: Vec<LeftPage>,
         rng: &mut SplitMix,
     ) -> Result<(), NandError> {
-        let outcome = EraseCut::ALL[rng.below(EraseCut::ALL.len() as u64) as usize];
+        let outcome = EraseCut::ALL[rng.index(EraseCut::ALL.len())];
         let erased = self.blocks[block.index()];
         match outcome {
             EraseCut::Complete => Ok(()),

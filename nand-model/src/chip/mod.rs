@@ -22,6 +22,7 @@ pub use program::RunError;
 
 use crate::addr::{Pbn, Ppn};
 use crate::cause::{Cause, Counters};
+use crate::convert::{to_u16, to_u32};
 use crate::error::{NandError, Part};
 use crate::fault::{FaultPlan, FaultState, WrongBits};
 use crate::geometry::{Geometry, PageSplit};
@@ -71,6 +72,14 @@ pub struct Chip<S> {
 
 impl<S: Store> Chip<S> {
     /// A chip of this profile over a store that may hold pages already.
+    ///
+    /// # Errors
+    ///
+    /// [`NandError::Host`] or [`NandError::HostFull`] if the store cannot tell what it holds.
+    ///
+    /// # Panics
+    ///
+    /// If profile and store differ in their number of blocks.
     pub fn open(profile: Profile, store: S) -> Result<Self, NandError> {
         let geometry = profile.geometry;
         let per_page = profile.order != PageOrder::Consecutive || profile.nop > 1;
@@ -83,8 +92,8 @@ impl<S: Store> Chip<S> {
             split: geometry.split(),
             profile,
             store,
-            blocks: vec![BlockFacts::default(); geometry.blocks as usize],
-            frontier: vec![0; geometry.blocks as usize],
+            blocks: vec![BlockFacts::default(); geometry.block_slots()],
+            frontier: vec![0; geometry.block_slots()],
             programs: vec![0; if per_page { geometry.page_slots() } else { 0 }],
             counters: Counters::default(),
             faults: None,
@@ -120,7 +129,7 @@ impl<S: Store> Chip<S> {
             frontier[block.index()] = counts
                 .iter()
                 .rposition(|&n| n > 0)
-                .map_or(0, |last| last as u16 + 1);
+                .map_or(0, |last| to_u16(to_u32(last)) + 1);
             if !programs.is_empty() {
                 let first = profile.geometry.page(block, 0).index();
                 programs[first..first + counts.len()].copy_from_slice(counts);
@@ -131,13 +140,18 @@ impl<S: Store> Chip<S> {
     }
 
     /// Marks the factory-bad blocks of a new device, the profile's share of them, chosen by `seed`.
+    ///
+    /// # Errors
+    ///
+    /// [`NandError::Host`] or [`NandError::HostFull`] if the store cannot record a mark: some
+    /// blocks are marked, and the device should be made again.
     pub fn mark_factory_bad(&mut self, seed: u64) -> Result<(), NandError> {
         let mut rng = SplitMix::new(seed);
         let wanted =
-            self.geometry().blocks as u64 * self.profile.factory_bad_permille as u64 / 1000;
+            u64::from(self.geometry().blocks) * u64::from(self.profile.factory_bad_permille) / 1000;
         let mut marked = 0;
         while marked < wanted {
-            let block = Pbn::new(rng.below(self.geometry().blocks as u64) as u32);
+            let block = Pbn::new(rng.number(self.geometry().blocks));
             if self.bad(block).is_none() {
                 self.mark_factory_bad_block(block)?;
                 marked += 1;
@@ -147,6 +161,14 @@ impl<S: Store> Chip<S> {
     }
 
     /// Marks one block of a new device as bad from the factory.
+    ///
+    /// # Errors
+    ///
+    /// [`NandError::Host`] or [`NandError::HostFull`] if the store cannot record the mark.
+    ///
+    /// # Panics
+    ///
+    /// If the chip has no such block.
     pub fn mark_factory_bad_block(&mut self, block: Pbn) -> Result<(), NandError> {
         self.mark_bad(block, Bad::Factory)
     }
@@ -205,7 +227,7 @@ impl<S: Store> Chip<S> {
     /// would tell.
     #[inline]
     pub fn frontier(&self, block: Pbn) -> u32 {
-        self.frontier[block.index()] as u32
+        u32::from(self.frontier[block.index()])
     }
 
     /// The store below, for what is beside the flash (sync points, capacity).
@@ -258,6 +280,16 @@ impl<S: Store> Chip<S> {
     /// erased. Returns whether they can be corrected: then they stand in the fault plan
     /// ([`FaultPlan::wrong_bits`]); otherwise the page's data is lost, also for those who open the
     /// store again.
+    ///
+    /// # Errors
+    ///
+    /// - [`NandError::PowerLost`] while power is off.
+    /// - [`NandError::Host`] or [`NandError::HostFull`] if the store cannot read the page or record
+    ///   that it is lost.
+    ///
+    /// # Panics
+    ///
+    /// If the chip has no such page, or the page is erased.
     pub fn flip_bits(&mut self, ppn: Ppn, bits: u32) -> Result<bool, NandError> {
         self.check_page(ppn)?;
         assert!(
@@ -328,7 +360,7 @@ impl<S: Store> Chip<S> {
     /// image's last use ended.
     pub fn hour(&self, at: Nanos) -> u32 {
         self.hour_base
-            .saturating_add((at / HOUR_NS).min(u32::MAX as Nanos) as u32)
+            .saturating_add(u32::try_from(at / HOUR_NS).unwrap_or(u32::MAX))
     }
 
     /// Lets the device lie for this many hours: every page gets older.
@@ -358,6 +390,22 @@ impl<S: Store> Chip<S> {
     /// Moves a page inside one plane without crossing the bus. Its OOB, as far as `oob` has room,
     /// is read and handed to `renew`; what that makes of it is programmed. If it returns false,
     /// this is not the page that was meant, and an error. Counts one read and one program.
+    ///
+    /// Returns the instant at which the target page is programmed, in ns.
+    ///
+    /// # Errors
+    ///
+    /// - [`NandError::Uncorrectable`] of `from` if the source cannot be read or `renew` returned
+    ///   false; nothing is programmed.
+    /// - [`NandError::ProgramFailed`] of `to`: as for [`Chip::program`].
+    /// - [`NandError::PowerLost`] while power is off, or if the fault plan cuts it in this program.
+    /// - [`NandError::HostFull`] or [`NandError::Host`]: the host refused a read or write of the
+    ///   image.
+    ///
+    /// # Panics
+    ///
+    /// If the pages are not in one plane, or the target breaks a rule that [`Chip::program`]
+    /// checks.
     pub fn copyback(
         &mut self,
         at: Nanos,
@@ -377,7 +425,7 @@ impl<S: Store> Chip<S> {
             "law: copyback leaves its plane"
         );
         let mut page = std::mem::take(&mut self.scratch);
-        page.resize(geometry.page_bytes as usize, 0);
+        page.resize(geometry.page_len(), 0);
         let cell_ns = self.profile.timing.read_ns;
         self.counters.of_mut(cause).reads += 1;
         self.counters.read_busy_ns += cell_ns;
@@ -425,9 +473,8 @@ impl<S: Store> Chip<S> {
         if self.programs.is_empty() {
             return frontier;
         }
-        (0..frontier)
-            .filter(|offset| self.is_programmed(self.profile.geometry.page(block, *offset)))
-            .count() as u32
+        let pages = self.profile.geometry.page(block, 0).run(frontier);
+        to_u32(pages.filter(|ppn| self.is_programmed(*ppn)).count())
     }
 
     #[inline]

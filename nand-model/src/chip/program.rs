@@ -3,6 +3,7 @@
 use super::Chip;
 use crate::addr::{Pbn, Ppn};
 use crate::cause::Cause;
+use crate::convert::{index, to_u16};
 use crate::error::NandError;
 use crate::fault::{Cut, Fault, LastVerb, PartnerCut, ProgramCut, Verdict};
 use crate::profile::PageOrder;
@@ -23,6 +24,24 @@ pub struct RunError {
 
 impl<S: Store> Chip<S> {
     /// Programs one page, data and OOB in one cycle. OOB bytes beyond the slice stay erased.
+    ///
+    /// `data` is one whole page, `oob` at most the OOB, both in bytes. `at` is the instant, in ns
+    /// of emulated time, before which the program does not begin; returns the one at which it is
+    /// done.
+    ///
+    /// # Errors
+    ///
+    /// - [`NandError::ProgramFailed`]: the block is bad, from before or from now on. The caller
+    ///   programs the data elsewhere and moves the block's other pages away.
+    /// - [`NandError::PowerLost`] while power is off, or if the fault plan cuts it in this program;
+    ///   then the cut's outcome says what is left of the page and of its word line.
+    /// - [`NandError::HostFull`]: nothing is programmed, the same program may be tried later.
+    /// - [`NandError::Host`]: the host refused to write the image.
+    ///
+    /// # Panics
+    ///
+    /// If the chip has no such page, the page is not erased, or the profile's page order has
+    /// another page next.
     #[inline]
     pub fn program(
         &mut self,
@@ -39,6 +58,15 @@ impl<S: Store> Chip<S> {
     /// Programs `count` pages of one block, upwards from `first`; `oobs` holds `count` equal
     /// slices. Same time, counts and faults as page by page, one store access. On an error the
     /// first [`RunError::done`] pages are programmed.
+    ///
+    /// # Errors
+    ///
+    /// A [`RunError`] with the [`NandError`] of the page that failed, as for [`Chip::program`], and
+    /// the number of pages programmed before it.
+    ///
+    /// # Panics
+    ///
+    /// As [`Chip::program`], and if the run is empty or leaves its block.
     #[inline(always)]
     pub fn program_run(
         &mut self,
@@ -78,6 +106,18 @@ impl<S: Store> Chip<S> {
 
     /// Clears OOB bits of a page that is programmed already: those that are 0 in `oob`. Legal where
     /// the profile's NOP allows another program.
+    ///
+    /// # Errors
+    ///
+    /// - [`NandError::ProgramFailed`] if the page's block is bad; the OOB stays as it is.
+    /// - [`NandError::PowerLost`] while power is off.
+    /// - [`NandError::HostFull`] or [`NandError::Host`]: the host refused to read or write the
+    ///   image.
+    ///
+    /// # Panics
+    ///
+    /// If the page is erased, or was programmed as often as NOP allows: [`Chip::takes_oob_program`]
+    /// tells.
     pub fn program_oob(
         &mut self,
         at: Nanos,
@@ -136,7 +176,7 @@ impl<S: Store> Chip<S> {
             }
             PageOrder::Any => {
                 for (offset, programs) in
-                    (offset..).zip(&self.programs[first.index()..][..count as usize])
+                    (offset..).zip(&self.programs[first.index()..][..index(count)])
                 {
                     assert!(
                         *programs == 0,
@@ -183,8 +223,8 @@ impl<S: Store> Chip<S> {
         };
         let done = self.clocks.program_run(at, die, cells_ns, last_ns, count);
         self.counters.program_busy_ns += cells_ns;
-        self.ops += count as u64;
-        self.counters.of_mut(cause).programs += count as u64;
+        self.ops += u64::from(count);
+        self.counters.of_mut(cause).programs += u64::from(count);
         self.note_programmed(block, offset, count);
         done
     }
@@ -192,10 +232,10 @@ impl<S: Store> Chip<S> {
     #[inline(always)]
     pub(super) fn note_programmed(&mut self, block: Pbn, offset: u32, count: u32) {
         let frontier = &mut self.frontier[block.index()];
-        *frontier = (*frontier).max((offset + count) as u16);
+        *frontier = (*frontier).max(to_u16(offset + count));
         if !self.programs.is_empty() {
             let first = self.profile.geometry.page(block, offset).index();
-            self.programs[first..][..count as usize]
+            self.programs[first..][..index(count)]
                 .iter_mut()
                 .for_each(|n| *n = (*n).max(1));
         }
@@ -217,16 +257,16 @@ impl<S: Store> Chip<S> {
         oobs: &[u8],
         cause: Cause,
     ) -> Result<Nanos, RunError> {
-        let (page, part) = (data.len() / count as usize, oobs.len() / count as usize);
+        let (page, part) = (data.len() / index(count), oobs.len() / index(count));
         let mut at = at;
-        for i in 0..count {
+        for (done, ppn) in (0..).zip(first.run(count)) {
             let (data, oob) = (
-                &data[i as usize * page..][..page],
-                &oobs[i as usize * part..][..part],
+                &data[index(done) * page..][..page],
+                &oobs[index(done) * part..][..part],
             );
-            match self.program_with_faults(at, block, Ppn::new(first.raw() + i), data, oob, cause) {
-                Ok(done) => at = done,
-                Err(error) => return Err(RunError { done: i, at, error }),
+            match self.program_with_faults(at, block, ppn, data, oob, cause) {
+                Ok(end) => at = end,
+                Err(error) => return Err(RunError { done, at, error }),
             }
         }
         Ok(at)
@@ -319,10 +359,9 @@ impl<S: Store> Chip<S> {
             .expect("a plan sent the program astray");
         let mut block = geometry.block_of(ppn).raw();
         if geometry.blocks > 1 && faults.choose(2) == 0 {
-            block =
-                (block + 1 + faults.choose(geometry.blocks as u64 - 1) as u32) % geometry.blocks;
+            block = (block + 1 + faults.choose(geometry.blocks - 1)) % geometry.blocks;
         }
-        let mut offset = faults.choose(geometry.pages_per_block as u64) as u32;
+        let mut offset = faults.choose(geometry.pages_per_block);
         if geometry.page(Pbn::new(block), offset) == ppn {
             offset = (offset + 1) % geometry.pages_per_block;
         }
@@ -331,7 +370,7 @@ impl<S: Store> Chip<S> {
             oob: oob.to_vec(),
             tag: self.store.tag(ppn).expect("checked"),
         };
-        cells.oob.resize(geometry.oob_bytes as usize, 0xFF);
+        cells.oob.resize(geometry.oob_len(), 0xFF);
         self.strays = true;
         Ok(self
             .store
@@ -351,7 +390,7 @@ impl<S: Store> Chip<S> {
         }
         let mut rng = SplitMix::new(cut.seed);
         let (mut data, mut oob) = (data.to_vec(), oob.to_vec());
-        let mut tear = |bytes: &mut [u8]| bytes.iter_mut().for_each(|b| *b |= rng.next_u64() as u8);
+        let mut tear = |bytes: &mut [u8]| bytes.iter_mut().for_each(|b| *b |= rng.byte());
         let health = match cut.program {
             ProgramCut::NotStarted => unreachable!("returned above"),
             ProgramCut::Complete => Health::Good,

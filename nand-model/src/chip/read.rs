@@ -3,6 +3,7 @@
 use super::Chip;
 use crate::addr::{Pbn, Ppn};
 use crate::cause::Cause;
+use crate::convert::{index, to_u32, to_u64};
 use crate::decay::Correction;
 use crate::error::{NandError, Part};
 use crate::fault::{Fault, FaultState};
@@ -18,6 +19,20 @@ impl<S: Store> Chip<S> {
     /// the OOB. An erased page reads as all ones. `Uncorrectable` names the first part asked for
     /// that is lost; the other part's buffer is filled all the same. Like every read, one that came
     /// near to what can be corrected puts its block among [`Chip::blocks_to_refresh`].
+    ///
+    /// `at` is the instant, in ns of emulated time, before which the read does not begin; returns
+    /// the one at which the bytes are there.
+    ///
+    /// # Errors
+    ///
+    /// - [`NandError::Uncorrectable`]: a part that was asked for is torn or decayed.
+    /// - [`NandError::PowerLost`] while power is off.
+    /// - [`NandError::Host`] or [`NandError::HostFull`]: the host refused to read the image, or to
+    ///   write down that an unstable page was read.
+    ///
+    /// # Panics
+    ///
+    /// If the chip has no such page, or a buffer is longer than its part of the page.
     #[inline]
     pub fn read(
         &mut self,
@@ -38,6 +53,14 @@ impl<S: Store> Chip<S> {
     }
 
     /// Reads the OOB alone, at the price of a short read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Chip::read`] of the OOB alone.
+    ///
+    /// # Panics
+    ///
+    /// As [`Chip::read`].
     #[inline]
     pub fn read_oob(
         &mut self,
@@ -59,6 +82,18 @@ impl<S: Store> Chip<S> {
     /// Reads `health.len()` pages of one block in one go: same time and counts as page by page, one
     /// store access. Pages that cannot be read are reported in `health` instead of as an error;
     /// erased pages read as all ones.
+    ///
+    /// `data` is empty or holds a page for each element of `health`; `oobs` is empty or holds as
+    /// many equal slices.
+    ///
+    /// # Errors
+    ///
+    /// [`NandError::PowerLost`], [`NandError::Host`] or [`NandError::HostFull`] as for
+    /// [`Chip::read`]; the buffers then hold anything.
+    ///
+    /// # Panics
+    ///
+    /// If the run is empty or leaves its block.
     pub fn read_run(
         &mut self,
         at: Nanos,
@@ -69,25 +104,25 @@ impl<S: Store> Chip<S> {
         cause: Cause,
     ) -> Result<Nanos, NandError> {
         let block = self.check_page(first)?;
-        let count = health.len() as u32;
+        let count = to_u32(health.len());
         let offset = self.profile.geometry.offset_of(first);
         assert!(
             offset + count <= self.profile.geometry.pages_per_block,
             "law: a run leaves its block"
         );
         let cell_ns = self.profile.timing.read_ns;
-        self.counters.of_mut(cause).reads += count as u64;
-        self.counters.read_busy_ns += cell_ns * count as u64;
+        self.counters.of_mut(cause).reads += u64::from(count);
+        self.counters.read_busy_ns += cell_ns * u64::from(count);
         let die = self.profile.geometry.die_of(block);
         let done = self.clocks.read_run(at, die, cell_ns, count);
         let whole = if self.programs.is_empty() {
             offset + count <= self.frontier(block)
         } else {
-            self.programs[first.index()..][..count as usize]
+            self.programs[first.index()..][..index(count)]
                 .iter()
                 .all(|n| *n > 0)
         };
-        let pages = (first.raw()..first.raw() + count).map(Ppn::new);
+        let pages = first.run(count);
         if whole {
             self.store.read(first, data, oobs, health)?;
         } else {
@@ -98,6 +133,15 @@ impl<S: Store> Chip<S> {
 
     /// Reads pages of one block, ascending, one behind the other into the buffers: same time,
     /// counts and reports as [`Chip::read_run`] of each.
+    ///
+    /// # Errors
+    ///
+    /// As [`Chip::read_run`].
+    ///
+    /// # Panics
+    ///
+    /// If the pages do not ascend or are of more than one block, or `health` has not one element
+    /// for each.
     pub fn read_pages(
         &mut self,
         at: Nanos,
@@ -121,10 +165,10 @@ impl<S: Store> Chip<S> {
             .windows(2)
             .fold(true, |so_far, pair| so_far & (pair[0] < pair[1]));
         assert!(ascend, "law: pages of a run ascend");
-        let count = pages.len() as u32;
+        let count = to_u32(pages.len());
         let cell_ns = self.profile.timing.read_ns;
-        self.counters.of_mut(cause).reads += count as u64;
-        self.counters.read_busy_ns += cell_ns * count as u64;
+        self.counters.of_mut(cause).reads += u64::from(count);
+        self.counters.read_busy_ns += cell_ns * u64::from(count);
         let done = self
             .clocks
             .read_run(at, self.profile.geometry.die_of(block), cell_ns, count);
@@ -252,7 +296,7 @@ impl<S: Store> Chip<S> {
             let lost = |health: &&Health| {
                 (!data.is_empty() && !health.data_ok()) || (!oobs.is_empty() && !health.oob_ok())
             };
-            self.counters.uncorrectable_reads += health.iter().filter(lost).count() as u64;
+            self.counters.uncorrectable_reads += to_u64(health.iter().filter(lost).count());
         }
         if retries == 0 {
             return Ok(done);
@@ -283,7 +327,7 @@ impl<S: Store> Chip<S> {
         let dead = faults.die_is_dead(self.profile.geometry.die_of(block));
         let (factor, seed) = (faults.plan().bit_errors, faults.plan().seed);
         let rber = if factor > 0.0 {
-            factor * self.rber(at, block, health.len() as u32)
+            factor * self.rber(at, block, to_u32(health.len()))
         } else {
             0.0
         };
@@ -350,7 +394,7 @@ impl<S: Store> Chip<S> {
             // A count that cannot be kept is only less exact after the next start.
             let _ = self.store.set_facts(block, facts);
         }
-        let days = hour.saturating_sub(facts.since) as f64 / 24.0;
+        let days = f64::from(hour.saturating_sub(facts.since)) / 24.0;
         self.profile
             .decay
             .rber(facts.erase_count, days, facts.reads)
@@ -368,8 +412,8 @@ impl<S: Store> Chip<S> {
     ) -> u64 {
         let geometry = &self.profile.geometry;
         let block = geometry.block_of(ppn);
-        let life = self.blocks[block.index()].erase_count as u64;
-        let page = SplitMix::new(seed ^ (life << 32 | ppn.raw() as u64)).next_u64();
+        let life = u64::from(self.blocks[block.index()].erase_count);
+        let page = SplitMix::new(seed ^ (life << 32 | u64::from(ppn.raw()))).next_u64();
         let bytes = |wanted: bool, bytes: u32| if wanted { bytes } else { 0 };
         let (data, oob) = (
             bytes(wanted.0, geometry.page_bytes),
@@ -382,7 +426,7 @@ impl<S: Store> Chip<S> {
     /// Counts what correcting a page took, and says what is lost. Returns how many read retries
     /// there were.
     fn note_correction(&mut self, ppn: Ppn, found: &Correction, health: &mut Health) -> u64 {
-        self.counters.corrected_bits += found.bits as u64;
+        self.counters.corrected_bits += u64::from(found.bits);
         if found.near_limit {
             self.to_refresh.insert(self.profile.geometry.block_of(ppn));
         }
@@ -396,7 +440,7 @@ impl<S: Store> Chip<S> {
                 (true, _) => Health::OobLost,
             };
         }
-        found.retries as u64
+        u64::from(found.retries)
     }
 
     /// Has the store keep all counts of reads.

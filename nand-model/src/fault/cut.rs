@@ -100,14 +100,14 @@ impl Cut {
             PartnerCut::Destroyed,
             PartnerCut::Unstable(2),
         ] {
-            for (i, program) in programs.into_iter().enumerate() {
-                let erase = EraseCut::ALL[i % EraseCut::ALL.len()];
+            let erases = EraseCut::ALL.into_iter().cycle();
+            for (i, (program, erase)) in (0..).zip(programs.into_iter().zip(erases)) {
                 menu.push(Cut {
                     at_op,
                     program,
                     partner,
                     erase,
-                    seed: seed ^ i as u64,
+                    seed: seed ^ i,
                 });
             }
         }

@@ -46,6 +46,12 @@ impl Fault {
         Fault::StaleRead,
     ];
 
+    /// The fault's number, as an index into a table with one entry per fault.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
     /// Lower-case name, as in metrics labels and reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,7 +77,7 @@ pub struct Chances([u32; Fault::COUNT]);
 impl Chances {
     /// Parts per billion of this fault.
     pub const fn of(&self, fault: Fault) -> u32 {
-        self.0[fault as usize]
+        self.0[fault.index()]
     }
 }
 
@@ -86,7 +92,7 @@ impl FromIterator<(Fault, u32)> for Chances {
         let mut chances = Chances::default();
         listed
             .into_iter()
-            .for_each(|(fault, ppb)| chances.0[fault as usize] = ppb);
+            .for_each(|(fault, ppb)| chances.0[fault.index()] = ppb);
         chances
     }
 }
@@ -332,8 +338,8 @@ impl FaultState {
     }
 
     /// A number below `bound` for what a fault leaves open.
-    pub(crate) fn choose(&mut self, bound: u64) -> u64 {
-        self.rng.below(bound)
+    pub(crate) fn choose(&mut self, bound: u32) -> u32 {
+        self.rng.number(bound)
     }
 
     /// The first of `menu` is the status failure.
@@ -380,7 +386,7 @@ impl FaultState {
             return Some(menu[0]);
         }
         menu.iter().copied().find(|fault| {
-            at -= self.plan.chances.of(*fault) as f64 / BILLION;
+            at -= f64::from(self.plan.chances.of(*fault)) / BILLION;
             at < 0.0
         })
     }

@@ -3,11 +3,12 @@
 //! Two copies are written alternately with a sync between, so power failing in one write leaves the
 //! other. The newest copy whose check holds counts.
 
+use super::fields::{Put, Take, order_code, pairing_code, pairing_of};
 use super::layout::{COPY_BYTES, Layout};
 use super::{FORMAT_VERSION, ImageInfo, NAME_BYTES_MAX, PARAMS_BYTES_MAX};
 use crate::geometry::Geometry;
 use crate::pairing::Pairing;
-use crate::profile::{Capacity, PageOrder, Profile, Timing};
+use crate::profile::{Capacity, Profile, Timing};
 use crc32c::crc32c;
 
 const MAGIC: &[u8; 8] = b"FTLDIMG\0";
@@ -95,7 +96,7 @@ impl Header {
             (info.sync_failed, SYNC_FAILED),
             (self.undoing, UNDOING),
         ];
-        put.u32(flags.iter().map(|(set, flag)| *set as u32 * flag).sum());
+        put.u32(flags.iter().map(|(set, flag)| u32::from(*set) * flag).sum());
         put.0.extend_from_slice(&info.uuid);
         put.u64(self.generation);
         put.u64(self.synced_seq);
@@ -124,7 +125,7 @@ impl Header {
             put.u64(n);
         }
         put.u32(order_code(info.profile.order));
-        put.u32(info.profile.nop as u32);
+        put.u32(u32::from(info.profile.nop));
         put.u32(pairing_code(info.profile.pairing));
         for n in [
             info.profile.endurance,
@@ -198,7 +199,7 @@ impl Header {
             Profile::find(&name).ok_or_else(|| format!("no profile {name:?} in this build"))?;
         let pairing = pairing_of(pairing)?;
         let is_random = matches!(pairing, Pairing::Random { .. }) && known.pairing != Pairing::None;
-        if (order, nop) != (order_code(known.order), known.nop as u32)
+        if (order, nop) != (order_code(known.order), u32::from(known.nop))
             || !(is_random || pairing == known.pairing)
         {
             return Err(format!(
@@ -255,51 +256,6 @@ impl Header {
     }
 }
 
-/// Codes in the file are positions in this list.
-const PAIRINGS: [Pairing; 6] = [
-    Pairing::None,
-    Pairing::Adjacent,
-    Pairing::Dist3,
-    Pairing::Dist6,
-    Pairing::Shared4,
-    Pairing::Group4,
-];
-
-/// Code of a random table; its span and seed are in the bytes above.
-const RANDOM_PAIRING: u32 = PAIRINGS.len() as u32;
-
-fn pairing_code(pairing: Pairing) -> u32 {
-    match pairing {
-        Pairing::Random { seed, span } => RANDOM_PAIRING | (span as u32) << 8 | (seed as u32) << 16,
-        listed => PAIRINGS
-            .iter()
-            .position(|&pairing| pairing == listed)
-            .expect("listed") as u32,
-    }
-}
-
-fn pairing_of(code: u32) -> Result<Pairing, String> {
-    let [kind, span, low, high] = code.to_le_bytes();
-    if kind as u32 == RANDOM_PAIRING && (1..=Pairing::SPAN_MAX).contains(&span) {
-        return Ok(Pairing::Random {
-            seed: u16::from_le_bytes([low, high]),
-            span,
-        });
-    }
-    PAIRINGS
-        .get(code as usize)
-        .copied()
-        .ok_or_else(|| format!("pairing {code:#x} is unknown"))
-}
-
-fn order_code(order: PageOrder) -> u32 {
-    match order {
-        PageOrder::Any => 0,
-        PageOrder::Ascending => 1,
-        PageOrder::Consecutive => 2,
-    }
-}
-
 impl Profile {
     /// Figures no part has, so that emulated time cannot overflow on a hostile image.
     fn check_bounds(&self) -> Result<(), String> {
@@ -329,49 +285,6 @@ impl Profile {
             return Err("more bad blocks than blocks".into());
         }
         Ok(())
-    }
-}
-
-struct Put(Vec<u8>);
-
-impl Put {
-    fn u32(&mut self, n: u32) {
-        self.0.extend_from_slice(&n.to_le_bytes());
-    }
-    fn u64(&mut self, n: u64) {
-        self.0.extend_from_slice(&n.to_le_bytes());
-    }
-    /// Length, then room for the longest text.
-    fn text(&mut self, text: &str, bytes_max: usize) {
-        self.u32(text.len() as u32);
-        let end = self.0.len() + bytes_max;
-        self.0.extend_from_slice(text.as_bytes());
-        self.0.resize(end, 0);
-    }
-}
-
-/// Reads fields in order; the header's fixed size covers them all.
-struct Take<'a>(&'a [u8]);
-
-impl<'a> Take<'a> {
-    fn bytes(&mut self, count: usize) -> &'a [u8] {
-        let (head, tail) = self.0.split_at(count);
-        self.0 = tail;
-        head
-    }
-    fn u32(&mut self) -> u32 {
-        u32::from_le_bytes(self.bytes(4).try_into().expect("four bytes"))
-    }
-    fn u64(&mut self) -> u64 {
-        u64::from_le_bytes(self.bytes(8).try_into().expect("eight bytes"))
-    }
-    fn text(&mut self, bytes_max: usize) -> Result<String, String> {
-        let length = self.u32() as usize;
-        let room = self.bytes(bytes_max);
-        let text = room
-            .get(..length)
-            .ok_or_else(|| format!("a text of {length} bytes"))?;
-        String::from_utf8(text.to_vec()).map_err(|_| "a text that is not UTF-8".into())
     }
 }
 

@@ -10,12 +10,15 @@
 //! ```
 
 use super::record::{CORE_BYTES, HINT_HEAD_BYTES, TABLE_ENTRY_BYTES};
+use crate::convert::{index, to_u64, to_usize};
 use crate::geometry::Geometry;
 
 /// Alignment of every area: what a host punches and caches in.
 pub(crate) const PAGE: u64 = 4096;
+/// The same, as a length in memory.
+pub(crate) const PAGE_LEN: usize = to_usize(PAGE);
 /// Size of one header copy.
-pub(crate) const COPY_BYTES: usize = PAGE as usize;
+pub(crate) const COPY_BYTES: usize = PAGE_LEN;
 /// Smallest write that a host crash leaves whole; no slot header, record core or table entry
 /// crosses a multiple of it.
 const SECTOR: u64 = 512;
@@ -46,21 +49,22 @@ impl Layout {
             .filter(|_| spare_slots >= 2);
         let slots = slots.ok_or_else(|| format!("{spare_slots} spare slots"))?;
         let hints = nop > 1;
-        let record_bytes = record_bytes(geometry.oob_bytes as u64, hints);
-        let pages = geometry.pages_per_block as u64;
+        let record_bytes = record_bytes(u64::from(geometry.oob_bytes), hints);
+        let pages = u64::from(geometry.pages_per_block);
         // The factors are bounded by `validate`: one slot stays far below 2^40 bytes.
         let meta_bytes = (SECTOR + pages * record_bytes).next_multiple_of(PAGE);
-        let slot_bytes = meta_bytes + (pages * geometry.page_bytes as u64).next_multiple_of(PAGE);
+        let slot_bytes =
+            meta_bytes + (pages * u64::from(geometry.page_bytes)).next_multiple_of(PAGE);
         let counts_at =
-            2 * PAGE + (geometry.blocks as u64 * TABLE_ENTRY_BYTES as u64).next_multiple_of(PAGE);
+            2 * PAGE + (to_u64(geometry.block_slots() * TABLE_ENTRY_BYTES)).next_multiple_of(PAGE);
         let slots_at = counts_at + geometry.pages().next_multiple_of(PAGE);
-        let file_bytes = (slots as u64)
+        let file_bytes = u64::from(slots)
             .checked_mul(slot_bytes)
             .and_then(|all| all.checked_add(slots_at));
         let file_bytes = file_bytes
-            .filter(|&all| all <= i64::MAX as u64)
+            .filter(|&all| i64::try_from(all).is_ok())
             .ok_or("more bytes than a file can have")?;
-        let record_bytes = record_bytes as usize;
+        let record_bytes = to_usize(record_bytes);
         Ok(Layout {
             geometry,
             record_bytes,
@@ -80,11 +84,11 @@ impl Layout {
     }
 
     pub(crate) fn pages(&self) -> usize {
-        self.geometry.pages_per_block as usize
+        self.geometry.block_pages()
     }
 
     pub(crate) fn copy_at(&self, copy: usize) -> u64 {
-        copy as u64 * PAGE
+        to_u64(copy) * PAGE
     }
 
     pub(crate) fn table_at(&self) -> u64 {
@@ -92,35 +96,35 @@ impl Layout {
     }
 
     pub(crate) fn table_bytes(&self) -> usize {
-        self.geometry.blocks as usize * TABLE_ENTRY_BYTES
+        self.geometry.block_slots() * TABLE_ENTRY_BYTES
     }
 
     pub(crate) fn entry_at(&self, block: usize) -> u64 {
-        self.table_at() + (block * TABLE_ENTRY_BYTES) as u64
+        self.table_at() + to_u64(block * TABLE_ENTRY_BYTES)
     }
 
     pub(crate) fn counts_at(&self, block: usize) -> u64 {
-        self.counts_at + block as u64 * self.pages() as u64
+        self.counts_at + to_u64(block * self.pages())
     }
 
     #[inline]
     pub(crate) fn slot_at(&self, slot: u32) -> u64 {
-        self.slots_at + slot as u64 * self.slot_bytes
+        self.slots_at + u64::from(slot) * self.slot_bytes
     }
 
     #[inline]
     pub(crate) fn record_at(&self, slot: u32, page: u32) -> u64 {
-        self.slot_at(slot) + SECTOR + page as u64 * self.record_bytes as u64
+        self.slot_at(slot) + SECTOR + to_u64(index(page) * self.record_bytes)
     }
 
     #[inline]
     pub(crate) fn data_at(&self, slot: u32, page: u32) -> u64 {
-        self.slot_at(slot) + self.meta_bytes + page as u64 * self.geometry.page_bytes as u64
+        self.slot_at(slot) + self.meta_bytes + u64::from(page) * u64::from(self.geometry.page_bytes)
     }
 
     /// Slot header and records: from [`Layout::slot_at`], in bytes.
     pub(crate) fn meta_bytes(&self) -> usize {
-        self.meta_bytes as usize
+        to_usize(self.meta_bytes)
     }
 
     pub(crate) fn slot_bytes(&self) -> u64 {
@@ -129,18 +133,18 @@ impl Layout {
 
     /// The record of a page inside the bytes of [`Layout::meta_bytes`].
     pub(crate) fn record_in<'m>(&self, meta: &'m [u8], page: usize) -> &'m [u8] {
-        &meta[SECTOR as usize + page * self.record_bytes..][..self.record_bytes]
+        &meta[to_usize(SECTOR) + page * self.record_bytes..][..self.record_bytes]
     }
 }
 
 /// A record holds its core, the OOB and perhaps a hint. Without a hint, cores only must not cross a
 /// sector; with one, the hint should not either, because it is changed in place.
 fn record_bytes(oob_bytes: u64, hints: bool) -> u64 {
-    let core = CORE_BYTES as u64;
+    let core = to_u64(CORE_BYTES);
     if !hints {
         return (core + oob_bytes).next_multiple_of(core);
     }
-    let whole = core + oob_bytes + HINT_HEAD_BYTES as u64 + oob_bytes;
+    let whole = core + oob_bytes + to_u64(HINT_HEAD_BYTES) + oob_bytes;
     if whole <= SECTOR {
         whole.next_power_of_two()
     } else {

@@ -7,13 +7,14 @@
 //! here does I/O, so nothing is lost here when power fails.
 
 mod error;
+mod fields;
 mod header;
 mod layout;
 mod record;
 
 pub use error::ImageError;
 pub(crate) use header::{Header, HeaderFault, SEQ_MAX, choose_header};
-pub(crate) use layout::{COPY_BYTES, Layout, PAGE};
+pub(crate) use layout::{COPY_BYTES, Layout, PAGE, PAGE_LEN};
 pub(crate) use record::{
     CORE_BYTES, Core, HINT_HEAD_BYTES, Hint, Mark, SLOT_HEADER_BYTES, SlotHeader,
     TABLE_ENTRY_BYTES, TableEntry, is_zero,

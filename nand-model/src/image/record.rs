@@ -4,6 +4,7 @@
 //! Each part that is ever changed in place is smaller than a disk sector and inside one, so a host
 //! crash leaves its old or its new bytes, never a mixture.
 
+use crate::convert::to_u32;
 use crate::store::{Bad, BlockFacts, Health};
 use crc32c::{crc32c, crc32c_append};
 
@@ -227,7 +228,7 @@ impl SlotHeader {
         out[4..8].copy_from_slice(&self.block.to_le_bytes());
         out[8..16].copy_from_slice(&self.erase_seq.to_le_bytes());
         out[16..20].copy_from_slice(&self.erase_count.to_le_bytes());
-        out[20] = self.weak as u8;
+        out[20] = u8::from(self.weak);
         out[24..28].copy_from_slice(&self.since.to_le_bytes());
         out[28..32].copy_from_slice(&self.reads.to_le_bytes());
         let check = crc32c_append(place(slot, 0), &out[..60]);
@@ -280,18 +281,18 @@ impl TableEntry {
             Some(Bad::Factory) => 1,
             Some(Bad::Grown) => 2,
         };
-        out[17] = self.facts.weak as u8;
-        out[18] = self.marked as u8;
+        out[17] = u8::from(self.facts.weak);
+        out[18] = u8::from(self.marked);
         out[20..24].copy_from_slice(&self.counts_check.to_le_bytes());
         out[24..28].copy_from_slice(&self.facts.since.to_le_bytes());
         out[28..32].copy_from_slice(&self.facts.reads.to_le_bytes());
-        let check = crc32c_append(block as u32, &out[..60]);
+        let check = crc32c_append(to_u32(block), &out[..60]);
         out[60..].copy_from_slice(&check.to_le_bytes());
         out
     }
 
     pub(crate) fn decode(block: usize, bytes: &[u8]) -> Result<TableEntry, String> {
-        if u32_at(bytes, 60) != crc32c_append(block as u32, &bytes[..60]) {
+        if u32_at(bytes, 60) != crc32c_append(to_u32(block), &bytes[..60]) {
             return Err(format!("table entry of block {block} fails its check"));
         }
         let bad = match bytes[16] {

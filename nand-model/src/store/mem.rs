@@ -6,6 +6,7 @@
 
 use super::{BlockFacts, Cells, Health, NOBODY, Store, tag_of};
 use crate::addr::{Pbn, Ppn};
+use crate::convert::{index, to_u32};
 use crate::geometry::Geometry;
 use std::collections::HashMap;
 use std::io;
@@ -93,7 +94,7 @@ pub struct MemStore {
 impl MemStore {
     /// An erased store of this shape.
     pub fn new(geometry: Geometry) -> Self {
-        let pages = geometry.pages_per_block as usize;
+        let pages = geometry.block_pages();
         let blank = Pages {
             data: Vec::new(),
             oob: Vec::new(),
@@ -103,10 +104,10 @@ impl MemStore {
         let blank = Arc::new(blank);
         MemStore {
             geometry,
-            blocks: vec![blank.clone(); geometry.blocks as usize],
+            blocks: vec![blank.clone(); geometry.block_slots()],
             blank,
-            facts: vec![BlockFacts::default(); geometry.blocks as usize],
-            lives: vec![0; geometry.blocks as usize],
+            facts: vec![BlockFacts::default(); geometry.block_slots()],
+            lives: vec![0; geometry.block_slots()],
             hour: 0,
             sick: HashMap::new(),
             journal: None,
@@ -136,6 +137,10 @@ impl MemStore {
     }
 
     /// Repeats a change that another store went through.
+    ///
+    /// # Errors
+    ///
+    /// ENOSPC if [`MemStore::set_room`] leaves no room for a program.
     pub fn replay(&mut self, change: &Change) -> io::Result<()> {
         match change {
             Change::Program { ppn, data, oob } => self.program(*ppn, 1, data, oob),
@@ -158,7 +163,7 @@ impl MemStore {
     fn place(&self, ppn: Ppn) -> (usize, usize) {
         (
             self.geometry.block_of(ppn).index(),
-            self.geometry.offset_of(ppn) as usize,
+            index(self.geometry.offset_of(ppn)),
         )
     }
 
@@ -172,10 +177,7 @@ impl MemStore {
     }
 
     fn cells_at(&self, ppn: Ppn) -> Option<Cells> {
-        let (page_bytes, oob_bytes) = (
-            self.geometry.page_bytes as usize,
-            self.geometry.oob_bytes as usize,
-        );
+        let (page_bytes, oob_bytes) = (self.geometry.page_len(), self.geometry.oob_len());
         let (block, page) = self.place(ppn);
         let pages = &self.blocks[block];
         (pages.programs[page] > 0).then(|| Cells {
@@ -195,19 +197,16 @@ impl MemStore {
             self.sick.insert(ppn.raw(), Health::Lost);
             return;
         }
-        let (page_bytes, oob_bytes) = (
-            self.geometry.page_bytes as usize,
-            self.geometry.oob_bytes as usize,
-        );
+        let (page_bytes, oob_bytes) = (self.geometry.page_len(), self.geometry.oob_len());
         let (block, page) = self.place(ppn);
         let pages = Arc::make_mut(&mut self.blocks[block]);
         if pages.data.is_empty() {
             pages
                 .data
-                .reserve_exact(self.geometry.pages_per_block as usize * page_bytes);
+                .reserve_exact(self.geometry.block_pages() * page_bytes);
             pages
                 .oob
-                .resize(self.geometry.pages_per_block as usize * oob_bytes, 0xFF);
+                .resize(self.geometry.block_pages() * oob_bytes, 0xFF);
         }
         pages
             .data
@@ -238,10 +237,10 @@ impl Store for MemStore {
         oobs: &mut [u8],
         health: &mut [Health],
     ) -> io::Result<()> {
-        let oob = self.geometry.oob_bytes as usize;
+        let oob = self.geometry.oob_len();
         let (page_bytes, part) = (data.len() / health.len(), oobs.len() / health.len());
-        for (i, health) in health.iter_mut().enumerate() {
-            let ppn = Ppn::new(first.raw() + i as u32);
+        let pages = first.run(to_u32(health.len()));
+        for (i, (ppn, health)) in pages.zip(health).enumerate() {
             let (block, page) = self.place(ppn);
             let pages = &self.blocks[block];
             let (data, oobs) = (
@@ -273,15 +272,11 @@ impl Store for MemStore {
         if let Some(room) = &mut self.room {
             const ENOSPC: i32 = 28;
             *room = room
-                .checked_sub(count as u64)
+                .checked_sub(u64::from(count))
                 .ok_or(io::Error::from_raw_os_error(ENOSPC))?;
         }
-        let (page, part) = (
-            self.geometry.page_bytes as usize,
-            oobs.len() / count as usize,
-        );
-        for i in 0..count as usize {
-            let ppn = Ppn::new(first.raw() + i as u32);
+        let (page, part) = (self.geometry.page_len(), oobs.len() / index(count));
+        for (i, ppn) in first.run(count).enumerate() {
             let (data, oob) = (&data[i * page..][..page], &oobs[i * part..][..part]);
             self.fill(ppn, data, oob, self.tag_now(ppn));
             self.note(|| Change::Program {
@@ -312,7 +307,7 @@ impl Store for MemStore {
             ppn,
             oob: oob.to_vec(),
         });
-        let (oob_bytes, (block, page)) = (self.geometry.oob_bytes as usize, self.place(ppn));
+        let (oob_bytes, (block, page)) = (self.geometry.oob_len(), self.place(ppn));
         let pages = Arc::make_mut(&mut self.blocks[block]);
         pages.programs[page] += 1;
         pages.oob[page * oob_bytes..][..oob.len()]

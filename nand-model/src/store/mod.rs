@@ -63,7 +63,7 @@ impl Health {
 
     #[inline]
     fn flickers_well(self) -> bool {
-        matches!(self, Health::Flickering(number) if SplitMix::new(number as u64).one_in(2))
+        matches!(self, Health::Flickering(number) if SplitMix::new(u64::from(number)).one_in(2))
     }
 
     /// The health that a read of the page leaves, if it is another.
@@ -133,11 +133,20 @@ fn tag_of(ppn: Ppn, life: u64) -> u32 {
 pub trait Store: Send + 'static {
     /// Calls `each` once per block, ascending, with its facts and how often each of its pages was
     /// programmed since the last erase (0 = erased).
+    ///
+    /// # Errors
+    ///
+    /// The host's, if it cannot read what the store holds; `each` may have seen some blocks.
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()>;
 
     /// Reads `health.len()` programmed pages from `first` on. `data` is empty or holds that many
     /// pages; `oobs` is empty or holds that many equal slices, each at most the OOB size. Every
     /// element of `health` is set, whatever it was before.
+    ///
+    /// # Errors
+    ///
+    /// The host's, if it cannot read the pages or write down that an unstable one was read; the
+    /// buffers then hold anything. A page that cannot be corrected is no error: `health` tells.
     fn read(
         &mut self,
         first: Ppn,
@@ -147,6 +156,10 @@ pub trait Store: Send + 'static {
     ) -> io::Result<()>;
 
     /// Reads programmed pages of one block, ascending; the buffers are as in [`Store::read`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::read`].
     fn read_pages(
         &mut self,
         pages: &[Ppn],
@@ -171,14 +184,27 @@ pub trait Store: Send + 'static {
 
     /// Keeps `count` pages from `first` on. `oobs` holds `count` equal slices; OOB bytes beyond
     /// them read as 0xFF. On an error none of the pages counts as programmed.
+    ///
+    /// # Errors
+    ///
+    /// The host's, if it refuses a write: ENOSPC and EDQUOT when it is full, EIO after a failed
+    /// sync.
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()>;
 
     /// Keeps one page with its health; the rest is as in [`Store::program`]. A host crash keeps
     /// both or neither.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::program`].
     fn program_as(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], health: Health) -> io::Result<()>;
 
     /// Records what the interrupted program of `by` did to programmed pages of its block. A host
     /// crash that undoes that program undoes this, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::set_health`]; pages before the one that failed are recorded.
     fn spoil(&mut self, _by: Ppn, pages: &[(Ppn, Health)]) -> io::Result<()> {
         pages
             .iter()
@@ -187,17 +213,34 @@ pub trait Store: Send + 'static {
 
     /// Clears those OOB bits of a programmed page that are 0 in `oob`; blank cells stay blank. A
     /// host crash may lose or keep this on its own: what it says is a hint.
+    ///
+    /// # Errors
+    ///
+    /// The host's, if it refuses a read or a write; the OOB then has its old or its new bits.
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()>;
 
     /// Records what can still be read of a programmed page; of a page that holds nothing there is
     /// nothing to record.
+    ///
+    /// # Errors
+    ///
+    /// The host's, if it refuses a read or a write; the health stays what it was.
     fn set_health(&mut self, ppn: Ppn, health: Health) -> io::Result<()>;
 
     /// Forgets the block's pages and records its facts. Whether it is bad does not change: bad
     /// blocks are not erased.
+    ///
+    /// # Errors
+    ///
+    /// The host's, if it refuses a write or the sync that makes room; the block then stays as it
+    /// was.
     fn erase(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()>;
 
     /// Records facts that changed without an erase.
+    ///
+    /// # Errors
+    ///
+    /// The host's, if it refuses a write; the facts then stay what they were.
     fn set_facts(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()>;
 
     /// The tag that a program of this page would give it now; `None` where no tags are kept.
@@ -207,12 +250,22 @@ pub trait Store: Send + 'static {
 
     /// What the cells of a page hold, belonging there or not; `None` while they are blank. For
     /// faults that the part keeps to itself.
+    ///
+    /// # Errors
+    ///
+    /// The host's, if it cannot read the page; [`io::ErrorKind::Unsupported`] of a store without
+    /// tags.
     fn cells(&mut self, _ppn: Ppn) -> io::Result<Option<Cells>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Programs cells with a tag of any origin. A page that is programmed already is
     /// [`Health::Lost`] from then on; its bytes stay. For faults that the part keeps to itself.
+    ///
+    /// # Errors
+    ///
+    /// The host's, if it refuses a read or a write; [`io::ErrorKind::Unsupported`] of a store
+    /// without tags.
     fn put_cells(&mut self, _ppn: Ppn, _cells: &Cells) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }

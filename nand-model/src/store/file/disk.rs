@@ -3,7 +3,8 @@
 //! What always holds: [`FileDisk`] keeps its lock as long as it lives or until [`Disk::unlock`]; an
 //! [`Overlay`] never writes to what is below it.
 
-use crate::image::{ImageError, PAGE};
+use crate::convert::{to_u64, to_usize};
+use crate::image::{ImageError, PAGE, PAGE_LEN};
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::fs::{File, OpenOptions};
@@ -37,7 +38,7 @@ pub(crate) trait Disk: Send + Sync {
     fn read_vectored_at(&self, mut at: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         for buf in bufs {
             self.read_at(at, buf)?;
-            at += buf.len() as u64;
+            at += to_u64(buf.len());
         }
         Ok(())
     }
@@ -82,7 +83,7 @@ impl FileDisk {
             .read(true)
             .write(matches!(mode, Mode::Create | Mode::ReadWrite))
             .create_new(mode == Mode::Create);
-        options.mode(0o600).custom_flags(flags.bits() as i32);
+        options.mode(0o600).custom_flags(flags.bits().cast_signed());
         let file = options.open(path).map_err(|error| match error.kind() {
             ErrorKind::NotFound if mode != Mode::Create => ImageError::NotFound(path.into()),
             ErrorKind::AlreadyExists => ImageError::Exists(path.into()),
@@ -135,7 +136,7 @@ impl Disk for FileDisk {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
                     IoSliceMut::advance_slices(&mut bufs, count);
-                    at += count as u64;
+                    at += to_u64(count);
                 }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -148,7 +149,7 @@ impl Disk for FileDisk {
     fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError> {
         let mut done = 0;
         while done < buf.len() {
-            match self.0.write_at(&buf[done..], at + done as u64) {
+            match self.0.write_at(&buf[done..], at + to_u64(done)) {
                 Ok(0) => {
                     return Err(WriteError {
                         done,
@@ -210,9 +211,10 @@ impl Overlay {
     fn pieces(at: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
         let mut from = 0;
         std::iter::from_fn(move || {
-            let (page, offset) = ((at + from as u64) / PAGE, (at + from as u64) % PAGE);
-            let upto = bytes.min(from + (PAGE - offset) as usize);
-            let piece = (from < bytes).then_some((page, offset as usize, from..upto));
+            let place = at + to_u64(from);
+            let (page, offset) = (place / PAGE, to_usize(place % PAGE));
+            let upto = bytes.min(from + PAGE_LEN - offset);
+            let piece = (from < bytes).then_some((page, offset, from..upto));
             from = upto;
             piece
         })
@@ -239,7 +241,7 @@ impl Disk for Overlay {
             let own = match pages.entry(page) {
                 Entry::Occupied(own) => own.into_mut(),
                 Entry::Vacant(none) => {
-                    let mut fresh = vec![0; PAGE as usize].into_boxed_slice();
+                    let mut fresh = vec![0; PAGE_LEN].into_boxed_slice();
                     self.below
                         .read_at(page * PAGE, &mut fresh)
                         .map_err(|error| WriteError { done, error })?;

@@ -15,7 +15,7 @@
 use super::disk::Disk;
 use crate::image::{Header, Layout};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ struct Shared {
     synced: AtomicU64,
     durable: AtomicU64,
     /// 0, or the errno of the sync that failed.
-    failed: AtomicU64,
+    failed: AtomicI32,
     count: AtomicU64,
     total_ns: AtomicU64,
     last_ns: AtomicU64,
@@ -93,6 +93,11 @@ struct State {
     /// The header says something that no copy in the file says.
     unwritten: bool,
     header_errno: Option<i32>,
+}
+
+/// A span of the host's time, in ns.
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl SyncHandle {
@@ -123,7 +128,7 @@ impl SyncHandle {
             last: AtomicU64::new(last_seq),
             synced: AtomicU64::new(last_seq),
             durable: AtomicU64::new(seq),
-            failed: AtomicU64::new(0),
+            failed: AtomicI32::new(0),
             count: AtomicU64::new(0),
             total_ns: AtomicU64::new(0),
             last_ns: AtomicU64::new(0),
@@ -167,17 +172,29 @@ impl SyncHandle {
     pub fn failure(&self) -> Option<SyncError> {
         match self.0.failed.load(Ordering::Acquire) {
             0 => None,
-            errno => Some(SyncError::Failed(errno as i32)),
+            errno => Some(SyncError::Failed(errno)),
         }
     }
 
     /// Waits until a sync that started after operation `seq` was given has completed. Waiters share
     /// one.
+    ///
+    /// # Errors
+    ///
+    /// - [`SyncError::Failed`]: a sync failed, now or earlier. Operation `seq` may be lost, and the
+    ///   image takes no more changes.
+    /// - [`SyncError::Closed`]: the store was closed or dropped before the operation was synced.
     pub fn sync_through(&self, seq: u64) -> Result<(), SyncError> {
         self.wait(|shared| shared.synced.load(Ordering::Acquire) >= seq)
     }
 
     /// Waits until the space freed by erases up to `seq` may be reused: at most two syncs.
+    ///
+    /// # Errors
+    ///
+    /// - [`SyncError::Header`]: the data is synced, but the host cannot write the header. The call
+    ///   may be repeated.
+    /// - [`SyncError::Failed`] and [`SyncError::Closed`] as for [`SyncHandle::sync_through`].
     pub fn settle(&self, seq: u64) -> Result<(), SyncError> {
         let mut rounds = 0;
         while self.durable_seq() < seq {
@@ -197,9 +214,7 @@ impl SyncHandle {
 
     /// Operations hook: every later sync takes this much longer.
     pub fn set_sync_delay(&self, delay: Duration) {
-        self.0
-            .delay_ns
-            .store(delay.as_nanos() as u64, Ordering::Release);
+        self.0.delay_ns.store(nanos(delay), Ordering::Release);
     }
 
     /// Operations hook: the next sync fails as if the host's disk had.
@@ -268,7 +283,7 @@ impl SyncHandle {
     /// Waits for a sync that starts from now on.
     pub(super) fn force(&self) -> Result<(), SyncError> {
         let state = self.lock();
-        let wanted = self.0.count.load(Ordering::Acquire) + 1 + state.running as u64;
+        let wanted = self.0.count.load(Ordering::Acquire) + 1 + u64::from(state.running);
         drop(state);
         self.wait(|shared| shared.count.load(Ordering::Acquire) >= wanted)
     }
@@ -333,7 +348,7 @@ impl SyncHandle {
             .store(state.copies[state.durable_copy], Ordering::Release);
         shared.synced.store(target, Ordering::Release);
         self.write_header(state, target, false);
-        let took_ns = took.as_nanos() as u64;
+        let took_ns = nanos(took);
         shared.last_ns.store(took_ns, Ordering::Relaxed);
         shared.total_ns.fetch_add(took_ns, Ordering::Relaxed);
         shared.count.fetch_add(1, Ordering::Release);
@@ -370,7 +385,7 @@ impl SyncHandle {
         if self.failure().is_some() {
             return;
         }
-        self.0.failed.store(errno.max(1) as u64, Ordering::Release);
+        self.0.failed.store(errno.max(1), Ordering::Release);
         // The page cache may now show what the disk does not have, so the next open must not
         // believe it.
         state.header.info.sync_failed = true;

@@ -4,14 +4,20 @@
 //! What always holds: a crash state never misses what was written before the last completed sync,
 //! and never has a sector that no row of the writes since would have left.
 
+mod faults;
+mod state;
+
+use faults::is_due;
+pub use faults::{Crash, End, Freeze, ReadFault, SyncFault, WriteFault};
+
 use super::disk::{Disk, WriteError};
 use super::open::{Access, OpenReport, new_header};
 use super::{FileStore, Layout};
-use crate::image::{ImageError, ImageSpec, PAGE, is_zero};
+use crate::convert::{to_u64, to_usize};
+use crate::image::{ImageError, ImageSpec, PAGE, PAGE_LEN, is_zero};
 use crate::rng::SplitMix;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::io;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -50,99 +56,12 @@ struct Sim {
 /// Called by a sync that has begun and not yet completed.
 type DuringSync = dyn Fn() + Send + Sync;
 
-/// An event that ends everything above a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The process dies; the host and its page cache live on.
-    Kill,
-    /// The host dies.
-    Crash(Crash),
-}
-
-/// Writes and punches that fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriteFault {
-    /// Writes that still succeed.
-    pub after: u64,
-    /// How many fail then; `u64::MAX` until [`SimDisk::mend`].
-    pub count: u64,
-    /// Bytes of each that arrive. Of a write that is followed by others that fail, whole sectors
-    /// only: a host tears a sector only at a limit of the file's size (RLIMIT_FSIZE), and what
-    /// arrived below a limit can be written again.
-    pub arrives: usize,
-    /// The host's error.
-    pub errno: i32,
-    /// Only writes that need new room fail, as on a full disk: into a page that was never written
-    /// or was punched. Others are not counted.
-    pub needs_room: bool,
-}
-
-/// Reads of a range that fail with EIO.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadFault {
-    /// Bytes of the file.
-    pub range: Range<u64>,
-    /// Reads that touch the range and still succeed.
-    pub after: u64,
-    /// How many fail then; `u64::MAX` until [`SimDisk::mend`].
-    pub count: u64,
-}
-
-/// Syncs that fail with EIO. As kernels do, the host counts what they should have written as clean:
-/// a random part of it reached the disk, and the rest never will, although reads still return it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SyncFault {
-    /// Syncs that still succeed.
-    pub after: u64,
-    /// How many fail then; `u64::MAX` until [`SimDisk::mend`].
-    pub count: u64,
-    /// Which sectors reached the disk; `None`: none of them.
-    pub seed: Option<u64>,
-}
-
-/// A call before which the disk is copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Freeze {
-    /// After so many more writes and punches.
-    Write(u64),
-    /// After so many more syncs.
-    Sync(u64),
-}
-
-/// How a crash picks among the contents of the sectors written since the last sync.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Crash {
-    /// Nothing unsynced survives.
-    Nothing,
-    /// The first writes survive, as many as the seed says.
-    Prefix(u64),
-    /// All but one write, and what covers it later.
-    AllBut(u64),
-    /// Each write survives or not, by chance.
-    Writes(u64),
-    /// Each sector stops at any of its writes, by chance.
-    Sectors(u64),
-    /// Of the last 64 writes those survive whose bit is set, the newest being bit 0; all before
-    /// them do.
-    Mask(u64),
-}
-
-impl Crash {
-    /// One of each kind that goes by chance, and losing everything.
-    pub fn kinds(seed: u64) -> [Crash; 6] {
-        [
-            Crash::Nothing,
-            Crash::Prefix(seed),
-            Crash::AllBut(seed),
-            Crash::Writes(seed),
-            Crash::Sectors(seed),
-            Crash::Sectors(!seed),
-        ]
-    }
-}
-
 impl SimDisk {
     /// A new image on a new disk, with so few spare slots that tests come to reuse them.
+    ///
+    /// # Errors
+    ///
+    /// [`ImageError::BadSpec`] if no image can be made of `spec` with so many spare slots.
     pub fn create(spec: &ImageSpec, spare_slots: u32) -> Result<(SimDisk, FileStore), ImageError> {
         let path = Path::new(NAME);
         let mut header = new_header(path, spec)?;
@@ -154,14 +73,14 @@ impl SimDisk {
                 reason,
             }
         })?;
-        let disk = SimDisk::holding(vec![0; layout.file_bytes as usize]);
+        let disk = SimDisk::holding(vec![0; to_usize(layout.file_bytes)]);
         let store = FileStore::create_on(path, Arc::new(disk.clone()), header)?;
         Ok((disk, store))
     }
 
     /// A disk that holds these bytes, synced.
     pub fn holding(bytes: Vec<u8>) -> SimDisk {
-        let pages = bytes.chunks(PAGE as usize).enumerate();
+        let pages = bytes.chunks(PAGE_LEN).enumerate();
         let room = pages
             .filter(|(_, page)| !is_zero(page))
             .map(|(number, _)| number)
@@ -180,8 +99,12 @@ impl SimDisk {
 
     /// Opens the image on it. Opening it again without a crash is what a restart of the process
     /// finds: unsynced writes of the process before are in the cache and stay unsynced.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileStore::open`], but for those of the path and the lock.
     pub fn open(&self, access: Access) -> Result<(FileStore, OpenReport), ImageError> {
-        let length = self.lock().cache.len() as u64;
+        let length = to_u64(self.lock().cache.len());
         FileStore::open_on(Path::new(NAME), Arc::new(self.clone()), length, access)
     }
 
@@ -249,7 +172,7 @@ impl SimDisk {
 
     /// Length of the file in bytes.
     pub fn length(&self) -> u64 {
-        self.lock().cache.len() as u64
+        to_u64(self.lock().cache.len())
     }
 
     /// Everything as the host sees it while it runs.
@@ -317,132 +240,10 @@ impl SimDisk {
     }
 }
 
-/// Counts a call of a kind of which some are to fail; returns whether this one does.
-fn is_due(after: &mut u64, count: &mut u64) -> bool {
-    if *after > 0 {
-        *after -= 1;
-        return false;
-    }
-    *count = if *count == u64::MAX {
-        *count
-    } else {
-        count.saturating_sub(1)
-    };
-    true
-}
-
-impl Sim {
-    /// What a crash of the host leaves.
-    fn survivors(&self, how: Crash) -> Vec<u8> {
-        let writes = self.log.len() as u64;
-        let mut rng = SplitMix::new(match how {
-            Crash::Nothing => return self.disk.clone(),
-            Crash::Mask(seed)
-            | Crash::Prefix(seed)
-            | Crash::AllBut(seed)
-            | Crash::Writes(seed)
-            | Crash::Sectors(seed) => seed,
-        });
-        let chosen = rng.below(writes + 1);
-        let mut bytes = self.disk.clone();
-        // A sector that missed one write cannot hold a later one's neighbourhood, so it stops
-        // there.
-        let mut stopped = HashSet::new();
-        for (i, (at, data)) in (0u64..).zip(&self.log) {
-            let whole = match how {
-                Crash::Prefix(_) => i < chosen,
-                Crash::AllBut(_) => i != chosen,
-                Crash::Writes(_) => !rng.one_in(3),
-                Crash::Mask(bits) => writes - 1 - i >= 64 || bits >> (writes - 1 - i) & 1 == 1,
-                Crash::Nothing | Crash::Sectors(_) => true,
-            };
-            for sector in at / SECTOR..(at + data.len()).div_ceil(SECTOR) {
-                if !whole || matches!(how, Crash::Sectors(_)) && rng.one_in(20) {
-                    stopped.insert(sector);
-                }
-                if !stopped.contains(&sector) {
-                    let from = (sector * SECTOR).max(*at);
-                    let upto = ((sector + 1) * SECTOR).min(at + data.len());
-                    bytes[from..upto].copy_from_slice(&data[from - at..upto - at]);
-                }
-            }
-        }
-        bytes
-    }
-
-    fn mend(&mut self) {
-        (self.write_fault, self.sync_fault) = (None, None);
-        self.read_faults.clear();
-    }
-
-    /// Keeps a copy if this is the call for it.
-    fn freeze(&mut self, is_sync: bool) {
-        let left = match &mut self.freeze {
-            Some(Freeze::Write(left)) if !is_sync => left,
-            Some(Freeze::Sync(left)) if is_sync => left,
-            _ => return,
-        };
-        if *left > 0 {
-            *left -= 1;
-            return;
-        }
-        self.freeze = None;
-        let mut copy = self.clone();
-        copy.mend();
-        copy.during_sync = None;
-        self.frozen = Some(Box::new(copy));
-    }
-
-    fn pages(at: usize, bytes: usize) -> Range<usize> {
-        at / PAGE as usize..(at + bytes).div_ceil(PAGE as usize)
-    }
-
-    /// The fault that befalls a write of so many bytes, if one does.
-    fn failing_write(&mut self, at: usize, bytes: usize) -> Option<WriteFault> {
-        let needs_room = Self::pages(at, bytes).any(|page| !self.room.contains(&page));
-        let fault = self
-            .write_fault
-            .as_mut()
-            .filter(|fault| needs_room || !fault.needs_room)?;
-        let failing = is_due(&mut fault.after, &mut fault.count).then_some(*fault);
-        self.write_fault = self.write_fault.filter(|fault| fault.count > 0);
-        failing
-    }
-
-    /// Changes the cache, as a write that a crash may lose. The host writes whole sectors back:
-    /// after a failed sync a sector that is written again brings all its bytes.
-    fn put(&mut self, at: usize, bytes: &[u8]) {
-        self.cache[at..at + bytes.len()].copy_from_slice(bytes);
-        let end = (at + bytes.len())
-            .next_multiple_of(SECTOR)
-            .min(self.cache.len());
-        let first = at / SECTOR * SECTOR;
-        self.log.push((first, self.cache[first..end].to_vec()));
-        self.torn = self.torn.filter(|torn| !(first..end).contains(torn));
-    }
-
-    /// Changes the cache where a failing write ended amid a sector. It reaches the disk with the
-    /// next write to that sector, as a rule one that restores it, or with the next sync: no host
-    /// writes back in the microsecond between the two.
-    fn tear(&mut self, at: usize, bytes: &[u8]) {
-        self.note_torn();
-        self.cache[at..at + bytes.len()].copy_from_slice(bytes);
-        self.torn = Some(at / SECTOR * SECTOR);
-    }
-
-    /// From now on a crash may keep what a failing write left amid a sector.
-    fn note_torn(&mut self) {
-        if let Some(at) = self.torn.take() {
-            let end = (at + SECTOR).min(self.cache.len());
-            self.log.push((at, self.cache[at..end].to_vec()));
-        }
-    }
-}
-
 impl Disk for SimDisk {
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
         let mut sim = self.lock();
-        let end = at + buf.len() as u64;
+        let end = at + to_u64(buf.len());
         if let Some(fault) = sim
             .read_faults
             .iter_mut()
@@ -454,7 +255,7 @@ impl Disk for SimDisk {
                 return Err(io::Error::from_raw_os_error(EIO));
             }
         }
-        buf.copy_from_slice(&sim.cache[at as usize..][..buf.len()]);
+        buf.copy_from_slice(&sim.cache[to_usize(at)..][..buf.len()]);
         Ok(())
     }
 
@@ -462,7 +263,7 @@ impl Disk for SimDisk {
         let mut sim = self.lock();
         sim.freeze(false);
         sim.writes += 1;
-        let at = at as usize;
+        let at = to_usize(at);
         let failing = sim.failing_write(at, buf.len());
         let done = failing.map_or(buf.len(), |fault| {
             let done = fault.arrives.min(buf.len());
@@ -531,13 +332,13 @@ impl Disk for SimDisk {
         let mut sim = self.lock();
         sim.freeze(false);
         sim.writes += 1;
-        let (at, bytes) = (at as usize, bytes as usize);
+        let (at, bytes) = (to_usize(at), to_usize(bytes));
         if sim.write_fault.is_some_and(|fault| !fault.needs_room)
             && let Some(fault) = sim.failing_write(at, bytes)
         {
             return Err(io::Error::from_raw_os_error(fault.errno));
         }
-        let given_back = at.div_ceil(PAGE as usize)..(at + bytes) / PAGE as usize;
+        let given_back = at.div_ceil(PAGE_LEN)..(at + bytes) / PAGE_LEN;
         sim.room.retain(|page| !given_back.contains(page));
         sim.put(at, &vec![0; bytes]);
         Ok(())
@@ -545,7 +346,7 @@ impl Disk for SimDisk {
 
     fn next_data(&self, at: u64) -> Option<u64> {
         let sim = self.lock();
-        let page = *sim.room.range((at / PAGE) as usize..).next()?;
-        Some(at.max(page as u64 * PAGE))
+        let page = *sim.room.range(to_usize(at / PAGE)..).next()?;
+        Some(at.max(to_u64(page) * PAGE))
     }
 }

@@ -1,0 +1,98 @@
+//! How often each page of every block was programmed, in RAM.
+//!
+//! What always holds: a page that an operation programmed is counted once that operation's number
+//! is published. Nothing here is on the disk: a clean close writes the counts beside the table, any
+//! other open works them out from the records.
+
+use crate::convert::{index, to_u16, to_u32};
+use crate::image::{ImageInfo, is_zero};
+use crate::profile::PageOrder;
+
+/// How often each page was programmed, in the smallest form the page order allows.
+#[derive(Debug)]
+pub(super) struct Counts {
+    pages: usize,
+    /// Programmed pages per block, where pages are programmed once and in order.
+    frontier: Vec<u16>,
+    /// Programs per page, elsewhere.
+    programs: Vec<u8>,
+}
+
+impl Counts {
+    pub(super) fn new(info: &ImageInfo) -> Self {
+        let geometry = info.profile.geometry;
+        let (blocks, pages) = (geometry.block_slots(), geometry.block_pages());
+        if info.profile.order == PageOrder::Consecutive && info.profile.nop == 1 {
+            return Counts {
+                pages,
+                frontier: vec![0; blocks],
+                programs: Vec::new(),
+            };
+        }
+        Counts {
+            pages,
+            frontier: Vec::new(),
+            programs: vec![0; blocks * pages],
+        }
+    }
+
+    pub(super) fn of(&self, block: usize, out: &mut [u8]) {
+        if self.programs.is_empty() {
+            let frontier = usize::from(self.frontier[block]);
+            out[..frontier].fill(1);
+            out[frontier..].fill(0);
+        } else {
+            out.copy_from_slice(&self.programs[block * self.pages..][..self.pages]);
+        }
+    }
+
+    pub(super) fn set(&mut self, block: usize, counts: &[u8]) {
+        if self.programs.is_empty() {
+            self.frontier[block] = counts
+                .iter()
+                .rposition(|&n| n > 0)
+                .map_or(0, |last| to_u16(to_u32(last)) + 1);
+        } else {
+            self.programs[block * self.pages..][..self.pages].copy_from_slice(counts);
+        }
+    }
+
+    #[inline]
+    pub(super) fn note_programs(&mut self, block: usize, first: u32, count: u32) {
+        if self.programs.is_empty() {
+            let frontier = &mut self.frontier[block];
+            *frontier = (*frontier).max(to_u16(first + count));
+        } else {
+            self.programs[block * self.pages + index(first)..][..index(count)].fill(1);
+        }
+    }
+
+    /// Notes how often one page was programmed, on a part that programs pages more than once.
+    pub(super) fn set_programs(&mut self, block: usize, page: u32, programs: u8) {
+        self.programs[block * self.pages + index(page)] = programs;
+    }
+
+    /// Whether some of these pages may hold something already. Never, but for injected faults.
+    #[inline]
+    pub(super) fn may_hold(&self, block: usize, first: u32, count: u32) -> bool {
+        if self.programs.is_empty() {
+            return u32::from(self.frontier[block]) > first;
+        }
+        !is_zero(&self.programs[block * self.pages + index(first)..][..index(count)])
+    }
+
+    pub(super) fn clear(&mut self, block: usize) {
+        if self.programs.is_empty() {
+            self.frontier[block] = 0;
+        } else {
+            self.programs[block * self.pages..][..self.pages].fill(0);
+        }
+    }
+
+    pub(super) fn is_blank(&self, block: usize) -> bool {
+        if self.programs.is_empty() {
+            return self.frontier[block] == 0;
+        }
+        is_zero(&self.programs[block * self.pages..][..self.pages])
+    }
+}

@@ -1,0 +1,130 @@
+//! Calls of the host that fail in a verb of a store.
+
+use super::*;
+
+#[test]
+fn a_call_of_the_host_that_fails_fails_the_verb_and_the_verb_works_later() {
+    let mut failures = 0;
+    for profile in shapes() {
+        let used = used(profile);
+        for (name, verb) in verbs(&profile) {
+            let mut wanted = reopened(&used.copy());
+            verb(&mut wanted).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let wanted = sight(&mut wanted);
+            for (call, after) in CALLS
+                .into_iter()
+                .flat_map(|call| (0..40).map(move |after| (call, after)))
+            {
+                let disk = used.copy();
+                let mut store = reopened(&disk);
+                fail(&disk, call, after, 1);
+                let result = verb(&mut store);
+                let spent = !disk.has_faults();
+                disk.mend();
+                assert_eq!(
+                    result.is_err(),
+                    spent,
+                    "{name}, {call:?} {after}: {result:?}"
+                );
+                if !spent {
+                    continue;
+                }
+                failures += 1;
+                let case = format!("{name}, {call:?} {after}");
+                if store.sync.failure().is_none() {
+                    verb(&mut store).unwrap_or_else(|error| panic!("{case}: once more: {error}"));
+                    assert_eq!(sight(&mut store), wanted, "{case}");
+                }
+                drop(store);
+                let found = sight(&mut reopened(&disk));
+                assert_eq!(found, wanted, "{case}: after a restart");
+            }
+        }
+    }
+    assert!(failures > 200, "{failures}");
+}
+
+/// The next operation has the number of the one that was refused, so no crash of the host may find
+/// that one.
+#[test]
+fn no_crash_of_the_host_finds_what_arrived_of_a_refused_operation() {
+    let mut refused = 0;
+    for profile in shapes() {
+        let used = used(profile);
+        let pages = |disk: &SimDisk| -> Vec<_> {
+            sight(&mut reopened(disk))
+                .into_iter()
+                .map(|block| block.1)
+                .collect()
+        };
+        let before = pages(&used.copy());
+        for (name, verb) in verbs(&profile) {
+            for (arrives, after) in [600, 5000]
+                .into_iter()
+                .flat_map(|arrives| (0..8).map(move |after| (arrives, after)))
+            {
+                let disk = used.copy();
+                let mut store = reopened(&disk);
+                fail(&disk, Call::Write(arrives), after, 1);
+                if verb(&mut store).is_ok() {
+                    continue;
+                }
+                refused += 1;
+                for seed in 0..8 {
+                    let found = pages(&disk.ended(End::Crash(Crash::AllBut(seed))));
+                    assert_eq!(
+                        found, before,
+                        "{name}, write {after}, {arrives} bytes, all but {seed}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(refused > 20, "{refused}");
+}
+
+/// What arrived of a write that failed cannot be taken back: then the store takes nothing more, and
+/// the next open finds what was synced.
+#[test]
+fn a_host_that_refuses_to_take_a_part_back_ends_the_store() {
+    let (mut ended, mut held) = (0, 0);
+    for profile in shapes() {
+        let used = used(profile);
+        let before = sight(&mut reopened(&used.copy()));
+        for (name, verb) in verbs(&profile) {
+            for (arrives, after) in [600, 5000]
+                .into_iter()
+                .flat_map(|arrives| (0..8).map(move |after| (arrives, after)))
+            {
+                for count in [2, u64::MAX] {
+                    let (disk, case) = (
+                        used.copy(),
+                        format!("{name}, write {after}, {arrives} bytes, {count} times"),
+                    );
+                    let mut store = reopened(&disk);
+                    fail(&disk, Call::Write(arrives), after, count);
+                    let result = verb(&mut store);
+                    disk.mend();
+                    if store.sync.failure().is_none() {
+                        held += 1;
+                        continue;
+                    }
+                    ended += 1;
+                    assert!(result.is_err(), "{case}");
+                    assert!(
+                        store.erase(Pbn::new(5), BlockFacts::default()).is_err(),
+                        "{case}: it goes on"
+                    );
+                    drop(store);
+                    let found = sight(&mut reopened(&disk));
+                    // Marks and facts are changed in place, by single writes.
+                    let pages = |blocks: &[Sight]| -> Vec<_> {
+                        blocks.iter().map(|block| block.1.clone()).collect()
+                    };
+                    assert_eq!(pages(&found), pages(&before), "{case}");
+                }
+            }
+        }
+    }
+    assert!(ended > 0 && held > 0, "{ended} ended, {held} did not");
+}

@@ -1,0 +1,57 @@
+//! Health marks of single pages.
+//!
+//! What always holds: a mark is in the file before it is in RAM, and belongs to the operation that
+//! programmed its page. A host crash may lose a mark; a mark of an operation that is undone is void.
+
+use super::FileStore;
+use crate::addr::Ppn;
+use crate::convert::to_u64;
+use crate::image::Mark;
+use crate::store::Health;
+use std::io;
+
+impl FileStore {
+    /// The page's mark; reading a page that is unstable or flickers changes it.
+    pub(super) fn use_mark(&mut self, ppn: Ppn, seq: u64) -> io::Result<Health> {
+        let Mark { health, cause } = self.sick.get(&ppn.raw()).copied().unwrap_or_default();
+        if let Some(after) = health.after_read() {
+            let next = Mark {
+                health: after,
+                cause,
+            };
+            self.write_mark(ppn, seq, next)?;
+            self.sick.insert(ppn.raw(), next);
+        }
+        Ok(health)
+    }
+
+    fn write_mark(&self, ppn: Ppn, seq: u64, mark: Mark) -> io::Result<()> {
+        let (_, slot, page) = self.locate(ppn).expect("a page with a number has a place");
+        Ok(self.disk.write_at(
+            self.layout.record_at(slot, page) + to_u64(Mark::AT),
+            &mark.encode(seq),
+        )?)
+    }
+
+    /// Marks a programmed page. `cause` is the page whose interrupted program does that, if there
+    /// is one.
+    pub(super) fn mark(&mut self, ppn: Ppn, health: Health, cause: Option<u16>) -> io::Result<()> {
+        let mut record = std::mem::take(&mut self.scratch);
+        let found = self.read_record(ppn, &mut record);
+        self.scratch = record;
+        let Some((_, _, core)) = found? else {
+            return Ok(());
+        };
+        // Without the cause the page would be good again, which a page that was marked before must
+        // not be.
+        let cause = cause.filter(|_| !self.sick.contains_key(&ppn.raw()));
+        let mark = Mark { health, cause };
+        self.write_mark(ppn, core.seq, mark)?;
+        if health == Health::Good {
+            self.sick.remove(&ppn.raw());
+        } else {
+            self.sick.insert(ppn.raw(), mark);
+        }
+        Ok(())
+    }
+}

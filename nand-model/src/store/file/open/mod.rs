@@ -1,0 +1,368 @@
+//! Making and opening images, and what opening does after an unclean stop.
+//!
+//! Steps of an unclean open: read the slot headers; collect the numbers of all operations after the
+//! last synced one whose record and data hold; *cut* where the first number is missing; undo
+//! everything after the cut; give each block the slot whose life began last; sync, then say in the
+//! header that the cut is synced, then sync again. Nothing at or below the cut changes, and an
+//! operation missing once stays missing, so an interrupted open is followed by one that finds the
+//! same cut.
+//!
+//! After a failed sync the page cache may show what the disk does not have, and the header that
+//! should say so may have failed too. So an unclean open writes again what it keeps beyond the
+//! synced number: the host then has to bring it to the disk. What an earlier open undid may still
+//! be on the disk: the header says so before anything is undone. If it does, or if it tells of a
+//! failed sync, the table, all slot headers and all records are written again, as the cut leaves
+//! them. For the same reason every open writes the newest header copy again, and touches the other
+//! one only when a sync has covered that.
+
+mod cut;
+mod header;
+mod recover;
+mod rewrite;
+mod table;
+
+pub(super) use header::new_header;
+use header::{layout_of, read_header};
+
+use super::disk::{Disk, FileDisk, Mode, Overlay};
+use super::sync::SyncHandle;
+use super::{Block, Counts, FileStore, Slots};
+use crate::convert::{index, to_u64};
+use crate::image::{Header, ImageError, ImageInfo, ImageSpec, Layout, Mark, TableEntry};
+use crate::store::BlockFacts;
+use crc32c::crc32c;
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// More erases than any block sees; what counts on from there must not overflow.
+const ERASES_MAX: u32 = 1 << 31;
+
+/// How an image is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// By one process alone.
+    ReadWrite,
+    /// Beside other readers; every change stays in memory.
+    ReadOnly,
+}
+
+/// What opening found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// Whether the image had been closed in order.
+    pub was_clean: bool,
+    /// Whether a sync had failed before.
+    pub sync_failed: bool,
+    /// Operations after the last synced one that were all there.
+    pub ops_kept: u64,
+    /// Operations that were undone because one before them was missing.
+    pub ops_dropped: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What an image's header says, without locking it: it may be in use.
+///
+/// # Errors
+///
+/// - [`ImageError::NotFound`] or [`ImageError::NotRegular`]: there is no such file, or it is not a
+///   regular file.
+/// - [`ImageError::NotAnImage`], [`ImageError::UnknownVersion`], [`ImageError::HeaderDamaged`] or
+///   [`ImageError::Contradiction`]: the file has no header that this build can use.
+/// - [`ImageError::Io`]: the host cannot read it.
+pub fn peek(path: impl AsRef<Path>) -> Result<ImageInfo, ImageError> {
+    let path = path.as_ref();
+    let disk = FileDisk::open(path, Mode::Peek)?;
+    let (length, _) = disk.sizes().map_err(|e| io_error(path, "look at it", e))?;
+    Ok(read_header(path, &disk, length)?.0.info)
+}
+
+impl FileStore {
+    /// Makes a new image. The file must not exist; if this fails, it does not afterwards.
+    ///
+    /// # Errors
+    ///
+    /// - [`ImageError::Exists`]: the path is taken.
+    /// - [`ImageError::BadSpec`]: no image can be made of `spec`; the reason says which part of it.
+    /// - [`ImageError::InUse`]: another process locked the new file first.
+    /// - [`ImageError::Io`]: the host refused the file, its size, a write or a sync.
+    pub fn create(path: impl AsRef<Path>, spec: &ImageSpec) -> Result<FileStore, ImageError> {
+        let path = path.as_ref();
+        let header = new_header(path, spec)?;
+        let disk = FileDisk::open(path, Mode::Create)?;
+        let made = layout_of(path, &header).and_then(|layout| {
+            disk.set_len(layout.file_bytes)
+                .map_err(|e| io_error(path, "give it its size", e))?;
+            let store = FileStore::create_on(path, Arc::new(disk), header)?;
+            sync_folder(path).map_err(|e| io_error(path, "sync its folder", e))?;
+            Ok(store)
+        });
+        if made.is_err() {
+            let _ = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    /// Opens an image. Read-only, nothing is written even after a crash: recovery happens in
+    /// memory.
+    ///
+    /// # Errors
+    ///
+    /// - those of [`peek`];
+    /// - [`ImageError::InUse`]: another process has locked the image;
+    /// - [`ImageError::TooShort`]: the file was cut off;
+    /// - [`ImageError::Damaged`]: the block table, a slot header or a program count fails its
+    ///   check;
+    /// - [`ImageError::Io`]: the host refused a read, a write or a sync. The next open finds the
+    ///   same image.
+    pub fn open(
+        path: impl AsRef<Path>,
+        access: Access,
+    ) -> Result<(FileStore, OpenReport), ImageError> {
+        let path = path.as_ref();
+        let mode = if access == Access::ReadOnly {
+            Mode::ReadOnly
+        } else {
+            Mode::ReadWrite
+        };
+        let disk = FileDisk::open(path, mode)?;
+        let (length, kept) = disk.sizes().map_err(|e| io_error(path, "look at it", e))?;
+        // The table is written whole at creation. A file that keeps much less than that (some file
+        // systems compress) is a sparse forgery, and no reason to allocate.
+        let (header, _) = read_header(path, &disk, length)?;
+        let table_bytes = to_u64(layout_of(path, &header)?.table_bytes());
+        if table_bytes > 1 << 20 && kept.saturating_mul(16) < table_bytes {
+            return Err(damaged(path, "it keeps less than its block table".into()));
+        }
+        FileStore::open_on(path, Arc::new(disk), length, access)
+    }
+
+    /// Writes a new image on a disk of zeros.
+    pub(super) fn create_on(
+        path: &Path,
+        disk: Arc<dyn Disk>,
+        header: Header,
+    ) -> Result<FileStore, ImageError> {
+        let layout = layout_of(path, &header)?;
+        let entry = TableEntry {
+            slot: None,
+            facts: BlockFacts::default(),
+            erase_seq: 0,
+            marked: false,
+            counts_check: crc32c(&vec![0; layout.pages()]),
+        };
+        let blocks = layout.geometry.block_slots();
+        let all: Vec<usize> = (0..blocks).collect();
+        for some in all.chunks(1 << 15) {
+            let bytes: Vec<u8> = some.iter().flat_map(|&block| entry.encode(block)).collect();
+            disk.write_at(layout.entry_at(some[0]), &bytes)
+                .map_err(|e| io_error(path, "write its block table", e.into()))?;
+        }
+        disk.sync().map_err(|e| io_error(path, "sync it", e))?;
+        disk.write_at(layout.copy_at(0), &header.encode())
+            .map_err(|e| io_error(path, "write its header", e.into()))?;
+        let found = Found::new(layout, &header.info);
+        FileStore::begin(path, disk, layout, header, 0, 0, found, false)
+    }
+
+    /// Opens what is on a disk of `length` bytes.
+    pub(super) fn open_on(
+        path: &Path,
+        disk: Arc<dyn Disk>,
+        length: u64,
+        access: Access,
+    ) -> Result<(FileStore, OpenReport), ImageError> {
+        let begun = Instant::now();
+        let read_only = access == Access::ReadOnly;
+        let disk: Arc<dyn Disk> = if read_only {
+            Arc::new(Overlay::new(disk))
+        } else {
+            disk
+        };
+        let (mut header, copy) = read_header(path, &*disk, length)?;
+        let layout = layout_of(path, &header)?;
+        if length < layout.file_bytes {
+            return Err(ImageError::TooShort {
+                path: path.into(),
+                real_bytes: length,
+                wanted_bytes: layout.file_bytes,
+            });
+        }
+        let opener = Opener {
+            path,
+            disk: &*disk,
+            layout,
+            info: &header.info.clone(),
+            read_only,
+        };
+        opener.rewrite_header(copy)?;
+        let mut report = OpenReport {
+            was_clean: header.info.clean,
+            sync_failed: header.info.sync_failed,
+            ..OpenReport::default()
+        };
+        let synced_seq = header.synced_seq;
+        let found = if header.info.clean {
+            opener.read_table(header.synced_seq)?
+        } else {
+            let rewrites_all = header.info.sync_failed || header.undoing;
+            opener.recover(&mut header, copy, rewrites_all, &mut report)?
+        };
+        // The copy in the file names fewer operations than the cut keeps.
+        let last_seq = std::mem::replace(&mut header.synced_seq, synced_seq);
+        let store = FileStore::begin(path, disk, layout, header, copy, last_seq, found, read_only)?;
+        report.took = begun.elapsed();
+        Ok((store, report))
+    }
+
+    /// From here on the image is in use: the header says so, on the disk, before the first request.
+    /// `last_seq` is the last operation in the file; `header` says what of that is synced.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of a store, as creation and opening find them"
+    )]
+    fn begin(
+        path: &Path,
+        disk: Arc<dyn Disk>,
+        layout: Layout,
+        mut header: Header,
+        copy: usize,
+        last_seq: u64,
+        found: Found,
+        read_only: bool,
+    ) -> Result<FileStore, ImageError> {
+        let info = header.info.clone();
+        (header.info.sync_failed, header.undoing) = (false, false);
+        // If this fails, nobody knows which header copy is on the disk, so neither may change.
+        disk.sync().map_err(|e| io_error(path, "sync it", e))?;
+        let sync = SyncHandle::new(disk.clone(), layout, header, copy, last_seq);
+        sync.say_clean(false)
+            .map_err(|e| io_error(path, "sync it", e.into()))?;
+        let Found {
+            blocks,
+            counts,
+            sick,
+            slots,
+        } = found;
+        let path = path.to_path_buf();
+        let (trimmed_seq, scratch) = (0, Vec::new());
+        Ok(FileStore {
+            disk,
+            sync,
+            path,
+            info,
+            layout,
+            read_only,
+            blocks,
+            counts,
+            sick,
+            slots,
+            trimmed_seq,
+            scratch,
+            unwanted: Vec::new(),
+        })
+    }
+}
+
+/// What an image holds, as kept in memory.
+struct Found {
+    blocks: Vec<Block>,
+    counts: Counts,
+    sick: HashMap<u32, Mark>,
+    slots: Slots,
+}
+
+impl Found {
+    /// Nothing ever programmed.
+    fn new(layout: Layout, info: &ImageInfo) -> Self {
+        let slots = Slots {
+            blank: (0..layout.slots).rev().collect(),
+            roomy: vec![false; index(layout.slots)],
+            ..Slots::default()
+        };
+        let blocks = vec![Block::default(); layout.geometry.block_slots()];
+        Found {
+            blocks,
+            counts: Counts::new(info),
+            sick: HashMap::new(),
+            slots,
+        }
+    }
+}
+
+/// Reads an image that is not in use yet.
+struct Opener<'a> {
+    path: &'a Path,
+    disk: &'a dyn Disk,
+    layout: Layout,
+    info: &'a ImageInfo,
+    /// Whether nothing reaches the file.
+    read_only: bool,
+}
+
+impl Opener<'_> {
+    /// Slot header and records; holes are not read.
+    fn read_meta(&self, slot: u32) -> Result<Vec<u8>, ImageError> {
+        let mut meta = vec![0; self.layout.meta_bytes()];
+        if self.holds_data(slot, to_u64(meta.len())) {
+            self.read(self.layout.slot_at(slot), &mut meta)?;
+        }
+        Ok(meta)
+    }
+
+    /// Whether the host keeps room for some of the first bytes of a slot.
+    fn holds_data(&self, slot: u32, bytes: u64) -> bool {
+        let at = self.layout.slot_at(slot);
+        self.disk
+            .next_data(at)
+            .is_some_and(|data| data < at + bytes)
+    }
+
+    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), ImageError> {
+        self.disk
+            .read_at(at, bytes)
+            .map_err(|e| io_error(self.path, "read it", e))
+    }
+
+    /// Writes, or leaves what was there: a part of a header would be taken for damage by the next
+    /// open.
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), ImageError> {
+        let mut before = vec![0; bytes.len()];
+        self.read(at, &mut before)?;
+        let Err(failed) = self.disk.write_at(at, bytes) else {
+            return Ok(());
+        };
+        if failed.done > 0 {
+            // If that fails too, the first error says what is wrong with the disk.
+            let _ = self.disk.write_at(at, &before[..failed.done]);
+        }
+        Err(io_error(self.path, "write it", failed.into()))
+    }
+}
+
+/// A new file survives a host crash only with its name.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    std::fs::File::open(folder)?.sync_all()
+}
+
+fn io_error(path: &Path, action: &'static str, source: io::Error) -> ImageError {
+    ImageError::Io {
+        path: path.into(),
+        action,
+        source,
+    }
+}
+
+fn damaged(path: &Path, reason: String) -> ImageError {
+    ImageError::Damaged {
+        path: path.into(),
+        reason,
+    }
+}

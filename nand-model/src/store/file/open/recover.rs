@@ -1,0 +1,128 @@
+//! Recovery after an unclean stop: the steps that the header of [`super`] names, in their order.
+//!
+//! What always holds: the header on the disk says that operations are being undone before the first
+//! one is; nothing at or below the cut changes. An interrupted recovery is followed by one that
+//! finds the same cut.
+
+use super::{ERASES_MAX, Found, OpenReport, Opener, damaged};
+use crate::convert::{index, to_u64};
+use crate::image::{CORE_BYTES, Core, Header, ImageError, SEQ_MAX, SLOT_HEADER_BYTES, SlotHeader};
+use crate::store::file::Block;
+
+impl Opener<'_> {
+    /// After an unclean stop: see the module's header. Leaves `header` with the cut as synced
+    /// number; the caller syncs and writes it. `copy` is its newest copy.
+    pub(super) fn recover(
+        &self,
+        header: &mut Header,
+        copy: usize,
+        rewrites_all: bool,
+        report: &mut OpenReport,
+    ) -> Result<Found, ImageError> {
+        let heads = self.read_heads()?;
+        let synced_seq = header.synced_seq;
+        let mut late = vec![false; heads.len()];
+        let cut = self.find_cut(synced_seq, &heads, &mut late, header.info.sync_failed)?;
+        header.synced_seq = cut;
+        report.ops_kept = cut - synced_seq;
+
+        let mut found = Found::new(self.layout, self.info);
+        for (block, entry) in self.read_entries()?.into_iter().enumerate() {
+            found.blocks[block].facts.bad = entry.facts.bad;
+        }
+        for (slot, head) in (0..).zip(&heads) {
+            let Some(head) = head.filter(|head| head.erase_seq <= cut) else {
+                continue;
+            };
+            let block = &mut found.blocks[index(head.block)];
+            if block.slot.is_none() || head.erase_seq > block.erase_seq {
+                *block = Block {
+                    slot: Some(slot),
+                    facts: head.facts(block.facts.bad),
+                    erase_seq: head.erase_seq,
+                };
+                // A block that was programmed in an hour says that the device has come so far.
+                header.hour = header.hour.max(head.since);
+            }
+        }
+        let undone = self.beyond(cut, &heads, &late)?;
+        report.ops_dropped = to_u64(undone.len());
+        if !undone.is_empty() {
+            self.say_undoing(header, copy, synced_seq)?;
+        }
+        for (at, bytes) in undone {
+            self.write(at, &[0; SLOT_HEADER_BYTES][..bytes])?;
+        }
+        if !self.read_only {
+            if rewrites_all {
+                self.rewrite_table()?;
+            }
+            for (slot, head) in (0..).zip(&heads) {
+                if late[index(slot)] || head.is_some_and(|head| head.erase_seq > synced_seq) {
+                    self.rewrite_late(slot, synced_seq)?;
+                } else if rewrites_all {
+                    self.rewrite_meta(slot)?;
+                }
+            }
+        }
+        for block in 0..found.blocks.len() {
+            let Block {
+                slot, erase_seq, ..
+            } = found.blocks[block];
+            if let Some(slot) = slot {
+                let meta = self.read_meta(slot)?;
+                self.collect(block, slot, erase_seq, cut, &meta, &mut found)?;
+            }
+        }
+        self.sort_slots(&mut found)?;
+        Ok(found)
+    }
+
+    fn read_heads(&self) -> Result<Vec<Option<SlotHeader>>, ImageError> {
+        let mut heads = Vec::with_capacity(index(self.layout.slots));
+        let mut bytes = [0; SLOT_HEADER_BYTES];
+        for slot in 0..self.layout.slots {
+            self.read(self.layout.slot_at(slot), &mut bytes)?;
+            let head =
+                SlotHeader::decode(slot, &bytes).map_err(|reason| damaged(self.path, reason))?;
+            if let Some(head) = head {
+                let sane = head.block < self.layout.geometry.blocks
+                    && head.erase_count <= ERASES_MAX
+                    && (1..=SEQ_MAX).contains(&head.erase_seq);
+                if !sane {
+                    return Err(damaged(
+                        self.path,
+                        format!("header of slot {slot} says what cannot be"),
+                    ));
+                }
+            }
+            heads.push(head);
+        }
+        Ok(heads)
+    }
+
+    /// Place and length of what says that an operation beyond the cut was: their numbers will be
+    /// given again.
+    fn beyond(
+        &self,
+        cut: u64,
+        heads: &[Option<SlotHeader>],
+        late: &[bool],
+    ) -> Result<Vec<(u64, usize)>, ImageError> {
+        let mut places = Vec::new();
+        for ((slot, head), late) in (0..).zip(heads).zip(late) {
+            if head.is_some_and(|head| head.erase_seq > cut) {
+                places.push((self.layout.slot_at(slot), SLOT_HEADER_BYTES));
+            }
+            if *late {
+                let meta = self.read_meta(slot)?;
+                let core =
+                    |page: u32| Core::decode(slot, page, self.layout.record_in(&meta, index(page)));
+                let gone = (0..self.layout.geometry.pages_per_block)
+                    .filter(|page| core(*page).is_some_and(|c| c.seq > cut));
+                places.extend(gone.map(|page| (self.layout.record_at(slot, page), CORE_BYTES)));
+            }
+        }
+        Ok(places)
+    }
+}

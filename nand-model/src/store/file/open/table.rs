@@ -1,0 +1,148 @@
+//! What the block table, the slots and the records say about each block.
+//!
+//! What always holds: whatever is read from the file is checked before it is an index; each slot
+//! belongs to one block at most. This only reads, except that it clears marks whose cause was
+//! undone: an interrupted open leaves them for the next one.
+
+use super::{ERASES_MAX, Found, Opener, damaged};
+use crate::convert::{index, to_u32, to_u64};
+use crate::image::{Core, Hint, ImageError, Mark, TABLE_ENTRY_BYTES, TableEntry, is_zero};
+use crate::store::Health;
+use crate::store::file::Block;
+use crc32c::crc32c;
+
+impl Opener<'_> {
+    /// A clean image: the table says everything.
+    pub(super) fn read_table(&self, synced_seq: u64) -> Result<Found, ImageError> {
+        let mut found = Found::new(self.layout, self.info);
+        let mut counts = vec![0; self.layout.pages()];
+        for (block, entry) in self.read_entries()?.into_iter().enumerate() {
+            self.read(self.layout.counts_at(block), &mut counts)?;
+            let bad_count = counts.iter().any(|&n| n > self.info.profile.nop);
+            if bad_count || crc32c(&counts) != entry.counts_check {
+                return Err(damaged(
+                    self.path,
+                    format!("program counts of block {block} fail their check"),
+                ));
+            }
+            found.counts.set(block, &counts);
+            let no_slot = entry.slot.is_some_and(|slot| slot >= self.layout.slots);
+            let pages_nowhere = entry.slot.is_none() && !is_zero(&counts);
+            if no_slot
+                || pages_nowhere
+                || entry.erase_seq > synced_seq
+                || entry.facts.erase_count > ERASES_MAX
+            {
+                return Err(damaged(
+                    self.path,
+                    format!("table entry of block {block} contradicts the header"),
+                ));
+            }
+            found.blocks[block] = Block {
+                slot: entry.slot,
+                facts: entry.facts,
+                erase_seq: entry.erase_seq,
+            };
+            if let Some(slot) = entry.slot.filter(|_| entry.marked) {
+                let meta = self.read_meta(slot)?;
+                self.collect(block, slot, entry.erase_seq, synced_seq, &meta, &mut found)?;
+            }
+        }
+        self.sort_slots(&mut found)?;
+        Ok(found)
+    }
+
+    pub(super) fn read_entries(&self) -> Result<Vec<TableEntry>, ImageError> {
+        let mut bytes = vec![0; self.layout.table_bytes()];
+        self.read(self.layout.table_at(), &mut bytes)?;
+        let entries = bytes.chunks_exact(TABLE_ENTRY_BYTES).enumerate();
+        let entries = entries.map(|(block, bytes)| TableEntry::decode(block, bytes));
+        entries
+            .collect::<Result<_, _>>()
+            .map_err(|reason| damaged(self.path, reason))
+    }
+
+    /// Notes what a block's slot says about its pages. Takes marks back whose cause was undone.
+    pub(super) fn collect(
+        &self,
+        block: usize,
+        slot: u32,
+        erase_seq: u64,
+        cut: u64,
+        meta: &[u8],
+        found: &mut Found,
+    ) -> Result<(), ImageError> {
+        let mut marks = Vec::new();
+        let mut counts = vec![0; self.layout.pages()];
+        for (page, count) in counts.iter_mut().enumerate() {
+            let record = self.layout.record_in(meta, page);
+            let core = Core::decode(slot, to_u32(page), record)
+                .filter(|core| core.seq > erase_seq && core.seq <= cut);
+            let Some(core) = core else { continue };
+            *count = 1;
+            if self.layout.hints
+                && let Some((programs, _)) =
+                    Hint::decode(core.seq, record, self.layout.geometry.oob_len())
+            {
+                *count = programs.min(self.info.profile.nop);
+            }
+            let mark = Mark::decode(core.seq, record);
+            if mark.health != Health::Good {
+                marks.push((to_u32(page), mark));
+            }
+        }
+        for (page, mark) in marks {
+            let stands = |cause: u16| {
+                counts
+                    .get(usize::from(cause))
+                    .is_some_and(|count| *count > 0)
+            };
+            if mark.cause.is_none_or(stands) {
+                let ppn = self
+                    .layout
+                    .geometry
+                    .page(crate::addr::Pbn::new(to_u32(block)), page);
+                found.sick.insert(ppn.raw(), mark);
+            } else {
+                // A later program of that page must not bring the mark back.
+                self.write(
+                    self.layout.record_at(slot, page) + to_u64(Mark::AT),
+                    &[0; 8],
+                )?;
+            }
+        }
+        found.counts.set(block, &counts);
+        Ok(())
+    }
+
+    /// Splits the slots no block lives in by whether the host keeps room for them.
+    pub(super) fn sort_slots(&self, found: &mut Found) -> Result<(), ImageError> {
+        let slots = &mut found.slots;
+        slots.blank.clear();
+        for block in found.blocks.iter() {
+            let Some(slot) = block.slot else { continue };
+            match slots.roomy.get_mut(index(slot)) {
+                Some(taken) if !*taken => *taken = true,
+                _ => {
+                    return Err(damaged(
+                        self.path,
+                        format!("slot {slot} belongs to two blocks or is none"),
+                    ));
+                }
+            }
+        }
+        for slot in (0..self.layout.slots)
+            .rev()
+            .filter(|&slot| !slots.roomy[index(slot)])
+            .collect::<Vec<_>>()
+        {
+            if self.holds_data(slot, self.layout.slot_bytes()) {
+                slots.roomy[index(slot)] = true;
+                slots.used.push_back(slot);
+            } else {
+                slots.blank.push(slot);
+            }
+        }
+        Ok(())
+    }
+}

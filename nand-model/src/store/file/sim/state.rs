@@ -1,0 +1,117 @@
+//! The contents of a simulated disk: what the host sees, what is on the disk, and the writes in
+//! between.
+//!
+//! What always holds: see the header of [`super`].
+
+use super::{Crash, Freeze, PAGE_LEN, SECTOR, Sim, SplitMix, WriteFault, is_due};
+use crate::convert::to_u64;
+use std::collections::HashSet;
+use std::ops::Range;
+
+impl Sim {
+    /// What a crash of the host leaves.
+    pub(super) fn survivors(&self, how: Crash) -> Vec<u8> {
+        let writes = to_u64(self.log.len());
+        let mut rng = SplitMix::new(match how {
+            Crash::Nothing => return self.disk.clone(),
+            Crash::Mask(seed)
+            | Crash::Prefix(seed)
+            | Crash::AllBut(seed)
+            | Crash::Writes(seed)
+            | Crash::Sectors(seed) => seed,
+        });
+        let chosen = rng.below(writes + 1);
+        let mut bytes = self.disk.clone();
+        // A sector that missed one write cannot hold a later one's neighbourhood, so it stops
+        // there.
+        let mut stopped = HashSet::new();
+        for (i, (at, data)) in (0u64..).zip(&self.log) {
+            let whole = match how {
+                Crash::Prefix(_) => i < chosen,
+                Crash::AllBut(_) => i != chosen,
+                Crash::Writes(_) => !rng.one_in(3),
+                Crash::Mask(bits) => writes - 1 - i >= 64 || bits >> (writes - 1 - i) & 1 == 1,
+                Crash::Nothing | Crash::Sectors(_) => true,
+            };
+            for sector in at / SECTOR..(at + data.len()).div_ceil(SECTOR) {
+                if !whole || matches!(how, Crash::Sectors(_)) && rng.one_in(20) {
+                    stopped.insert(sector);
+                }
+                if !stopped.contains(&sector) {
+                    let from = (sector * SECTOR).max(*at);
+                    let upto = ((sector + 1) * SECTOR).min(at + data.len());
+                    bytes[from..upto].copy_from_slice(&data[from - at..upto - at]);
+                }
+            }
+        }
+        bytes
+    }
+
+    pub(super) fn mend(&mut self) {
+        (self.write_fault, self.sync_fault) = (None, None);
+        self.read_faults.clear();
+    }
+
+    /// Keeps a copy if this is the call for it.
+    pub(super) fn freeze(&mut self, is_sync: bool) {
+        let left = match &mut self.freeze {
+            Some(Freeze::Write(left)) if !is_sync => left,
+            Some(Freeze::Sync(left)) if is_sync => left,
+            _ => return,
+        };
+        if *left > 0 {
+            *left -= 1;
+            return;
+        }
+        self.freeze = None;
+        let mut copy = self.clone();
+        copy.mend();
+        copy.during_sync = None;
+        self.frozen = Some(Box::new(copy));
+    }
+
+    pub(super) fn pages(at: usize, bytes: usize) -> Range<usize> {
+        at / PAGE_LEN..(at + bytes).div_ceil(PAGE_LEN)
+    }
+
+    /// The fault that befalls a write of so many bytes, if one does.
+    pub(super) fn failing_write(&mut self, at: usize, bytes: usize) -> Option<WriteFault> {
+        let needs_room = Self::pages(at, bytes).any(|page| !self.room.contains(&page));
+        let fault = self
+            .write_fault
+            .as_mut()
+            .filter(|fault| needs_room || !fault.needs_room)?;
+        let failing = is_due(&mut fault.after, &mut fault.count).then_some(*fault);
+        self.write_fault = self.write_fault.filter(|fault| fault.count > 0);
+        failing
+    }
+
+    /// Changes the cache, as a write that a crash may lose. The host writes whole sectors back:
+    /// after a failed sync a sector that is written again brings all its bytes.
+    pub(super) fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.cache[at..at + bytes.len()].copy_from_slice(bytes);
+        let end = (at + bytes.len())
+            .next_multiple_of(SECTOR)
+            .min(self.cache.len());
+        let first = at / SECTOR * SECTOR;
+        self.log.push((first, self.cache[first..end].to_vec()));
+        self.torn = self.torn.filter(|torn| !(first..end).contains(torn));
+    }
+
+    /// Changes the cache where a failing write ended amid a sector. It reaches the disk with the
+    /// next write to that sector, as a rule one that restores it, or with the next sync: no host
+    /// writes back in the microsecond between the two.
+    pub(super) fn tear(&mut self, at: usize, bytes: &[u8]) {
+        self.note_torn();
+        self.cache[at..at + bytes.len()].copy_from_slice(bytes);
+        self.torn = Some(at / SECTOR * SECTOR);
+    }
+
+    /// From now on a crash may keep what a failing write left amid a sector.
+    pub(super) fn note_torn(&mut self) {
+        if let Some(at) = self.torn.take() {
+            let end = (at + SECTOR).min(self.cache.len());
+            self.log.push((at, self.cache[at..end].to_vec()));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Slots: which are free, how a block takes one, and how their room goes back to the host.
+//!
+//! What always holds: a slot is in one of the lists of [`Slots`] or belongs to one block; a slot
+//! that an erase left is written again only when that erase is durable.
+//!
+//! If the host fails between the header of a slot and the sync that covers it, the block is in the
+//! slot that it had before: nothing was written there since.
+
+use super::{Block, FileStore};
+use crate::convert::{index, to_u32};
+use crate::image::{PAGE, SLOT_HEADER_BYTES, SlotHeader};
+use crate::store::BlockFacts;
+use std::collections::VecDeque;
+use std::io;
+
+/// Slots no block lives in.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    /// Free, the host keeps no room for them; the next one is at the end.
+    pub(super) blank: Vec<u32>,
+    /// Free; the one freed last is at the end, so room is reused while it is still cached.
+    pub(super) used: VecDeque<u32>,
+    /// Left by an erase that may not be durable yet, ascending by erase.
+    pub(super) pending: VecDeque<(u32, u64)>,
+    /// Per slot: whether the host may keep room for it.
+    pub(super) roomy: Vec<bool>,
+}
+
+impl Slots {
+    pub(super) fn ready(&self, durable_seq: u64) -> usize {
+        let settled = self
+            .pending
+            .partition_point(|&(_, erase_seq)| erase_seq <= durable_seq);
+        self.blank.len() + self.used.len() + settled
+    }
+
+    pub(super) fn release(&mut self, durable_seq: u64) {
+        while let Some((slot, _)) = self
+            .pending
+            .front()
+            .copied()
+            .filter(|&(_, erase_seq)| erase_seq <= durable_seq)
+        {
+            self.pending.pop_front();
+            self.used.push_back(slot);
+        }
+    }
+
+    /// The slot [`Slots::drop_next`] takes away.
+    pub(super) fn next(&self) -> Option<u32> {
+        self.used.back().or(self.blank.last()).copied()
+    }
+
+    pub(super) fn drop_next(&mut self) {
+        if self.used.pop_back().is_none() {
+            self.blank.pop();
+        }
+    }
+}
+
+impl FileStore {
+    /// Gives room of the host's file system back, for at most `max` slots: free slots and erased
+    /// blocks beyond the latest ones, which the next erases and programs will want. For idle time;
+    /// returns how many slots gave room back.
+    ///
+    /// # Errors
+    ///
+    /// The host's, if it cannot give room back; EIO after a failed sync. What was given back until
+    /// then stays so, and the store works on.
+    pub fn trim_free_slots(&mut self, max: usize) -> io::Result<usize> {
+        if self.read_only {
+            return Ok(0);
+        }
+        self.usable()?;
+        let reserve = index(self.layout.slots - self.layout.geometry.blocks) / 2;
+        let durable = self.sync.durable_seq();
+        self.slots.release(durable);
+        let mut done = 0;
+        while done < max && self.slots.used.len() > reserve {
+            let slot = self.slots.used[0];
+            self.disk
+                .punch(self.layout.slot_at(slot), self.layout.slot_bytes())?;
+            self.slots.used.pop_front();
+            self.slots.blank.push(slot);
+            self.slots.roomy[index(slot)] = false;
+            done += 1;
+        }
+        done += self.trim_erased_blocks(max - done, reserve, durable)?;
+        Ok(done)
+    }
+
+    /// The slot of an erased block still has the room of its former life: everything behind the
+    /// slot header's page may go. Blocks erased since the last complete pass are left alone: they
+    /// are likely to be written soon.
+    fn trim_erased_blocks(
+        &mut self,
+        max: usize,
+        reserve: usize,
+        durable: u64,
+    ) -> io::Result<usize> {
+        let limit = durable.min(self.trimmed_seq);
+        let mut idle: Vec<(u64, u32)> = Vec::new();
+        for (number, block) in self.blocks.iter().enumerate() {
+            let roomy = block.slot.filter(|&slot| self.slots.roomy[index(slot)]);
+            if let Some(slot) = roomy.filter(|_| self.counts.is_blank(number)) {
+                idle.push((block.erase_seq, slot));
+            }
+        }
+        idle.sort_unstable();
+        idle.truncate(idle.len().saturating_sub(reserve));
+        idle.retain(|&(erase_seq, _)| erase_seq <= limit);
+        for &(_, slot) in idle.iter().take(max) {
+            let at = self.layout.slot_at(slot);
+            self.disk
+                .punch(at + PAGE, self.layout.slot_bytes() - PAGE)?;
+            self.slots.roomy[index(slot)] = false;
+        }
+        if idle.len() <= max {
+            self.trimmed_seq = self.sync.last_seq();
+        }
+        Ok(idle.len().min(max))
+    }
+
+    /// Moves a block into a free slot: one operation.
+    pub(super) fn take_slot(&mut self, block: usize, facts: BlockFacts) -> io::Result<u32> {
+        self.slots.release(self.sync.durable_seq());
+        if self.slots.next().is_none() {
+            // Last resort: whoever looks at `erase_credit` never comes here.
+            let &(_, erase_seq) = self.slots.pending.front().expect("more slots than blocks");
+            self.sync.settle(erase_seq)?;
+            self.slots.release(self.sync.durable_seq());
+        }
+        let slot = self.slots.next().expect("released above");
+        let erase_seq = self.sync.last_seq() + 1;
+        let header = SlotHeader::new(to_u32(block), erase_seq, facts);
+        self.write_slot_header(slot, &header, None)?;
+        self.slots.drop_next();
+        let old = std::mem::replace(
+            &mut self.blocks[block],
+            Block {
+                slot: Some(slot),
+                facts,
+                erase_seq,
+            },
+        );
+        if let Some(left) = old.slot {
+            self.slots.pending.push_back((left, erase_seq));
+        }
+        self.sync.publish(erase_seq);
+        Ok(slot)
+    }
+
+    pub(super) fn write_slot_header(
+        &self,
+        slot: u32,
+        header: &SlotHeader,
+        old: Option<SlotHeader>,
+    ) -> io::Result<()> {
+        let at = self.layout.slot_at(slot);
+        let Err(failed) = self.disk.write_at(at, &header.encode(slot)) else {
+            return Ok(());
+        };
+        // Half a header would be taken for damage.
+        if failed.done > 0 {
+            self.take_back(
+                at,
+                &old.map_or([0; SLOT_HEADER_BYTES], |old| old.encode(slot)),
+            );
+        }
+        Err(failed.error)
+    }
+}

@@ -1,0 +1,78 @@
+//! The block table: all of it at a clean close, single entries when a block turns bad.
+//!
+//! What always holds: while an image is in use, only the bad marks in its table are current. An
+//! entry is smaller than a sector, so a host crash leaves its old or its new bytes; an entry that
+//! arrived in part is written again.
+
+use super::{Block, FileStore};
+use crate::addr::Ppn;
+use crate::image::{TABLE_ENTRY_BYTES, TableEntry};
+use crc32c::crc32c;
+use std::io;
+
+impl FileStore {
+    pub(super) fn entry(&self, block: usize, counts_check: u32, marked: bool) -> TableEntry {
+        let Block {
+            slot,
+            facts,
+            erase_seq,
+        } = self.blocks[block];
+        TableEntry {
+            slot,
+            facts,
+            erase_seq,
+            marked,
+            counts_check,
+        }
+    }
+
+    pub(super) fn write_table(&mut self) -> io::Result<()> {
+        self.usable()?;
+        let pages = self.layout.pages();
+        let mut marked = vec![false; self.blocks.len()];
+        for &ppn in self.sick.keys() {
+            marked[self.layout.geometry.block_of(Ppn::new(ppn)).index()] = true;
+        }
+        let blocks_per_write = (1 << 20) / pages;
+        let mut counts = vec![0; blocks_per_write * pages];
+        let mut entries = Vec::with_capacity(blocks_per_write * TABLE_ENTRY_BYTES);
+        for first in (0..self.blocks.len()).step_by(blocks_per_write) {
+            let last = self.blocks.len().min(first + blocks_per_write);
+            entries.clear();
+            for block in first..last {
+                let own = &mut counts[(block - first) * pages..][..pages];
+                self.counts.of(block, own);
+                entries.extend_from_slice(
+                    &self.entry(block, crc32c(own), marked[block]).encode(block),
+                );
+            }
+            self.disk.write_at(
+                self.layout.counts_at(first),
+                &counts[..(last - first) * pages],
+            )?;
+            self.write_entries(first, &entries, &entries)?;
+        }
+        Ok(())
+    }
+
+    /// Writes table entries from block `first` on. If that fails half way, the entry that arrived
+    /// in part is written again as in `instead`: half an entry would be taken for damage.
+    pub(super) fn write_entries(
+        &self,
+        first: usize,
+        entries: &[u8],
+        instead: &[u8],
+    ) -> io::Result<()> {
+        let Err(failed) = self.disk.write_at(self.layout.entry_at(first), entries) else {
+            return Ok(());
+        };
+        let torn = failed.done / TABLE_ENTRY_BYTES;
+        if !failed.done.is_multiple_of(TABLE_ENTRY_BYTES) {
+            self.take_back(
+                self.layout.entry_at(first + torn),
+                &instead[torn * TABLE_ENTRY_BYTES..][..TABLE_ENTRY_BYTES],
+            );
+        }
+        Err(failed.error)
+    }
+}

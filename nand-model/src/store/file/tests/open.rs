@@ -1,0 +1,253 @@
+//! What an open finds after a stop: read-only, with marks and bad blocks, and in images that cannot be.
+
+use super::*;
+use crate::image::{TABLE_ENTRY_BYTES, TableEntry};
+use crc32c::crc32c;
+
+#[test]
+fn a_read_only_open_writes_nothing_and_takes_every_verb() {
+    for profile in shapes() {
+        let mut rig = Rig::new(profile, 9);
+        (0..70).for_each(|_| rig.step());
+        let disk = rig.disk.crashed(Crash::Sectors(3));
+        let before = disk.bytes();
+        let (store, report) = open(&disk, Access::ReadOnly).unwrap();
+        let cut = store.sync.last_seq();
+        assert!(!report.was_clean && store.is_read_only());
+        let mut inside = Rig {
+            profile,
+            disk: disk.clone(),
+            store: Some(store),
+            history: rig.history[..=cut as usize].to_vec(),
+            stray: false,
+            hit: HashSet::new(),
+            rng: SplitMix::new(4),
+        };
+        (0..200).for_each(|_| inside.step());
+        let model = inside.now();
+        expect(inside.store(), &model, &HashSet::new(), &"overlay");
+        inside.store.take().unwrap().close().unwrap();
+        assert!(disk.bytes() == before && disk.unsynced() == 0);
+        let (_, again) = rig.check(&disk, cut, &"after");
+        assert_eq!(again, cut);
+    }
+}
+
+/// The device's hour is in the file as soon as it changes, or as a sync under way ends, and never
+/// behind what a block says.
+#[test]
+fn the_hour_survives_a_stop_and_is_never_behind_what_a_block_says() {
+    let (disk, mut store) = fresh(shapes()[0], 3);
+    let hour = |disk: &SimDisk| {
+        open(&SimDisk::holding(disk.bytes()), Access::ReadOnly)
+            .unwrap()
+            .0
+            .hour()
+    };
+    store.set_hour(40);
+    assert_eq!(hour(&disk), 40);
+    let handle = store.sync_handle();
+    handle.set_sync_delay(std::time::Duration::from_millis(20));
+    for begun in [false, true] {
+        std::thread::scope(|scope| {
+            store.erase(Pbn::new(0), BlockFacts::default()).unwrap();
+            let seq = handle.last_seq();
+            let syncing = scope.spawn({
+                let handle = handle.clone();
+                move || handle.settle(seq)
+            });
+            while begun && !handle.is_running() && handle.durable_seq() < seq {
+                std::thread::yield_now();
+            }
+            store.set_hour(41 + begun as u32);
+            syncing.join().unwrap().unwrap();
+        });
+        assert_eq!(hour(&disk), 41 + begun as u32);
+    }
+    store
+        .erase(
+            Pbn::new(1),
+            BlockFacts {
+                since: 77,
+                ..BlockFacts::default()
+            },
+        )
+        .unwrap();
+    drop(store);
+    assert_eq!(hour(&disk), 77, "a block was erased in hour 77");
+    let (mut store, _) = open(&disk, Access::ReadWrite).unwrap();
+    store.set_hour(90);
+    store.close().unwrap();
+    assert_eq!(hour(&disk.crashed(Crash::Nothing)), 90);
+}
+
+#[test]
+fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
+    for (profile, close) in shapes().into_iter().flat_map(|p| [(p, false), (p, true)]) {
+        let (disk, mut store) = fresh(profile, 3);
+        let geometry = profile.geometry;
+        let (page, last) = (geometry.page_bytes as usize, Pbn::new(5));
+        store
+            .program(geometry.page(last, 0), 3, &vec![1; 3 * page], &[])
+            .unwrap();
+        store
+            .set_health(geometry.page(last, 1), Health::Unstable(2))
+            .unwrap();
+        store
+            .set_health(geometry.page(last, 2), Health::DataLost)
+            .unwrap();
+        store
+            .set_health(geometry.page(last, 0), Health::Flickering(255))
+            .unwrap();
+        store
+            .set_facts(
+                Pbn::new(2),
+                BlockFacts {
+                    bad: Some(crate::Bad::Factory),
+                    ..BlockFacts::default()
+                },
+            )
+            .unwrap();
+        store
+            .set_facts(
+                last,
+                BlockFacts {
+                    erase_count: 7,
+                    weak: true,
+                    since: 4,
+                    reads: 9,
+                    bad: None,
+                },
+            )
+            .unwrap();
+        store
+            .set_facts(
+                Pbn::new(1),
+                BlockFacts {
+                    erase_count: 3,
+                    weak: true,
+                    ..BlockFacts::default()
+                },
+            )
+            .unwrap();
+        if close {
+            store.close().unwrap()
+        } else {
+            drop(store)
+        }
+        let (mut store, _) = open(&disk, Access::ReadWrite).unwrap();
+        let mut facts = Vec::new();
+        store.load(&mut |_, own, _| facts.push(own)).unwrap();
+        assert_eq!(facts[2].bad, Some(crate::Bad::Factory));
+        assert_eq!(
+            (
+                facts[5].erase_count,
+                facts[5].weak,
+                facts[1].erase_count,
+                facts[1].weak
+            ),
+            (7, true, 3, true)
+        );
+        assert_eq!((facts[5].since, facts[5].reads), (4, 9));
+        let mut seen = [Health::Good; 3];
+        store
+            .read(
+                geometry.page(last, 0),
+                &mut vec![0; 3 * page],
+                &mut [],
+                &mut seen,
+            )
+            .unwrap();
+        assert_eq!(
+            seen,
+            [
+                Health::Flickering(255),
+                Health::Unstable(2),
+                Health::DataLost
+            ]
+        );
+        store
+            .read(geometry.page(last, 0), &mut [], &mut [0; 3], &mut seen)
+            .unwrap();
+        assert_eq!(seen[..2], [Health::Flickering(0), Health::Unstable(1)]);
+    }
+}
+
+#[test]
+fn parts_whose_check_holds_but_that_cannot_be_are_refused() {
+    let (disk, mut store) = fresh(shapes()[1], 3);
+    let (layout, page) = (store.layout, store.layout.geometry.page_bytes as usize);
+    store
+        .program(layout.geometry.page(Pbn::new(0), 0), 1, &vec![1; page], &[])
+        .unwrap();
+    let slot = store.blocks[0].slot.unwrap();
+    let unclean = disk.bytes();
+    store.close().unwrap();
+    let refused = |bytes: &[u8], at: u64, part: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        bytes[at as usize..][..part.len()].copy_from_slice(part);
+        let error = open(&SimDisk::holding(bytes), Access::ReadOnly)
+            .map(|_| ())
+            .unwrap_err();
+        assert!(matches!(error, ImageError::Damaged { .. }), "{error}");
+    };
+    let entry = TableEntry::decode(
+        0,
+        &disk.bytes()[layout.entry_at(0) as usize..][..TABLE_ENTRY_BYTES],
+    )
+    .unwrap();
+    let facts = BlockFacts {
+        erase_count: u32::MAX,
+        ..entry.facts
+    };
+    for wrong in [
+        TableEntry {
+            slot: Some(layout.slots),
+            ..entry
+        },
+        TableEntry {
+            slot: Some(u32::MAX - 1),
+            marked: true,
+            ..entry
+        },
+        TableEntry {
+            slot: None,
+            ..entry
+        },
+        TableEntry {
+            erase_seq: 1 << 50,
+            ..entry
+        },
+        TableEntry {
+            counts_check: 0,
+            ..entry
+        },
+        TableEntry { facts, ..entry },
+    ] {
+        refused(&disk.bytes(), layout.entry_at(0), &wrong.encode(0));
+    }
+    let other = TableEntry {
+        counts_check: crc32c(&[0; 6]),
+        ..entry
+    };
+    refused(&disk.bytes(), layout.entry_at(1), &other.encode(1));
+    let head = SlotHeader::new(0, 1, BlockFacts::default());
+    for wrong in [
+        SlotHeader { block: 6, ..head },
+        SlotHeader {
+            erase_seq: 0,
+            ..head
+        },
+        SlotHeader {
+            erase_seq: u64::MAX,
+            ..head
+        },
+        SlotHeader {
+            erase_count: u32::MAX,
+            ..head
+        },
+    ] {
+        refused(&unclean, layout.slot_at(slot), &wrong.encode(slot));
+    }
+    refused(&unclean, layout.slot_at(slot), &[1]);
+}
