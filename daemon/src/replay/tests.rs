@@ -1,3 +1,4 @@
+use super::bench::available_memory;
 use super::*;
 
 #[test]

@@ -1,3 +1,4 @@
+use super::linger::Linger;
 use super::*;
 
 #[test]

@@ -7,12 +7,15 @@
 //! between asking for it and the answer, where somebody in the middle could have put it, ends the
 //! session.
 
+mod parse;
+
 use super::export::Export;
 use super::limits::Limits;
 use super::wire::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, GREETING_MAGIC, Mode, OPTION_MAGIC, handshake, info,
     option, push_option_reply, reply, u16_at, u32_at, u64_at,
 };
+use parse::{parse_go, parse_queries};
 
 /// What both sides agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -479,34 +482,6 @@ fn tls_first(option: u32, out: &mut Vec<u8>) -> Step {
 fn fail(out: &mut Vec<u8>, option: u32, kind: u32, text: &str) -> Step {
     push_option_reply(out, option, kind, &[text.as_bytes()]);
     Step::More
-}
-
-/// Name and wanted facts (two bytes each) of INFO and GO.
-fn parse_go(data: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (name, rest) = take_string(data)?;
-    let count = rest.get(..2).map(|c| usize::from(u16_at(c, 0)))?;
-    let wanted = &rest[2..];
-    (wanted.len() == count * 2).then_some((name, wanted))
-}
-
-/// Export name and queries of the metadata options.
-fn parse_queries(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
-    let (name, rest) = take_string(data)?;
-    let count = rest.get(..4).map(|c| u32_at(c, 0))?;
-    let mut rest = &rest[4..];
-    let mut queries = Vec::new();
-    // Each query takes at least four bytes, so that `rest` bounds the loop whatever `count` claims.
-    for _ in 0..count {
-        let (query, tail) = take_string(rest)?;
-        queries.push(query);
-        rest = tail;
-    }
-    rest.is_empty().then_some((name, queries))
-}
-
-fn take_string(data: &[u8]) -> Option<(&[u8], &[u8])> {
-    let length = data.get(..4).map(|l| u32_at(l, 0) as usize)?;
-    data[4..].split_at_checked(length)
 }
 
 #[cfg(test)]

@@ -4,21 +4,28 @@
 //! asked for; a new image gets its name when it is finished and synced. A maker that is killed
 //! leaves a file with another name, `.IMAGE.new-...`, which a later start removes.
 
-use crate::config::{Config, Latency, Wish, find_scheme};
+mod label;
+mod unfinished;
+
+pub(crate) use label::{Label, fits, read_label};
+
+use crate::config::{Config, Latency, find_scheme};
 use crate::failure::{Exit, Failure};
 use crate::private_lock::is_open_to_others;
 use crate::volume::{Durable, Volume, VolumeOptions};
 use ftl_core::schemes::{Layout, SCHEMES, Scheme};
-use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
+use ftl_core::{Ftl, FtlConfig, FtlError, Start};
+use label::{contradiction, params_text};
 use nand_model::store::{Access, FileStore, SyncHandle, peek};
 use nand_model::{Capacity, Chip, ImageError, ImageInfo, ImageSpec, Profile};
-use std::ffi::OsString;
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use unfinished::{
+    Unfinished, folder_of, name_image, remove_unfinished, sync_folder, unfinished_name,
+};
 
 /// The store a daemon runs on.
 pub type DaemonStore = FileStore;
@@ -27,9 +34,6 @@ pub type DaemonStore = FileStore;
 pub(crate) const OP_DEFAULT: f64 = 7.0;
 /// Bytes the host sees unless told otherwise.
 pub(crate) const SIZE_DEFAULT: u64 = 1 << 30;
-/// Key of the over-provisioning among the image's own parameters: scheme parameters never begin
-/// like that.
-const OP_KEY: &str = "image.op_percent";
 
 /// A volume ready to serve.
 pub struct Stack {
@@ -57,13 +61,6 @@ pub struct Made {
     pub size: u64,
     /// Over-provisioning in percent.
     pub op_percent: f64,
-}
-
-/// What an image was made with.
-pub(crate) struct Label {
-    pub(crate) scheme: &'static Scheme,
-    pub(crate) params: Params,
-    pub(crate) op_percent: Option<f64>,
 }
 
 /// How the image file reaches the host's storage.
@@ -234,91 +231,6 @@ pub fn create(config: &Config) -> Result<Made, Failure> {
     })
 }
 
-/// Age at which an unfinished image is one that its maker left: making one changes it all the time.
-const UNFINISHED_AGE: Duration = Duration::from_secs(3600);
-
-/// An image that is being made, under a name of its own beside the one it will have; removed when
-/// dropped, if it still has that name.
-struct Unfinished(PathBuf);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-fn folder_of(image: &Path) -> &Path {
-    image
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."))
-}
-
-/// What the names of an image's unfinished versions begin with.
-fn unfinished_prefix(image: &Path) -> OsString {
-    let mut name = OsString::from(".");
-    name.push(image.file_name().unwrap_or_default());
-    name.push(".new-");
-    name
-}
-
-fn unfinished_name(image: &Path) -> PathBuf {
-    let mut name = unfinished_prefix(image);
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    name.push(format!("{}-{:x}", std::process::id(), now.as_nanos()));
-    folder_of(image).join(name)
-}
-
-/// Removes what makers of this image left that were killed.
-fn remove_unfinished(image: &Path) {
-    let prefix = unfinished_prefix(image);
-    for entry in std::fs::read_dir(folder_of(image))
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
-        let ours = entry
-            .file_name()
-            .as_encoded_bytes()
-            .starts_with(prefix.as_encoded_bytes());
-        if ours && age().is_some_and(|age| age > UNFINISHED_AGE) {
-            tracing::warn!("removing {}: its maker was killed", entry.path().display());
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
-}
-
-/// Gives a finished image its name, which nothing may have.
-fn name_image(unfinished: &Path, image: &Path) -> Result<(), Failure> {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    let named = match renameat_with(CWD, unfinished, CWD, image, RenameFlags::NOREPLACE)
-        .map_err(io::Error::from)
-    {
-        // A file system that cannot; the other name goes with `Unfinished`.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            std::fs::hard_link(unfinished, image)
-        }
-        named => named,
-    };
-    named.map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => image_failure(&ImageError::Exists(image.into())),
-        _ => Failure::io(format!("{}: naming the new image", image.display()), &error),
-    })
-}
-
-fn sync_folder(folder: &Path) -> Result<(), Failure> {
-    let folder = if folder.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        folder
-    };
-    let synced = std::fs::File::open(folder).and_then(|open| open.sync_all());
-    synced.map_err(|error| Failure::io(format!("{}: syncing", folder.display()), &error))
-}
-
 /// Who can open an image can lock it, and so keep it from being served: an image of ours is closed
 /// to others.
 fn close_to_others(image: &Path) {
@@ -412,93 +324,6 @@ pub fn leave_store(store: DaemonStore, image: &Path) -> Result<(), Failure> {
     let settled = sync.settle(sync.last_seq()).map_err(io::Error::from);
     let synced = settled.and_then(|()| std::fs::File::open(image)?.sync_all());
     synced.map_err(|error| Failure::io(image.display(), &error))
-}
-
-fn params_text(params: &Params, op_percent: f64) -> String {
-    let own = format!("{OP_KEY}={op_percent}\n");
-    params
-        .iter()
-        .fold(own, |text, (key, value)| text + &format!("{key}={value}\n"))
-}
-
-/// Reads what the image says about its scheme.
-pub(crate) fn read_label(image: &Path, info: &ImageInfo) -> Result<Label, Failure> {
-    let scheme = Scheme::find(&info.scheme).ok_or_else(|| {
-        let why = format!(
-            "{}: made for scheme {:?}, which this build does not have",
-            image.display(),
-            info.scheme
-        );
-        Failure::new(Exit::Damaged, why)
-    })?;
-    let mut label = Label {
-        scheme,
-        params: Params::default(),
-        op_percent: None,
-    };
-    for (key, value) in info.params.lines().filter_map(|line| line.split_once('=')) {
-        match key {
-            OP_KEY => label.op_percent = value.parse().ok(),
-            key => label.params.set(key, value),
-        }
-    }
-    Ok(label)
-}
-
-/// Whether the image is one that can be served with this configuration.
-pub(crate) fn fits(config: &Config, info: &ImageInfo) -> Result<(), Failure> {
-    contradiction(
-        &config.image,
-        &config.wish,
-        info,
-        &read_label(&config.image, info)?,
-    )
-}
-
-/// An existing image knows what it is; options that say otherwise are a mistake.
-fn contradiction(
-    image: &Path,
-    wish: &Wish,
-    info: &ImageInfo,
-    label: &Label,
-) -> Result<(), Failure> {
-    let differs = |what: &str, has: String, asked: String| {
-        Err(Failure::usage(format!(
-            "{}: the image has {what} {has}, not {asked}; leave the option out, or choose another --image",
-            image.display()
-        )))
-    };
-    if let Some(scheme) = wish
-        .scheme
-        .as_deref()
-        .filter(|scheme| *scheme != label.scheme.name)
-    {
-        find_scheme(scheme)?;
-        return differs("scheme", label.scheme.name.into(), scheme.into());
-    }
-    if let Some(profile) = wish
-        .profile
-        .filter(|profile| profile.name != info.profile.name)
-    {
-        return differs("profile", info.profile.name.into(), profile.name.into());
-    }
-    if let Some(size) = wish.size.filter(|size| *size != info.size) {
-        return differs("size", format!("{} bytes", info.size), format!("{size}"));
-    }
-    if let (Some(asked), Some(has)) = (wish.op, label.op_percent)
-        && asked != has
-    {
-        return differs("over-provisioning", format!("{has} %"), format!("{asked}"));
-    }
-    let own: Vec<_> = label.params.iter().collect();
-    if let Some((key, value)) = wish.params.iter().find(|pair| !own.contains(pair)) {
-        let has = own
-            .iter()
-            .find(|(own, _)| *own == key)
-            .map_or("its default".into(), |(_, value)| value.to_string());
-        return differs(&format!("parameter {key} at"), has, value.into());
-    }
-    Ok(())
 }
 
 pub(crate) fn usage(error: FtlError) -> Failure {
