@@ -1,17 +1,18 @@
 //! Peers that lie, stall, crowd and vanish: every limit, and that nobody else notices.
 
+mod crowd;
+mod handshake;
+#[path = "../nbd_support/mod.rs"]
 mod nbd_support;
 
 use ftld::transport::nbd::{Limits, attach_stream};
 use nbd_support::client::*;
-use nbd_support::{MIB, Rig, eventually, ram::Ram};
+use nbd_support::ram::Ram;
+use nbd_support::{MIB, Rig, eventually};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-const ERR_POLICY: u32 = ERR + 2;
-const ERR_TOO_BIG: u32 = ERR + 9;
+use std::time::Duration;
 
 /// Short deadlines, so that a test need not wait long.
 fn hasty() -> Limits {
@@ -30,84 +31,6 @@ fn works(rig: &Rig) {
             .error,
         0
     );
-}
-
-#[test]
-fn the_handshake_has_a_deadline_however_busy_the_peer_is() {
-    let rig = Rig::with_limits(Limits {
-        handshake: Duration::from_millis(600),
-        ..Limits::default()
-    });
-    let mut silent = Client::connect(&rig.socket);
-    assert!(silent.is_closed());
-    let mut busy = Client::hello(&rig.socket);
-    let start = Instant::now();
-    for byte in b"IHAVEOPT\0\0\0\x03\0\0\0\x40".iter().cycle() {
-        if busy.stream.write_all(&[*byte]).is_err() {
-            break;
-        }
-        assert!(start.elapsed() < Duration::from_secs(10), "still connected");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    eventually("both are counted", || rig.stats.snapshot().dropped == 2);
-    works(&rig);
-}
-
-#[test]
-fn garbage_ends_the_handshake() {
-    let rig = Rig::new();
-    for bytes in [
-        &b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..],
-        &[0xff; 4],
-        &[0, 0, 0, 3, b'X', 0, 0, 0, 0, 0, 0, 0],
-    ] {
-        let mut client = Client::connect(&rig.socket);
-        client.send(bytes);
-        assert!(client.is_closed(), "{bytes:?}");
-    }
-    works(&rig);
-}
-
-#[test]
-fn at_most_32_options() {
-    let rig = Rig::new();
-    let mut client = Client::hello(&rig.socket);
-    for _ in 0..32 {
-        assert_eq!(client.option(3, &[]).len(), 2);
-    }
-    client.send_option(3, &[]);
-    assert!(client.is_closed());
-}
-
-#[test]
-fn option_data_is_bounded() {
-    let rig = Rig::new();
-    let mut client = Client::hello(&rig.socket);
-    assert_eq!(
-        client.option(99, &[0; 4160])[0].0,
-        ERR + 1,
-        "the largest that is looked at"
-    );
-    assert_eq!(client.option(99, &[0; 4161])[0].0, ERR_TOO_BIG);
-    assert_eq!(client.option(7, &[0; 64 << 10])[0].0, ERR_TOO_BIG);
-    assert_eq!(
-        client.option(7, &go_data(&"x".repeat(4097), &[]))[0].0,
-        ERR_TOO_BIG,
-        "a name"
-    );
-    assert_eq!(client.option(3, &[]).len(), 2, "and negotiation goes on");
-    client.send(b"IHAVEOPT\0\0\0\x07\0\x01\0\x01");
-    assert!(client.is_closed(), "too much to read away");
-    for length in [4097u32, 4161, u32::MAX] {
-        let mut client = Client::hello(&rig.socket);
-        let mut bytes = b"IHAVEOPT\0\0\0\x01".to_vec();
-        bytes.extend(length.to_be_bytes());
-        client.send(&bytes);
-        if length == 4097 {
-            client.send(&[b'x'; 4097]);
-        }
-        assert!(client.is_closed(), "export name of {length}");
-    }
 }
 
 #[test]
@@ -224,124 +147,6 @@ fn answers_still_come_after_half_a_close() {
     found.sort_unstable();
     assert_eq!(found, cookies);
     assert!(client.is_closed());
-}
-
-#[test]
-fn a_thousand_idle_sockets_lock_nobody_out() {
-    let rig = Rig::new();
-    let mut early = Client::ready(&rig.socket, Style::Simple);
-    let idle: Vec<_> = (0..1000)
-        .map(|_| UnixStream::connect(&rig.socket).unwrap())
-        .collect();
-    let start = Instant::now();
-    works(&rig);
-    let took = start.elapsed();
-    assert!(took < Duration::from_secs(1), "took {took:?}");
-    assert_eq!(early.read(0, 1).error, 0, "nor out of what it had");
-    let seen = rig.stats.snapshot();
-    assert!(
-        seen.negotiating <= 63 && seen.evicted >= 1001 - 64 && seen.refused == 0,
-        "{seen:?}"
-    );
-    drop(idle);
-}
-
-#[test]
-fn when_all_places_are_taken_the_next_is_told() {
-    let rig = Rig::with_limits(Limits {
-        connections: 3,
-        ..Limits::default()
-    });
-    let mut clients: Vec<_> = (0..3)
-        .map(|_| Client::ready(&rig.socket, Style::Simple))
-        .collect();
-    let mut late = Client::hello(&rig.socket);
-    for option in [8, 6, 7, 3] {
-        let data = if option == 8 || option == 3 {
-            vec![]
-        } else {
-            go_data("disk", &[])
-        };
-        let replies = late.option(option, &data);
-        assert_eq!(replies[0].0, ERR_POLICY);
-        let text = String::from_utf8_lossy(&replies[0].1);
-        assert!(text.contains("all 3 connections are taken"), "{text}");
-    }
-    let mut old = Client::hello(&rig.socket);
-    old.send_option(1, b"disk");
-    assert!(old.is_closed(), "the old way in has no words for it");
-    for client in &mut clients {
-        assert_eq!(client.read(0, 1).error, 0, "those inside are left alone");
-    }
-    clients.pop().unwrap().request(DISC, 0, 0, 0, &[]);
-    assert_eq!(rig.stats.snapshot().refused, 2);
-    let admitted = || {
-        Client::hello(&rig.socket)
-            .option(7, &go_data("disk", &[]))
-            .last()
-            .unwrap()
-            .0
-            == ACK
-    };
-    eventually("the place is free", admitted);
-}
-
-#[test]
-fn when_all_places_are_taken_the_silent_in_mid_message_make_way_and_nobody_else() {
-    let rig = Rig::with_limits(Limits {
-        connections: 4,
-        patience: Duration::from_millis(200),
-        ..Limits::default()
-    });
-    let mut idle = Client::ready(&rig.socket, Style::Simple);
-    let mut waiting = Client::ready(&rig.socket, Style::Simple);
-    rig.ram.gate.set_closed(true);
-    let flush = waiting.request(FLUSH, 0, 0, 0, &[]);
-    let mut half = Client::ready(&rig.socket, Style::Simple);
-    half.request(WRITE, 0, 0, 32 * MIB, &[1; 1000]);
-    let mut deaf = Client::ready(&rig.socket, Style::Simple);
-    deaf.request(READ, 0, 0, 32 * MIB, &[]);
-    // Once both are known to be silent, newcomers wait in the queue until one has been so for too
-    // long.
-    std::thread::sleep(Duration::from_millis(120));
-    let mut clients = [
-        Client::ready(&rig.socket, Style::Simple),
-        Client::ready(&rig.socket, Style::Extended),
-    ];
-    assert!(half.is_closed());
-    let mut late = Client::hello(&rig.socket);
-    assert_eq!(
-        late.option(3, &[])[0].0,
-        ERR_POLICY,
-        "one that waits for us is not silent, nor is one between messages"
-    );
-    rig.ram.gate.set_closed(false);
-    assert_eq!(waiting.answer(flush, 0).error, 0);
-    assert_eq!(idle.read(0, 1).error, 0);
-    for client in &mut clients {
-        assert_eq!(client.read(0, 1).error, 0);
-    }
-    assert_eq!(rig.stats.snapshot().evicted, 2);
-    eventually("who was evicted is gone", || {
-        rig.stats.snapshot().connected == 4
-    });
-}
-
-#[test]
-fn even_being_refused_is_limited() {
-    let rig = Rig::with_limits(Limits {
-        connections: 1,
-        refusals: 2,
-        ..Limits::default()
-    });
-    let _inside = Client::ready(&rig.socket, Style::Simple);
-    let _told = [Client::connect(&rig.socket), Client::connect(&rig.socket)];
-    let mut third = Client {
-        stream: UnixStream::connect(&rig.socket).unwrap(),
-        style: Style::Simple,
-        next: 1,
-    };
-    assert!(third.is_closed());
 }
 
 #[test]

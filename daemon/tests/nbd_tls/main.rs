@@ -1,19 +1,22 @@
 //! TLS: clients that we did not write, who is let in, and what malformed or injected bytes come to.
 
+mod clients;
+mod hostile;
+#[path = "../nbd_support/mod.rs"]
 mod nbd_support;
 
+use clients::{output, run};
 use ftld::transport::nbd::{Endpoint, Limits, Tls, TlsOptions};
 use nbd_support::certificates::Certificates;
 use nbd_support::client::*;
-use nbd_support::{Rig, eventually, ram::Ram};
+use nbd_support::ram::Ram;
+use nbd_support::{Rig, eventually};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,34 +74,6 @@ impl Secured {
     }
 }
 
-/// Runs a tool, for a minute at most.
-fn output(package: &str, program: &str, args: &[&str]) -> Output {
-    let output = Command::new("timeout")
-        .arg("60")
-        .arg(program)
-        .args(args)
-        .output()
-        .unwrap();
-    assert_ne!(
-        output.status.code(),
-        Some(127),
-        "{program} is missing: apt-get install {package}"
-    );
-    output
-}
-
-fn run(package: &str, program: &str, args: &[&str]) -> String {
-    let output = output(package, program, args);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        output.status.success(),
-        "{program} {args:?}\n{}{}",
-        text(&output.stdout),
-        text(&output.stderr)
-    );
-    text(&output.stdout)
-}
-
 /// Encrypts what our own client says.
 type Encrypted = StreamOwned<ClientConnection, UnixStream>;
 
@@ -150,69 +125,6 @@ fn start_tls(rig: &Rig) -> Client {
     let mut client = Client::hello(&rig.socket);
     assert_eq!(client.option(STARTTLS, &[]), [(ACK, vec![])]);
     client
-}
-
-#[test]
-fn libnbd_s_tools_over_tls_with_a_client_certificate() {
-    let secured = on_tcp(true);
-    let uri = secured.uri(secured.certificates.folder());
-    let facts = run("libnbd-bin", "nbdinfo", &["--json", &uri]);
-    assert!(
-        facts.contains("\"TLS\": true") && facts.contains("\"export-size\": 67108864"),
-        "{facts}"
-    );
-    let folder = secured.rig.folder.path();
-    let (from, to) = (folder.join("from"), folder.join("to"));
-    let data: Vec<u8> = (0..64u64 << 20)
-        .map(|i| (i.wrapping_mul(0x9e37_79b9) >> 13) as u8)
-        .collect();
-    std::fs::write(&from, &data).unwrap();
-    let several = ["--connections=4", "--threads=2"];
-    run(
-        "libnbd-bin",
-        "nbdcopy",
-        &[&several[..], &[from.to_str().unwrap(), &uri]].concat(),
-    );
-    run(
-        "libnbd-bin",
-        "nbdcopy",
-        &[&several[..], &[&uri, to.to_str().unwrap()]].concat(),
-    );
-    assert!(std::fs::read(&to).unwrap() == data);
-    assert_eq!(secured.dropped(), 0);
-}
-
-#[test]
-fn qemu_over_tls() {
-    let secured = on_tcp(true);
-    let Endpoint::Tcp(address) = secured.rig.served_at.endpoint else {
-        panic!("a TCP server")
-    };
-    let folder = secured.certificates.folder().display().to_string();
-    let object = format!("tls-creds-x509,id=tls,endpoint=client,dir={folder}");
-    let image = format!(
-        "driver=nbd,host=localhost,port={},export=disk,tls-creds=tls",
-        address.port()
-    );
-    let mut args = vec!["--object", &object, "--image-opts", &image];
-    for command in [
-        "write -P 0xab 0 4M",
-        "write -f -P 0x11 64k 4k",
-        "read -P 0x11 64k 4k",
-        "read -P 0xab 1M 3M",
-        "aio_write -P 0x22 8M 4M",
-        "aio_write -P 0x33 16M 1M",
-        "aio_read -P 0xab 1M 3M",
-        "aio_flush",
-        "read -P 0x22 8M 4M",
-        "read -P 0x33 16M 1M",
-        "flush",
-    ] {
-        args.extend(["-c", command]);
-    }
-    let said = run("qemu-utils", "qemu-io", &args);
-    assert!(!said.contains("failed") && !said.contains("rror"), "{said}");
-    assert_eq!(secured.dropped(), 0);
 }
 
 #[test]
@@ -390,117 +302,6 @@ fn no_plaintext(client: &mut Client) -> bool {
         }
         _ => rest.is_empty() || (rest[0] == 21 && rest.len() <= 7),
     }
-}
-
-#[test]
-fn malformed_tls_ends_the_session_and_nobody_else_notices() {
-    let secured = secured(None, true, true, hasty());
-    let hello = client_hello(&secured);
-    let mut hostile: Vec<Vec<u8>> = vec![
-        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
-        vec![0; 64],
-        vec![0xff; 1 << 16],
-    ];
-    // A record that announces more than TLS allows, a handshake message of 16 MiB, SSL 2.
-    hostile.push(vec![22, 3, 1, 0xff, 0xff]);
-    hostile.push(
-        [
-            &[22, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff][..],
-            &[0; 0x4000 - 4],
-        ]
-        .concat(),
-    );
-    hostile.push(vec![0x80, 0x2e, 1, 0, 2, 0, 0x15, 0, 0, 0, 0x10]);
-    for at in (5..hello.len()).step_by(7) {
-        let mut bytes = hello.clone();
-        bytes[at] ^= 0x55;
-        hostile.push(bytes);
-    }
-    let count = hostile.len() as u64;
-    for bytes in &hostile {
-        let mut client = start_tls(&secured.rig);
-        // It may be gone before it has taken all of it.
-        let _ = client.stream.write_all(bytes);
-        let _ = client.stream.shutdown(std::net::Shutdown::Write);
-        let mut rest = Vec::new();
-        let _ = client.stream.read_to_end(&mut rest);
-    }
-    eventually("all are gone", || {
-        secured.rig.stats.snapshot().negotiating == 0
-    });
-    assert_eq!(secured.rig.stats.snapshot().accepted, count);
-    let mut stream = encrypt(start_tls(&secured.rig), &secured.certificates);
-    assert_eq!(
-        ask(&mut stream, 7, &go_data("disk", &[])).last(),
-        Some(&ACK)
-    );
-}
-
-#[test]
-fn a_slow_or_silent_tls_handshake_meets_the_deadline_of_every_handshake() {
-    let secured = secured(None, true, false, hasty());
-    let hello = client_hello(&secured);
-    let mut silent = start_tls(&secured.rig);
-    let mut half = start_tls(&secured.rig);
-    half.send(&hello[..hello.len() / 2]);
-    assert!(silent.is_closed() && half.is_closed());
-    let mut slow = start_tls(&secured.rig);
-    let closed = hello.iter().any(|byte| {
-        std::thread::sleep(Duration::from_millis(5));
-        slow.stream.write_all(&[*byte]).is_err()
-    });
-    assert!(closed || slow.is_closed());
-    eventually("all are counted", || secured.dropped() == 3);
-}
-
-/// A first message as a good client sends it.
-fn client_hello(secured: &Secured) -> Vec<u8> {
-    let (ours, mut theirs) = UnixStream::pair().unwrap();
-    let mut stream = encrypt(
-        Client {
-            stream: ours,
-            style: Style::Simple,
-            next: 0,
-        },
-        &secured.certificates,
-    );
-    stream.conn.write_tls(&mut stream.sock).unwrap();
-    drop(stream);
-    let mut bytes = Vec::new();
-    theirs.read_to_end(&mut bytes).unwrap();
-    assert!(bytes.len() > 100 && bytes[0] == 22);
-    bytes
-}
-
-#[test]
-fn a_thousand_stuck_tls_handshakes_lock_nobody_out() {
-    let secured = on_tcp(false);
-    let Endpoint::Tcp(address) = secured.rig.served_at.endpoint else {
-        panic!("a TCP server")
-    };
-    let stuck: Vec<_> = (0..1000)
-        .map(|_| {
-            let mut stream = TcpStream::connect(address).unwrap();
-            // Those that already had to make way refuse it.
-            let _ = stream.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x05\0\0\0\0");
-            stream
-        })
-        .collect();
-    let start = std::time::Instant::now();
-    assert_eq!(
-        run(
-            "libnbd-bin",
-            "nbdinfo",
-            &["--size", &secured.uri(secured.certificates.folder())]
-        ),
-        "67108864\n"
-    );
-    eprintln!(
-        "a new client behind {} stuck ones: {:?}",
-        stuck.len(),
-        start.elapsed()
-    );
-    assert!(secured.rig.stats.snapshot().evicted >= 1000 - 64);
 }
 
 #[test]

@@ -1,32 +1,27 @@
-//! One connection on tokio: moves bytes between a stream and the state machines, and watches the
-//! clock.
+//! The transmission phase of one connection as a future: input, output, syncs, timers.
 //!
-//! What always holds: requests run inline on the thread that polls the connection; only
-//! [`crate::device::Flush::wait`] goes to the blocking pool, one thread per connection at a time,
-//! while other requests go on being served. Held replies wait for one timer per connection, which
-//! is there from the first of them on. Time runs against a peer only where it keeps us waiting in
-//! the middle of a message, never while it waits for us. If the peer misbehaves or vanishes, the
-//! connection ends and nothing else is touched.
+//! Always true: requests run inline in [`Connection::poll`], waits for the host's storage in the
+//! blocking pool. A reply leaves after the device said that the request is done, so power failure
+//! takes no more than the device says.
 
-use super::buffer::Buffer;
-use super::engine::{Close, Engine, ReplyTo, Sync, Turn};
-use super::export::{Export, ExportInfo};
-use super::handshake::{End, Handshake, Security, Session, Step};
-use super::limits::Limits;
-use super::stats::{NbdStats, Share};
-use super::tls::{Channel, Tls};
+use super::ended::Ended;
+use super::linger::Linger;
+use super::{Opening, Silence};
 use crate::device::{BlockDevice, Completion};
 use crate::transport::latency::Alarm;
-use std::future::{Future, poll_fn};
+use crate::transport::nbd::buffer::Buffer;
+use crate::transport::nbd::engine::{Close, Engine, ReplyTo, Sync, Turn};
+use crate::transport::nbd::limits::Limits;
+use crate::transport::nbd::stats::{NbdStats, Share};
+use std::future::Future;
 use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
@@ -35,248 +30,6 @@ use tokio::time::{Instant, Sleep};
 const LARGE: usize = 64 << 10;
 /// How long a stretched buffer of an idle connection is kept.
 const RELAX: Duration = Duration::from_secs(1);
-
-/// Why a connection ended other than by good-bye, by closing it between two messages, or by a
-/// shutdown.
-#[derive(Debug, thiserror::Error)]
-pub enum Ended {
-    /// In the handshake.
-    #[error("handshake: {0}")]
-    Handshake(#[from] End),
-    /// The handshake took too long.
-    #[error("the handshake was not done within {0:?}")]
-    Deadline(Duration),
-    /// The upgrade to TLS failed: no TLS, or no certificate that we trust.
-    #[error("TLS handshake: {0}")]
-    Tls(#[source] io::Error),
-    /// In transmission.
-    #[error("{0}")]
-    Transmission(Close),
-    /// Silence in the middle of a message, while others waited for a place.
-    #[error("made way for another client, silent in the middle of a message")]
-    Evicted,
-    /// Silence in the middle of a message.
-    #[error("no progress for {0:?} in the middle of a message")]
-    Stalled(Duration),
-    /// A shutdown did not wait any longer.
-    #[error("requests were still under way {0:?} after the shutdown began")]
-    Undrained(Duration),
-    /// The stream ended or failed.
-    #[error("connection lost: {0}")]
-    Stream(#[from] io::Error),
-}
-
-impl Ended {
-    /// Whether the peer is to blame, rather than the network or us.
-    pub fn is_hostile(&self) -> bool {
-        match self {
-            Ended::Handshake(end) => !matches!(end, End::Aborted),
-            Ended::Transmission(close) => !matches!(close, Close::Broken),
-            Ended::Deadline(_) | Ended::Stalled(_) | Ended::Evicted | Ended::Tls(_) => true,
-            Ended::Undrained(_) | Ended::Stream(_) => false,
-        }
-    }
-}
-
-/// Serves one client on a connected stream from the greeting on, until it leaves or `shutdown` is
-/// done. Runs on the caller's tokio runtime, which needs its drivers for time and I/O.
-pub async fn serve_stream<S>(
-    stream: S,
-    device: Arc<dyn BlockDevice>,
-    info: ExportInfo,
-    limits: &Limits,
-    stats: &NbdStats,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), Ended>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let export = Export::of(&*device, info);
-    let (channel, session, rest) = {
-        let _share = Share::of(&stats.negotiating, 1);
-        negotiate(stream, &export, limits, None, None).await?
-    };
-    let opening = Opening {
-        session,
-        export,
-        rest,
-        linger: Duration::ZERO,
-        silence: Arc::default(),
-    };
-    transmit(channel, opening, device, limits, stats, shutdown).await
-}
-
-/// Serves a stream whose other end already is in transmission and takes simple replies: the
-/// kernel's client on a socket handed to it. The kernel must be told the size and [`Export::flags`]
-/// of [`super::wire::Mode::Simple`].
-pub async fn attach_stream<S>(
-    stream: S,
-    device: Arc<dyn BlockDevice>,
-    limits: &Limits,
-    stats: &NbdStats,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), Ended>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let export = Export::of(&*device, ExportInfo::default());
-    let (session, linger, silence) = (Session::SIMPLE, Duration::ZERO, Arc::default());
-    let opening = Opening {
-        session,
-        export,
-        rest: Vec::new(),
-        linger,
-        silence,
-    };
-    transmit(
-        Channel::Plain(stream),
-        opening,
-        device,
-        limits,
-        stats,
-        shutdown,
-    )
-    .await
-}
-
-/// Where transmission starts from.
-pub(super) struct Opening {
-    pub(super) session: Session,
-    pub(super) export: Export,
-    /// Bytes of requests that came with the end of the handshake.
-    pub(super) rest: Vec<u8>,
-    /// How long to look for the next request before sleeping; zero where others share the thread.
-    pub(super) linger: Duration,
-    /// Where to say that the peer keeps us waiting.
-    pub(super) silence: Arc<Silence>,
-}
-
-/// Since when a peer has been silent in the middle of a message, for whoever has to choose which
-/// connection makes way.
-#[derive(Default)]
-pub(super) struct Silence(Mutex<Option<Instant>>);
-
-impl Silence {
-    fn set(&self, silent: bool) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = silent.then(Instant::now);
-    }
-
-    /// `None` while the peer keeps nobody waiting.
-    pub(super) fn since(&self) -> Option<Instant> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The handshake, that of TLS included, within its deadline: what was agreed, and the bytes that
-/// came after.
-pub(super) async fn negotiate<S>(
-    stream: S,
-    export: &Export,
-    limits: &Limits,
-    tls: Option<&Tls>,
-    full: Option<usize>,
-) -> Result<(Channel<S>, Session, Vec<u8>), Ended>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let work = negotiate_slowly(stream, export, limits, tls, full);
-    tokio::time::timeout(limits.handshake, work)
-        .await
-        .unwrap_or(Err(Ended::Deadline(limits.handshake)))
-}
-
-async fn negotiate_slowly<S>(
-    stream: S,
-    export: &Export,
-    limits: &Limits,
-    tls: Option<&Tls>,
-    full: Option<usize>,
-) -> Result<(Channel<S>, Session, Vec<u8>), Ended>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let mut stream = Channel::Plain(stream);
-    let mut machine = Handshake::new(
-        export,
-        limits,
-        tls.map_or(Security::Plain, Tls::security),
-        full,
-    );
-    let mut input = Buffer::new(512);
-    let mut out = Vec::new();
-    stream.write_all(&Handshake::greeting()).await?;
-    loop {
-        let (taken, step) = machine.advance(input.filled(), &mut out);
-        input.consume(taken);
-        // Before the next option is looked at, so that answers never pile up.
-        stream.write_all(&out).await?;
-        stream.flush().await?;
-        out.clear();
-        match step {
-            Step::More if taken > 0 => {}
-            Step::More => {
-                let n = stream.read(input.spare(machine.want())).await?;
-                if n == 0 {
-                    return Err(Ended::Stream(io::ErrorKind::UnexpectedEof.into()));
-                }
-                input.commit(n);
-            }
-            Step::StartTls => {
-                let tls = tls.expect("without it nothing is upgraded");
-                stream = stream.upgrade(tls).await.map_err(Ended::Tls)?;
-                machine.secured();
-            }
-            Step::Done(session) => return Ok((stream, session, input.filled().to_vec())),
-            Step::End(why) => {
-                let _ = stream.shutdown().await;
-                return Err(why.into());
-            }
-        }
-    }
-}
-
-/// The transmission phase.
-pub(super) async fn transmit<S>(
-    channel: Channel<S>,
-    opening: Opening,
-    device: Arc<dyn BlockDevice>,
-    limits: &Limits,
-    stats: &NbdStats,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), Ended>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    match channel {
-        Channel::Plain(stream) => {
-            transmit_on(stream, opening, device, limits, stats, shutdown).await
-        }
-        Channel::Tls(stream) => {
-            transmit_on(*stream, opening, device, limits, stats, shutdown).await
-        }
-    }
-}
-
-async fn transmit_on<S>(
-    mut stream: S,
-    opening: Opening,
-    device: Arc<dyn BlockDevice>,
-    limits: &Limits,
-    stats: &NbdStats,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), Ended>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let _share = Share::of(&stats.connected, 1);
-    let mut connection = Connection::new(opening, device, limits, stats);
-    let mut shutdown = pin!(shutdown);
-    let result = poll_fn(|cx| connection.poll(Pin::new(&mut stream), shutdown.as_mut(), cx)).await;
-    connection.publish();
-    // TLS says good-bye, for which a peer that takes nothing leaves no room.
-    let _ = tokio::time::timeout(limits.drain, stream.shutdown()).await;
-    result
-}
 
 /// What the one timer of a connection is running for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -287,57 +40,17 @@ enum Timer {
     Drain,
 }
 
-/// Decides whether to look for the next request a little longer instead of sleeping. Being woken
-/// costs more than most requests take, so that a client which sends one at a time gains much; an
-/// idle or slow one must cost nothing, so that only a short silence makes us linger in the next
-/// one.
-struct Linger {
-    limit: Duration,
-    since: Option<Instant>,
-    brisk: bool,
-}
-
-impl Linger {
-    /// A client counts as brisk when its last silence was at most this many times the limit.
-    const BRISK: u32 = 4;
-
-    fn new(limit: Duration) -> Self {
-        Linger {
-            limit,
-            since: None,
-            brisk: false,
-        }
-    }
-
-    /// Called when there is nothing to do.
-    fn wants_more(&mut self) -> bool {
-        if self.limit.is_zero() {
-            return false;
-        }
-        let now = Instant::now();
-        let since = *self.since.get_or_insert(now);
-        self.brisk && now - since < self.limit
-    }
-
-    /// Called when something came.
-    fn stop(&mut self) {
-        if let Some(since) = self.since.take() {
-            self.brisk = since.elapsed() < self.limit * Self::BRISK;
-        }
-    }
-}
-
 type Waited = (ReplyTo, io::Result<Completion>);
 
-struct Connection<'a> {
+pub(super) struct Connection<'a> {
     engine: Engine,
-    device: Arc<dyn BlockDevice>,
-    limits: &'a Limits,
-    stats: &'a NbdStats,
+    pub(super) device: Arc<dyn BlockDevice>,
+    pub(super) limits: &'a Limits,
+    pub(super) stats: &'a NbdStats,
     in_flight: Share<'a>,
-    linger: Linger,
-    input: Buffer,
-    out: Buffer,
+    pub(super) linger: Linger,
+    pub(super) input: Buffer,
+    pub(super) out: Buffer,
     /// Whether the stream holds bytes of replies back, as TLS does.
     unflushed: bool,
     /// Syncs that wait for a thread, and how many are with one.
@@ -345,9 +58,9 @@ struct Connection<'a> {
     waiting: usize,
     sender: mpsc::UnboundedSender<Waited>,
     receiver: mpsc::UnboundedReceiver<Waited>,
-    sleep: Pin<Box<Sleep>>,
+    pub(super) sleep: Pin<Box<Sleep>>,
     timer: Timer,
-    silence: Arc<Silence>,
+    pub(super) silence: Arc<Silence>,
     /// For held replies.
     alarm: Option<(Alarm, pipe::Receiver)>,
     end_of_input: bool,
@@ -355,7 +68,7 @@ struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    fn new(
+    pub(super) fn new(
         opening: Opening,
         device: Arc<dyn BlockDevice>,
         limits: &'a Limits,
@@ -387,7 +100,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    fn poll<S>(
+    pub(super) fn poll<S>(
         &mut self,
         mut stream: Pin<&mut S>,
         mut shutdown: Pin<&mut impl Future<Output = ()>>,
@@ -642,39 +355,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         self.stats.add(&self.engine.take_tally());
         self.in_flight.set(self.engine.in_flight() as u64);
-    }
-}
-
-/// Counts and logs the end of a connection.
-pub(super) fn note_end(peer: &str, result: &Result<(), Ended>, stats: &NbdStats) {
-    match result {
-        Ok(()) => tracing::debug!(peer, "nbd client left"),
-        Err(ended) if ended.is_hostile() => {
-            stats.dropped.fetch_add(1, Relaxed);
-            tracing::info!(peer, reason = %ended, "nbd client dropped");
-        }
-        Err(ended) => tracing::debug!(peer, reason = %ended, "nbd connection ended"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_brisk_client_is_lingered_for() {
-        let mut linger = Linger::new(Duration::from_millis(20));
-        assert!(!linger.wants_more(), "nobody knows yet how brisk it is");
-        linger.stop();
-        assert!(linger.wants_more());
-        std::thread::sleep(Duration::from_millis(25));
-        assert!(!linger.wants_more(), "long enough");
-        std::thread::sleep(Duration::from_millis(80));
-        linger.stop();
-        assert!(!linger.wants_more(), "it was slow the last time");
-        assert!(!Linger::new(Duration::ZERO).wants_more());
     }
 }

@@ -1,0 +1,208 @@
+use super::*;
+
+fn dirs() -> Dirs {
+    Dirs {
+        config: "/c".into(),
+        state: "/s".into(),
+        runtime: "/r".into(),
+    }
+}
+
+fn typed(target: Option<&str>, options: &DeviceOptions) -> Result<Config, Failure> {
+    let target = target.map(str::to_owned);
+    Config::new(
+        &DeviceArgs {
+            target,
+            options: options.clone(),
+            ..DeviceArgs::default()
+        },
+        &dirs(),
+    )
+}
+
+fn with_file(text: &str, flags: &DeviceOptions) -> Result<Config, Failure> {
+    let name = format!(
+        "ftld-config-{}-{:?}.toml",
+        std::process::id(),
+        std::thread::current().id()
+    );
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, text).unwrap();
+    let config = Config::new(
+        &DeviceArgs {
+            config: Some(path.clone()),
+            options: flags.clone(),
+            ..DeviceArgs::default()
+        },
+        &dirs(),
+    );
+    std::fs::remove_file(&path).unwrap();
+    config
+}
+
+#[test]
+fn nothing_said_means_the_defaults() {
+    let config = typed(None, &DeviceOptions::default()).unwrap();
+    assert_eq!(
+        (config.name.as_str(), config.image.as_path()),
+        ("default", Path::new("/s/default.ftld"))
+    );
+    assert_eq!(
+        (config.metrics, config.latency, config.read_only),
+        (Some(METRICS_DEFAULT), Latency::None, false)
+    );
+    assert_eq!((config.target, config.wish), (None, Wish::default()));
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let file = "target = \"/dev/ublkb3\"\nsize = \"2GiB\"\nop = 12.5\nread-only = true\nprofile = \"slc-2k\"\n\
+                [set]\n\"gc.policy\" = \"greedy\"\n\"gc.free_threshold\" = 4\n";
+    let flags = DeviceOptions {
+        size: Some("1GiB".into()),
+        set: vec!["gc.free_threshold=9".into()],
+        metrics: Some("off".into()),
+        ..DeviceOptions::default()
+    };
+    let config = with_file(file, &flags).unwrap();
+    assert_eq!(
+        (config.name.as_str(), config.wish.size, config.wish.op),
+        ("ublkb3", Some(1 << 30), Some(12.5))
+    );
+    assert_eq!((config.metrics, config.read_only), (None, true));
+    let params: Vec<_> = config.wish.params.iter().collect();
+    assert_eq!(
+        params,
+        [("gc.free_threshold", "9"), ("gc.policy", "greedy")]
+    );
+}
+
+#[test]
+fn a_misspelt_key_in_the_file_is_named() {
+    let failure = with_file("sise = \"1GiB\"\n", &DeviceOptions::default()).unwrap_err();
+    assert!(
+        failure
+            .message
+            .contains("no option `sise` (did you mean \"size\"?)"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn beyond_this_machine_nbd_needs_tls() {
+    let files = DeviceOptions {
+        tls_cert: Some("c".into()),
+        tls_key: Some("k".into()),
+        tls_client_ca: Some("ca".into()),
+        ..DeviceOptions::default()
+    };
+    let with = |target: &str, mode: Option<&str>, base: &DeviceOptions| {
+        let options = DeviceOptions {
+            tls: mode.map(str::to_owned),
+            ..base.clone()
+        };
+        typed(Some(target), &options).map(|config| config.tls)
+    };
+    let required = with("nbd://192.0.2.1", None, &files).unwrap().unwrap();
+    assert_eq!(
+        (required.required, required.client_ca.is_some()),
+        (true, true)
+    );
+    assert_eq!(
+        with("nbds://localhost", None, &files).unwrap().unwrap(),
+        required
+    );
+    assert!(
+        !with("nbd://localhost", Some("optional"), &files)
+            .unwrap()
+            .unwrap()
+            .required
+    );
+    assert_eq!(with("nbd://localhost", Some("off"), &files).unwrap(), None);
+    assert_eq!(
+        with("nbd://localhost", None, &DeviceOptions::default()).unwrap(),
+        None
+    );
+    for (target, mode, options, part) in [
+        (
+            "nbd://192.0.2.1",
+            None,
+            &DeviceOptions::default(),
+            "add --tls-cert",
+        ),
+        (
+            "nbd://192.0.2.1",
+            Some("optional"),
+            &files,
+            "192.0.2.1 can be reached from other machines",
+        ),
+        (
+            "nbds://192.0.2.1",
+            None,
+            &DeviceOptions::default(),
+            "needs a certificate",
+        ),
+        (
+            "nbds://localhost",
+            Some("optional"),
+            &files,
+            "nbds:// means that TLS is required",
+        ),
+        ("/dev/ublkb0", None, &files, "TLS is for NBD addresses"),
+    ] {
+        let failure = with(target, mode, options).unwrap_err();
+        assert!(failure.message.contains(part), "{target}: {failure}");
+    }
+}
+
+#[test]
+fn wrong_values_name_their_option() {
+    let device = |change: &dyn Fn(&mut DeviceOptions)| {
+        let mut options = DeviceOptions::default();
+        change(&mut options);
+        typed(None, &options).unwrap_err().message
+    };
+    let cases = [
+        (
+            device(&|o| o.size = Some("1000".into())),
+            "multiple of 4 KiB",
+        ),
+        (
+            device(&|o| o.size = Some("big".into())),
+            "--size \"big\" is not a size",
+        ),
+        (
+            device(&|o| o.profile = Some("qlc".into())),
+            "no profile \"qlc\"; there are mlc-4k",
+        ),
+        (device(&|o| o.op = Some(f64::NAN)), "--op NaN"),
+        (
+            device(&|o| o.metrics = Some("nowhere".into())),
+            "--metrics \"nowhere\"",
+        ),
+        (
+            device(&|o| o.latency = Some("slow".into())),
+            "--latency \"slow\"",
+        ),
+        (
+            device(&|o| o.tls = Some("maybe".into())),
+            "--tls \"maybe\" is none of",
+        ),
+        (
+            device(&|o| o.tls = Some("require".into())),
+            "add --tls-cert CERT.pem --tls-key KEY.pem",
+        ),
+        (
+            device(&|o| o.tls_cert = Some("c".into())),
+            "needs a certificate and its key",
+        ),
+        (
+            device(&|o| o.set = vec!["x".into()]),
+            "--set \"x\" is not KEY=VALUE",
+        ),
+        (device(&|o| o.name = Some("a/b".into())), "--name"),
+    ];
+    for (message, part) in cases {
+        assert!(message.contains(part), "{message}");
+    }
+}

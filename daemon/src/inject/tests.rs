@@ -1,0 +1,174 @@
+use super::*;
+use nand_model::{Cause, Profile, store::MemStore};
+
+fn chip() -> Chip<MemStore> {
+    let profile = Profile::find("torture").unwrap().with_blocks(8);
+    let mut chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    for page in 0..4 {
+        let ppn = chip.geometry().page(Pbn::new(2), page);
+        chip.program(0, ppn, &[7; 1024], &[1; 16], Cause::Host)
+            .unwrap();
+    }
+    chip
+}
+
+fn refused(injection: Injection, exit: Exit, part: &str) {
+    let failure = injection.apply(&mut chip()).unwrap_err();
+    assert!(
+        failure.exit == exit && failure.message.contains(part),
+        "{failure:?}"
+    );
+}
+
+#[test]
+fn kinds_are_in_numeric_order() {
+    assert!(
+        Kind::ALL
+            .iter()
+            .enumerate()
+            .all(|(i, kind)| *kind as usize == i)
+    );
+}
+
+#[test]
+fn requests_say_what_was_meant() {
+    let cut = Injection::PowerCut(PowerCut {
+        after: Some(3),
+        seed: Some(9),
+        ..PowerCut::default()
+    });
+    let text = serde_json::to_string(&cut).unwrap();
+    assert_eq!(serde_json::from_str::<Injection>(&text).unwrap(), cut);
+    assert_eq!(
+        serde_json::from_str::<Injection>(r#"{"kind":"power-cut","after":3,"seed":9}"#).unwrap(),
+        cut
+    );
+    assert!(serde_json::from_str::<Injection>(r#"{"kind":"power-cut","affter":3}"#).is_err());
+}
+
+#[test]
+fn what_is_left_to_chance_repeats_from_its_seed() {
+    let cut = |seed| PowerCut {
+        after: Some(5),
+        seed: Some(seed),
+        ..PowerCut::default()
+    };
+    let outcomes: Vec<_> = (0..40)
+        .map(|seed| cut(seed).apply(&mut chip()).unwrap().facts)
+        .collect();
+    assert!(
+        outcomes
+            .iter()
+            .zip(0..)
+            .all(|(seen, seed)| *seen == cut(seed).apply(&mut chip()).unwrap().facts)
+    );
+    for (key, menu) in [("program", 7), ("partner", 3), ("erase", 4)] {
+        let seen: std::collections::BTreeSet<_> = outcomes
+            .iter()
+            .map(|facts| facts[key].as_str().unwrap())
+            .collect();
+        assert_eq!(seen.len(), menu, "{key}: {seen:?}");
+    }
+    let chosen = PowerCut {
+        program: Some("prefix".into()),
+        erase: Some("mixed".into()),
+        ..cut(1)
+    };
+    let facts = chosen.apply(&mut chip()).unwrap().facts;
+    assert_eq!(
+        (facts["program"].as_str(), facts["erase"].as_str()),
+        (Some("prefix"), Some("mixed"))
+    );
+    let blocks = |seed| {
+        BadBlock {
+            count: Some(5),
+            seed: Some(seed),
+            block: Vec::new(),
+        }
+        .apply(&mut chip())
+        .unwrap()
+        .facts
+    };
+    assert_eq!(blocks(3), blocks(3));
+    assert_ne!(blocks(3)["blocks"], blocks(4)["blocks"]);
+}
+
+#[test]
+fn what_cannot_be_is_named() {
+    let bad = |block: &[u32]| {
+        Injection::BadBlock(BadBlock {
+            block: block.to_vec(),
+            ..BadBlock::default()
+        })
+    };
+    refused(bad(&[8]), Exit::Usage, "no block 8; the flash has 0 to 7");
+    let count = |count| {
+        Injection::BadBlock(BadBlock {
+            count: Some(count),
+            ..BadBlock::default()
+        })
+    };
+    refused(count(9), Exit::Usage, "there are 8 good blocks");
+    refused(count(0), Exit::Usage, "--count 0");
+    let page = |block, page, bits| {
+        Injection::BitErrors(BitErrors {
+            block: Some(block),
+            page: Some(page),
+            bits,
+            ..BitErrors::default()
+        })
+    };
+    refused(page(9, 0, None), Exit::Usage, "no block 9");
+    refused(
+        page(2, 4000, None),
+        Exit::Usage,
+        "no page 4000; a block has 0 to",
+    );
+    refused(page(3, 0, None), Exit::Failed, "is erased");
+    refused(page(2, 0, Some(0)), Exit::Usage, "--bits 0");
+    refused(
+        Injection::BitErrors(BitErrors::default()),
+        Exit::Usage,
+        "need a page",
+    );
+    refused(
+        Injection::BitErrors(BitErrors {
+            factor: Some(f64::NAN),
+            ..BitErrors::default()
+        }),
+        Exit::Usage,
+        "--factor NaN",
+    );
+    let outcome = PowerCut {
+        after: Some(1),
+        erase: Some("gone".into()),
+        ..PowerCut::default()
+    };
+    refused(
+        Injection::PowerCut(outcome),
+        Exit::Usage,
+        "no outcome \"gone\"; there are not-started, mixed",
+    );
+    let mut chip = chip();
+    assert_eq!(bad(&[1, 2]).apply(&mut chip).unwrap().count, 2);
+    assert!(
+        bad(&[2])
+            .apply(&mut chip)
+            .unwrap_err()
+            .message
+            .contains("block 2 fails at its next")
+    );
+    assert!(chip.erase(0, Pbn::new(1), Cause::Gc).is_err());
+    assert!(
+        bad(&[1])
+            .apply(&mut chip)
+            .unwrap_err()
+            .message
+            .contains("block 1 is bad already")
+    );
+    assert_eq!(
+        count(6).apply(&mut chip).unwrap().count,
+        6,
+        "the six that are left"
+    );
+}

@@ -1,0 +1,126 @@
+//! Device: what it is, and its state.
+
+use super::{Family, Kind, label, page_bytes};
+
+pub(super) const FAMILIES: &[Family] = &[
+    Family {
+        name: "ftld_build_info",
+        kind: Kind::Gauge,
+        labels: &[label("version", &[]), label("arch", &[])],
+        help: "The program that serves the device; always 1.",
+        fill: |_, to| to.value(&[env!("CARGO_PKG_VERSION"), std::env::consts::ARCH], 1.0),
+    },
+    Family {
+        name: "ftld_device_info",
+        kind: Kind::Gauge,
+        labels: &[
+            label("scheme", &[]),
+            label("transport", &[]),
+            label("cell", &[]),
+            label("profile", &[]),
+        ],
+        help: "What the device is; always 1.",
+        fill: |view, to| {
+            let facts = &view.facts;
+            to.value(
+                &[
+                    facts.scheme,
+                    facts.transport,
+                    facts.cell(),
+                    facts.profile.name,
+                ],
+                1.0,
+            );
+        },
+    },
+    Family {
+        name: "ftld_device_capacity_bytes",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Bytes the host sees.",
+        fill: |view, to| to.value(&[], view.facts.size as f64),
+    },
+    Family {
+        name: "ftld_overprovisioning_ratio",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Raw flash beyond what the host sees, by what it sees; mapping, reserve and bad blocks included.",
+        fill: |view, to| {
+            to.value(
+                &[],
+                view.facts.geometry().data_bytes() as f64 / view.facts.size.max(1) as f64 - 1.0,
+            );
+        },
+    },
+    Family {
+        name: "ftld_nand_capacity_bytes",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Data bytes of the raw flash, bad blocks included.",
+        fill: |view, to| to.value(&[], view.facts.geometry().data_bytes() as f64),
+    },
+    Family {
+        name: "ftld_nand_page_bytes",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Data bytes of a flash page.",
+        fill: |view, to| to.value(&[], page_bytes(view)),
+    },
+    Family {
+        name: "ftld_nand_block_pages",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Pages of a flash block.",
+        fill: |view, to| to.value(&[], f64::from(view.facts.geometry().pages_per_block)),
+    },
+    Family {
+        name: "ftld_device_start_time_seconds",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "When the instance started, in Unix time.",
+        fill: |view, to| {
+            let since = view.facts.started.duration_since(std::time::UNIX_EPOCH);
+            to.value(&[], since.unwrap_or_default().as_secs_f64());
+        },
+    },
+    Family {
+        name: "ftld_device_read_only",
+        kind: Kind::Gauge,
+        labels: &[label("reason", &["asked", "worn_out", "failed"])],
+        help: "Whether writes are refused, 0 or 1 for each reason there can be.",
+        fill: |view, to| {
+            let one_if = |yes: bool| f64::from(u8::from(yes));
+            to.value(&["asked"], one_if(view.facts.read_only));
+            to.value(&["worn_out"], one_if(view.flash.scheme.read_only.is_some()));
+            to.value(&["failed"], one_if(view.trouble.is_some()));
+        },
+    },
+    Family {
+        name: "ftld_device_writes_failing",
+        kind: Kind::Gauge,
+        labels: &[label("reason", &["disk_full", "host_error"])],
+        help: "Whether the host's storage refuses writes of the image, 0 or 1 for each reason there can be.",
+        fill: |view, to| {
+            let one_if = |full: bool| {
+                view.writes_failing
+                    .is_some_and(|failing| failing.is_disk_full() == full)
+            };
+            to.value(&["disk_full"], f64::from(u8::from(one_if(true))));
+            to.value(&["host_error"], f64::from(u8::from(one_if(false))));
+        },
+    },
+    Family {
+        name: "ftld_device_paused",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Whether somebody paused the device for a while, 0 or 1.",
+        fill: |view, to| to.value(&[], f64::from(u8::from(view.paused.is_some()))),
+    },
+    Family {
+        name: "ftld_snapshot_age_seconds",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Age of the flash side's figures; they are published ten times a second, so that a scrape takes no lock.",
+        fill: |view, to| to.value(&[], view.flash.taken.elapsed().as_secs_f64()),
+    },
+];

@@ -1,0 +1,48 @@
+//! Durability: checkpoints and the last mount.
+
+use super::{Family, Kind, seconds};
+
+pub(super) const FAMILIES: &[Family] = &[
+    Family {
+        name: "ftld_checkpoints_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Completed checkpoints.",
+        fill: |view, to| to.value(&[], view.flash.scheme.checkpoints as f64),
+    },
+    Family {
+        name: "ftld_recovery_clean",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "1 if the last shutdown of the image was clean, as `ftld inspect` shows it too; 0 after a crash or a power cut.",
+        fill: |view, to| to.value(&[], f64::from(u8::from(view.facts.was_clean))),
+    },
+    Family {
+        name: "ftld_recovery_duration_seconds",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Time from opening the image to being ready to serve, by the wall clock.",
+        fill: |view, to| to.value(&[], view.facts.opened_in.as_secs_f64()),
+    },
+    Family {
+        name: "ftld_recovery_device_seconds",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Emulated time of the last mount.",
+        fill: |view, to| to.value(&[], seconds(view.flash.scheme.mount.total_ns())),
+    },
+    Family {
+        name: "ftld_recovery_pages_scanned",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Pages the last mount looked at.",
+        fill: |view, to| to.value(&[], view.flash.scheme.mount.pages_scanned as f64),
+    },
+    Family {
+        name: "ftld_recovery_discarded_pages",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Pages the last mount could not read, or dropped as suspect.",
+        fill: |view, to| to.value(&[], view.flash.scheme.mount.pages_discarded as f64),
+    },
+];

@@ -1,0 +1,125 @@
+//! Host: requests and how long they took.
+
+use super::{ADDRESSED, BY_OP, ERRNOS, Family, Kind, OPS, label};
+use crate::volume::{ErrorClass, Op};
+
+pub(super) const FAMILIES: &[Family] = &[
+    Family {
+        name: "ftld_host_ios_total",
+        kind: Kind::Counter,
+        labels: BY_OP,
+        help: "Host requests that ended well.",
+        fill: |view, to| {
+            Op::ALL
+                .iter()
+                .for_each(|&op| to.value(&[op.name()], view.host.of(op).completed as f64))
+        },
+    },
+    Family {
+        name: "ftld_host_held_ios_total",
+        kind: Kind::Counter,
+        labels: BY_OP,
+        help: "Host requests that ended well and were held until the emulated flash was done.",
+        fill: |view, to| {
+            Op::ALL
+                .iter()
+                .for_each(|&op| to.value(&[op.name()], view.host.of(op).held as f64))
+        },
+    },
+    Family {
+        name: "ftld_host_read_bytes_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Bytes the host read.",
+        fill: |view, to| to.value(&[], view.host.of(Op::Read).bytes as f64),
+    },
+    Family {
+        name: "ftld_host_written_bytes_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Bytes the host wrote.",
+        fill: |view, to| to.value(&[], view.host.of(Op::Write).bytes as f64),
+    },
+    Family {
+        name: "ftld_host_discarded_bytes_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Bytes the host trimmed.",
+        fill: |view, to| to.value(&[], view.host.of(Op::Trim).bytes as f64),
+    },
+    Family {
+        name: "ftld_host_zeroed_bytes_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Bytes the host set to zero by WRITE ZEROES.",
+        fill: |view, to| to.value(&[], view.host.of(Op::WriteZeroes).bytes as f64),
+    },
+    Family {
+        name: "ftld_host_unaligned_ios_total",
+        kind: Kind::Counter,
+        labels: &[label("op", &["read", "write", "discard", "write_zeroes"])],
+        help: "Host requests that touched a part of a flash page.",
+        fill: |view, to| {
+            ADDRESSED
+                .iter()
+                .for_each(|&op| to.value(&[op.name()], view.host.of(op).unaligned as f64))
+        },
+    },
+    Family {
+        name: "ftld_host_io_errors_total",
+        kind: Kind::Counter,
+        labels: &[label("op", &OPS), label("errno", &ERRNOS)],
+        help: "Host requests that failed.",
+        fill: |view, to| {
+            for (op, class) in Op::ALL
+                .iter()
+                .flat_map(|op| ErrorClass::ALL.iter().map(move |class| (op, class)))
+            {
+                to.value(
+                    &[op.name(), class.name()],
+                    view.host.of(*op).errors[*class as usize] as f64,
+                );
+            }
+        },
+    },
+    Family {
+        name: "ftld_host_ios_in_flight",
+        kind: Kind::Gauge,
+        labels: BY_OP,
+        help: "Host requests under way: their sum is the queue depth as the volume sees it.",
+        fill: |view, to| {
+            Op::ALL
+                .iter()
+                .for_each(|&op| to.value(&[op.name()], view.host.of(op).in_flight as f64))
+        },
+    },
+    Family {
+        name: "ftld_host_io_duration_seconds",
+        kind: Kind::Histogram,
+        labels: BY_OP,
+        help: "Time a host request took by the wall clock, waits for the lock, for syncs and for the emulated flash included.",
+        fill: |view, to| {
+            Op::ALL
+                .iter()
+                .for_each(|&op| to.histogram(&[op.name()], &view.host.of(op).wall))
+        },
+    },
+    Family {
+        name: "ftld_device_io_duration_seconds",
+        kind: Kind::Histogram,
+        labels: BY_OP,
+        help: "Time a host request took on the emulated flash.",
+        fill: |view, to| {
+            Op::ALL
+                .iter()
+                .for_each(|&op| to.histogram(&[op.name()], &view.host.of(op).emulated))
+        },
+    },
+    Family {
+        name: "ftld_media_sync_duration_seconds",
+        kind: Kind::Histogram,
+        labels: &[],
+        help: "Time that a FLUSH or FUA write waited for the image to reach the host's storage.",
+        fill: |view, to| to.histogram(&[], &view.host.sync),
+    },
+];

@@ -1,0 +1,180 @@
+//! Every metric of a device: name, kind, labels, help, and where its values come from. The one
+//! place that names a metric in code; docs/METRICS.md repeats it for readers, and a test compares
+//! the two.
+//!
+//! What always holds: prefix `ftld_`, base units (seconds, bytes, ratios from 0 to 1), `_total` on
+//! counters; a counter never goes back while the daemon lives; a label with a closed list of values
+//! has all of them from the first scrape on, at 0, so that the first event is seen as an increase.
+//! The label `device`, the instance's name, is on every family and not repeated here.
+
+mod device;
+mod durability;
+mod flash;
+mod host;
+mod nbd;
+mod scheme;
+mod space;
+mod wear;
+
+use crate::inject::Kind as Injection;
+use crate::status::View;
+use crate::volume::{ErrorClass, HistogramView, Op};
+use ftl_core::{EventKind, EventTotals};
+use nand_model::{Cause, Fault, OpCounts};
+
+/// What kind of thing a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows, from 0 at the daemon's start.
+    Counter,
+    /// A state.
+    Gauge,
+    /// Durations by fixed buckets.
+    Histogram,
+}
+
+impl Kind {
+    /// Lower-case name, as in the text format.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// One label.
+#[derive(Clone, Copy, Debug)]
+pub struct Label {
+    /// Its name.
+    pub name: &'static str,
+    /// All its values; empty where they are facts of the instance.
+    pub values: &'static [&'static str],
+}
+
+/// One metric family.
+#[derive(Clone, Copy)]
+pub struct Family {
+    /// Its name.
+    pub name: &'static str,
+    /// What kind.
+    pub kind: Kind,
+    /// Labels beside `device`.
+    pub labels: &'static [Label],
+    /// One sentence.
+    pub help: &'static str,
+    /// Fills in the values.
+    pub(super) fill: fn(&View, &mut dyn Sink),
+}
+
+/// Takes the values of a family; label values come in the order of its labels.
+pub(super) trait Sink {
+    /// A counter's or a gauge's value.
+    fn value(&mut self, labels: &[&str], value: f64);
+    /// A histogram.
+    fn histogram(&mut self, labels: &[&str], view: &HistogramView);
+}
+
+const fn label(name: &'static str, values: &'static [&'static str]) -> Label {
+    Label { name, values }
+}
+
+/// Names of all values of an enum, for a label.
+macro_rules! names {
+    ($kind:ty) => {{
+        let mut names = [""; <$kind>::COUNT];
+        let mut i = 0;
+        while i < names.len() {
+            names[i] = <$kind>::ALL[i].name();
+            i += 1;
+        }
+        names
+    }};
+}
+
+const CAUSES: [&str; Cause::COUNT] = names!(Cause);
+const OPS: [&str; Op::COUNT] = names!(Op);
+const ERRNOS: [&str; ErrorClass::COUNT] = names!(ErrorClass);
+const FAULTS: [&str; Fault::COUNT] = names!(Fault);
+const INJECTIONS: [&str; Injection::COUNT] = names!(Injection);
+const EVENTS: [&str; EventKind::COUNT] = names!(EventKind);
+/// Verbs that have an address, and so may touch a part of a page.
+const ADDRESSED: [Op; 4] = [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes];
+
+const BY_CAUSE: &[Label] = &[label("cause", &CAUSES)];
+const BY_OP: &[Label] = &[label("op", &OPS)];
+const BY_EVENT: &[Label] = &[label("event", &EVENTS)];
+const BY_STATE: &[Label] = &[label(
+    "state",
+    &[
+        "free",
+        "open",
+        "data",
+        "log",
+        "map",
+        "checkpoint",
+        "released",
+        "bad",
+    ],
+)];
+
+/// The families of every part, in the order of the page.
+const PARTS: [&[Family]; 8] = [
+    device::FAMILIES,
+    host::FAMILIES,
+    flash::FAMILIES,
+    space::FAMILIES,
+    wear::FAMILIES,
+    scheme::FAMILIES,
+    durability::FAMILIES,
+    nbd::FAMILIES,
+];
+
+/// Every family, in the order of the page.
+pub const CATALOG: &[Family] = &joined::<{ count() }>();
+
+const fn count() -> usize {
+    let (mut count, mut part) = (0, 0);
+    while part < PARTS.len() {
+        count += PARTS[part].len();
+        part += 1;
+    }
+    count
+}
+
+const fn joined<const N: usize>() -> [Family; N] {
+    let mut all = [PARTS[0][0]; N];
+    let (mut next, mut part) = (0, 0);
+    while part < PARTS.len() {
+        let mut i = 0;
+        while i < PARTS[part].len() {
+            all[next] = PARTS[part][i];
+            next += 1;
+            i += 1;
+        }
+        part += 1;
+    }
+    all
+}
+
+fn events(view: &View, to: &mut dyn Sink, value: impl Fn(&EventTotals) -> f64) {
+    EVENTS
+        .iter()
+        .zip(&view.flash.events)
+        .for_each(|(event, totals)| to.value(&[event], value(totals)));
+}
+
+fn by_cause(view: &View, to: &mut dyn Sink, value: impl Fn(&OpCounts) -> f64) {
+    Cause::ALL
+        .iter()
+        .for_each(|&cause| to.value(&[cause.name()], value(view.flash.counters.of(cause))));
+}
+
+fn page_bytes(view: &View) -> f64 {
+    f64::from(view.facts.geometry().page_bytes)
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

@@ -1,0 +1,61 @@
+//! Scheme: events, cached mapping, RAM.
+
+use super::{BY_EVENT, Family, Kind, events, label};
+
+pub(super) const FAMILIES: &[Family] = &[
+    Family {
+        name: "ftld_scheme_events_total",
+        kind: Kind::Counter,
+        labels: BY_EVENT,
+        help: "What the scheme does beside the host's requests.",
+        fill: |view, to| events(view, to, |totals| totals.count as f64),
+    },
+    Family {
+        name: "ftld_scheme_event_pages_total",
+        kind: Kind::Counter,
+        labels: BY_EVENT,
+        help: "Pages that these events copied; of conversions and checkpoints, pages written.",
+        fill: |view, to| events(view, to, |totals| totals.pages as f64),
+    },
+    Family {
+        name: "ftld_scheme_event_device_seconds_total",
+        kind: Kind::Counter,
+        labels: BY_EVENT,
+        help: "Emulated time that these events took.",
+        fill: |view, to| events(view, to, |totals| totals.took as f64 / 1e9),
+    },
+    Family {
+        name: "ftld_map_cache_lookups_total",
+        kind: Kind::Counter,
+        labels: &[label("result", &["hit", "miss"])],
+        help: "Mapping lookups answered from RAM, and those that read flash.",
+        fill: |view, to| {
+            to.value(&["hit"], view.flash.scheme.map_cache_hits as f64);
+            to.value(&["miss"], view.flash.scheme.map_cache_misses as f64);
+        },
+    },
+    Family {
+        name: "ftld_ram_bytes",
+        kind: Kind::Gauge,
+        labels: &[label("part", &[])],
+        help: "RAM of the scheme's tables as really allocated, by the scheme's own parts.",
+        fill: |view, to| {
+            view.flash
+                .ram
+                .iter()
+                .for_each(|entry| to.value(&[entry.part], entry.real_bytes as f64))
+        },
+    },
+    Family {
+        name: "ftld_ram_paper_bytes",
+        kind: Kind::Gauge,
+        labels: &[label("part", &[])],
+        help: "RAM of the scheme's tables as its paper counts it.",
+        fill: |view, to| {
+            view.flash
+                .ram
+                .iter()
+                .for_each(|entry| to.value(&[entry.part], entry.paper_bytes as f64))
+        },
+    },
+];

@@ -1,0 +1,97 @@
+//! Wear: erases of the blocks.
+
+use super::{Family, Kind, label};
+use crate::volume::WEAR_BOUNDS;
+
+pub(super) const FAMILIES: &[Family] = &[
+    Family {
+        name: "ftld_wear_level_moves_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Blocks relocated to even out wear.",
+        fill: |view, to| to.value(&[], view.flash.scheme.wear_moves as f64),
+    },
+    Family {
+        name: "ftld_refresh_moves_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Blocks whose data was written anew because their bits came near to what can be corrected.",
+        fill: |view, to| to.value(&[], view.flash.scheme.refreshes as f64),
+    },
+    Family {
+        name: "ftld_block_erases_min",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Fewest erases of a good block.",
+        fill: |view, to| to.value(&[], f64::from(view.flash.wear.min)),
+    },
+    Family {
+        name: "ftld_block_erases_avg",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Mean erases of the good blocks.",
+        fill: |view, to| to.value(&[], view.flash.wear.mean),
+    },
+    Family {
+        name: "ftld_block_erases_max",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Most erases of a good block.",
+        fill: |view, to| to.value(&[], f64::from(view.flash.wear.max)),
+    },
+    Family {
+        name: "ftld_block_erases_stddev",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Standard deviation of the erases of good blocks.",
+        fill: |view, to| to.value(&[], view.flash.wear.stddev),
+    },
+    Family {
+        name: "ftld_block_erase_limit",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Rated erases of a block.",
+        fill: |view, to| to.value(&[], f64::from(view.facts.profile.endurance)),
+    },
+    Family {
+        name: "ftld_endurance_used_ratio",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Mean erases of the good blocks as a share of the rated ones; above 1 the flash lives on borrowed time.",
+        fill: |view, to| {
+            to.value(
+                &[],
+                view.flash.wear.mean / f64::from(view.facts.profile.endurance.max(1)),
+            )
+        },
+    },
+    Family {
+        name: "ftld_block_erase_distribution_blocks",
+        kind: Kind::Gauge,
+        labels: &[label("at_most", &BOUND_NAMES)],
+        help: "Good blocks with at most this many erases; a state that can fall, not a histogram of events.",
+        fill: |view, to| {
+            let mut below = 0;
+            for (bound, count) in BOUND_NAMES.iter().zip(view.flash.wear.distribution) {
+                below += count;
+                to.value(&[bound], below as f64);
+            }
+        },
+    },
+    Family {
+        name: "ftld_bad_blocks",
+        kind: Kind::Gauge,
+        labels: &[label("origin", &["factory", "grown"])],
+        help: "Blocks that must not be used.",
+        fill: |view, to| {
+            to.value(&["factory"], f64::from(view.flash.wear.bad_factory));
+            to.value(&["grown"], f64::from(view.flash.wear.bad_grown));
+        },
+    },
+];
+
+/// Names of [`WEAR_BOUNDS`], and of the class above them.
+const BOUND_NAMES: [&str; WEAR_BOUNDS.len() + 1] = [
+    "0", "1", "2", "5", "10", "20", "50", "100", "200", "500", "1000", "3000", "10000", "100000",
+    "+Inf",
+];

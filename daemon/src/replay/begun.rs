@@ -1,0 +1,139 @@
+//! Counters of a device when measuring began, and the differences that make a row.
+//!
+//! Always true: what preconditioning and warming up cost is not in a row. Power failure does not
+//! matter here.
+
+use super::job::Job;
+use super::measure::{Response, Responses};
+use super::method::Average;
+use super::row::{Counts, Erases, MapCache, Optimum, Ram, RamPart, Requests};
+use super::sim::Sim;
+use ftl_core::{Ftl, SchemeStats};
+use nand_model::store::OobOnlyStore;
+use nand_model::{Counters, Nanos, Profile};
+
+/// The device when measuring began.
+pub(super) struct Begun {
+    pub(super) now: Nanos,
+    pub(super) counters: Counters,
+    pub(super) stats: SchemeStats,
+    pub(super) erases: Vec<u32>,
+}
+
+impl Begun {
+    pub(super) fn of(sim: &Sim) -> Begun {
+        let chip = sim.ftl().chip();
+        Begun {
+            now: sim.now,
+            counters: chip.counters().clone(),
+            stats: sim.ftl().stats(),
+            erases: chip
+                .geometry()
+                .all_blocks()
+                .map(|block| chip.erase_count(block))
+                .collect(),
+        }
+    }
+
+    pub(super) fn erases(&self, ftl: &dyn Ftl<OobOnlyStore>) -> Erases {
+        let chip = ftl.chip();
+        let good = || {
+            chip.geometry()
+                .all_blocks()
+                .filter(|block| chip.bad(*block).is_none())
+        };
+        let counts: Vec<_> = good()
+            .map(|block| chip.erase_count(block) - self.erases[block.index()])
+            .collect();
+        Erases::new(
+            &counts,
+            good()
+                .map(|block| chip.erase_count(block))
+                .max()
+                .unwrap_or(0),
+        )
+    }
+}
+
+pub(super) fn map_cache(begun: &SchemeStats, done: &SchemeStats) -> MapCache {
+    let hits = done.map_cache_hits - begun.map_cache_hits;
+    let misses = done.map_cache_misses - begun.map_cache_misses;
+    MapCache {
+        hits,
+        misses,
+        hit_ratio: (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64),
+    }
+}
+
+pub(super) fn ram(ftl: &dyn Ftl<OobOnlyStore>) -> Ram {
+    let parts: Vec<_> = ftl
+        .ram_report()
+        .into_iter()
+        .map(|entry| RamPart {
+            part: entry.part.into(),
+            entries: entry.entries,
+            paper_bytes: entry.paper_bytes,
+            real_bytes: entry.real_bytes,
+        })
+        .collect();
+    Ram {
+        paper_bytes: parts.iter().map(|part| part.paper_bytes).sum(),
+        real_bytes: parts.iter().map(|part| part.real_bytes).sum(),
+        parts,
+    }
+}
+
+pub(super) fn counts(begun: &SchemeStats, done: &SchemeStats) -> Counts {
+    Counts {
+        gc_runs: done.gc_runs - begun.gc_runs,
+        gc_pages_moved: done.gc_pages_moved - begun.gc_pages_moved,
+        wear_moves: done.wear_moves - begun.wear_moves,
+        refreshes: done.refreshes - begun.refreshes,
+        converts: done.converts - begun.converts,
+        convert_map_pages: done.convert_map_pages - begun.convert_map_pages,
+        map_lookup_steps: done.map_lookup_steps - begun.map_lookup_steps,
+        checkpoints: done.checkpoints - begun.checkpoints,
+        mapped_pages: done.mapped_pages,
+        free_blocks: done.blocks.free,
+    }
+}
+
+pub(super) fn optimum(
+    profile: &Profile,
+    job: &Job,
+    requests: &Requests,
+    responses: &Responses,
+) -> Optimum {
+    let (timing, geometry) = (&profile.timing, &profile.geometry);
+    let pages = geometry.pages_per_block;
+    let pairs = nand_model::PairTable::new(profile.pairing, pages);
+    let cells = |at| {
+        if pairs.is_msb(at) {
+            timing.program_msb_ns
+        } else {
+            timing.program_ns
+        }
+    };
+    let block: u64 = (0..pages).map(cells).sum();
+    let page_read_ns = (timing.read_ns + timing.bus_ns) as f64;
+    let page_write_ns = (block + timing.erase_ns) as f64 / pages as f64 + timing.bus_ns as f64;
+    let reading = |pages: u64| pages as f64 * page_read_ns;
+    let writing = requests.pages_written as f64 * page_write_ns;
+    let alone = geometry.dies() == 1 || job.method.average() != Average::PerRequest;
+    let mean = |work: f64, of: &Option<Response>| {
+        of.as_ref()
+            .filter(|_| alone)
+            .map(|of| work / of.count as f64)
+    };
+    Optimum {
+        erases: requests.pages_written as f64 / pages as f64,
+        work_ns: reading(requests.pages_read) + writing,
+        page_read_ns,
+        page_write_ns,
+        mean_read_ns: mean(
+            reading(requests.pages_read - requests.pages_patched),
+            &responses.read,
+        ),
+        mean_write_ns: mean(reading(requests.pages_patched) + writing, &responses.write),
+    }
+}

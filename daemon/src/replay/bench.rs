@@ -1,0 +1,184 @@
+//! A scheme and a simulated device to run it on.
+//!
+//! Always true: a device that would not fit into memory is refused before it is made. Nothing of
+//! it outlives the job, so power failure does not matter.
+
+use super::begun::{Begun, counts, map_cache, optimum, ram};
+use super::job::Job;
+use super::measure::Responses;
+use super::method::Average;
+use super::precondition::Conditioned;
+use super::row;
+use super::row::{Busy, Device, Operations, Requests, Row, Run, SCHEMA, WriteAmplification};
+use super::sim::Sim;
+use crate::config::find_scheme;
+use crate::failure::Failure;
+use crate::size::show_size;
+use crate::stack::{OP_DEFAULT, SIZE_DEFAULT, usage};
+use ftl_core::schemes::{Layout, SCHEMES};
+use ftl_core::{FtlConfig, Start};
+use nand_model::store::OobOnlyStore;
+use nand_model::{Capacity, Chip, Profile};
+
+/// What a simulated page takes of memory at least: what is kept of its spare bytes, and its place
+/// in the map.
+pub(super) const BYTES_PER_PAGE: u64 = 32 + 4;
+
+/// Bytes that programs can get without pushing others out; `None` if the kernel does not say.
+pub(super) fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+/// A scheme and a device to run it on.
+pub(super) struct Bench {
+    pub(super) scheme: &'static ftl_core::schemes::Scheme,
+    pub(super) layout: Layout,
+    pub(super) size: u64,
+    pub(super) op_percent: f64,
+    pub(super) params: ftl_core::Params,
+}
+
+impl Bench {
+    pub(super) fn new(
+        job: &Job,
+        wish: &crate::config::Wish,
+        needed: Option<u64>,
+    ) -> Result<Bench, Failure> {
+        let scheme = wish
+            .scheme
+            .as_deref()
+            .map_or(Ok(&SCHEMES[0]), find_scheme)?;
+        let profile = wish.profile.unwrap_or(Profile::default_profile());
+        let op_percent = wish.op.unwrap_or(OP_DEFAULT);
+        let by_size = profile.capacity == Capacity::BySize;
+        let default = if by_size {
+            needed.unwrap_or(SIZE_DEFAULT)
+        } else {
+            0
+        };
+        let wanted = wish.size.unwrap_or(default);
+        let layout = scheme
+            .layout(profile, wanted, op_percent / 100.0, &wish.params)
+            .map_err(usage)?;
+        let whole = layout.logical_pages as u64 * profile.geometry.page_bytes as u64;
+        let size = if wanted > 0 { wanted } else { whole };
+        if let Some(needed) = needed.filter(|needed| *needed > size) {
+            return Err(Failure::usage(format!(
+                "{} touches {needed} bytes in extents of 1 MiB, more than the device of {size} bytes has; add --size {needed}, \
+                 or --address fold",
+                job.workload
+            )));
+        }
+        Ok(Bench {
+            scheme,
+            layout,
+            size,
+            op_percent,
+            params: wish.params.clone(),
+        })
+    }
+
+    pub(super) fn start(&self, job: &Job) -> Result<Sim, Failure> {
+        let failed = |error: ftl_core::FtlError| match error {
+            ftl_core::FtlError::Config(why) => Failure::usage(why),
+            other => Failure::failed(format!("{}: formatting: {other}", self.scheme.name)),
+        };
+        self.fits_memory(available_memory())?;
+        let mut chip = Chip::open(
+            self.layout.profile,
+            OobOnlyStore::new(self.layout.profile.geometry),
+        )
+        .map_err(|error| failed(error.into()))?;
+        chip.mark_factory_bad(job.seed)
+            .map_err(|error| failed(error.into()))?;
+        let config = FtlConfig {
+            logical_pages: self.layout.logical_pages,
+            params: self.params.clone(),
+        };
+        Ok(Sim::new(
+            self.scheme
+                .start(chip, &config, Start::Format)
+                .map_err(failed)?,
+            job.method.average(),
+        ))
+    }
+
+    /// A device that the machine has no room for would end this program, or another's, without a
+    /// word.
+    pub(super) fn fits_memory(&self, available: Option<u64>) -> Result<(), Failure> {
+        let needed = self.layout.profile.geometry.page_slots() as u64 * BYTES_PER_PAGE;
+        match available.filter(|available| *available < needed) {
+            None => Ok(()),
+            Some(available) => Err(Failure::failed(format!(
+                "a device of {} of flash takes at least {} of memory, {} are available; choose a smaller --size",
+                show_size(self.layout.profile.geometry.data_bytes()),
+                show_size(needed),
+                show_size(available)
+            ))),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a row is made of everything")]
+    pub(super) fn row(
+        &self,
+        job: &Job,
+        requests: Requests,
+        responses: Responses,
+        conditioned: Conditioned,
+        begun: &Begun,
+        sim: &Sim,
+        run: Run,
+    ) -> Row {
+        let (ftl, profile) = (sim.ftl(), &self.layout.profile);
+        let (counters, geometry) = (ftl.chip().counters(), profile.geometry);
+        let flash = row::by_cause(&begun.counters, counters);
+        let mut write_amplification =
+            WriteAmplification::new(&flash, &requests, geometry.page_bytes);
+        // What a record asks for beyond its first page is not done.
+        write_amplification
+            .of_bytes
+            .take_if(|_| job.method.average() == Average::PerRecord);
+        Row {
+            schema: SCHEMA.into(),
+            job: Job {
+                scheme: Some(self.scheme.name.into()),
+                ..job.clone()
+            },
+            scheme: self.scheme.name.into(),
+            device: Device {
+                profile: profile.name.into(),
+                size_bytes: self.size,
+                logical_pages: self.layout.logical_pages,
+                raw_bytes: geometry.data_bytes(),
+                blocks: geometry.blocks,
+                bad_blocks: ftl.stats().blocks.bad,
+                pages_per_block: geometry.pages_per_block,
+                page_bytes: geometry.page_bytes,
+                dies: geometry.dies(),
+                op_percent: self.op_percent,
+            },
+            precondition: conditioned,
+            flash_total: Operations::between(&begun.counters.total(), &counters.total()),
+            flash,
+            flash_busy_ns: Busy {
+                read: counters.read_busy_ns - begun.counters.read_busy_ns,
+                program: counters.program_busy_ns - begun.counters.program_busy_ns,
+                erase: counters.erase_busy_ns - begun.counters.erase_busy_ns,
+            },
+            write_amplification,
+            emulated_ns: sim.now - begun.now,
+            erases: begun.erases(ftl),
+            map_cache: map_cache(&begun.stats, &ftl.stats()),
+            ram: ram(ftl),
+            scheme_stats: counts(&begun.stats, &ftl.stats()),
+            optimum: optimum(profile, job, &requests, &responses),
+            response_ns: responses,
+            requests,
+            run,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Requests on their way from a trace or a workload to the scheme.
+//!
+//! Always true: every request that is issued is completed when a round ends, or the job fails.
+//! Power failure does not matter here.
+
+use super::address::Map;
+use super::bench::Bench;
+use super::job::{Arrival, Job};
+use super::method::Average;
+use super::row::Requests;
+use super::sim::Sim;
+use super::source::Source;
+use super::{Tick, source};
+use crate::failure::Failure;
+use ftld_traces::{Op, Record};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+/// Requests between two ticks.
+pub(super) const TICK: u64 = 4096;
+
+/// Requests on their way to the scheme.
+pub(super) struct Feed<'a> {
+    pub(super) job: &'a Job,
+    pub(super) source: &'a Source,
+    pub(super) map: Map,
+    pub(super) size: u64,
+    pub(super) requests: Requests,
+}
+
+impl Feed<'_> {
+    /// Some rounds of the trace; all their requests are done at the end.
+    pub(super) fn rounds(
+        &mut self,
+        sim: &mut Sim,
+        rounds: Range<u32>,
+        doing: &'static str,
+        tick: Tick<'_>,
+    ) -> Result<(), Failure> {
+        let (first, count) = (rounds.start, f64::from(rounds.end - rounds.start));
+        // By timestamps a round begins where the last request of the one before came.
+        let (mut begin, mut latest) = (sim.now, sim.now);
+        let mut under_way =
+            BinaryHeap::from([Reverse(sim.now)].repeat(self.job.method.depth as usize));
+        let mut extents = Vec::new();
+        for round in rounds {
+            // Another round of what is made up is made up anew.
+            let mut stream = self
+                .source
+                .begin(self.size, self.job.seed.wrapping_add(u64::from(round)))?;
+            self.requests.format = stream.format().map(str::to_owned);
+            while let Some(record) = stream.next() {
+                let record = record.map_err(|error| source::failure(&error))?;
+                if self.requests.issued.is_multiple_of(TICK) {
+                    tick(
+                        (f64::from(round - first) + stream.progress()) / count,
+                        doing,
+                    );
+                }
+                let failed = |why: &dyn std::fmt::Display| {
+                    Failure::failed(format!("{}: {}: {why}", self.job.workload, stream.place()))
+                };
+                self.map
+                    .place(&record, self.size, &mut extents)
+                    .map_err(|why| failed(&why))?;
+                let at = match self.job.method.arrival {
+                    Arrival::Closed => under_way.pop().map_or(latest, |Reverse(done)| done),
+                    Arrival::Trace => begin.saturating_add(record.time_ns),
+                };
+                self.requests.out_of_order += u64::from(at < latest);
+                latest = latest.max(at);
+                if self.job.method.idle {
+                    sim.idle(latest).map_err(|error| failed(&error))?;
+                }
+                self.note(&record);
+                let done = sim
+                    .request(latest, record.op, &extents)
+                    .map_err(|error| failed(&error))?;
+                if self.job.method.arrival == Arrival::Closed {
+                    under_way.push(Reverse(done));
+                }
+                self.requests.completed += 1;
+            }
+            begin = latest;
+            self.finished()?;
+        }
+        Ok(())
+    }
+
+    /// Pages that the first round touches, in runs.
+    pub(super) fn touched(
+        &mut self,
+        bench: &Bench,
+        tick: Tick<'_>,
+    ) -> Result<Vec<Range<u32>>, Failure> {
+        let page = bench.layout.profile.geometry.page_bytes as u64;
+        let mut marks = vec![false; bench.layout.logical_pages as usize];
+        let mut stream = self.source.begin(self.size, self.job.seed)?;
+        let (mut extents, mut count) = (Vec::new(), 0u64);
+        while let Some(record) = stream.next() {
+            let record = record.map_err(|error| source::failure(&error))?;
+            count += 1;
+            if count.is_multiple_of(TICK) {
+                tick(stream.progress(), "looking through");
+            }
+            let failed =
+                |why| Failure::failed(format!("{}: {}: {why}", self.job.workload, stream.place()));
+            self.map
+                .place(&record, self.size, &mut extents)
+                .map_err(failed)?;
+            if self.job.method.average() == Average::PerRecord {
+                extents.truncate(1);
+                extents[0].len = 1;
+            }
+            for extent in &extents {
+                let (first, last) = (
+                    extent.offset / page,
+                    (extent.offset + extent.len - 1) / page,
+                );
+                marks[first as usize..=last as usize].fill(true);
+            }
+        }
+        let runs = marks.chunk_by(|a, b| a == b).scan(0u32, |at, run| {
+            let first = std::mem::replace(at, *at + run.len() as u32);
+            Some((run[0], first..*at))
+        });
+        Ok(runs
+            .filter(|(touched, _)| *touched)
+            .map(|(_, run)| run)
+            .collect())
+    }
+
+    pub(super) fn note(&mut self, record: &Record) {
+        self.requests.issued += 1;
+        let bytes = match record.op {
+            Op::Read => &mut self.requests.read_bytes,
+            Op::Write => &mut self.requests.written_bytes,
+            Op::Trim => &mut self.requests.trimmed_bytes,
+        };
+        *bytes += record.length_bytes;
+    }
+
+    pub(super) fn finished(&self) -> Result<(), Failure> {
+        let Requests {
+            issued, completed, ..
+        } = self.requests;
+        match (self.job.method.disk, issued) {
+            _ if issued != completed => Err(Failure::failed(format!(
+                "{}: issued {issued} requests, completed {completed}",
+                self.job.workload
+            ))),
+            (Some(disk), 0) => Err(Failure::failed(format!(
+                "{}: no request to disk {disk}",
+                self.job.workload
+            ))),
+            _ => Ok(()),
+        }
+    }
+}

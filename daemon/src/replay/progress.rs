@@ -1,0 +1,28 @@
+//! Progress of a job on the terminal.
+//!
+//! Always true: it is drawn on standard error alone. Power failure does not matter here.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Duration;
+
+/// What is done by then needs no bar.
+pub(super) const SOON: Duration = Duration::from_secs(1);
+pub(super) const STEPS: u64 = 1000;
+
+/// Draws on standard error, and only if that is a terminal.
+pub(super) fn bar() -> ProgressBar {
+    let bar = ProgressBar::new(STEPS);
+    let style = ProgressStyle::with_template(
+        "{msg:16} {bar:40} {percent:>3} %  {elapsed} (about {eta} left)",
+    );
+    bar.set_style(style.expect("the template is right"));
+    bar
+}
+
+pub(super) fn show(bar: &ProgressBar, share: f64, doing: &'static str) {
+    if bar.message() != doing {
+        bar.set_message(doing);
+        bar.reset();
+    }
+    bar.set_position((share * STEPS as f64) as u64);
+}

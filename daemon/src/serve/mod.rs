@@ -1,0 +1,296 @@
+//! A daemon's life: take the name, the metrics port, the image, the device; say `ready`; serve; let
+//! go in reverse order.
+//!
+//! If power fails anywhere in here, the image is what the volume last made durable; if only this
+//! process dies, what it acknowledged is in the image and the next start takes the name and the
+//! image over.
+
+mod end;
+mod metrics_port;
+mod run;
+mod served;
+
+use crate::activation::Passed;
+use crate::background::Background;
+use crate::config::Config;
+use crate::device::BlockDevice;
+use crate::failure::{Exit, Failure};
+use crate::instance::{Dirs, Instance};
+use crate::metrics::hosts::Hosts;
+use crate::notify::{Patience, Pulse};
+use crate::stack::DaemonStore;
+use crate::status::{Facts, Observed};
+use crate::target::Target;
+use crate::transport::nbd::{Listening, Tls};
+use crate::transport::{Context, Service, StopHow};
+use crate::volume::Volume;
+use crate::{control, detach, notify, stack, sys, transport};
+use end::{close, end};
+use metrics_port::Http;
+use nand_model::Profile;
+use run::{announce, run};
+use served::Served;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How a daemon is started.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct How {
+    /// Insists on taking over what a killed daemon left.
+    pub recover: bool,
+    /// Goes on without its caller once it is ready.
+    pub detached: bool,
+    /// The ready line is JSON.
+    pub json: bool,
+}
+
+/// Serves until told to stop.
+///
+/// # Errors
+/// A step failed; the steps before it are undone, and the image is closed. A device that stays for
+/// its next daemon is an error as well, with [`Exit::Quiesced`].
+pub fn serve(config: &Config, dirs: &Dirs, how: How) -> Result<(), Failure> {
+    leave_caller(how);
+    let target = choose_target(config, dirs);
+    let passed = Passed::take(&target)?;
+    transport::probe(&target, how.recover)?;
+    let tls = load_tls(config, &target)?;
+    prepare(&target);
+    let instance = Instance::take(dirs, &config.name)?;
+    let http = Http::take(passed.metrics, config.metrics, &instance)?;
+    let metrics = http.url()?;
+    let patience = Patience::ask(format!("recovering: opening {}", config.image.display()));
+    let opened = open_image(config)?;
+    let started = start_device(config, dirs, &target, passed.nbd, tls.as_ref(), &opened);
+    drop(patience);
+    let Started { control, service } = close_unless_started(started, &opened)?;
+    let served = describe(config, &target, &*service, metrics, opened);
+    let device = start_background(served, service)?;
+    let stop = serve_until_told(config, dirs, how, &device, http, control);
+    end_as_told(stop, device)
+}
+
+/// Closes what is made to others, and leaves the caller's session if it is to be left.
+fn leave_caller(how: How) {
+    sys::private_umask();
+    if how.detached {
+        detach::leave_session();
+    }
+}
+
+/// The target of the configuration, or the default one.
+fn choose_target(config: &Config, dirs: &Dirs) -> Target {
+    config.target.clone().unwrap_or_else(|| {
+        let target = transport::default_target(&dirs.of(&config.name));
+        tracing::info!("no target given: serving {target}");
+        target
+    })
+}
+
+/// An image with its scheme mounted.
+struct Opened {
+    volume: Arc<Volume<DaemonStore>>,
+    image: PathBuf,
+    scheme: &'static str,
+    profile: Profile,
+    logical_bytes: u64,
+    was_clean: bool,
+    opened_in: Duration,
+}
+
+/// Opens or creates the image and mounts its scheme.
+fn open_image(config: &Config) -> Result<Opened, Failure> {
+    let opening = Instant::now();
+    let stack = stack::open_or_create(config)?;
+    let opened_in = opening.elapsed();
+    let volume = Arc::new(stack.volume);
+    let image = std::fs::canonicalize(&config.image)
+        .map_err(|error| Failure::io(config.image.display(), &error))?;
+    Ok(Opened {
+        volume,
+        image,
+        scheme: stack.scheme,
+        profile: stack.profile,
+        logical_bytes: stack.logical_bytes,
+        was_clean: stack.was_clean,
+        opened_in,
+    })
+}
+
+/// A device that takes requests, and the socket on which its owner may steer it.
+struct Started {
+    control: UnixListener,
+    service: Arc<dyn Service>,
+}
+
+/// Binds the control socket and starts the transport.
+fn start_device(
+    config: &Config,
+    dirs: &Dirs,
+    target: &Target,
+    passed: Option<Listening>,
+    tls: Option<&Tls>,
+    opened: &Opened,
+) -> Result<Started, Failure> {
+    let context = Context {
+        name: &config.name,
+        image: &opened.image.to_string_lossy(),
+        tls,
+    };
+    let control = control::bind(&dirs.control(&config.name))?;
+    let service = transport::start(target, passed, opened.volume.clone(), context)?;
+    Ok(Started { control, service })
+}
+
+/// An image that cannot be served is closed.
+fn close_unless_started(
+    started: Result<Started, Failure>,
+    opened: &Opened,
+) -> Result<Started, Failure> {
+    if started.is_err() {
+        close(&opened.volume, &opened.image)?;
+    }
+    started
+}
+
+/// Puts together what HTTP and the control socket tell of the instance.
+fn describe(
+    config: &Config,
+    target: &Target,
+    service: &dyn Service,
+    metrics: Option<String>,
+    opened: Opened,
+) -> Arc<Served> {
+    let facts = Facts {
+        name: config.name.clone(),
+        target: service.target(),
+        transport: target.transport(),
+        image: opened.image,
+        scheme: opened.scheme,
+        profile: opened.profile,
+        size: opened.volume.size(),
+        logical_bytes: opened.logical_bytes,
+        metrics,
+        read_only: config.read_only,
+        latency: config.latency,
+        started: SystemTime::now(),
+        opened_in: opened.opened_in,
+        was_clean: opened.was_clean,
+    };
+    Arc::new(Served {
+        facts: Arc::new(facts),
+        volume: opened.volume,
+        nbd: service.nbd_stats(),
+        waiting_for: Mutex::default(),
+    })
+}
+
+/// A device in service.
+struct Running {
+    served: Arc<Served>,
+    service: Arc<dyn Service>,
+    background: Background,
+}
+
+/// Starts the work that goes on beside requests.
+fn start_background(served: Arc<Served>, service: Arc<dyn Service>) -> Result<Running, Failure> {
+    let background = Background::start(&served.volume)
+        .map_err(|error| Failure::io("background thread", &error))?;
+    Ok(Running {
+        served,
+        service,
+        background,
+    })
+}
+
+/// Says `ready`, and answers HTTP, the control socket and signals until the device is to end.
+fn serve_until_told(
+    config: &Config,
+    dirs: &Dirs,
+    how: How,
+    device: &Running,
+    http: Http,
+    control: UnixListener,
+) -> Result<StopHow, Failure> {
+    let (served, service) = (&device.served, &device.service);
+    let hosts = Arc::new(Hosts::new(&config.metrics_hosts));
+    let pulse = {
+        let (volume, service, turns) = (
+            served.volume.clone(),
+            service.clone(),
+            device.background.turns(),
+        );
+        move || Pulse {
+            turns: turns.load(Relaxed),
+            volume: volume.queue(),
+            device: service.kernel_queue(),
+            at_storage: volume.waits_for_storage(),
+            paused: volume.paused().is_some(),
+        }
+    };
+    let ready = || {
+        announce(&served.facts, how.json);
+        if how.detached {
+            detach::leave_terminal(&dirs.log(&config.name));
+        }
+        tokio::spawn(notify::watch(served.clone() as Arc<dyn Observed>, pulse));
+    };
+    run(served, service, (http, hosts), control, ready)
+}
+
+/// Ends the device in the way that was asked for; after a failure it is removed.
+fn end_as_told(stop: Result<StopHow, Failure>, device: Running) -> Result<(), Failure> {
+    let Running {
+        served,
+        service,
+        background,
+    } = device;
+    let how = *stop.as_ref().unwrap_or(&StopHow::Remove);
+    end(&served, &*service, background, how)?;
+    match stop? {
+        StopHow::Remove => Ok(()),
+        StopHow::Leave => Err(Failure::new(
+            Exit::Quiesced,
+            format!(
+                "{} stays and waits: everything is flushed; take it up again with `ftld recover {0}`",
+                service.target()
+            ),
+        )),
+    }
+}
+
+/// TLS, if it is wanted.
+fn load_tls(config: &Config, target: &Target) -> Result<Option<Tls>, Failure> {
+    let Some(options) = &config.tls else {
+        return Ok(None);
+    };
+    if !matches!(target, Target::Nbd(_)) {
+        return Err(Failure::usage(format!(
+            "TLS is for NBD addresses, not for {target}; give one, or leave --tls out"
+        )));
+    }
+    if let Some(ip) = target
+        .beyond_this_machine()
+        .filter(|_| options.client_ca.is_none())
+    {
+        tracing::warn!(
+            "anybody who reaches {ip} may read and write the device; --tls-client-ca asks for certificates"
+        );
+    }
+    Tls::load(options)
+        .map(Some)
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// What a process needs that others' block I/O depends on; before there is a second thread.
+fn prepare(target: &Target) {
+    if matches!(target, Target::Nbd(_)) {
+        return;
+    }
+    for refused in sys::prepare_for_block_device() {
+        tracing::warn!("goes without {refused}");
+    }
+}

@@ -1,0 +1,63 @@
+//! What HTTP and the control socket see of a running instance.
+//!
+//! Always true: looking takes no request lock. Nothing here is stored, so power failure does not
+//! matter.
+
+use crate::stack::DaemonStore;
+use crate::status::{Facts, Observed, View};
+use crate::transport::nbd::NbdStats;
+use crate::volume::{BlockMap, EventsView, Volume};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What HTTP and control see of a running instance.
+pub(super) struct Served {
+    pub(super) facts: Arc<Facts>,
+    pub(super) volume: Arc<Volume<DaemonStore>>,
+    pub(super) nbd: Option<Arc<NbdStats>>,
+    pub(super) waiting_for: Mutex<Vec<String>>,
+}
+
+impl Observed for Served {
+    fn view(&self) -> View {
+        View {
+            facts: self.facts.clone(),
+            host: self.volume.host(),
+            flash: self.volume.flash(),
+            injected: self.volume.injected(),
+            nbd: self
+                .nbd
+                .as_ref()
+                .map(|stats| stats.snapshot())
+                .unwrap_or_default(),
+            trouble: self.volume.trouble(),
+            writes_failing: self.volume.writes_failing(),
+            paused: self.volume.paused(),
+            waiting_for: self
+                .waiting_for
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+        }
+    }
+
+    fn watch(&self) {
+        self.volume.watch();
+    }
+
+    fn blocks(&self) -> Arc<BlockMap> {
+        self.volume.blocks()
+    }
+
+    fn events(&self, from: u64, most: usize) -> EventsView {
+        self.volume.events(from, most)
+    }
+}
+
+impl Served {
+    pub(super) fn wait_for(&self, holders: &[String]) {
+        *self
+            .waiting_for
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = holders.to_vec();
+    }
+}

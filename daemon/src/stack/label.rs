@@ -1,0 +1,109 @@
+//! What an image was made with, and whether that is what was asked for.
+//!
+//! Always true: reading a label changes nothing. It is written once, with the image, so power
+//! failure does not matter.
+
+use crate::config::{Config, Wish, find_scheme};
+use crate::failure::{Exit, Failure};
+use ftl_core::Params;
+use ftl_core::schemes::Scheme;
+use nand_model::ImageInfo;
+use std::path::Path;
+
+/// Key of the over-provisioning among the image's own parameters: scheme parameters never begin
+/// like that.
+const OP_KEY: &str = "image.op_percent";
+
+/// What an image was made with.
+pub(crate) struct Label {
+    pub(crate) scheme: &'static Scheme,
+    pub(crate) params: Params,
+    pub(crate) op_percent: Option<f64>,
+}
+
+pub(super) fn params_text(params: &Params, op_percent: f64) -> String {
+    let own = format!("{OP_KEY}={op_percent}\n");
+    params
+        .iter()
+        .fold(own, |text, (key, value)| text + &format!("{key}={value}\n"))
+}
+
+/// Reads what the image says about its scheme.
+pub(crate) fn read_label(image: &Path, info: &ImageInfo) -> Result<Label, Failure> {
+    let scheme = Scheme::find(&info.scheme).ok_or_else(|| {
+        let why = format!(
+            "{}: made for scheme {:?}, which this build does not have",
+            image.display(),
+            info.scheme
+        );
+        Failure::new(Exit::Damaged, why)
+    })?;
+    let mut label = Label {
+        scheme,
+        params: Params::default(),
+        op_percent: None,
+    };
+    for (key, value) in info.params.lines().filter_map(|line| line.split_once('=')) {
+        match key {
+            OP_KEY => label.op_percent = value.parse().ok(),
+            key => label.params.set(key, value),
+        }
+    }
+    Ok(label)
+}
+
+/// Whether the image is one that can be served with this configuration.
+pub(crate) fn fits(config: &Config, info: &ImageInfo) -> Result<(), Failure> {
+    contradiction(
+        &config.image,
+        &config.wish,
+        info,
+        &read_label(&config.image, info)?,
+    )
+}
+
+/// An existing image knows what it is; options that say otherwise are a mistake.
+pub(super) fn contradiction(
+    image: &Path,
+    wish: &Wish,
+    info: &ImageInfo,
+    label: &Label,
+) -> Result<(), Failure> {
+    let differs = |what: &str, has: String, asked: String| {
+        Err(Failure::usage(format!(
+            "{}: the image has {what} {has}, not {asked}; leave the option out, or choose another --image",
+            image.display()
+        )))
+    };
+    if let Some(scheme) = wish
+        .scheme
+        .as_deref()
+        .filter(|scheme| *scheme != label.scheme.name)
+    {
+        find_scheme(scheme)?;
+        return differs("scheme", label.scheme.name.into(), scheme.into());
+    }
+    if let Some(profile) = wish
+        .profile
+        .filter(|profile| profile.name != info.profile.name)
+    {
+        return differs("profile", info.profile.name.into(), profile.name.into());
+    }
+    if let Some(size) = wish.size.filter(|size| *size != info.size) {
+        return differs("size", format!("{} bytes", info.size), format!("{size}"));
+    }
+    if let (Some(asked), Some(has)) = (wish.op, label.op_percent)
+        && asked != has
+    {
+        return differs("over-provisioning", format!("{has} %"), format!("{asked}"));
+    }
+    let own: Vec<_> = label.params.iter().collect();
+    if let Some((key, value)) = wish.params.iter().find(|pair| !own.contains(pair)) {
+        let has = own
+            .iter()
+            .find(|(own, _)| *own == key)
+            .map_or("its default".into(), |(_, value)| value.to_string());
+        return differs(&format!("parameter {key} at"), has, value.into());
+    }
+    Ok(())
+}

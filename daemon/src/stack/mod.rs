@@ -1,0 +1,365 @@
+//! The wiring diagram as code: image file -> chip -> scheme -> volume, in that order.
+//!
+//! What always holds: an image is never changed by finding out that it is not the one that was
+//! asked for; a new image gets its name when it is finished and synced. A maker that is killed
+//! leaves a file with another name, `.IMAGE.new-...`, which a later start removes.
+
+mod label;
+mod unfinished;
+
+pub(crate) use label::{Label, fits, read_label};
+
+use crate::config::{Config, Latency, find_scheme};
+use crate::failure::{Exit, Failure};
+use crate::private_lock::is_open_to_others;
+use crate::volume::{Durable, Volume, VolumeOptions};
+use ftl_core::schemes::{Layout, SCHEMES, Scheme};
+use ftl_core::{Ftl, FtlConfig, FtlError, Start};
+use label::{contradiction, params_text};
+use nand_model::store::{Access, FileStore, SyncHandle, peek};
+use nand_model::{Capacity, Chip, ImageError, ImageInfo, ImageSpec, Profile};
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use unfinished::{
+    Unfinished, folder_of, name_image, remove_unfinished, sync_folder, unfinished_name,
+};
+
+/// The store a daemon runs on.
+pub type DaemonStore = FileStore;
+
+/// Over-provisioning in percent unless told otherwise.
+pub(crate) const OP_DEFAULT: f64 = 7.0;
+/// Bytes the host sees unless told otherwise.
+pub(crate) const SIZE_DEFAULT: u64 = 1 << 30;
+
+/// A volume ready to serve.
+pub struct Stack {
+    /// The volume.
+    pub volume: Volume<DaemonStore>,
+    /// Name of the scheme.
+    pub scheme: &'static str,
+    /// The flash.
+    pub profile: Profile,
+    /// Bytes the scheme maps; the host sees at most these.
+    pub logical_bytes: u64,
+    /// Whether the last shutdown of the image was clean.
+    pub was_clean: bool,
+    /// The image's syncs.
+    pub sync: SyncHandle,
+}
+
+/// A new image.
+pub struct Made {
+    /// The scheme.
+    pub scheme: &'static Scheme,
+    /// Shape of the flash and logical pages.
+    pub layout: Layout,
+    /// Bytes the host sees.
+    pub size: u64,
+    /// Over-provisioning in percent.
+    pub op_percent: f64,
+}
+
+/// How the image file reaches the host's storage.
+struct ImageSync(SyncHandle);
+
+impl Durable<FileStore> for ImageSync {
+    fn mark(&self, _store: &mut FileStore) -> u64 {
+        self.0.last_seq()
+    }
+    fn wait(&self, mark: u64) -> io::Result<()> {
+        self.0.sync_through(mark).map_err(io::Error::from)
+    }
+    fn reclaim(&self, mark: u64) -> io::Result<()> {
+        self.0.settle(mark).map_err(io::Error::from)
+    }
+    fn failed(&self) -> bool {
+        self.0.failure().is_some()
+    }
+    fn tidy(&self, store: &mut FileStore) -> io::Result<()> {
+        store.trim_free_slots(1).map(drop)
+    }
+}
+
+/// Opens the image, or makes it if it is missing, mounts its scheme and puts a volume on top.
+pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
+    let image = &config.image;
+    if !config.read_only {
+        remove_unfinished(image);
+    }
+    if !image.exists() {
+        if config.read_only {
+            return Err(Failure::failed(format!(
+                "{}: no such image, and --read-only makes none",
+                image.display()
+            )));
+        }
+        let made = create(config)?;
+        tracing::info!(
+            "made {}: {} bytes on {} of {} bytes raw, scheme {}",
+            image.display(),
+            made.size,
+            made.layout.profile.name,
+            made.layout.profile.geometry.data_bytes(),
+            made.scheme.name
+        );
+    }
+    let access = if config.read_only {
+        Access::ReadOnly
+    } else {
+        Access::ReadWrite
+    };
+    let info = peek(image).map_err(|error| image_failure(&error))?;
+    let label = read_label(image, &info)?;
+    contradiction(image, &config.wish, &info, &label)?;
+    if !config.read_only {
+        close_to_others(image);
+    }
+    let (store, report) = FileStore::open(image, access).map_err(|error| image_failure(&error))?;
+    if !report.was_clean {
+        tracing::warn!(
+            "{}: was not closed in order; {} operations kept, {} undone",
+            image.display(),
+            report.ops_kept,
+            report.ops_dropped
+        );
+    }
+    if report.sync_failed {
+        tracing::warn!(
+            "{}: a sync had failed; only what was synced before it is trusted",
+            image.display()
+        );
+    }
+    volume_on(image, store, config.read_only, config.latency, |durable| {
+        durable
+    })
+}
+
+/// Mounts the scheme of an open image and puts a volume on top. The mount is durable before the
+/// first request. `wrap` may put something between the volume and the host's storage.
+///
+/// # Errors
+/// The image's scheme is unknown, does not mount, or the mount cannot be synced.
+pub fn volume_on(
+    image: &Path,
+    store: FileStore,
+    read_only: bool,
+    latency: Latency,
+    wrap: impl FnOnce(Arc<dyn Durable<FileStore>>) -> Arc<dyn Durable<FileStore>>,
+) -> Result<Stack, Failure> {
+    let (label, was_clean) = (read_label(image, store.info())?, store.info().clean);
+    let (size, profile, sync) = (store.info().size, store.info().profile, store.sync_handle());
+    let ftl = mount(image, store, &label)?;
+    if !read_only {
+        // Mount ends with a sync before the first request.
+        let synced = sync.sync_through(sync.last_seq());
+        synced.map_err(|error| Failure::failed(format!("{}: {error}", image.display())))?;
+    }
+    let logical_bytes = ftl.logical_pages() as u64 * profile.geometry.page_bytes as u64;
+    let options = VolumeOptions {
+        size,
+        read_only,
+        emulate: latency == Latency::Emulate,
+    };
+    let volume = Volume::new(ftl, options, Some(wrap(Arc::new(ImageSync(sync.clone())))));
+    Ok(Stack {
+        volume,
+        scheme: label.scheme.name,
+        profile,
+        logical_bytes,
+        was_clean,
+        sync,
+    })
+}
+
+/// Makes a new image and formats it.
+pub fn create(config: &Config) -> Result<Made, Failure> {
+    let Config { image, wish, .. } = config;
+    let scheme = wish
+        .scheme
+        .as_deref()
+        .map_or(Ok(&SCHEMES[0]), find_scheme)?;
+    let profile = wish.profile.unwrap_or(Profile::default_profile());
+    let op_percent = wish.op.unwrap_or(OP_DEFAULT);
+    let by_size = profile.capacity == Capacity::BySize;
+    let wanted = wish.size.unwrap_or(if by_size { SIZE_DEFAULT } else { 0 });
+    let layout = scheme
+        .layout(profile, wanted, op_percent / 100.0, &wish.params)
+        .map_err(usage)?;
+    let size = if wanted > 0 {
+        wanted
+    } else {
+        layout.logical_pages as u64 * profile.geometry.page_bytes as u64
+    };
+    if image.symlink_metadata().is_ok() {
+        return Err(image_failure(&ImageError::Exists(image.clone())));
+    }
+    let params = params_text(&wish.params, op_percent);
+    let spec = ImageSpec {
+        profile: layout.profile,
+        size,
+        scheme: scheme.name.into(),
+        params,
+    };
+    let folder = folder_of(image);
+    let missing = folder
+        .ancestors()
+        .take_while(|folder| !folder.exists())
+        .count();
+    std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
+    let unfinished = Unfinished(unfinished_name(image));
+    let store = FileStore::create(&unfinished.0, &spec).map_err(|error| image_failure(&error))?;
+    let label = Label {
+        scheme,
+        params: wish.params.clone(),
+        op_percent: Some(op_percent),
+    };
+    format(image, store, layout, &label)?;
+    name_image(&unfinished.0, image)?;
+    folder
+        .ancestors()
+        .take(missing + 1)
+        .try_for_each(sync_folder)?;
+    Ok(Made {
+        scheme,
+        layout,
+        size,
+        op_percent,
+    })
+}
+
+/// Who can open an image can lock it, and so keep it from being served: an image of ours is closed
+/// to others.
+fn close_to_others(image: &Path) {
+    let Ok(meta) = image.metadata() else { return };
+    if meta.uid() == nix::unistd::geteuid().as_raw() && is_open_to_others(&meta) {
+        tracing::warn!(
+            "{}: closed to other users, who could lock it (mode {:o})",
+            image.display(),
+            meta.mode() & 0o777
+        );
+        if let Err(error) =
+            std::fs::set_permissions(image, Permissions::from_mode(meta.mode() & 0o700))
+        {
+            tracing::warn!("{}: {error}", image.display());
+        }
+    }
+}
+
+fn format(image: &Path, store: FileStore, layout: Layout, label: &Label) -> Result<(), Failure> {
+    let failed =
+        |error: FtlError| Failure::failed(format!("{}: formatting: {error}", image.display()));
+    let uuid = store.info().uuid;
+    let seed = u64::from_le_bytes(uuid[..8].try_into().expect("eight bytes"));
+    let mut chip = Chip::open(layout.profile, store).map_err(|error| failed(error.into()))?;
+    chip.mark_factory_bad(seed)
+        .map_err(|error| failed(error.into()))?;
+    let config = FtlConfig {
+        logical_pages: layout.logical_pages,
+        params: label.params.clone(),
+    };
+    let mut ftl = label
+        .scheme
+        .start(chip, &config, Start::Format)
+        .map_err(failed)?;
+    ftl.shutdown(0).map_err(failed)?;
+    ftl.into_chip()
+        .into_store()
+        .close()
+        .map_err(|error| image_failure(&error))
+}
+
+/// Mounts the image's scheme.
+fn mount(
+    image: &Path,
+    store: FileStore,
+    label: &Label,
+) -> Result<Box<dyn Ftl<FileStore>>, Failure> {
+    let failed = |error: FtlError| ftl_failure(image, "mounting", &error);
+    let info = store.info();
+    let logical_pages = logical_pages(info);
+    let chip = Chip::open(info.profile, store).map_err(|error| failed(error.into()))?;
+    let config = FtlConfig {
+        logical_pages,
+        params: label.params.clone(),
+    };
+    label
+        .scheme
+        .start(chip, &config, Start::Mount)
+        .map_err(failed)
+}
+
+/// An image opened without ever being changed, and its scheme mounted on top.
+pub fn open_untouched(image: &Path) -> Result<(ImageInfo, Box<dyn Ftl<FileStore>>), Failure> {
+    let (store, _) =
+        FileStore::open(image, Access::ReadOnly).map_err(|error| image_failure(&error))?;
+    let info = store.info().clone();
+    let label = read_label(image, &info)?;
+    Ok((info, mount(image, store, &label)?))
+}
+
+/// Logical pages of an image: those that hold its size.
+pub fn logical_pages(info: &ImageInfo) -> u32 {
+    info.size.div_ceil(info.profile.geometry.page_bytes as u64) as u32
+}
+
+/// Closes the image after a clean shutdown of its scheme: the header says so from now on.
+///
+/// # Errors
+/// The image cannot be written or synced.
+pub fn close_store(store: DaemonStore) -> Result<(), Failure> {
+    store.close().map_err(|error| image_failure(&error))
+}
+
+/// Lets the image of a flash without power go: everything is synced, and the header does not call
+/// the shutdown clean.
+///
+/// # Errors
+/// The image cannot be synced.
+pub fn leave_store(store: DaemonStore, image: &Path) -> Result<(), Failure> {
+    let sync = store.sync_handle();
+    let settled = sync.settle(sync.last_seq()).map_err(io::Error::from);
+    let synced = settled.and_then(|()| std::fs::File::open(image)?.sync_all());
+    synced.map_err(|error| Failure::io(image.display(), &error))
+}
+
+pub(crate) fn usage(error: FtlError) -> Failure {
+    Failure::usage(error.to_string())
+}
+
+fn ftl_failure(image: &Path, what: &str, error: &FtlError) -> Failure {
+    let exit = if matches!(error, FtlError::Corrupt(_)) {
+        Exit::Damaged
+    } else {
+        Exit::Failed
+    };
+    Failure::new(exit, format!("{}: {what}: {error}", image.display()))
+}
+
+/// The exit code of an image that cannot be had; the message says the rest.
+pub fn image_failure(error: &ImageError) -> Failure {
+    let exit = match error {
+        ImageError::InUse(_) => Exit::InUse,
+        ImageError::NotAnImage(_)
+        | ImageError::UnknownVersion { .. }
+        | ImageError::HeaderDamaged(_)
+        | ImageError::Contradiction { .. }
+        | ImageError::TooShort { .. }
+        | ImageError::Damaged { .. } => Exit::Damaged,
+        ImageError::BadSpec { .. } => Exit::Usage,
+        ImageError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Exit::Permission
+        }
+        ImageError::NotFound(_)
+        | ImageError::Exists(_)
+        | ImageError::NotRegular(_)
+        | ImageError::Io { .. } => Exit::Failed,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+use super::*;
+use crate::device::BlockDevice;
+use crate::instance::Dirs;
+use crate::options::{DeviceArgs, DeviceOptions};
+
+fn config(folder: &Path, profile: &str, size: Option<&str>) -> Config {
+    let dirs = Dirs {
+        config: folder.join("etc"),
+        state: folder.join("state"),
+        runtime: folder.join("run"),
+    };
+    let options = DeviceOptions {
+        profile: Some(profile.into()),
+        size: size.map(str::to_owned),
+        ..DeviceOptions::default()
+    };
+    Config::new(
+        &DeviceArgs {
+            options,
+            ..DeviceArgs::default()
+        },
+        &dirs,
+    )
+    .unwrap()
+}
+
+fn page(round: u64, at: u64) -> Vec<u8> {
+    (0..1024u64)
+        .map(|i| (i * 7 + round * 131 + at) as u8)
+        .collect()
+}
+
+#[test]
+fn overwriting_without_a_flush_outlives_the_spare_room_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "torture", Some("512KiB"));
+    let stack = open_or_create(&config).unwrap();
+    let spare = stack.volume.flash().erase_credit;
+    let mut rng = nand_model::SplitMix::new(3);
+    let mut rounds = vec![0; 512];
+    for round in 1..8_000 {
+        let at = rng.below(512);
+        stack.volume.write(at * 1024, &page(round, at)).unwrap();
+        rounds[at as usize] = round;
+    }
+    stack.volume.publish(true);
+    let erases = stack.volume.flash().counters.total().erases;
+    assert!(
+        erases > 4 * u64::from(spare),
+        "{erases} erases, room for {spare}"
+    );
+    close_store(stack.volume.close().unwrap()).unwrap();
+    let again = open_or_create(&config).unwrap();
+    assert!(again.volume.flash().scheme.mount.clean);
+    for (at, &round) in rounds.iter().enumerate().filter(|(_, round)| **round > 0) {
+        let mut found = vec![0; 1024];
+        again.volume.read(at as u64 * 1024, &mut found).unwrap();
+        assert!(found == page(round, at as u64), "page {at}");
+    }
+}
+
+#[test]
+fn two_flushes_that_overlap_share_a_sync_and_a_later_one_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "torture", Some("512KiB"));
+    create(&config).unwrap();
+    let (store, _) = FileStore::open(&config.image, Access::ReadWrite).unwrap();
+    let sync = store.sync_handle();
+    let stack = volume_on(&config.image, store, false, Latency::None, |durable| {
+        durable
+    })
+    .unwrap();
+    let volume = stack.volume;
+    volume.write(0, &page(1, 0)).unwrap();
+    let first = volume.flush().unwrap();
+    volume.write(1024, &page(1, 1)).unwrap();
+    let second = volume.flush().unwrap();
+    let before = sync.stats().count;
+    second.wait().unwrap();
+    first.wait().unwrap();
+    assert_eq!(
+        sync.stats().count,
+        before + 1,
+        "one sync began after both flushes"
+    );
+    volume.write(0, &page(2, 0)).unwrap();
+    volume.flush().unwrap().wait().unwrap();
+    assert_eq!(sync.stats().count, before + 2);
+}
+
+#[test]
+fn one_sync_serves_many_erases_on_a_device_that_began_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "torture", Some("512KiB"));
+    create(&config).unwrap();
+    let (store, _) = FileStore::open(&config.image, Access::ReadWrite).unwrap();
+    let (sync, label) = (
+        store.sync_handle(),
+        read_label(&config.image, store.info()).unwrap(),
+    );
+    let ftl = mount(&config.image, store, &label).unwrap();
+    let options = VolumeOptions {
+        size: 512 << 10,
+        read_only: false,
+        emulate: false,
+    };
+    let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync.clone()))));
+    let before = sync.stats().count;
+    for at in (0..512).cycle().take(4_000) {
+        volume.write(at * 1024, &page(0, at)).unwrap();
+        volume.reclaim_when_short(std::time::Duration::ZERO);
+    }
+    volume.publish(true);
+    let (erases, syncs) = (
+        volume.flash().counters.total().erases,
+        sync.stats().count - before,
+    );
+    assert!(
+        syncs >= 2 && 2 * syncs < erases,
+        "{syncs} syncs for {erases} erases"
+    );
+}
+
+#[test]
+fn after_a_failed_sync_the_device_reads_only_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "torture", Some("512KiB"));
+    create(&config).unwrap();
+    let (store, _) = FileStore::open(&config.image, Access::ReadWrite).unwrap();
+    let (sync, label) = (
+        store.sync_handle(),
+        read_label(&config.image, store.info()).unwrap(),
+    );
+    let ftl = mount(&config.image, store, &label).unwrap();
+    let options = VolumeOptions {
+        size: 512 << 10,
+        read_only: false,
+        emulate: false,
+    };
+    let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync.clone()))));
+    volume.write(0, &page(1, 0)).unwrap();
+    volume.flush().unwrap().wait().unwrap();
+    volume.write(0, &page(2, 0)).unwrap();
+    sync.fail_next_sync();
+    assert!(volume.flush().unwrap().wait().is_err());
+    assert!(volume.write(0, &page(3, 0)).is_err() && volume.flush().is_err());
+    let mut found = vec![0; 1024];
+    volume.read(0, &mut found).unwrap();
+    assert!(found == page(2, 0));
+    assert!(
+        volume
+            .trouble()
+            .unwrap()
+            .contains("sync of the image failed")
+    );
+    drop(volume);
+    let again = open_or_create(&config).unwrap();
+    again.volume.read(0, &mut found).unwrap();
+    assert!(
+        found == page(1, 0),
+        "only what was synced before is trusted"
+    );
+}
+
+#[test]
+fn a_sync_that_fails_under_a_scheme_ends_the_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "torture", Some("512KiB"));
+    create(&config).unwrap();
+    let (store, _) = FileStore::open(&config.image, Access::ReadWrite).unwrap();
+    let (sync, label) = (
+        store.sync_handle(),
+        read_label(&config.image, store.info()).unwrap(),
+    );
+    let ftl = mount(&config.image, store, &label).unwrap();
+    let options = VolumeOptions {
+        size: 512 << 10,
+        read_only: false,
+        emulate: false,
+    };
+    let volume = Volume::new(ftl, options, Some(Arc::new(ImageSync(sync.clone()))));
+    volume.write(0, &page(1, 0)).unwrap();
+    sync.fail_next_sync();
+    assert!(sync.sync_through(sync.last_seq()).is_err());
+    assert!((0..99).any(|at| volume.write(at * 1024, &page(2, at)).is_err()));
+    assert!(
+        volume
+            .trouble()
+            .unwrap()
+            .contains("sync of the image failed")
+    );
+}
+
+#[test]
+fn a_papers_device_fixes_the_flash_and_the_size_follows() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = create(&config(folder.path(), "lazyftl", None)).unwrap();
+    let raw = made.layout.profile.geometry.data_bytes();
+    assert_eq!(raw, 1 << 30);
+    assert!(
+        made.size.is_multiple_of(4096) && made.size < raw && made.size > raw * 8 / 10,
+        "{}",
+        made.size
+    );
+    let too_large = create(&config(folder.path(), "lazyftl", Some("1GiB")))
+        .map(drop)
+        .unwrap_err();
+    assert_eq!(too_large.exit, Exit::Usage);
+    assert!(
+        too_large
+            .message
+            .contains("profile lazyftl has 8192 blocks: at most"),
+        "{too_large}"
+    );
+}

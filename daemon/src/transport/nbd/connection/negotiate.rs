@@ -1,0 +1,81 @@
+//! The handshake on a stream, the upgrade to TLS included.
+//!
+//! Always true: it ends within its deadline. Nothing reaches the device, so power failure does not
+//! matter.
+
+use super::ended::Ended;
+use crate::transport::nbd::buffer::Buffer;
+use crate::transport::nbd::export::Export;
+use crate::transport::nbd::handshake::{Handshake, Security, Session, Step};
+use crate::transport::nbd::limits::Limits;
+use crate::transport::nbd::tls::{Channel, Tls};
+use std::io;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// The handshake, that of TLS included, within its deadline: what was agreed, and the bytes that
+/// came after.
+pub(crate) async fn negotiate<S>(
+    stream: S,
+    export: &Export,
+    limits: &Limits,
+    tls: Option<&Tls>,
+    full: Option<usize>,
+) -> Result<(Channel<S>, Session, Vec<u8>), Ended>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let work = negotiate_slowly(stream, export, limits, tls, full);
+    tokio::time::timeout(limits.handshake, work)
+        .await
+        .unwrap_or(Err(Ended::Deadline(limits.handshake)))
+}
+
+async fn negotiate_slowly<S>(
+    stream: S,
+    export: &Export,
+    limits: &Limits,
+    tls: Option<&Tls>,
+    full: Option<usize>,
+) -> Result<(Channel<S>, Session, Vec<u8>), Ended>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut stream = Channel::Plain(stream);
+    let mut machine = Handshake::new(
+        export,
+        limits,
+        tls.map_or(Security::Plain, Tls::security),
+        full,
+    );
+    let mut input = Buffer::new(512);
+    let mut out = Vec::new();
+    stream.write_all(&Handshake::greeting()).await?;
+    loop {
+        let (taken, step) = machine.advance(input.filled(), &mut out);
+        input.consume(taken);
+        // Before the next option is looked at, so that answers never pile up.
+        stream.write_all(&out).await?;
+        stream.flush().await?;
+        out.clear();
+        match step {
+            Step::More if taken > 0 => {}
+            Step::More => {
+                let n = stream.read(input.spare(machine.want())).await?;
+                if n == 0 {
+                    return Err(Ended::Stream(io::ErrorKind::UnexpectedEof.into()));
+                }
+                input.commit(n);
+            }
+            Step::StartTls => {
+                let tls = tls.expect("without it nothing is upgraded");
+                stream = stream.upgrade(tls).await.map_err(Ended::Tls)?;
+                machine.secured();
+            }
+            Step::Done(session) => return Ok((stream, session, input.filled().to_vec())),
+            Step::End(why) => {
+                let _ = stream.shutdown().await;
+                return Err(why.into());
+            }
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! The transmission phase as a state machine: request bytes in, reply bytes out, no socket.
+//!
+//! *Piece*: the part of a large read or write that is in memory at once. *Sync*: the second half of
+//! a FLUSH or FUA request, which the caller waits for elsewhere and brings back with
+//! [`Engine::finish`]. *Held*: a reply that waits until the emulated flash would have been done,
+//! and leaves by [`Engine::release`]; meanwhile other requests are taken and answered.
+//!
+//! What always holds: every request is answered exactly once unless the session ends; nothing
+//! reaches the device before its flags, length and range were checked; a reply that has begun is
+//! never interrupted by another, nor begun before its first piece is due; memory is bounded by
+//! [`Limits::piece`] and [`Limits::backlog`] whatever the peer claims. If the peer breaks the
+//! framing or vanishes, writes that it sent in full may have been applied, unacknowledged. A large
+//! write may be applied in part when its payload breaks off.
+
+mod checks;
+mod read;
+mod replies;
+mod status;
+
+use super::buffer::Buffer;
+use super::copies::Copies;
+use super::export::Export;
+use super::handshake::Session;
+use super::limits::Limits;
+use super::stats::Tally;
+use super::wire::{Mode, Request, command, command_flag as cf, decode_request, request_len};
+use crate::device::{BlockDevice, Completion, Flush, Hold};
+use crate::transport::latency::Holds;
+use replies::{Answer, Failure};
+use std::io;
+use std::time::Instant;
+
+/// Extents per BLOCK_STATUS reply and per piece of a read.
+const EXTENTS: usize = 1024;
+/// Payload bytes of a BLOCK_STATUS request that are looked at.
+const STATUS_PAYLOAD: usize = 8 + 4 * 32;
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Close {
+    /// The client said good-bye.
+    #[error("the client disconnected")]
+    Disconnect,
+    /// A request did not start as it must.
+    #[error("bad request magic")]
+    BadMagic,
+    /// A payload beyond what we read.
+    #[error("oversized payload")]
+    TooBig,
+    /// The device failed after a reply had begun that cannot carry an error any more.
+    #[error("the device failed in the middle of a reply")]
+    Broken,
+}
+
+/// What the engine needs to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// More input: the queue must come to hold at least this many bytes.
+    Input(usize),
+    /// Replies must leave, a sync must finish, or a held reply must become due.
+    Room,
+    /// Nothing: no further request is taken. Syncs may still be under way, and replies waiting.
+    Close(Close),
+}
+
+/// Names the request that a reply belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyTo {
+    cookie: u64,
+    offset: u64,
+    command: u16,
+}
+
+/// A sync to wait for.
+pub struct Sync {
+    /// Whom to answer.
+    pub to: ReplyTo,
+    flush: Box<dyn Flush>,
+    /// Of the write that has to be durable.
+    hold: Completion,
+}
+
+impl Sync {
+    /// Blocks until it is done; the result is for [`Engine::finish`].
+    pub fn wait(self) -> io::Result<Completion> {
+        Ok(Hold::later(self.hold, self.flush.wait()?))
+    }
+}
+
+/// A reply that waits.
+enum Held {
+    /// To a request that moved no data to the client.
+    Done(ReplyTo),
+    /// All of it, as it goes out.
+    Bytes(Vec<u8>),
+}
+
+/// The piece of a large read that waits; nothing else is answered before it.
+struct Parked {
+    hold: Hold,
+    bytes: Vec<u8>,
+    last: bool,
+}
+
+/// The request that spans more than one turn.
+enum Job {
+    None,
+    Read {
+        to: ReplyTo,
+        at: u64,
+        left: u64,
+        begun: bool,
+        whole: bool,
+    },
+    Write {
+        to: ReplyTo,
+        at: u64,
+        left: u64,
+        fua: bool,
+        answer: Answer,
+    },
+    Skip {
+        to: ReplyTo,
+        left: u64,
+        failure: Failure,
+    },
+    Status {
+        to: ReplyTo,
+        request: Request,
+    },
+}
+
+/// One session.
+pub struct Engine {
+    session: Session,
+    size: u64,
+    read_only: bool,
+    limits: Limits,
+    job: Job,
+    closed: Option<Close>,
+    draining: bool,
+    unsent: usize,
+    syncs: usize,
+    held: Holds<Held>,
+    parked: Option<Parked>,
+    /// Of what is in `held` and `parked`.
+    copies: Copies,
+    tally: Tally,
+}
+
+impl Engine {
+    /// A session on this export.
+    pub fn new(session: Session, export: &Export, limits: &Limits) -> Self {
+        Engine {
+            session,
+            size: export.size,
+            read_only: export.read_only,
+            limits: *limits,
+            job: Job::None,
+            closed: None,
+            draining: false,
+            unsent: 0,
+            syncs: 0,
+            held: Holds::default(),
+            parked: None,
+            copies: Copies::new(limits.piece),
+            tally: Tally::default(),
+        }
+    }
+
+    /// From now on new requests are answered `ESHUTDOWN`, and nothing is held any longer.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Whether the engine is between two messages of the peer, given that it left this input.
+    pub fn at_boundary(&self, input: &Buffer) -> bool {
+        input.is_empty() && matches!(self.job, Job::None | Job::Read { .. })
+    }
+
+    /// Whether every request taken has been answered.
+    pub fn is_idle(&self) -> bool {
+        self.syncs == 0
+            && self.held.is_empty()
+            && self.parked.is_none()
+            && matches!(self.job, Job::None)
+    }
+
+    /// Requests whose reply is not on its way.
+    pub fn in_flight(&self) -> usize {
+        let under_way = !matches!(self.job, Job::None) || self.parked.is_some();
+        self.unsent + self.syncs + self.held.len() + usize::from(under_way)
+    }
+
+    /// Whether every request that came whole has been answered.
+    pub fn answered_whole_requests(&self) -> bool {
+        self.unsent + self.syncs + self.held.len() == 0 && self.parked.is_none()
+    }
+
+    /// Whether a reply of another request may be put into the output now.
+    pub fn between_replies(&self) -> bool {
+        self.parked.is_none() && !matches!(self.job, Job::Read { begun: true, .. })
+    }
+
+    /// When [`Engine::release`] has something to do.
+    pub fn next_due(&self) -> Option<Instant> {
+        match &self.parked {
+            Some(parked) => Some(parked.hold.due()),
+            None if self.between_replies() => self.held.next_due(),
+            None => None,
+        }
+    }
+
+    /// Answers what was held and is due by now. Nobody waits any more for a peer that left, or when
+    /// draining. Returns whether there was any.
+    pub fn release(&mut self, now: Instant, out: &mut Buffer) -> bool {
+        let all = self.draining || self.closed.is_some();
+        let mut any = false;
+        while self.next_due().is_some_and(|due| all || due <= now) {
+            any = true;
+            if let Some(Parked { bytes, last, .. }) = self.parked.take() {
+                self.unsent += usize::from(last);
+                self.push_held(bytes, out);
+                continue;
+            }
+            match self.held.pop() {
+                Some(Held::Done(to)) => self.reply(to, Ok(()), out),
+                Some(Held::Bytes(bytes)) => {
+                    self.unsent += 1;
+                    self.push_held(bytes, out);
+                }
+                None => break,
+            }
+        }
+        any
+    }
+
+    fn push_held(&mut self, bytes: Vec<u8>, out: &mut Buffer) {
+        out.push(&bytes);
+        self.copies.free(bytes);
+    }
+
+    /// The output was sent in full.
+    pub fn sent(&mut self) {
+        self.unsent = 0;
+    }
+
+    /// What was counted since the last call.
+    pub fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.tally)
+    }
+
+    /// Answers the request of a sync.
+    pub fn finish(&mut self, to: ReplyTo, result: io::Result<Completion>, out: &mut Buffer) {
+        assert!(self.between_replies(), "a reply inside another one");
+        self.syncs -= 1;
+        self.answer(to, result.map_err(Failure::from), out);
+    }
+
+    /// Works through the input until it needs something. Syncs that begin are appended to `syncs`.
+    pub fn advance(
+        &mut self,
+        device: &dyn BlockDevice,
+        input: &mut Buffer,
+        out: &mut Buffer,
+        syncs: &mut Vec<Sync>,
+    ) -> Turn {
+        loop {
+            if let Some(why) = self.closed {
+                return Turn::Close(why);
+            }
+            if out.len() >= self.limits.backlog || self.parked.is_some() {
+                return Turn::Room;
+            }
+            let wanted = match &mut self.job {
+                Job::None => self.next_request(device, input, out, syncs),
+                Job::Read { .. } => self.read_piece(device, out),
+                Job::Write { .. } => self.write_piece(device, input, out, syncs),
+                Job::Skip { .. } => self.skip(input, out),
+                Job::Status { .. } => self.status_payload(device, input, out),
+            };
+            if let Some(turn) = wanted {
+                return turn;
+            }
+        }
+    }
+
+    fn next_request(
+        &mut self,
+        device: &dyn BlockDevice,
+        input: &mut Buffer,
+        out: &mut Buffer,
+        syncs: &mut Vec<Sync>,
+    ) -> Option<Turn> {
+        if self.unsent + self.syncs + self.held.len() >= self.limits.in_flight {
+            return Some(Turn::Room);
+        }
+        let header = request_len(self.session.mode);
+        let request = match decode_request(input.filled(), self.session.mode) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Some(Turn::Input(header)),
+            Err(_) => return self.close(Close::BadMagic),
+        };
+        input.consume(header);
+        self.tally.count(request.command);
+        let to = ReplyTo {
+            cookie: request.cookie,
+            offset: request.offset,
+            command: request.command,
+        };
+        let payload = self.payload_of(&request);
+        if payload > u64::from(self.limits.payload) {
+            return self.close(Close::TooBig);
+        }
+        match self.check(&request) {
+            Err(failure) if payload > 0 => {
+                self.job = Job::Skip {
+                    to,
+                    left: payload,
+                    failure,
+                }
+            }
+            Err(failure) => self.reply(to, Err(failure), out),
+            Ok(()) => return self.begin(device, to, request, out, syncs),
+        }
+        None
+    }
+
+    fn begin(
+        &mut self,
+        device: &dyn BlockDevice,
+        to: ReplyTo,
+        request: Request,
+        out: &mut Buffer,
+        syncs: &mut Vec<Sync>,
+    ) -> Option<Turn> {
+        let Request {
+            offset,
+            length,
+            flags,
+            command,
+            ..
+        } = request;
+        let fua = flags & cf::FUA != 0;
+        match command {
+            command::DISC => return self.close(Close::Disconnect),
+            command::READ => {
+                let whole = self.session.mode == Mode::Simple || flags & cf::DF != 0;
+                self.job = Job::Read {
+                    to,
+                    at: offset,
+                    left: length,
+                    begun: false,
+                    whole,
+                };
+            }
+            command::WRITE => {
+                self.job = Job::Write {
+                    to,
+                    at: offset,
+                    left: length,
+                    fua,
+                    answer: Ok(None),
+                }
+            }
+            command::FLUSH => self.complete(device, to, true, Ok(None), out, syncs),
+            command::TRIM => {
+                let answer = device.trim(offset, length).map_err(Failure::from);
+                self.complete(device, to, fua, answer, out, syncs);
+            }
+            // NO_HOLE promises that a later write finds room, which an FTL grants for every logical
+            // page; FAST_ZERO promises not to be slower than writing, which dropping a mapping
+            // never is.
+            command::WRITE_ZEROES => {
+                let answer = device.write_zeroes(offset, length).map_err(Failure::from);
+                self.complete(device, to, fua, answer, out, syncs);
+            }
+            // There is nothing faster to bring it to.
+            command::CACHE => self.reply(to, Ok(()), out),
+            command::BLOCK_STATUS if flags & cf::PAYLOAD_LEN != 0 => {
+                self.job = Job::Status { to, request }
+            }
+            _ => self.block_status(device, to, request, out),
+        }
+        None
+    }
+
+    fn write_piece(
+        &mut self,
+        device: &dyn BlockDevice,
+        input: &mut Buffer,
+        out: &mut Buffer,
+        syncs: &mut Vec<Sync>,
+    ) -> Option<Turn> {
+        let Job::Write {
+            to, at, left, fua, ..
+        } = self.job
+        else {
+            unreachable!("the caller matched")
+        };
+        let length = self.piece_at(at, left);
+        if input.len() < length {
+            return Some(Turn::Input(length));
+        }
+        let Job::Write { answer, .. } = std::mem::replace(&mut self.job, Job::None) else {
+            unreachable!("as above")
+        };
+        // After an error the rest is only read away: the client has sent it already.
+        let answer = answer.and_then(|hold| {
+            Ok(Hold::later(
+                hold,
+                device.write(at, &input.filled()[..length])?,
+            ))
+        });
+        input.consume(length);
+        self.tally.written += length as u64;
+        let left = left - length as u64;
+        if left > 0 {
+            self.job = Job::Write {
+                to,
+                at: at + length as u64,
+                left,
+                fua,
+                answer,
+            };
+        } else {
+            self.complete(device, to, fua, answer, out, syncs);
+        }
+        None
+    }
+
+    /// Small transfers go whole, large ones are cut at multiples of the piece.
+    fn piece_at(&self, at: u64, left: u64) -> usize {
+        let piece = self.limits.piece as u64;
+        (if left <= piece {
+            left
+        } else {
+            piece - at % piece
+        }) as usize
+    }
+
+    fn skip(&mut self, input: &mut Buffer, out: &mut Buffer) -> Option<Turn> {
+        let Job::Skip { left, .. } = &mut self.job else {
+            unreachable!("the caller matched")
+        };
+        let n = (input.len() as u64).min(*left);
+        input.consume(n as usize);
+        *left -= n;
+        if *left > 0 {
+            return Some(Turn::Input(1));
+        }
+        if let Job::Skip { to, failure, .. } = std::mem::replace(&mut self.job, Job::None) {
+            self.reply(to, Err(failure), out);
+        }
+        None
+    }
+
+    /// Answers a request that may have to be durable first.
+    fn complete(
+        &mut self,
+        device: &dyn BlockDevice,
+        to: ReplyTo,
+        durable: bool,
+        answer: Answer,
+        out: &mut Buffer,
+        syncs: &mut Vec<Sync>,
+    ) {
+        let hold = match answer {
+            Ok(hold) if durable => hold,
+            answer => return self.answer(to, answer, out),
+        };
+        match device.flush() {
+            Ok(flush) => {
+                self.syncs += 1;
+                syncs.push(Sync { to, flush, hold });
+            }
+            Err(error) => self.reply(to, Err(error.into()), out),
+        }
+    }
+
+    fn close(&mut self, why: Close) -> Option<Turn> {
+        self.closed = Some(why);
+        None
+    }
+}

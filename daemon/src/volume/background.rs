@@ -1,0 +1,209 @@
+//! Work of a volume besides requests: snapshots, idle work of the scheme, erased space, and the end.
+//!
+//! Always true: background work takes the lock only if it is free; [`Volume::close`] and a caller
+//! that insists wait for it. If power fails, a mount repeats what was not finished.
+
+use super::host::Op;
+use super::locked::Core;
+use super::shared::{NO_DATA, WELL};
+use super::snapshot::FlashSnapshot;
+use super::watch::{BlockMap, EventsView};
+use super::{EIO, Idle, Volume, WATCHED};
+use nand_model::Store;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+impl<S: Store + 'static> Volume<S> {
+    /// Time since the last request ended.
+    pub fn quiet_for(&self) -> Duration {
+        let last = Duration::from_millis(self.shared.last_request_ms.load(Relaxed));
+        if self.shared.counters.depth() > 0 {
+            return Duration::ZERO;
+        }
+        self.shared.origin.elapsed().saturating_sub(last)
+    }
+
+    /// Somebody looks: from now on, and for some seconds, the map of the blocks and the events are
+    /// published, too.
+    pub fn watch(&self) {
+        let now = self.shared.origin.elapsed().as_millis() as u64;
+        self.shared.watched_ms.store(now.max(1), Relaxed);
+    }
+
+    fn is_watched(&self) -> bool {
+        let last = self.shared.watched_ms.load(Relaxed);
+        last > 0
+            && self
+                .shared
+                .origin
+                .elapsed()
+                .saturating_sub(Duration::from_millis(last))
+                < WATCHED
+    }
+
+    /// The blocks as last published. Never waits for a request.
+    pub fn blocks(&self) -> Arc<BlockMap> {
+        self.map
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Of the published events from number `from` on, the newest, at most `most`. Never waits for a
+    /// request.
+    pub fn events(&self, from: u64, most: usize) -> EventsView {
+        self.shown
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .since(from, most)
+    }
+
+    /// Publishes a new snapshot, and what somebody looks at. Waits for the lock only if `insist`;
+    /// returns whether it had it.
+    pub fn publish(&self, insist: bool) -> bool {
+        let mut scan = self
+            .is_watched()
+            .then(|| self.scan.lock().unwrap_or_else(PoisonError::into_inner));
+        let next = self
+            .shown
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .next();
+        let mut guard = match self.core.try_lock() {
+            Ok(guard) => guard,
+            Err(_) if insist => self.lock(),
+            Err(_) => return false,
+        };
+        if self.shared.health.load(Relaxed) >= NO_DATA {
+            return true;
+        }
+        let taken = self.run(&mut guard, false, |core| {
+            core.look_at_wear();
+            self.shared.events.store(core.ftl.events().total(), Relaxed);
+            let written = self.shared.counters.of(Op::Write).bytes.load(Relaxed);
+            let changed = scan.as_mut().is_some_and(|scan| scan.slice(&*core.ftl));
+            let events = match scan {
+                Some(_) => core
+                    .ftl
+                    .events()
+                    .since(next)
+                    .map(|(number, event)| (number, *event))
+                    .collect(),
+                None => Vec::new(),
+            };
+            Ok((
+                FlashSnapshot::take(&*core.ftl, core.wear.clone(), written),
+                changed,
+                events,
+            ))
+        });
+        drop(guard);
+        let Ok((snapshot, changed, events)) = taken else {
+            return true;
+        };
+        *self
+            .published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        if let Some(scan) = scan.filter(|_| changed) {
+            *self.map.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(scan.map().clone());
+        }
+        self.shown
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add(events);
+        true
+    }
+
+    /// Does background work of about `budget` flash operations, if the lock is free.
+    pub fn idle(&self, budget: u32) -> Idle {
+        if self.shape.read_only || self.shared.health.load(Relaxed) != WELL {
+            return Idle::Settled;
+        }
+        if self.paused().is_some() {
+            return Idle::After(Duration::from_secs(1));
+        }
+        let Ok(mut guard) = self.core.try_lock() else {
+            return Idle::More;
+        };
+        if guard
+            .as_mut()
+            .is_some_and(|core| core.erases_left() < self.shape.erases_eager)
+        {
+            self.tell_short();
+            return Idle::Settled;
+        }
+        let work = |core: &mut Core<S>| match core.clock.until(core.ftl.chip().busy_until()) {
+            Some(busy) => Ok(Idle::After(busy)),
+            None if core.ftl.idle(core.clock.start(1), budget)? => Ok(Idle::More),
+            None => Ok(Idle::Settled),
+        };
+        self.run(&mut guard, true, work).unwrap_or(Idle::Settled)
+    }
+
+    /// Gives a little of the host's space back, if the lock is free.
+    pub fn tidy(&self) {
+        if self.shape.read_only || self.shared.health.load(Relaxed) != WELL {
+            return;
+        }
+        let (Some(durable), Ok(mut guard)) = (&self.durable, self.core.try_lock()) else {
+            return;
+        };
+        if let Some(Err(error)) = guard
+            .as_mut()
+            .map(|core| durable.tidy(core.ftl.chip_mut().store_mut()))
+        {
+            tracing::debug!("giving space back: {error}");
+        }
+    }
+
+    /// Waits up to `patience` for erases to run short, and then for the sync that makes more of
+    /// them possible.
+    pub fn reclaim_when_short(&self, patience: Duration) {
+        let (lock, told) = &self.shared.short_told;
+        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let quiet = |_: &mut ()| !self.shared.short.load(Relaxed);
+        drop(
+            told.wait_timeout_while(guard, patience, quiet)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        if self.shared.short.load(Relaxed) {
+            let mark = self.mark(&mut self.lock());
+            let _ = self.reclaim(mark);
+            self.shared.short.store(false, Relaxed);
+        }
+    }
+
+    /// Flushes, writes a checkpoint, waits for the host's storage and gives the store back.
+    /// Requests that come later fail with `EIO`. A read-only or failed volume only gives the store
+    /// back, and so does one whose flash loses power meanwhile.
+    pub fn close(&self) -> io::Result<S> {
+        self.resume();
+        let mut guard = self.lock();
+        if guard.is_none() {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        let well = !self.shape.read_only && self.shared.health.load(Relaxed) == WELL;
+        let stopped = if well {
+            self.run(&mut guard, true, |core| {
+                core.ftl.shutdown(core.clock.start(1)).map(drop)
+            })
+        } else {
+            Ok(())
+        };
+        let mark = self.mark(&mut guard);
+        let Some(core) = guard.take() else {
+            return Err(io::Error::from_raw_os_error(EIO));
+        };
+        drop(guard);
+        if !self.is_powerless() {
+            stopped?;
+            if well {
+                self.wait(mark)?;
+            }
+        }
+        Ok(core.ftl.into_chip().into_store())
+    }
+}

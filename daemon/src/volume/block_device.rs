@@ -1,0 +1,245 @@
+//! Requests: cuts them into extents and runs each under the lock.
+//!
+//! Always true: a request that changes the flash waits for erased space outside the lock; a
+//! request is acknowledged after its last extent. If power fails between two extents, the first
+//! ones may survive, unacknowledged.
+
+use super::host::Op;
+use super::locked::Core;
+use super::request::{Completion, FlushWait, Request};
+use super::shared::{NO_POWER, WELL};
+use super::{EINVAL, EIO, ENOSPC, EPERM, SLICE_PAGES, Volume};
+use crate::device::{BlockDevice, Extent, Flush};
+use crate::pages::slice_end;
+use ftl_core::FtlError;
+use nand_model::{Nanos, Store};
+use std::io;
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl<S: Store + 'static> Volume<S> {
+    /// The lock, when the device's pace lets an extent begin; `first` tells that none of its
+    /// request did.
+    fn lock_to_begin(&self, first: bool) -> MutexGuard<'_, Option<Core<S>>> {
+        loop {
+            let guard = self.lock();
+            match self.shared.pace.admits(first, || self.noted(&guard)) {
+                Ok(()) => return guard,
+                Err(wait) => {
+                    self.shared.events.store(self.noted(&guard), Relaxed);
+                    drop(guard);
+                    self.shared.pace.wait(wait);
+                }
+            }
+        }
+    }
+
+    /// Runs one bounded extent of a request that changes the flash.
+    pub(super) fn change(
+        &self,
+        request: &mut Request<'_>,
+        last: bool,
+        verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
+    ) -> io::Result<()> {
+        let mut guard = self.lock_to_begin(request.begins());
+        self.writable()?;
+        let left = guard.as_ref().map_or(u32::MAX, Core::erases_left);
+        if left < self.shape.erases_eager {
+            self.tell_short();
+        }
+        if left < self.shape.erases_low {
+            let mark = self.mark(&mut guard);
+            drop(guard);
+            self.reclaim(mark)?;
+            guard = self.lock_to_begin(false);
+        }
+        let is_write = request.is_write();
+        self.run(&mut guard, true, |core| {
+            let changed = request.step(core, last, verb);
+            match &changed {
+                // A trim may have had nothing to program, as a FLUSH.
+                Ok(()) if is_write => self.shared.note_accepted(),
+                Ok(()) => {}
+                Err(error) => self.shared.note_failed(error),
+            }
+            changed
+        })
+    }
+
+    /// Runs one bounded extent of a request that changes nothing the host could see.
+    pub(super) fn look(
+        &self,
+        request: &mut Request<'_>,
+        last: bool,
+        verb: impl FnOnce(&mut Core<S>, Nanos) -> Result<Nanos, FtlError>,
+    ) -> io::Result<()> {
+        let mut guard = self.lock_to_begin(request.begins());
+        self.run(&mut guard, false, |core| request.step(core, last, verb))
+    }
+
+    fn writable(&self) -> io::Result<()> {
+        match self.shared.health.load(Relaxed) {
+            WELL if !self.shape.read_only => Ok(()),
+            NO_POWER => Err(io::Error::from_raw_os_error(EIO)),
+            _ => Err(io::Error::from_raw_os_error(EPERM)),
+        }
+    }
+
+    /// Checks the range and starts counting.
+    pub(super) fn begin(&self, op: Op, offset: u64, len: u64) -> io::Result<Request<'_>> {
+        let request = Request::begin(&self.shared, op, len);
+        if offset
+            .checked_add(len)
+            .is_some_and(|end| end <= self.shape.size)
+        {
+            let page = self.shape.page_bytes as u64;
+            if !(offset.is_multiple_of(page) && len.is_multiple_of(page)) {
+                self.shared.counters.of(op).unaligned.fetch_add(1, Relaxed);
+            }
+            return Ok(request);
+        }
+        let errno = if matches!(op, Op::Write | Op::WriteZeroes) {
+            ENOSPC
+        } else {
+            EINVAL
+        };
+        Err(request.fail(io::Error::from_raw_os_error(errno)))
+    }
+
+    fn read_slices(
+        &self,
+        request: &mut Request<'_>,
+        mut offset: u64,
+        mut buf: &mut [u8],
+    ) -> io::Result<()> {
+        let end = offset + buf.len() as u64;
+        while offset < end {
+            let next = slice_end(offset, end, self.shape.slice_bytes);
+            let (part, rest) = buf.split_at_mut((next - offset) as usize);
+            self.look(request, next == end, |core, at| {
+                core.paged().read(at, offset, part)
+            })?;
+            (buf, offset) = (rest, next);
+        }
+        Ok(())
+    }
+
+    fn write_slices(
+        &self,
+        request: &mut Request<'_>,
+        mut offset: u64,
+        mut data: &[u8],
+    ) -> io::Result<()> {
+        let end = offset + data.len() as u64;
+        while offset < end {
+            let next = slice_end(offset, end, self.shape.slice_bytes);
+            let (part, rest) = data.split_at((next - offset) as usize);
+            self.change(request, next == end, |core, at| {
+                core.paged().write(at, offset, part)
+            })?;
+            (data, offset) = (rest, next);
+        }
+        Ok(())
+    }
+
+    fn zero(&self, op: Op, offset: u64, len: u64) -> io::Result<Completion> {
+        let mut request = self.begin(op, offset, len)?;
+        let result = self.zero_slices(&mut request, offset, offset + len);
+        request.end(result)
+    }
+
+    fn zero_slices(&self, request: &mut Request<'_>, mut offset: u64, end: u64) -> io::Result<()> {
+        let slice = SLICE_PAGES as u64 * self.shape.page_bytes as u64;
+        self.writable()?;
+        while offset < end {
+            let next = slice_end(offset, end, slice);
+            self.change(request, next == end, |core, at| {
+                core.paged().zero(at, offset, next - offset)
+            })?;
+            offset = next;
+        }
+        Ok(())
+    }
+}
+
+impl<S: Store + 'static> BlockDevice for Volume<S> {
+    fn size(&self) -> u64 {
+        self.shape.size
+    }
+
+    fn logical_block(&self) -> u32 {
+        512
+    }
+
+    fn physical_block(&self) -> u32 {
+        self.shape.page_bytes.min(4096)
+    }
+
+    fn preferred_block(&self) -> u32 {
+        self.shape.page_bytes
+    }
+
+    fn read_only(&self) -> bool {
+        self.shape.read_only
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
+        let mut request = self.begin(Op::Read, offset, buf.len() as u64)?;
+        let result = self.read_slices(&mut request, offset, buf);
+        request.end(result)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
+        let mut request = self.begin(Op::Write, offset, data.len() as u64)?;
+        let result = self
+            .writable()
+            .and_then(|()| self.write_slices(&mut request, offset, data));
+        request.end(result)
+    }
+
+    fn trim(&self, offset: u64, len: u64) -> io::Result<Completion> {
+        self.zero(Op::Trim, offset, len)
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<Completion> {
+        self.zero(Op::WriteZeroes, offset, len)
+    }
+
+    fn flush(&self) -> io::Result<Box<dyn Flush>> {
+        let mut request = Request::begin(&self.shared, Op::Flush, 0);
+        if self.shape.read_only {
+            return Ok(Box::new(FlushWait::<S>::new(request, None)));
+        }
+        let mut guard = self.lock_to_begin(true);
+        let health = self.shared.health.load(Relaxed);
+        let flushed = if health == WELL {
+            let flush = |core: &mut Core<S>, at| {
+                core.ftl
+                    .flush(at)
+                    .inspect_err(|error| self.shared.note_failed(error))
+            };
+            self.run(&mut guard, true, |core| request.step(core, true, flush))
+        } else {
+            Err(io::Error::from_raw_os_error(EIO))
+        };
+        let mark = self.mark(&mut guard);
+        drop(guard);
+        if let Err(error) = flushed {
+            return Err(request.fail(error));
+        }
+        Ok(Box::new(FlushWait::new(
+            request,
+            self.durable.clone().map(|durable| (durable, mark)),
+        )))
+    }
+
+    fn extents(&self, offset: u64, len: u64, max: usize) -> io::Result<Vec<Extent>> {
+        let end = offset
+            .checked_add(len)
+            .filter(|&end| end <= self.shape.size && max > 0);
+        let end = end.ok_or_else(|| io::Error::from_raw_os_error(EINVAL))?;
+        self.run(&mut self.lock_to_begin(true), false, |core| {
+            core.extents(offset, end, max)
+        })
+    }
+}

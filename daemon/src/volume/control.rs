@@ -1,0 +1,125 @@
+//! What the owner of a device asks of its volume: injected faults, power, pauses and steps.
+//!
+//! Always true: a fault is injected between two extents. A pause is not stored: the device runs
+//! again after a restart.
+
+use super::Volume;
+use super::pace::{PAUSE_MAX, Paused, Step};
+use super::shared::NO_POWER;
+use crate::failure::Failure;
+use crate::inject::{Injected, Injection, Kind};
+use ftl_core::Event;
+use nand_model::Store;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+impl<S: Store + 'static> Volume<S> {
+    /// Lets something go wrong with the flash, between two extents.
+    pub fn inject(&self, injection: &Injection) -> Result<Injected, Failure> {
+        if self.shape.read_only {
+            return Err(Failure::failed(
+                "the image is served with --read-only and stays as it is",
+            ));
+        }
+        let mut guard = self.lock();
+        if let Some(why) = self.trouble() {
+            return Err(Failure::failed(format!(
+                "the device has failed already ({why}); restart it"
+            )));
+        }
+        let core = guard
+            .as_mut()
+            .ok_or_else(|| Failure::failed("already stopping"))?;
+        let injected = injection.apply(core.ftl.chip_mut())?;
+        tracing::warn!("injected: {}", injected.text);
+        self.shared.injected[injected.kind as usize].fetch_add(injected.count, Relaxed);
+        if !core.ftl.chip().powered() {
+            self.shared.lose_power();
+        }
+        Ok(injected)
+    }
+
+    /// What was injected so far, in the order of [`Kind::ALL`].
+    pub fn injected(&self) -> [u64; Kind::COUNT] {
+        self.shared
+            .injected
+            .each_ref()
+            .map(|count| count.load(Relaxed))
+    }
+
+    /// Ends when the flash has lost power; told once.
+    pub async fn power_lost(&self) {
+        self.shared.power_lost.notified().await;
+    }
+
+    /// Whether the flash has lost power.
+    pub fn is_powerless(&self) -> bool {
+        self.shared.health.load(Relaxed) == NO_POWER
+    }
+
+    /// Takes back a power cut that is still to come. Returns whether there is power.
+    pub fn keep_power(&self) -> bool {
+        if let Some(core) = self
+            .lock()
+            .as_mut()
+            .filter(|core| core.ftl.chip().faults().is_some())
+        {
+            core.ftl.chip_mut().amend_faults(|plan| plan.cut = None);
+        }
+        !self.is_powerless()
+    }
+
+    /// Lets no further extent begin for so long; requests wait meanwhile. One that runs when this
+    /// is asked has ended when it returns.
+    pub fn pause(&self, length: Duration) -> Result<(), Failure> {
+        if let Some(why) = self.trouble() {
+            return Err(Failure::failed(format!(
+                "the device has failed ({why}) and stands still anyway; restart it"
+            )));
+        }
+        self.shared.pace.pause(length.min(PAUSE_MAX));
+        drop(self.lock());
+        tracing::warn!(
+            "PAUSED for at most {} s: requests wait; `ftld resume` goes on",
+            length.min(PAUSE_MAX).as_secs()
+        );
+        Ok(())
+    }
+
+    /// Lets a paused device on for a step; the pause then lasts as long as it first did.
+    /// Returns the number of the first event that it may set off.
+    pub fn step(&self, step: Step) -> Result<u64, Failure> {
+        let events = self.noted(&self.lock());
+        if !self.shared.pace.step(step, events) {
+            return Err(Failure::failed(
+                "the device is not paused; `ftld pause` pauses it",
+            ));
+        }
+        tracing::info!("paused, going on for {step:?}");
+        Ok(events)
+    }
+
+    /// Events from number `from` on, the first `most` of them. Waits for the lock.
+    pub(crate) fn noted_since(&self, from: u64, most: usize) -> Vec<(u64, Event)> {
+        let guard = self.lock();
+        let events = guard.iter().flat_map(|core| core.ftl.events().since(from));
+        events
+            .take(most)
+            .map(|(number, event)| (number, *event))
+            .collect()
+    }
+
+    /// Ends a pause. Returns whether there was one.
+    pub fn resume(&self) -> bool {
+        let was = self.shared.pace.resume();
+        if was {
+            tracing::info!("resumed");
+        }
+        was
+    }
+
+    /// The pause, if there is one. Never waits for a request.
+    pub fn paused(&self) -> Option<Paused> {
+        self.shared.pace.paused(self.shared.events.load(Relaxed))
+    }
+}

@@ -1,0 +1,78 @@
+//! What the request lock protects: the scheme, its clock and the scan of wear.
+//!
+//! Always true: whoever has a `Core` holds the lock. If power fails, the scheme's own rules apply.
+
+use super::SLICE_PAGES;
+use super::clock::Clock;
+use super::snapshot::{Wear, WearScan};
+use crate::device::Extent;
+use crate::pages::Paged;
+use ftl_core::{Ftl, FtlError, Lpn};
+use nand_model::Store;
+
+pub(super) struct Core<S: Store> {
+    pub(super) ftl: Box<dyn Ftl<S>>,
+    /// One page, for requests that cover a part of one.
+    pub(super) scratch: Vec<u8>,
+    pub(super) clock: Clock,
+    pub(super) scan: WearScan,
+    pub(super) wear: Wear,
+}
+
+impl<S: Store> Core<S> {
+    /// Erases the store takes before it needs a sync.
+    pub(super) fn erases_left(&self) -> u32 {
+        self.ftl.chip().store().erase_credit()
+    }
+
+    /// Returns whether every block has been looked at.
+    pub(super) fn look_at_wear(&mut self) -> bool {
+        match self.scan.slice(&*self.ftl) {
+            Some(wear) => {
+                self.wear = wear;
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(super) fn page_bytes(&self) -> u32 {
+        self.scratch.len() as u32
+    }
+
+    pub(super) fn paged(&mut self) -> Paged<'_, S> {
+        Paged {
+            ftl: &mut *self.ftl,
+            scratch: &mut self.scratch,
+        }
+    }
+
+    /// States of `offset..end` in stretches, at most `max`; looks at a bounded number of pages.
+    pub(super) fn extents(
+        &mut self,
+        mut offset: u64,
+        end: u64,
+        max: usize,
+    ) -> Result<Vec<Extent>, FtlError> {
+        let page = self.page_bytes() as u64;
+        let mut extents: Vec<Extent> = Vec::new();
+        for _ in 0..SLICE_PAGES {
+            if offset == end {
+                break;
+            }
+            let next = end.min((offset / page + 1) * page);
+            let mapped = self.ftl.is_mapped(Lpn::new((offset / page) as u32))?;
+            let stretches = extents.len();
+            match extents.last_mut() {
+                Some(last) if last.mapped == mapped => last.len += next - offset,
+                _ if stretches == max => break,
+                _ => extents.push(Extent {
+                    len: next - offset,
+                    mapped,
+                }),
+            }
+            offset = next;
+        }
+        Ok(extents)
+    }
+}

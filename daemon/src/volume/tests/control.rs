@@ -1,0 +1,317 @@
+//! Power cuts, pauses, and what others see of a volume that is busy or hangs.
+
+use super::{PAGE, Trap, errno_of, toy};
+use crate::device::BlockDevice;
+use crate::volume::*;
+use nand_model::Pbn;
+use nand_model::store::MemStore;
+use std::sync::mpsc;
+use std::time::Instant;
+
+/// A volume as HTTP sees it.
+struct Seen(Volume<MemStore>);
+
+impl crate::status::Observed for Seen {
+    fn view(&self) -> crate::status::View {
+        let mut view = crate::metrics::fresh_view();
+        (view.host, view.flash, view.trouble) = (self.0.host(), self.0.flash(), self.0.trouble());
+        (view.injected, view.paused) = (self.0.injected(), self.0.paused());
+        view
+    }
+    fn watch(&self) {
+        self.0.watch();
+    }
+    fn blocks(&self) -> Arc<BlockMap> {
+        self.0.blocks()
+    }
+    fn events(&self, from: u64, most: usize) -> EventsView {
+        self.0.events(from, most)
+    }
+}
+
+/// Waits until so many writes are done, and a little longer; returns how many are.
+pub(super) fn settled(volume: &Volume<MemStore>, wanted: u64) -> u64 {
+    let writes = || volume.host().of(Op::Write).completed;
+    let until = Instant::now() + Duration::from_secs(10);
+    while writes() < wanted && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(30));
+    writes()
+}
+
+#[test]
+fn everything_that_http_has_is_answered_while_a_request_holds_the_lock() {
+    let (volume, _) = toy(None, false);
+    volume.pause(Duration::from_secs(60)).unwrap();
+    volume.resume();
+    volume.watch();
+    volume.publish(true);
+    let seen = Seen(volume);
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let request = seen.0.lock();
+        scope.spawn(|| {
+            for path in [
+                "/",
+                "/metrics",
+                "/healthz",
+                "/status",
+                "/api/device",
+                "/api/blocks",
+                "/api/events?since=0",
+            ] {
+                let answer = crate::metrics::http::get(path, Some("localhost"), &seen);
+                tell.send((path, answer.status().as_u16())).unwrap();
+            }
+        });
+        let mut answers = Vec::new();
+        while answers.len() < 7 {
+            match told.recv_timeout(Duration::from_secs(10)) {
+                Ok(answer) => answers.push(answer),
+                Err(_) => break,
+            }
+        }
+        drop(request);
+        assert_eq!(
+            answers.len(),
+            7,
+            "after {answers:?} the next one waited for the lock"
+        );
+        assert!(
+            answers.iter().all(|(_, status)| *status == 200),
+            "{answers:?}"
+        );
+    });
+}
+
+#[test]
+fn a_power_cut_fails_every_verb_and_the_store_can_still_be_had() {
+    let cut = crate::inject::Injection::PowerCut(Default::default());
+    let (volume, handles) = toy(None, false);
+    volume.write(0, &[1; PAGE]).unwrap();
+    volume.inject(&cut).unwrap();
+    handles.calls();
+    let mut buf = [0; PAGE];
+    assert_eq!(errno_of(volume.read(0, &mut buf)), EIO);
+    assert_eq!(errno_of(volume.write(0, &buf)), EIO);
+    assert_eq!(errno_of(volume.trim(0, 512)), EIO);
+    assert_eq!(errno_of(volume.write_zeroes(0, 512)), EIO);
+    assert_eq!(errno_of(volume.flush().map(drop)), EIO);
+    assert_eq!(errno_of(volume.extents(0, 512, 1)), EIO);
+    assert!(volume.publish(true) && volume.idle(16) == Idle::Settled);
+    assert_eq!(
+        (volume.trouble().as_deref(), volume.is_powerless()),
+        (Some("power cut injected"), true)
+    );
+    assert!(
+        volume
+            .inject(&cut)
+            .unwrap_err()
+            .message
+            .contains("failed already (power cut injected)")
+    );
+    assert_eq!(volume.injected(), [1, 0, 0]);
+    assert!(
+        volume.close().is_ok() && handles.calls().is_empty(),
+        "no verb reaches the scheme"
+    );
+}
+
+#[test]
+fn a_cut_that_strikes_a_verb_ends_the_device_and_one_taken_back_does_not() {
+    let (volume, handles) = toy(None, false);
+    handles.set(3, Trap::Fail(FtlError::PowerLost));
+    assert_eq!(errno_of(volume.write(3 * PAGE as u64, &[1; PAGE])), EIO);
+    assert!(volume.is_powerless() && !volume.keep_power());
+    let (volume, _) = toy(None, false);
+    let cut = crate::inject::PowerCut {
+        after: Some(0),
+        ..Default::default()
+    };
+    volume
+        .inject(&crate::inject::Injection::PowerCut(cut))
+        .unwrap();
+    let armed = || {
+        volume
+            .lock()
+            .as_ref()
+            .unwrap()
+            .ftl
+            .chip()
+            .faults()
+            .is_some_and(|plan| plan.cut.is_some())
+    };
+    assert!(armed() && volume.keep_power() && !armed());
+}
+
+#[test]
+fn a_paused_device_waits_steps_and_goes_on_while_everything_else_works() {
+    let (volume, _) = toy(None, false);
+    volume.write(PAGE as u64, &[1; PAGE]).unwrap();
+    assert!(
+        volume
+            .step(Step::Requests(1))
+            .unwrap_err()
+            .message
+            .contains("`ftld pause`")
+    );
+    volume.pause(Duration::from_secs(60)).unwrap();
+    std::thread::scope(|scope| {
+        // Every third write is an event.
+        scope.spawn(|| {
+            (0..30).for_each(|i| drop(volume.write((i + 1) % 3 * PAGE as u64, &[2; PAGE]).unwrap()))
+        });
+        assert_eq!(settled(&volume, 1), 1, "paused");
+        assert!(
+            volume.publish(false),
+            "a waiting request does not hold the lock"
+        );
+        assert!(matches!(volume.idle(16), Idle::After(_)), "the flash rests");
+        assert_eq!(volume.host().of(Op::Write).in_flight, 1);
+        volume.step(Step::Requests(4)).unwrap();
+        assert_eq!(settled(&volume, 5), 5);
+        volume.step(Step::Events(2)).unwrap();
+        assert_eq!(
+            settled(&volume, 10),
+            10,
+            "two of these wrote page 0, the last one did"
+        );
+        assert!(
+            !volume.paused().unwrap().stepping
+                && volume.paused().unwrap().left > Duration::from_secs(50)
+        );
+        assert!(volume.resume());
+    });
+    assert_eq!(settled(&volume, 31), 31);
+    assert!(volume.paused().is_none() && !volume.resume());
+    let mut page = [0; PAGE];
+    volume.read(0, &mut page).unwrap();
+    assert_eq!(page, [2; PAGE], "nothing was lost");
+}
+
+#[test]
+fn a_stop_a_power_cut_and_time_end_a_pause() {
+    let ended_by = |end: &(dyn Fn(&Volume<MemStore>) + Sync), length| {
+        let (volume, _) = toy(None, false);
+        volume.pause(length).unwrap();
+        std::thread::scope(|scope| {
+            let write = scope.spawn(|| {
+                volume
+                    .write(0, &[1; PAGE])
+                    .map(drop)
+                    .map_err(|error| error.raw_os_error())
+            });
+            assert_eq!(settled(&volume, 0), 0);
+            end(&volume);
+            write.join().unwrap()
+        })
+    };
+    let long = Duration::from_secs(500);
+    assert_eq!(
+        ended_by(&|_| {}, Duration::from_millis(100)),
+        Ok(()),
+        "time"
+    );
+    let cut = crate::inject::Injection::PowerCut(Default::default());
+    assert_eq!(
+        ended_by(&|volume| drop(volume.inject(&cut).unwrap()), long),
+        Err(Some(EIO)),
+        "a power cut"
+    );
+    // Whether the write or the end comes first is open.
+    let closed = ended_by(&|volume| drop(volume.close().unwrap()), long);
+    assert!(matches!(closed, Ok(()) | Err(Some(EIO))), "{closed:?}");
+    let (volume, _) = toy(None, false);
+    volume.shared.fail(NO_WRITES, "sync failed".into());
+    assert!(
+        volume
+            .pause(long)
+            .unwrap_err()
+            .message
+            .contains("sync failed")
+    );
+}
+
+#[test]
+fn blocks_and_events_are_published_while_somebody_looks() {
+    let (volume, _) = toy(None, false);
+    volume.write(0, &[1; PAGE]).unwrap();
+    volume.publish(true);
+    assert_eq!(
+        (volume.blocks().generation, volume.events(0, 9)),
+        (0, EventsView::default()),
+        "nobody looks"
+    );
+    volume.watch();
+    volume.publish(true);
+    let (blocks, events) = (volume.blocks(), volume.events(0, 9));
+    assert_eq!(
+        (blocks.generation, blocks.blocks, blocks.cells.len()),
+        (1, 8, 8)
+    );
+    assert_eq!(
+        (events.next, events.events[0].1.block),
+        (1, Some(Pbn::new(3)))
+    );
+    volume.publish(true);
+    assert_eq!(
+        (volume.blocks().generation, volume.events(1, 9).events),
+        (1, vec![]),
+        "nothing is new"
+    );
+}
+
+#[test]
+fn a_scheme_that_hangs_is_stuck_and_goes_on_when_it_does() {
+    use crate::background::Background;
+    use crate::notify::{Progress, Pulse};
+    let (volume, handles) = toy(None, false);
+    let volume = Arc::new(volume);
+    let background = Background::start(&volume).unwrap();
+    let turns = background.turns();
+    let pulse = || Pulse {
+        turns: turns.load(Relaxed),
+        volume: volume.queue(),
+        device: None,
+        at_storage: volume.waits_for_storage(),
+        paused: volume.paused().is_some(),
+    };
+    let until = |done: &dyn Fn() -> bool| {
+        while !done() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let hung = Arc::new(Mutex::new(()));
+    let held = hung.lock().unwrap();
+    handles.set(3, Trap::Hang(hung.clone()));
+    std::thread::scope(|scope| {
+        scope.spawn(|| volume.read(3 * PAGE as u64, &mut [0; PAGE]).unwrap());
+        until(&|| !handles.calls().is_empty());
+        let mut progress = Progress::default();
+        // A turn that had begun may still end.
+        let _ = progress.look(pulse());
+        std::thread::sleep(Duration::from_millis(500));
+        let _ = progress.look(pulse());
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(progress.look(pulse()).unwrap_err().contains("request lock"));
+        assert_eq!(
+            volume.queue(),
+            Queue {
+                under_way: 1,
+                answered: 0
+            }
+        );
+        drop(held);
+        let last = turns.load(Relaxed);
+        until(&|| turns.load(Relaxed) > last && volume.queue().under_way == 0);
+        assert_eq!(progress.look(pulse()), Ok(()));
+        assert_eq!(
+            volume.queue(),
+            Queue {
+                under_way: 0,
+                answered: 1
+            }
+        );
+    });
+}

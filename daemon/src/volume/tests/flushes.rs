@@ -1,0 +1,183 @@
+//! FLUSH: what a sync covers, who waits for it, and what one that failed ends.
+
+use super::control::settled;
+use super::{Gate, PAGE, errno_of, toy};
+use crate::device::BlockDevice;
+use crate::volume::*;
+use nand_model::store::MemStore;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::mpsc;
+
+/// Verbs that changed something so far.
+fn changes(volume: &Volume<MemStore>) -> u64 {
+    volume
+        .lock()
+        .as_ref()
+        .expect("not closed")
+        .ftl
+        .chip()
+        .store()
+        .hour()
+        .into()
+}
+
+#[test]
+fn requests_and_snapshots_go_on_while_a_flush_waits() {
+    let gate = Gate::closed();
+    let (volume, _) = toy(Some(gate.clone()), false);
+    volume.write(0, &[5; PAGE]).unwrap();
+    let flush = volume.flush().unwrap();
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || tell.send(flush.wait()).unwrap());
+        while gate.waits.load(Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        let mut page = [0; PAGE];
+        volume.read(0, &mut page).unwrap();
+        volume.write(0, &[6; PAGE]).unwrap();
+        assert!(volume.publish(false));
+        assert_eq!(volume.flash().scheme.mapped_pages, 1);
+        assert_eq!(volume.host().of(Op::Flush).in_flight, 1);
+        assert!(
+            told.try_recv().is_err(),
+            "the flush is not done before its sync"
+        );
+        gate.let_go();
+        told.recv().unwrap().unwrap();
+    });
+    assert_eq!(volume.host().of(Op::Flush).completed, 1);
+}
+
+#[test]
+fn a_flush_waits_for_a_mark_that_covers_its_own_flush_and_every_earlier_acknowledgement() {
+    let gate = Gate::closed();
+    gate.let_go();
+    let (volume, _) = toy(Some(gate.clone()), false);
+    let waited = || std::mem::take(&mut *gate.marks.lock().unwrap());
+    let page = PAGE as u64;
+    type Verb<'a> = &'a dyn Fn(&Volume<MemStore>) -> io::Result<Completion>;
+    let verbs: [Verb<'_>; 4] = [
+        &|volume| volume.write(0, &[1; PAGE]),
+        &|volume| volume.write(3, &[2; 5]),
+        &|volume| volume.trim(page, page),
+        &|volume| volume.write_zeroes(1, 7),
+    ];
+    for verb in verbs {
+        let before = changes(&volume);
+        verb(&volume).unwrap();
+        let answered = changes(&volume);
+        let flush = volume.flush().unwrap();
+        let own = changes(&volume);
+        assert!(before < answered && answered < own, "every verb counts");
+        volume.write(0, &[3; PAGE]).unwrap();
+        flush.wait().unwrap();
+        let marks = waited();
+        assert!(
+            matches!(marks[..], [mark] if mark >= own),
+            "{marks:?}, flushed at {own}"
+        );
+    }
+    let first = volume.flush().unwrap();
+    volume.write(0, &[4; PAGE]).unwrap();
+    let second = volume.flush().unwrap();
+    let newest = changes(&volume);
+    second.wait().unwrap();
+    first.wait().unwrap();
+    let marks = waited();
+    assert!(
+        matches!(marks[..], [two, one] if one < two && two >= newest),
+        "two overlap: {marks:?} of {newest}"
+    );
+    volume.close().unwrap();
+    assert!(
+        matches!(waited()[..], [mark] if mark > newest),
+        "a stop waits for its last change"
+    );
+}
+
+#[test]
+fn a_flush_among_writers_covers_what_any_of_them_was_told() {
+    let gate = Gate::closed();
+    gate.let_go();
+    let (volume, _) = toy(Some(gate.clone()), false);
+    let (told, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Relaxed) {
+                let before = changes(&volume);
+                volume.write(0, &[1; PAGE]).unwrap();
+                told.fetch_max(before + 1, Relaxed);
+            }
+        });
+        for _ in 0..500 {
+            let acknowledged = told.load(Relaxed);
+            volume.flush().unwrap().wait().unwrap();
+            let mark = gate.marks.lock().unwrap().pop().expect("it waited");
+            assert!(
+                mark > acknowledged,
+                "a mark of {mark} after an acknowledgement of {acknowledged}"
+            );
+        }
+        ended.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_acknowledged() {
+    let gate = Gate::closed();
+    gate.let_go();
+    gate.fails.store(true, Relaxed);
+    let (volume, _) = toy(Some(gate.clone()), false);
+    volume.write(0, &[5; PAGE]).unwrap();
+    let (first, second) = (volume.flush().unwrap(), volume.flush().unwrap());
+    assert_eq!(errno_of(first.wait()), EIO);
+    gate.fails.store(false, Relaxed);
+    assert_eq!(
+        errno_of(second.wait()),
+        EIO,
+        "a sync that succeeds later proves nothing"
+    );
+    assert_eq!(errno_of(volume.flush()), EIO);
+    assert_eq!(errno_of(volume.write(0, &[5; PAGE])), EPERM);
+    volume.read(0, &mut [0; PAGE]).unwrap();
+    assert!(
+        volume
+            .trouble()
+            .unwrap()
+            .contains("sync of the image failed")
+    );
+    assert_eq!(
+        volume.host().of(Op::Flush).errors[ErrorClass::Eio as usize],
+        3
+    );
+}
+
+#[test]
+fn changes_that_wait_while_a_sync_fails_are_refused() {
+    let gate = Gate::closed();
+    let (volume, handles) = toy(Some(gate.clone()), false);
+    volume.write(0, &[5; PAGE]).unwrap();
+    let flush = volume.flush().unwrap();
+    volume.pause(Duration::from_secs(500)).unwrap();
+    handles.calls();
+    std::thread::scope(|scope| {
+        let waiting = [
+            scope.spawn(|| errno_of(volume.write(0, &[6; PAGE]))),
+            scope.spawn(|| errno_of(volume.trim(0, PAGE as u64))),
+            scope.spawn(|| errno_of(volume.write_zeroes(0, PAGE as u64))),
+        ];
+        assert_eq!(settled(&volume, 0), 1);
+        gate.fails.store(true, Relaxed);
+        gate.let_go();
+        assert_eq!(errno_of(flush.wait()), EIO);
+        waiting
+            .into_iter()
+            .for_each(|change| assert_eq!(change.join().unwrap(), EPERM));
+    });
+    assert_eq!(
+        handles.calls(),
+        Vec::<String>::new(),
+        "nothing reached the scheme"
+    );
+}

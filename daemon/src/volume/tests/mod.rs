@@ -1,0 +1,272 @@
+//! Tests of the volume over a scheme that is a table.
+
+mod control;
+mod flushes;
+mod requests;
+mod time;
+
+use super::*;
+use ftl_core::{BlockUse, BlockView, Event, EventKind, EventLog, Lpn, RamReport, SchemeStats};
+use nand_model::store::MemStore;
+use nand_model::{Chip, Nanos, Pbn, Profile};
+use std::collections::HashMap;
+use std::sync::Condvar;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+const PAGE: usize = 1024;
+const PAGES: u32 = 64;
+
+/// A scheme that keeps its pages in a table and does as it is told.
+struct Toy {
+    chip: Chip<MemStore>,
+    /// A write of page 0 is an event.
+    events: EventLog,
+    pages: HashMap<u32, Vec<u8>>,
+    calls: Arc<Mutex<Vec<String>>>,
+    /// What the next verb on this page does.
+    trap: Arc<Mutex<Option<(u32, Trap)>>>,
+    /// How many times slower than usual.
+    slow: u64,
+}
+
+#[derive(Clone)]
+enum Trap {
+    Fail(FtlError),
+    Panic,
+    /// Goes on when somebody else lets the lock go.
+    Hang(Arc<Mutex<()>>),
+}
+
+#[derive(Clone, Default)]
+struct Handles {
+    calls: Arc<Mutex<Vec<String>>>,
+    trap: Arc<Mutex<Option<(u32, Trap)>>>,
+}
+
+impl Handles {
+    fn set(&self, page: u32, trap: Trap) {
+        *self.trap.lock().unwrap() = Some((page, trap));
+    }
+    fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+}
+
+impl Toy {
+    /// A verb changed something: the store's hour counts such verbs, so that a mark can name them.
+    fn changed(&mut self) {
+        let store = self.chip.store_mut();
+        store.set_hour(store.hour() + 1);
+    }
+    fn note(&self, verb: &str, first: Lpn, count: u32) -> Result<(), FtlError> {
+        self.calls
+            .lock()
+            .unwrap()
+            .push(format!("{verb} {first}+{count}"));
+        let hit = |page: u32| (first.raw()..first.raw() + count.max(1)).contains(&page);
+        let trap = self.trap.lock().unwrap().clone();
+        match trap {
+            Some((page, Trap::Fail(error))) if hit(page) => Err(error),
+            Some((page, Trap::Panic)) if hit(page) => panic!("law: page {page}"),
+            Some((page, Trap::Hang(until))) if hit(page) => {
+                drop(until.lock().unwrap());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Ftl<MemStore> for Toy {
+    fn scheme(&self) -> &'static str {
+        "toy"
+    }
+    fn logical_pages(&self) -> u32 {
+        PAGES
+    }
+    fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
+        self.note("read", first, (out.len() / PAGE) as u32)?;
+        for (i, out) in out.chunks_mut(PAGE).enumerate() {
+            match self.pages.get(&(first.raw() + i as u32)) {
+                Some(page) => out.copy_from_slice(page),
+                None => out.fill(0),
+            }
+        }
+        Ok(at + 50_000 * self.slow)
+    }
+    fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError> {
+        self.note("write", first, (data.len() / PAGE) as u32)?;
+        for (i, page) in data.chunks(PAGE).enumerate() {
+            self.pages.insert(first.raw() + i as u32, page.to_vec());
+        }
+        self.changed();
+        if first.raw() == 0 {
+            self.events.note(Event {
+                kind: EventKind::Collect,
+                block: Some(Pbn::new(3)),
+                pages: 2,
+                at,
+                took: 7,
+            });
+        }
+        Ok(at + 500_000 * self.slow)
+    }
+    fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError> {
+        self.note("trim", first, count)?;
+        (first.raw()..first.raw() + count).for_each(|page| drop(self.pages.remove(&page)));
+        self.changed();
+        Ok(at)
+    }
+    fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+        self.note("flush", Lpn::new(u32::MAX - 1), 0)?;
+        self.changed();
+        Ok(at + 1_000_000 * (self.slow - 1))
+    }
+    fn idle(&mut self, _at: Nanos, _budget: u32) -> Result<bool, FtlError> {
+        Ok(false)
+    }
+    fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError> {
+        self.note("shutdown", Lpn::new(u32::MAX - 1), 0)?;
+        self.changed();
+        Ok(at)
+    }
+    fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError> {
+        Ok(self.pages.contains_key(&lpn.raw()))
+    }
+    fn stats(&self) -> SchemeStats {
+        SchemeStats {
+            mapped_pages: self.pages.len() as u64,
+            ..SchemeStats::default()
+        }
+    }
+    fn block(&self, _: Pbn) -> BlockView {
+        BlockView {
+            used: BlockUse::Free,
+            valid: 0,
+            age: 0,
+        }
+    }
+    fn events(&self) -> &EventLog {
+        &self.events
+    }
+    fn ram_report(&self) -> RamReport {
+        Vec::new()
+    }
+    fn check(&mut self) -> Result<Vec<String>, FtlError> {
+        Ok(Vec::new())
+    }
+    fn chip(&self) -> &Chip<MemStore> {
+        &self.chip
+    }
+    fn chip_mut(&mut self) -> &mut Chip<MemStore> {
+        &mut self.chip
+    }
+    fn into_chip(self: Box<Self>) -> Chip<MemStore> {
+        self.chip
+    }
+}
+
+fn toy(
+    durable: Option<Arc<dyn Durable<MemStore>>>,
+    read_only: bool,
+) -> (Volume<MemStore>, Handles) {
+    make(
+        durable,
+        VolumeOptions {
+            size: PAGES as u64 * PAGE as u64 - 512,
+            read_only,
+            emulate: false,
+        },
+        1,
+    )
+}
+
+/// One that emulates a flash on which a request takes hours.
+fn slow_toy(durable: Option<Arc<dyn Durable<MemStore>>>) -> Volume<MemStore> {
+    make(
+        durable,
+        VolumeOptions {
+            size: PAGES as u64 * PAGE as u64,
+            read_only: false,
+            emulate: true,
+        },
+        SLOW,
+    )
+    .0
+}
+
+/// Makes the shortest verb take an hour.
+const SLOW: u64 = 3_600_000_000_000 / 50_000;
+
+fn make(
+    durable: Option<Arc<dyn Durable<MemStore>>>,
+    options: VolumeOptions,
+    slow: u64,
+) -> (Volume<MemStore>, Handles) {
+    let profile = Profile::find("torture").unwrap().with_blocks(8);
+    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let handles = Handles::default();
+    let Handles { calls, trap } = handles.clone();
+    let ftl = Toy {
+        chip,
+        events: EventLog::default(),
+        pages: HashMap::new(),
+        calls,
+        trap,
+        slow,
+    };
+    (Volume::new(Box::new(ftl), options, durable), handles)
+}
+
+fn errno_of<T>(result: io::Result<T>) -> i32 {
+    result.err().expect("an error").raw_os_error().unwrap()
+}
+
+/// A store whose sync blocks until it is let go. Its marks count the verbs that changed something.
+#[derive(Default)]
+struct Gate {
+    open: Mutex<bool>,
+    moved: Condvar,
+    waits: AtomicU64,
+    /// The marks that were waited for.
+    marks: Mutex<Vec<u64>>,
+    fails: AtomicBool,
+}
+
+impl Durable<MemStore> for Gate {
+    fn mark(&self, store: &mut MemStore) -> u64 {
+        store.hour().into()
+    }
+    fn wait(&self, mark: u64) -> io::Result<()> {
+        self.marks.lock().unwrap().push(mark);
+        self.waits.fetch_add(1, Relaxed);
+        let mut open = self.open.lock().unwrap();
+        while !*open {
+            open = self.moved.wait(open).unwrap();
+        }
+        if self.fails.load(Relaxed) {
+            Err(io::Error::from_raw_os_error(EIO))
+        } else {
+            Ok(())
+        }
+    }
+    fn reclaim(&self, mark: u64) -> io::Result<()> {
+        self.wait(mark)
+    }
+    fn failed(&self) -> bool {
+        self.fails.load(Relaxed)
+    }
+    fn tidy(&self, _: &mut MemStore) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Gate {
+    fn closed() -> Arc<Self> {
+        Arc::default()
+    }
+    fn let_go(&self) {
+        *self.open.lock().unwrap() = true;
+        self.moved.notify_all();
+    }
+}

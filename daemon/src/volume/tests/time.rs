@@ -1,0 +1,130 @@
+//! Emulated time: what is counted, what is delayed, and when background work runs.
+
+use super::{Gate, PAGE, SLOW, errno_of, slow_toy, toy};
+use crate::device::BlockDevice;
+use crate::volume::*;
+use nand_model::store::MemStore;
+use nand_model::{Chip, Profile};
+use std::time::Instant;
+
+/// Every operation takes an hour.
+fn slow_timing() -> nand_model::Timing {
+    let hour = 3_600_000_000_000;
+    nand_model::Timing {
+        read_ns: hour,
+        partial_read_ns: hour,
+        program_ns: hour,
+        program_msb_ns: hour,
+        oob_program_ns: hour,
+        erase_ns: hour,
+        bus_ns: 0,
+    }
+}
+
+#[test]
+fn emulated_time_is_counted_beside_wall_time() {
+    let (volume, _) = toy(None, false);
+    volume.write(0, &[1; PAGE]).unwrap();
+    volume.read(0, &mut [0; PAGE]).unwrap();
+    let host = volume.host();
+    assert_eq!(
+        (
+            host.of(Op::Write).emulated.sum_ns,
+            host.of(Op::Read).emulated.sum_ns
+        ),
+        (500_000, 50_000)
+    );
+    assert_eq!(
+        (host.of(Op::Write).bytes, host.of(Op::Write).wall.count()),
+        (PAGE as u64, 1)
+    );
+}
+
+#[test]
+fn a_held_request_is_under_way_until_its_client_hears_of_it() {
+    let volume = slow_toy(None);
+    let began = Instant::now();
+    let hold = volume
+        .write(0, &[1; PAGE])
+        .unwrap()
+        .expect("it takes ten hours");
+    assert!(hold.due() >= began + Duration::from_nanos(500_000 * SLOW));
+    let mut page = [0; PAGE];
+    let read = volume
+        .read(0, &mut page)
+        .unwrap()
+        .expect("it takes an hour");
+    assert_eq!(page, [1; PAGE], "held is done, only not told");
+    assert!(volume.publish(false), "nothing is locked meanwhile");
+    let under_way = || [Op::Read, Op::Write].map(|op| volume.host().of(op).in_flight);
+    assert_eq!(under_way(), [1, 1]);
+    assert_eq!(volume.quiet_for(), Duration::ZERO);
+    drop(read);
+    assert_eq!(under_way(), [0, 1]);
+    drop(hold);
+    assert_eq!(under_way(), [0, 0]);
+    let write = *volume.host().of(Op::Write);
+    assert_eq!(
+        (write.completed, write.held, write.emulated.sum_ns),
+        (1, 1, 500_000 * SLOW)
+    );
+    assert!(
+        write.wall.sum_ns >= write.emulated.sum_ns,
+        "also when a longer hold took its place"
+    );
+}
+
+#[test]
+fn a_flush_is_held_after_its_sync_and_a_failed_one_is_told_at_once() {
+    let gate = Gate::closed();
+    gate.let_go();
+    let volume = slow_toy(Some(gate.clone()));
+    let hold = volume
+        .flush()
+        .unwrap()
+        .wait()
+        .unwrap()
+        .expect("it takes hours");
+    assert_eq!(volume.host().of(Op::Flush).in_flight, 1);
+    drop(hold);
+    let flush = volume.host().ops[Op::Flush as usize];
+    assert_eq!((flush.in_flight, flush.completed, flush.held), (0, 1, 1));
+    gate.fails.store(true, Relaxed);
+    assert_eq!(errno_of(volume.flush().unwrap().wait()), EIO);
+    assert_eq!(volume.host().of(Op::Flush).in_flight, 0);
+    assert_eq!(errno_of(volume.write(0, &[1; PAGE])), EPERM);
+}
+
+#[test]
+fn background_work_waits_for_the_emulated_flash() {
+    // A scheme whose pages are really on the chip.
+    let profile = Profile {
+        timing: slow_timing(),
+        ..Profile::find("torture").unwrap().with_blocks(64)
+    };
+    let start = |emulate| {
+        let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+        let config = ftl_core::FtlConfig {
+            logical_pages: 256,
+            params: ftl_core::Params::default(),
+        };
+        let scheme = ftl_core::schemes::Scheme::find("pagemap").unwrap();
+        let ftl = scheme
+            .start(chip, &config, ftl_core::Start::Format)
+            .unwrap();
+        Volume::new(
+            ftl,
+            VolumeOptions {
+                size: 256 * PAGE as u64,
+                read_only: false,
+                emulate,
+            },
+            None,
+        )
+    };
+    for emulate in [true, false] {
+        let volume = start(emulate);
+        drop(volume.write(0, &[1; PAGE]).unwrap());
+        assert_eq!(matches!(volume.idle(1), Idle::After(_)), emulate);
+    }
+}

@@ -1,0 +1,239 @@
+//! `ftld compare`: its rows are those of `ftld replay`, and its sweep runs job by job.
+
+use super::program::Host;
+use super::{file, number, replay, schemes};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// Rows of a comparison without what differs from run to run.
+fn rows(text: &str) -> Vec<Value> {
+    let row = |line: &str| {
+        let mut row: Value = serde_json::from_str(line).unwrap();
+        row.as_object_mut().unwrap().remove("run");
+        row
+    };
+    text.lines().map(row).collect()
+}
+
+#[test]
+fn a_comparison_is_its_replays_whatever_the_number_of_threads() {
+    let host = Host::new();
+    let loads = ["uniform:requests=3K", "sequential:requests=3K,read=50%"];
+    let settings = ["--size", "8MiB", "--op", "20,40", "--precondition", "1"];
+    let with = |threads: &str| {
+        let (code, out, error) = host.run(
+            &[
+                &["compare", "--ndjson", "--threads", threads][..],
+                &loads,
+                &settings,
+            ]
+            .concat(),
+        );
+        assert_eq!(code, 0, "{error}");
+        rows(&out)
+    };
+    let (one, four) = (with("1"), with("4"));
+    assert_eq!(one, four);
+    let schemes = schemes(&host);
+    assert_eq!(one.len(), 2 * 2 * schemes.len());
+    let mut expected = Vec::new();
+    for load in loads {
+        for op in ["20", "40"] {
+            for scheme in &schemes {
+                let args = [
+                    load,
+                    "--scheme",
+                    scheme,
+                    "--size",
+                    "8MiB",
+                    "--op",
+                    op,
+                    "--precondition",
+                    "1",
+                ];
+                let mut row = replay(&host, &args);
+                row.as_object_mut().unwrap().remove("run");
+                expected.push(row);
+            }
+        }
+    }
+    assert_eq!(one, expected);
+}
+
+/// The same by plan, by jobs of one row each through the script for Slurm, and by reading those
+/// rows.
+#[test]
+fn a_sweep_can_be_run_job_by_job() {
+    let host = Host::new();
+    let sweep = [
+        "uniform:requests=2K",
+        "zipf:requests=2K",
+        "--scheme",
+        "pagemap,lazyftl",
+        "--size",
+        "8MiB",
+        "--precondition",
+        "fill",
+    ];
+    let (_, direct, _) = host.run(&[&["compare", "--ndjson"][..], &sweep].concat());
+    let (code, plan, error) = host.run(&[&["compare", "--plan"][..], &sweep].concat());
+    assert_eq!((code, plan.lines().count()), (0, 4), "{error}");
+    let (jobs, folder) = (
+        file(&host, "jobs.ndjson", &plan),
+        host.folder.path().join("rows"),
+    );
+    std::fs::create_dir(&folder).unwrap();
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/slurm-array.sh");
+    for task in 1..=4 {
+        let mut command = std::process::Command::new("bash");
+        command.arg(&script).arg(&jobs).arg(&folder);
+        command
+            .env("SLURM_ARRAY_TASK_ID", task.to_string())
+            .env("FTLD", env!("CARGO_BIN_EXE_ftld"));
+        let output = command.output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let mut files: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    let files: Vec<_> = files.iter().map(|file| file.to_str().unwrap()).collect();
+    let page = host.folder.path().join("page.html");
+    let (code, again, error) = host.run(
+        &[
+            &[
+                "compare",
+                "--ndjson",
+                "--html",
+                page.to_str().unwrap(),
+                "--rows",
+            ][..],
+            &files,
+        ]
+        .concat(),
+    );
+    assert_eq!(code, 0, "{error}");
+    assert_eq!(rows(&again), rows(&direct));
+
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("optimum (bound)"));
+    // Two workloads: by cause, writes, erases, RAM twice; the mapping cache where there is one.
+    assert!(
+        page.matches("<svg").count() >= 10,
+        "{}",
+        page.matches("<svg").count()
+    );
+    for forbidden in ["<script", "src=", "href=", "@import", "url("] {
+        assert!(
+            !page.contains(forbidden),
+            "{forbidden} is not self-contained"
+        );
+    }
+    let (_, csv, _) = host.run(&[&["compare", "--csv", "--rows"][..], &files].concat());
+    let lines: Vec<_> = csv.lines().collect();
+    assert_eq!(lines.len(), 5);
+    let column = lines[0]
+        .split(',')
+        .position(|name| name == "write_amplification")
+        .unwrap();
+    for (line, row) in lines[1..].iter().zip(rows(&direct)) {
+        // The workload's own comma makes no column here: none of these has one.
+        let value: f64 = line.split(',').nth(column).unwrap().parse().unwrap();
+        assert_eq!(value, number(&row, "/write_amplification/total"));
+    }
+}
+
+#[test]
+fn a_run_that_fails_is_named_and_the_others_go_on() {
+    let host = Host::new();
+    let short = file(&host, "short.csv", "0,W,0,4096\n1,W,99999999,4096\n");
+    let short = short.to_str().unwrap();
+    let args = [
+        "compare",
+        "--ndjson",
+        "--scheme",
+        "pagemap",
+        short,
+        "uniform:requests=100",
+        "--size",
+        "1MiB",
+        "--precondition",
+        "none",
+    ];
+    let (code, out, error) = host.run(&args);
+    assert_eq!((code, out.lines().count()), (1, 2));
+    assert!(
+        error.contains("1 of 2 runs failed, first pagemap on")
+            && error.contains("line 2: 4096 bytes at 99999999"),
+        "{error}"
+    );
+    let found = rows(&out);
+    assert_eq!(
+        (found[0]["schema"].as_str(), found[1]["schema"].as_str()),
+        (Some("ftld.failure/1"), Some("ftld.replay/1"))
+    );
+    let (code, out, error) = host.run(&[
+        "compare",
+        "--job",
+        file(&host, "job", &found[0]["job"].to_string())
+            .to_str()
+            .unwrap(),
+    ]);
+    assert_eq!((code, rows(&out).len()), (1, 1), "{error}");
+    host.fails(&["compare"], 2, &["no workload"]);
+    host.fails(
+        &[
+            "compare",
+            "uniform",
+            "--scheme",
+            "pagemap",
+            "--set",
+            "lazy.cache_pages=1,2",
+        ],
+        2,
+        &["none of pagemap has this"],
+    );
+    host.fails(
+        &["compare", "--job", "/nonexistent/job"],
+        1,
+        &["/nonexistent/job: No such file"],
+    );
+    let wrong = file(&host, "wrong", "{\"workloda\": \"uniform\"}");
+    host.fails(
+        &["compare", "--job", wrong.to_str().unwrap()],
+        2,
+        &["not a job: unknown field `workloda`"],
+    );
+    host.fails(
+        &["compare", "--rows", wrong.to_str().unwrap()],
+        1,
+        &["line 1: not a row: schema"],
+    );
+    // A parameter that one scheme does not know leaves it one run.
+    let (_, plan, _) = host.run(&[
+        "compare",
+        "--plan",
+        "uniform",
+        "--scheme",
+        "pagemap,lazyftl",
+        "--set",
+        "lazy.cache_pages=1,2",
+    ]);
+    let sets: Vec<_> = rows(&plan)
+        .iter()
+        .map(|job| format!("{} {}", job["scheme"], job["set"]))
+        .collect();
+    assert_eq!(
+        sets,
+        [
+            "\"pagemap\" []",
+            "\"lazyftl\" [\"lazy.cache_pages=1\"]",
+            "\"lazyftl\" [\"lazy.cache_pages=2\"]"
+        ]
+    );
+}
