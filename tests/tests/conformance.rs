@@ -3,23 +3,25 @@
 //! programs and erases, and the end of life.
 
 use ftl_core::{FtlError, Lpn};
-use ftld_tests::host::{self, Host, Trouble};
-use ftld_tests::rig::{self, Rig, Verdicts};
-use ftld_tests::workload::{HostOp, Kind, Workload};
+use ftld_battery::host::{self, Host, Trouble};
+use ftld_battery::rig::Rig;
+use ftld_battery::verdicts::Verdicts;
+use ftld_battery::workload::{HostOp, Kind, Workload};
+use ftld_tests::suite;
 use nand_model::{Bomb, Fault, FaultPlan, Pbn, SplitMix};
 use std::cell::Cell;
 
 const PAGES: u32 = 512;
 
 fn requests() -> usize {
-    if rig::long() { 40_000 } else { 4_000 }
+    if suite::long() { 40_000 } else { 4_000 }
 }
 
 /// Runs the cases of every scheme on both kinds of cells, and fails if any failed.
 fn for_every_scheme(run: impl Fn(&Rig, &mut Verdicts)) {
-    for (scheme, cells) in rig::matrix() {
-        let rig = Rig::new(scheme, cells, PAGES).set("ckpt.interval", "700");
-        let mut verdicts = Verdicts::new("conformance");
+    for (scheme, cells) in suite::matrix() {
+        let rig = Rig::new(scheme, cells, PAGES, suite::seed()).set("ckpt.interval", "700");
+        let mut verdicts = suite::verdicts("conformance", scheme);
         run(&rig, &mut verdicts);
         verdicts.assert_none_failed();
     }

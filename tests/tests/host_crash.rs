@@ -2,19 +2,19 @@
 //! was written, torn at sectors. Whatever it keeps, the image opens, the scheme mounts, and the
 //! oracle finds everything flushed. The same with writes and syncs that the host refuses.
 
-use ftld_tests::crashes::{self, EIO, ENOSPC, rig_of};
-use ftld_tests::rig::{self, Verdicts};
-use ftld_tests::workload::Kind;
+use ftld_battery::crashes::{self, EIO, ENOSPC, rig_of};
+use ftld_battery::workload::Kind;
+use ftld_tests::suite;
 use nand_model::store::SimDisk;
 use nand_model::{Access, ImageError, SplitMix};
 
 #[test]
 fn whatever_a_crash_of_the_host_keeps_everything_flushed_is_there() {
-    let moments = if rig::long() { 1_100 } else { 30 };
+    let moments = if suite::long() { 1_100 } else { 30 };
     let mut states = 0;
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("host_crash");
+    for (scheme, cells) in suite::matrix() {
+        let rig = rig_of(scheme, cells, suite::seed());
+        let mut verdicts = suite::verdicts("host_crash", scheme);
         for kind in [Kind::FullDisk, Kind::Mixed, Kind::TrimHeavy] {
             crashes::crash_all_along(&rig, kind, moments, &mut verdicts);
         }
@@ -34,8 +34,8 @@ fn whatever_a_crash_of_the_host_keeps_everything_flushed_is_there() {
 /// While an image is made, a crash leaves a file that is refused with a reason, or a new image.
 #[test]
 fn a_crash_while_an_image_is_made_is_no_riddle() {
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
+    for (scheme, cells) in suite::matrix() {
+        let rig = rig_of(scheme, cells, suite::seed());
         let (disk, host) = crashes::device(&rig);
         let whole = disk.bytes();
         drop(host);
@@ -73,15 +73,15 @@ fn a_crash_while_an_image_is_made_is_no_riddle() {
 /// request goes well.
 #[test]
 fn every_write_that_the_host_refuses_costs_its_request_and_no_more() {
-    let (requests, every) = if rig::long() { (160, 1) } else { (60, 7) };
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("host_crash");
+    let (requests, every) = if suite::long() { (160, 1) } else { (60, 7) };
+    for (scheme, cells) in suite::matrix() {
+        let rig = rig_of(scheme, cells, suite::seed());
+        let mut verdicts = suite::verdicts("host_crash", scheme);
         for (errno, arrives) in [(ENOSPC, 0), (ENOSPC, 700), (EIO, 0), (EIO, 100)] {
             // More than any scheme writes for so many requests.
             for index in (0..requests as u64 * 64).step_by(every) {
                 let here = format!("{}/refused/{errno}/{arrives}/{index}", rig.path());
-                if !rig::wanted(&here) || !verdicts.draws(&here) {
+                if !suite::wanted(&here) || !verdicts.draws(&here) {
                     continue;
                 }
                 let mut reached = true;
@@ -108,10 +108,10 @@ fn every_write_that_the_host_refuses_costs_its_request_and_no_more() {
 /// Nothing is acknowledged after it, and what was flushed before is there.
 #[test]
 fn a_sync_that_fails_once_ends_the_device_and_loses_nothing_flushed_before() {
-    let rounds = if rig::long() { 200 } else { 12 };
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("host_crash");
+    let rounds = if suite::long() { 200 } else { 12 };
+    for (scheme, cells) in suite::matrix() {
+        let rig = rig_of(scheme, cells, suite::seed());
+        let mut verdicts = suite::verdicts("host_crash", scheme);
         for round in 0..rounds {
             verdicts.case(&format!("{}/bad_sync/{round}", rig.path()), || {
                 crashes::fail_sync(&rig, round)

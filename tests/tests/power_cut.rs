@@ -1,14 +1,16 @@
 //! Power cuts: at every program and erase of every workload, inside mounts, a thousand in a row,
-//! and with checkpoints destroyed. What may be lost is the oracle's business (`ftld_tests::model`);
+//! and with checkpoints destroyed. What may be lost is the oracle's business (`ftld_battery::model`);
 //! docs/DURABILITY.md says it in prose.
 
 use ftl_core::Params;
 use ftl_core::schemes::SCHEMES;
-use ftld_tests::cuts::{self, Recording};
-use ftld_tests::host::Host;
-use ftld_tests::rig::{self, Cells, Rig, Verdicts};
-use ftld_tests::sweep::{self, Outcomes, PAGES, rig_of};
-use ftld_tests::workload::{Kind, Workload};
+use ftld_battery::cuts::{self, Recording};
+use ftld_battery::host::Host;
+use ftld_battery::rig::{self, Cells, Rig};
+use ftld_battery::sweep::{self, Outcomes, PAGES, rig_of};
+use ftld_battery::verdicts::Verdicts;
+use ftld_battery::workload::{Kind, Workload};
+use ftld_tests::suite;
 use nand_model::Pairing;
 use std::time::Instant;
 
@@ -20,25 +22,25 @@ const LONG_OPERATIONS: u64 = 2_400;
 fn promised(what: &str, cases: u64, least: u64) {
     println!("{cases} {what}");
     assert!(
-        cases >= least || !rig::is_acceptance(),
+        cases >= least || !suite::is_acceptance(),
         "{cases} {what}, promised {least}"
     );
 }
 
 fn every_operation(cells: Cells, promise: u64) {
-    let (least, every) = if rig::long() {
+    let (least, every) = if suite::long() {
         (LONG_OPERATIONS, 1)
     } else {
         (0, 2)
     };
     let mut tried = 0;
     for scheme in SCHEMES {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("power_cut");
+        let rig = rig_of(scheme, cells, suite::seed());
+        let mut verdicts = suite::verdicts("power_cut", scheme);
         let began = Instant::now();
         let (mut operations, mut workloads) = (0, 0);
         for kind in Kind::ALL {
-            if !rig::wanted(&format!("{}/{}", rig.path(), kind.name())) {
+            if !suite::wanted(&format!("{}/{}", rig.path(), kind.name())) {
                 continue;
             }
             let recording = cuts::record_operations(&rig, kind, least);
@@ -55,7 +57,7 @@ fn every_operation(cells: Cells, promise: u64) {
                 kind.name(),
                 &recording,
                 every,
-                Outcomes::by_form(),
+                Outcomes::by_form(verdicts.budget()),
                 &mut verdicts,
             );
             operations += recording.operations();
@@ -94,18 +96,18 @@ fn without_pair_protection_the_same_cuts_lose_flushed_data() {
         .iter()
         .filter(|scheme| rig::has_param(scheme, "nand.pair_policy"))
     {
-        let rig = rig_of(scheme, Cells::Mlc).set("nand.pair_policy", "none");
-        if !rig::wanted(&rig.path()) {
+        let rig = rig_of(scheme, Cells::Mlc, suite::seed()).set("nand.pair_policy", "none");
+        if !suite::wanted(&rig.path()) {
             continue;
         }
-        let mut verdicts = Verdicts::of_everything("power_cut");
+        let mut verdicts = suite::verdicts("power_cut", scheme).of_everything();
         let recording = cuts::record(&rig, Kind::Uniform);
         sweep::cut_run(
             &rig,
             Kind::Uniform.name(),
             &recording,
             1,
-            Outcomes::by_form(),
+            Outcomes::by_form(verdicts.budget()),
             &mut verdicts,
         );
         println!(
@@ -129,11 +131,11 @@ fn without_pair_protection_the_same_cuts_lose_flushed_data() {
 /// fail on their own, other word-line pairings, marks in the OOB that were lost.
 #[test]
 fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
-    for (scheme, cells) in rig::matrix() {
-        let mut verdicts = Verdicts::new("power_cut");
-        for salt in 0..if rig::long() { 8 } else { 2 } {
+    for (scheme, cells) in suite::matrix() {
+        let mut verdicts = suite::verdicts("power_cut", scheme);
+        for salt in 0..if suite::long() { 8 } else { 2 } {
             // Long enough for the blocks to be programmed and erased.
-            let failing = sweep::with_failing_blocks(rig_of(scheme, cells), salt);
+            let failing = sweep::with_failing_blocks(rig_of(scheme, cells, suite::seed()), salt);
             let recording = cuts::record_operations(&failing, Kind::HotCold, 2_000);
             let bad = recording.coverage.bad_blocks;
             assert!(bad >= 2, "{}: only {bad} blocks went bad", failing.path());
@@ -146,7 +148,7 @@ fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
                 Pairing::Shared4,
                 Pairing::Group4,
             ] {
-                let paired = rig_of(scheme, cells)
+                let paired = rig_of(scheme, cells, suite::seed())
                     .variant(pairing.name(), |rig| rig.profile.pairing = pairing);
                 cut_variant(
                     &paired,
@@ -163,13 +165,13 @@ fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
             ("mlam.ack", "buffer"),
         ] {
             if rig::has_param(scheme, key) {
-                let other = rig_of(scheme, cells)
+                let other = rig_of(scheme, cells, suite::seed())
                     .variant(&format!("{key}={value}"), |_| {})
                     .set(key, value);
                 cut_variant(&other, &after_filling(&other), 1, &mut verdicts);
             }
         }
-        let unmarked = rig_of(scheme, cells).variant("unmarked", |_| {});
+        let unmarked = rig_of(scheme, cells, suite::seed()).variant("unmarked", |_| {});
         if let Some(recording) = cuts::record(&unmarked, Kind::HotCold).without_marks() {
             cut_variant(&unmarked, &recording, 1, &mut verdicts);
         }
@@ -199,13 +201,13 @@ fn after_filling(rig: &Rig) -> Recording {
 
 /// Every operation in the long form, else every fifth of every `share`-th part.
 fn cut_variant(rig: &Rig, recording: &Recording, share: usize, verdicts: &mut Verdicts) {
-    let every = if rig::long() { 1 } else { 5 * share };
+    let every = if suite::long() { 1 } else { 5 * share };
     sweep::cut_run(
         rig,
         Kind::HotCold.name(),
         recording,
         every,
-        Outcomes::by_form(),
+        Outcomes::by_form(verdicts.budget()),
         verdicts,
     );
 }
@@ -216,10 +218,10 @@ fn cut_variant(rig: &Rig, recording: &Recording, share: usize, verdicts: &mut Ve
 #[test]
 fn a_cut_inside_a_mount_loses_nothing_either() {
     let mut cases = 0;
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("power_cut");
-        let (every, kinds) = if rig::long() {
+    for (scheme, cells) in suite::matrix() {
+        let rig = rig_of(scheme, cells, suite::seed());
+        let mut verdicts = suite::verdicts("power_cut", scheme);
+        let (every, kinds) = if suite::long() {
             (29, &Kind::ALL[..])
         } else {
             (29, &[Kind::FullDisk, Kind::Mixed][..])
@@ -227,9 +229,10 @@ fn a_cut_inside_a_mount_loses_nothing_either() {
         for kind in kinds {
             cut_mounts(&rig, *kind, every, Outcomes::Three, &mut verdicts);
         }
-        if rig::long() {
-            let tiny = Rig::with_params(scheme, cells, 64, rig.config.params.clone())
-                .variant("tiny", |_| {});
+        if suite::long() {
+            let tiny =
+                Rig::with_params(scheme, cells, 64, rig.config.params.clone(), suite::seed())
+                    .variant("tiny", |_| {});
             cut_mounts(&tiny, Kind::Mixed, 1, Outcomes::All, &mut verdicts);
         }
         println!(
@@ -249,18 +252,18 @@ fn a_cut_inside_a_mount_loses_nothing_either() {
 /// erased something.
 #[test]
 fn a_cut_inside_the_mount_after_that_loses_nothing_either() {
-    let (kinds, every, per_mount) = if rig::long() {
+    let (kinds, every, per_mount) = if suite::long() {
         (&Kind::ALL[..], 3, 16)
     } else {
         (&[Kind::HotCold, Kind::Files][..], 20, 2)
     };
     let mut cases = 0;
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("power_cut");
+    for (scheme, cells) in suite::matrix() {
+        let rig = rig_of(scheme, cells, suite::seed());
+        let mut verdicts = suite::verdicts("power_cut", scheme);
         for kind in kinds
             .iter()
-            .filter(|kind| rig::wanted(&format!("{}/{}", rig.path(), kind.name())))
+            .filter(|kind| suite::wanted(&format!("{}/{}", rig.path(), kind.name())))
         {
             let recording = cuts::record(&rig, *kind);
             sweep::cut_mounts_of_mounts(
@@ -286,7 +289,7 @@ fn a_cut_inside_the_mount_after_that_loses_nothing_either() {
 }
 
 fn cut_mounts(rig: &Rig, kind: Kind, every: usize, outcomes: Outcomes, verdicts: &mut Verdicts) {
-    if rig::wanted(&format!("{}/{}", rig.path(), kind.name())) {
+    if suite::wanted(&format!("{}/{}", rig.path(), kind.name())) {
         sweep::cut_mounts(
             rig,
             kind.name(),
@@ -302,10 +305,10 @@ fn cut_mounts(rig: &Rig, kind: Kind, every: usize, outcomes: Outcomes, verdicts:
 /// every second row of three.
 #[test]
 fn every_short_row_of_requests_may_be_cut() {
-    let (length, every) = if rig::long() { (4, 1) } else { (3, 2) };
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("power_cut");
+    let (length, every) = if suite::long() { (4, 1) } else { (3, 2) };
+    for (scheme, cells) in suite::matrix() {
+        let rig = rig_of(scheme, cells, suite::seed());
+        let mut verdicts = suite::verdicts("power_cut", scheme);
         sweep::cut_short_rows(&rig, length, every, &mut verdicts);
         println!(
             "{}: {} cuts in short rows, {} failed; {}",
@@ -320,17 +323,17 @@ fn every_short_row_of_requests_may_be_cut() {
 
 #[test]
 fn a_full_device_stays_writable_through_cuts_in_a_row() {
-    let cuts = if rig::long() { 1_000 } else { 100 };
-    for (scheme, cells) in rig::matrix() {
-        in_a_row(&rig_of(scheme, cells), cuts);
+    let cuts = if suite::long() { 1_000 } else { 100 };
+    for (scheme, cells) in suite::matrix() {
+        in_a_row(&rig_of(scheme, cells, suite::seed()), cuts);
     }
 }
 
 /// The same on chips as they are sold: large blocks, where a cut leaves much of a block unused.
 #[test]
 fn a_real_chip_stays_writable_through_cuts_in_a_row() {
-    let cuts = if rig::long() { 1_000 } else { 40 };
-    for (scheme, cells) in rig::matrix() {
+    let cuts = if suite::long() { 1_000 } else { 40 };
+    for (scheme, cells) in suite::matrix() {
         let name = if cells == Cells::Mlc {
             "mlc-4k"
         } else {
@@ -340,7 +343,8 @@ fn a_real_chip_stays_writable_through_cuts_in_a_row() {
         let mut params = Params::default();
         params.set("ckpt.interval", "700");
         in_a_row(
-            &Rig::on_profile(scheme, cells, profile, 1024, params).variant(name, |_| {}),
+            &Rig::on_profile(scheme, cells, profile, 1024, params, suite::seed())
+                .variant(name, |_| {}),
             cuts,
         );
     }
@@ -357,7 +361,7 @@ fn random_cuts_of_a_real_chip_lose_nothing_flushed() {
         .map(|(scheme, row)| {
             let mut params = Params::default();
             params.set("ckpt.interval", "2000");
-            Rig::on_profile(scheme, Cells::Mlc, profile, 10_240, params).variant(
+            Rig::on_profile(scheme, Cells::Mlc, profile, 10_240, params, suite::seed()).variant(
                 &format!("random{row}"),
                 |rig| {
                     rig.seed += row;
@@ -365,10 +369,10 @@ fn random_cuts_of_a_real_chip_lose_nothing_flushed() {
             )
         })
         .collect();
-    let total = if rig::long() { 1_000_000 } else { 2_000 };
+    let total = if suite::long() { 1_000_000 } else { 2_000 };
     let cuts = total / rigs.len() as u64;
-    let rows = rig::in_parallel(&rigs, |rig| {
-        let (began, mut verdicts) = (Instant::now(), Verdicts::new("power_cut"));
+    let rows = suite::in_parallel(&rigs, |rig| {
+        let (began, mut verdicts) = (Instant::now(), suite::verdicts("power_cut", rig.scheme));
         let mut seen = sweep::RandomCuts::default();
         let kind = RANDOM_KINDS[(rig.seed % RANDOM_KINDS.len() as u64) as usize];
         verdicts.case(&rig.path(), || {
@@ -397,7 +401,7 @@ const RANDOM_ROWS: u64 = 4;
 const RANDOM_KINDS: [Kind; 4] = [Kind::HotCold, Kind::Mixed, Kind::Files, Kind::Uniform];
 
 fn in_a_row(rig: &Rig, cuts: u32) {
-    let mut verdicts = Verdicts::new("power_cut");
+    let mut verdicts = suite::verdicts("power_cut", rig.scheme);
     let fewest = sweep::cut_in_a_row(rig, cuts, &mut verdicts);
     if verdicts.cases > 0 {
         let sweep::FewestFree { found, left } = fewest;
@@ -412,9 +416,9 @@ fn in_a_row(rig: &Rig, cuts: u32) {
 /// Each checkpoint block in turn cannot be read any more: what it said is still true.
 #[test]
 fn any_checkpoint_block_may_be_lost() {
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("power_cut");
+    for (scheme, cells) in suite::matrix() {
+        let rig = rig_of(scheme, cells, suite::seed());
+        let mut verdicts = suite::verdicts("power_cut", scheme);
         for kind in Kind::ALL {
             for clean in [true, false] {
                 sweep::lose_checkpoints(&rig, kind, clean, &mut verdicts);
@@ -428,7 +432,7 @@ fn any_checkpoint_block_may_be_lost() {
             verdicts.sample()
         );
         assert!(
-            verdicts.places > 0 || !rig::wanted(&rig.path()),
+            verdicts.places > 0 || !suite::wanted(&rig.path()),
             "{}: no checkpoint block was found",
             rig.path()
         );

@@ -3,9 +3,10 @@
 
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlError, Lpn, Params};
-use ftld_tests::host::{Host, Trouble};
-use ftld_tests::rig::{self, Cells, Rig, Verdicts};
-use ftld_tests::workload::HostOp;
+use ftld_battery::host::{Host, Trouble};
+use ftld_battery::rig::{self, Cells, Rig};
+use ftld_battery::workload::HostOp;
+use ftld_tests::suite;
 use nand_model::{Chip, FaultPlan, Geometry, Profile, SplitMix, Store};
 
 /// Writes between two FLUSHes.
@@ -91,13 +92,14 @@ fn wear<S: Store>(chip: &Chip<S>) -> Wear {
 fn rigs(scheme: &'static Scheme, cells: Cells) -> Vec<Rig> {
     let (small, endurance) = match cells {
         Cells::Mlc => (*Profile::find("torture").expect("a built-in profile"), 20),
-        Cells::Slc => (cells.profile(), if rig::long() { 100 } else { 40 }),
+        Cells::Slc => (cells.profile(), if suite::long() { 100 } else { 40 }),
     };
     let small = Profile { endurance, ..small };
     let mut rigs = vec![
-        Rig::on_profile(scheme, cells, small, 512, Params::default()).variant("small", |_| {}),
+        Rig::on_profile(scheme, cells, small, 512, Params::default(), suite::seed())
+            .variant("small", |_| {}),
     ];
-    if rig::long() {
+    if suite::long() {
         let name = if cells == Cells::Mlc {
             "mlc-4k"
         } else {
@@ -108,7 +110,8 @@ fn rigs(scheme: &'static Scheme, cells: Cells) -> Vec<Rig> {
             ..*Profile::find(name).expect("a built-in profile")
         };
         // As many logical pages as leave 256 blocks in all.
-        let layout = |pages| Rig::on_profile(scheme, cells, sold, pages, Params::default());
+        let layout =
+            |pages| Rig::on_profile(scheme, cells, sold, pages, Params::default(), suite::seed());
         let step = sold.geometry.pages_per_block;
         let pages = (1..)
             .map(|n| n * step)
@@ -159,9 +162,9 @@ fn is_read_only(host: &mut Host) -> Result<(), String> {
 
 #[test]
 fn a_worn_out_device_is_read_only_with_everything_readable_also_after_a_restart() {
-    for (scheme, cells) in rig::matrix() {
+    for (scheme, cells) in suite::matrix() {
         for rig in rigs(scheme, cells) {
-            let mut verdicts = Verdicts::new("wear");
+            let mut verdicts = suite::verdicts("wear", scheme);
             verdicts.case(&format!("{}/worn_out", rig.path()), || {
                 let mut host = Host::format(&rig);
                 let Load { writes, worn, .. } = wear_out(&rig, &mut host)?;
@@ -220,7 +223,7 @@ fn grow_old(rig: &Rig, patrols: bool) -> Result<u64, String> {
     let mut host = Host::over(
         rig,
         ftl,
-        ftld_tests::model::Model::new(rig.config.logical_pages, rig.seed),
+        ftld_battery::model::Model::new(rig.config.logical_pages, rig.seed),
     );
     host.set_faults(FaultPlan {
         bit_errors: HASTE,
@@ -235,7 +238,7 @@ fn grow_old(rig: &Rig, patrols: bool) -> Result<u64, String> {
         })?;
     }
     host.run(&HostOp::Flush)?;
-    for _ in 0..if rig::long() { 730 } else { 120 } {
+    for _ in 0..if suite::long() { 730 } else { 120 } {
         host.ftl.chip_mut().age(24);
         // What a host does that is not there to be served.
         while patrols && host.ftl.idle(0, 64).map_err(|error| error.to_string())? {}
@@ -267,8 +270,9 @@ fn data_is_written_anew_before_it_fades() {
         };
         let mut params = Params::default();
         params.set("scrub.hours", "24");
-        let rig = Rig::on_profile(scheme, Cells::Mlc, profile, 512, params).variant("old", |_| {});
-        let mut verdicts = Verdicts::new("wear");
+        let rig = Rig::on_profile(scheme, Cells::Mlc, profile, 512, params, suite::seed())
+            .variant("old", |_| {});
+        let mut verdicts = suite::verdicts("wear", scheme);
         verdicts.case(&rig.path(), || {
             let refreshes = grow_old(&rig, true)?;
             println!(
