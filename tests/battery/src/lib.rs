@@ -8,15 +8,19 @@
 #![forbid(unsafe_code)]
 
 pub mod classes;
+pub mod conformance;
 pub mod coverage;
 pub mod crashes;
 pub mod cuts;
 pub mod host;
+pub mod host_crashes;
 pub mod model;
 pub mod payload;
+pub mod power_cuts;
 pub mod rig;
 pub mod swarm;
 pub mod sweep;
 pub mod verdicts;
 pub mod watch;
+pub mod wear;
 pub mod workload;
