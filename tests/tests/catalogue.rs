@@ -3,7 +3,8 @@
 
 use ftl_core::schemes::SCHEMES;
 use ftl_core::{Params, Start};
-use ftld_tests::rig::{self, Rig};
+use ftld_battery::rig::{self, Rig};
+use ftld_tests::suite;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -113,7 +114,7 @@ fn bounds(text: &str) -> Option<(&str, u64, Option<u64>)> {
 #[test]
 fn the_bounds_that_an_error_names_are_those_that_hold() {
     let mut found = 0;
-    for (scheme, cells) in rig::matrix() {
+    for (scheme, cells) in suite::matrix() {
         let refusal = |key: &str, value: u64| {
             let mut params = Params::default();
             params.set(key, &value.to_string());
@@ -124,7 +125,7 @@ fn the_bounds_that_an_error_names_are_those_that_hold() {
                 512,
                 rig::OVER_PROVISIONING,
                 params,
-                rig::seed(),
+                suite::seed(),
             ) {
                 Ok(rig) => scheme
                     .start(rig.blank(), &rig.config, Start::Format)

@@ -2,389 +2,63 @@
 //! checks, clean and unclean remounts, a full device overwritten, factory-bad blocks, failing
 //! programs and erases, and the end of life.
 
-use ftl_core::{FtlError, Lpn};
-use ftld_tests::host::{self, Host, Trouble};
-use ftld_tests::rig::{self, Rig, Verdicts};
-use ftld_tests::workload::{HostOp, Kind, Workload};
-use nand_model::{Bomb, Fault, FaultPlan, Pbn, SplitMix};
-use std::cell::Cell;
+use ftld_battery::conformance;
+use ftld_tests::suite;
 
-const PAGES: u32 = 512;
-
-fn requests() -> usize {
-    if rig::long() { 40_000 } else { 4_000 }
-}
-
-/// Runs the cases of every scheme on both kinds of cells, and fails if any failed.
-fn for_every_scheme(run: impl Fn(&Rig, &mut Verdicts)) {
-    for (scheme, cells) in rig::matrix() {
-        let rig = Rig::new(scheme, cells, PAGES).set("ckpt.interval", "700");
-        let mut verdicts = Verdicts::new("conformance");
-        run(&rig, &mut verdicts);
+/// Runs a part of the battery for every scheme on both kinds of cells, and fails if a case failed.
+fn for_every_scheme(part: conformance::Part) {
+    for (scheme, cells) in suite::matrix() {
+        let rig = conformance::rig_of(scheme, cells, suite::seed());
+        let mut verdicts = suite::verdicts("conformance", scheme);
+        part(&rig, &mut verdicts);
         verdicts.assert_none_failed();
     }
 }
 
 #[test]
 fn what_was_written_is_read_through_collections_and_mounts() {
-    for_every_scheme(|rig, verdicts| {
-        for kind in Kind::ALL {
-            verdicts.case(&format!("{}/{}", rig.path(), kind.name()), || {
-                let mut host = Host::format(rig);
-                for (number, op) in Workload::new(kind, PAGES, rig.seed)
-                    .take(requests())
-                    .enumerate()
-                {
-                    host.run(&op)?;
-                    if number % 500 == 499 {
-                        host = restart(host, number / 500)?;
-                    }
-                }
-                if host.ftl.chip().counters().total().erases == 0 {
-                    return Err("nothing was ever erased".into());
-                }
-                Ok(())
-            });
-        }
-    });
-}
-
-/// Checks everything, then stops: now and then cleanly, now and then by a power cut between two
-/// operations, else not at all.
-fn restart<'a>(mut host: Host<'a>, number: usize) -> Result<Host<'a>, String> {
-    host.check()?;
-    host.compare_all()?;
-    match number % 3 {
-        0 => {
-            host.ftl
-                .shutdown(0)
-                .map_err(|error| format!("shutdown: {error}"))?;
-            host.model.flushed();
-            let before = programs_and_erases(&host);
-            host = host.remount()?;
-            if !host.ftl.stats().mount.clean {
-                return Err("the mount after a clean stop was not clean".into());
-            }
-            if programs_and_erases(&host) != before {
-                return Err("a clean mount wrote to the flash".into());
-            }
-            host.compare_all()?;
-        }
-        1 => {
-            host = host.remount()?;
-            host.settle_all()?;
-        }
-        _ => return Ok(host),
-    }
-    host.check()?;
-    Ok(host)
-}
-
-fn programs_and_erases(host: &Host) -> u64 {
-    let total = host.ftl.chip().counters().total();
-    total.programs + total.erases
+    for_every_scheme(conformance::collections_and_mounts);
 }
 
 #[test]
 fn a_device_whose_every_page_is_mapped_can_be_overwritten() {
-    for_every_scheme(|rig, verdicts| {
-        verdicts.case(&format!("{}/overwritten", rig.path()), || {
-            let mut host = Host::format_at_end_of_life(rig);
-            let mut rng = SplitMix::new(rig.seed);
-            for lpn in 0..PAGES {
-                host.run(&HostOp::Write {
-                    lpn,
-                    count: 1,
-                    fua: false,
-                })?;
-            }
-            for _ in 0..3 * PAGES {
-                host.run(&HostOp::Write {
-                    lpn: rng.below(PAGES as u64) as u32,
-                    count: 1,
-                    fua: false,
-                })?;
-            }
-            for lpn in (0..PAGES).step_by(16) {
-                host.run(&HostOp::Write {
-                    lpn,
-                    count: 16,
-                    fua: lpn % 64 == 0,
-                })?;
-            }
-            host.check()?;
-            host.compare_all()?;
-            let mapped = host.ftl.stats().mapped_pages;
-            if mapped != PAGES as u64 {
-                Err(format!("{mapped} pages of {PAGES} are mapped"))
-            } else {
-                Ok(())
-            }
-        });
-    });
+    for_every_scheme(conformance::overwrites);
 }
 
 #[test]
 fn mapped_pages_are_told_from_trimmed_ones() {
-    for_every_scheme(|rig, verdicts| {
-        verdicts.case(&format!("{}/mapped", rig.path()), || {
-            let mut host = Host::format(rig);
-            host.run(&HostOp::Write {
-                lpn: 10,
-                count: 20,
-                fua: false,
-            })?;
-            host.run(&HostOp::Trim { lpn: 15, count: 5 })?;
-            host.run(&HostOp::WriteZeroes {
-                lpn: 20,
-                count: 2,
-                fua: false,
-            })?;
-            for again in 0..2 {
-                for lpn in 0..PAGES {
-                    let mapped = host
-                        .ftl
-                        .is_mapped(Lpn::new(lpn))
-                        .map_err(|error| error.to_string())?;
-                    if mapped != ((10..15).contains(&lpn) || (22..30).contains(&lpn)) {
-                        return Err(format!("page {lpn}: is_mapped is {mapped}, mount {again}"));
-                    }
-                }
-                host.run(&HostOp::Flush)?;
-                host = host.remount()?;
-            }
-            Ok(())
-        });
-    });
+    for_every_scheme(conformance::mapped_pages);
 }
 
 /// A device that writes no checkpoints takes trims without end all the same.
 #[test]
 fn trims_without_checkpoints_do_not_fill_the_device() {
-    for_every_scheme(|rig, verdicts| {
-        let rig = rig.clone().set("ckpt.interval", "0");
-        verdicts.case(&format!("{}/trims_without_checkpoints", rig.path()), || {
-            let mut host = Host::format(&rig);
-            for (number, op) in Workload::new(Kind::TrimHeavy, PAGES, rig.seed)
-                .take(4 * requests())
-                .enumerate()
-            {
-                host.run(&op)
-                    .map_err(|trouble| format!("request {number}: {}", String::from(trouble)))?;
-            }
-            host.check()?;
-            host = host.remount()?;
-            host.settle_all()
-        });
-    });
+    for_every_scheme(conformance::trims_without_checkpoints);
 }
 
 /// As many factory-bad blocks as the data sheet allows, wherever the seed puts them.
 #[test]
 fn factory_bad_blocks_are_never_touched() {
-    for_every_scheme(|rig, verdicts| {
-        for salt in 0..4 {
-            let rig = Rig {
-                seed: rig.seed + salt,
-                ..rig.clone()
-            };
-            verdicts.case(&format!("{}/factory_bad/{salt}", rig.path()), || {
-                let mut host = Host::format_at_end_of_life(&rig);
-                for op in Workload::new(Kind::Mixed, PAGES, rig.seed).take(requests() / 4) {
-                    host.run(&op)?;
-                }
-                host.check()?;
-                host = host.remount()?;
-                host.settle_all()?;
-                host.check()
-            });
-        }
-    });
+    for_every_scheme(conformance::factory_bad_blocks);
 }
 
 /// Programs and erases that fail, each in a block chosen by the seed, as many as the data sheet
 /// allows.
 #[test]
 fn failing_blocks_lose_nothing() {
-    for_every_scheme(|rig, verdicts| {
-        let fails = Cell::new((0, 0));
-        for salt in 0..6 {
-            for kind in [Kind::FullDisk, Kind::HotCold, Kind::TrimHeavy] {
-                verdicts.case(
-                    &format!("{}/failing/{}/{salt}", rig.path(), kind.name()),
-                    || {
-                        let seed = rig.seed + 100 * salt;
-                        let mut host = Host::format(rig);
-                        host.set_faults(failing_blocks(rig, seed));
-                        for (number, op) in Workload::new(kind, PAGES, seed)
-                            .take(requests() / 2)
-                            .enumerate()
-                        {
-                            host.run(&op)?;
-                            if number % 250 == 249 {
-                                host.check()?;
-                                host.compare_all()?;
-                            }
-                        }
-                        let counters = host.ftl.chip().counters();
-                        fails.set((
-                            fails.get().0 + counters.program_fails,
-                            fails.get().1 + counters.erase_fails,
-                        ));
-                        host = host.remount()?;
-                        host.settle_all()?;
-                        host.check()
-                    },
-                );
-            }
-        }
-        let (programs, erases) = fails.get();
-        let few = programs < verdicts.cases || erases < verdicts.cases;
-        assert!(
-            !few || verdicts.cases < 18,
-            "{}: only {programs} programs and {erases} erases failed",
-            rig.path()
-        );
-    });
-}
-
-/// Half of the allowed bad blocks fail a program, half an erase.
-fn failing_blocks(rig: &Rig, seed: u64) -> FaultPlan {
-    let mut rng = SplitMix::new(seed);
-    let spare = 4;
-    let mut blocks: Vec<Pbn> = Vec::new();
-    while blocks.len() < spare {
-        let block = Pbn::new(rng.below(rig.profile.geometry.blocks as u64) as u32);
-        if !blocks.contains(&block) {
-            blocks.push(block);
-        }
-    }
-    let erases = blocks.split_off(spare / 2);
-    let programs = blocks
-        .into_iter()
-        .map(|block| Bomb::next(block, Fault::ProgramFail));
-    let bombs = programs
-        .chain(
-            erases
-                .into_iter()
-                .map(|block| Bomb::next(block, Fault::EraseFail)),
-        )
-        .collect();
-    FaultPlan {
-        bombs,
-        ..FaultPlan::default()
-    }
+    for_every_scheme(conformance::failing_blocks);
 }
 
 /// The host's file system is full now and then, in the middle of anything: requests fail, nothing
 /// is lost, no block retires, and the same request succeeds when there is room again.
 #[test]
 fn a_full_host_file_system_is_no_fault_of_the_flash() {
-    for_every_scheme(|rig, verdicts| {
-        for kind in [Kind::FullDisk, Kind::Mixed, Kind::TrimHeavy] {
-            verdicts.case(&format!("{}/host_full/{}", rig.path(), kind.name()), || {
-                let mut host = Host::format(rig);
-                let mut rng = SplitMix::new(rig.seed);
-                let mut refused = 0;
-                for (number, op) in Workload::new(kind, PAGES, rig.seed)
-                    .take(requests())
-                    .enumerate()
-                {
-                    if rng.one_in(4) {
-                        host.ftl
-                            .chip_mut()
-                            .store_mut()
-                            .set_room(Some(rng.below(40)));
-                    }
-                    let mut tries = 0;
-                    while let Err(trouble) = host.run(&op) {
-                        if !matches!(trouble, Trouble::Refused(FtlError::HostFull)) || tries == 3 {
-                            return Err(format!(
-                                "request {number}, {op:?}: {}",
-                                String::from(trouble)
-                            ));
-                        }
-                        (refused, tries) = (refused + 1, tries + 1);
-                        host.check()
-                            .map_err(|why| format!("request {number}, {op:?}, host full: {why}"))?;
-                        host.ftl.chip_mut().store_mut().set_room(if tries == 1 {
-                            Some(3)
-                        } else {
-                            None
-                        });
-                    }
-                    if number % 250 == 249 {
-                        host.check()?;
-                        host.compare_all()?;
-                    }
-                }
-                host.ftl.chip_mut().store_mut().set_room(None);
-                host = host.remount()?;
-                host.settle_all()?;
-                host.check()?;
-                let bad = host.ftl.stats().blocks.bad;
-                if refused < 50 || bad > 0 {
-                    Err(format!("{refused} refusals, {bad} bad blocks"))
-                } else {
-                    Ok(())
-                }
-            });
-        }
-    });
+    for_every_scheme(conformance::full_host);
 }
 
 /// Blocks fail until the device gives up writing: what was acknowledged can be read, flushes go on,
 /// and it mounts.
 #[test]
 fn a_worn_out_device_turns_read_only_and_loses_nothing() {
-    for_every_scheme(|rig, verdicts| {
-        for salt in 0..6 {
-            verdicts.case(&format!("{}/worn_out/{salt}", rig.path()), || {
-                let seed = rig.seed + salt;
-                let mut host = Host::format(rig);
-                let chances = [
-                    (Fault::EraseFail, 60_000_000),
-                    (Fault::ProgramFail, 3_000_000),
-                ]
-                .into();
-                let plan = FaultPlan {
-                    chances,
-                    seed,
-                    ..FaultPlan::default()
-                };
-                host.set_faults(plan);
-                refuse_at_last(&mut host, seed)?;
-                host.settle_all()?;
-                host.check()?;
-                host = host.remount()?;
-                host.settle_all()?;
-                host.check()?;
-                host.ftl
-                    .flush(0)
-                    .map(drop)
-                    .map_err(|error| format!("flush after the mount: {error}"))
-            });
-        }
-    });
-}
-
-/// Runs requests until one is refused, then flushes; the model tells what is durable, and that the
-/// refused one may be there in part.
-fn refuse_at_last(host: &mut Host, seed: u64) -> Result<(), String> {
-    for op in Workload::new(Kind::FullDisk, PAGES, seed) {
-        let (mut model, step) = (host.model.clone(), host.step());
-        match host.run(&op) {
-            Ok(()) => continue,
-            Err(Trouble::Refused(FtlError::ReadOnly(_))) => {}
-            Err(other) => return Err(format!("expected read-only, not {other:?}")),
-        }
-        host.ftl
-            .flush(0)
-            .map_err(|error| format!("flush of a read-only device: {error}"))?;
-        model.flushed();
-        host::values(&op, step).for_each(|(lpn, value)| model.submit(lpn, value));
-        host.model = model;
-        return Ok(());
-    }
-    unreachable!("workloads are endless")
+    for_every_scheme(conformance::worn_out);
 }

@@ -9,7 +9,7 @@
 //! drawn.
 
 use ftl_core::schemes::SCHEMES;
-use ftld_tests::classes::Classes;
+use ftld_battery::classes::Classes;
 use ftld_tests::daemon_swarm::plan::{self, Plan};
 use ftld_tests::daemon_swarm::runner::{Report, run, runtime};
 use ftld_tests::daemon_swarm::shrink::shrink;

@@ -4,10 +4,11 @@
 
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{Ftl, Lpn, Params, Start};
-use ftld_tests::host::Host;
-use ftld_tests::rig::{self, Cells, OVER_PROVISIONING, Rig};
-use ftld_tests::swarm::plan::PARAMETERS;
-use ftld_tests::workload::{Kind, Workload};
+use ftld_battery::host::Host;
+use ftld_battery::rig::{Cells, OVER_PROVISIONING, Rig};
+use ftld_battery::swarm::plan::PARAMETERS;
+use ftld_battery::workload::{Kind, Workload};
+use ftld_tests::suite;
 use nand_model::store::MemStore;
 use nand_model::{Cause, Geometry, OpCounts, Profile};
 use std::collections::BTreeSet;
@@ -28,7 +29,7 @@ struct Outcome {
 
 fn run(rig: &Rig, kind: Kind) -> Outcome {
     let mut host = Host::format(rig);
-    let requests = if rig::long() { 30_000 } else { 3_000 };
+    let requests = if suite::long() { 30_000 } else { 3_000 };
     for op in Workload::new(kind, PAGES, rig.seed).take(requests) {
         host.run(&op)
             .unwrap_or_else(|trouble| panic!("{}: {op:?}: {}", rig.path(), String::from(trouble)));
@@ -100,7 +101,15 @@ fn on_four_dies(scheme: &'static Scheme) -> Rig {
         },
         ..one
     };
-    Rig::on_profile(scheme, Cells::Mlc, profile, PAGES, Params::default()).variant("dies", |_| ())
+    Rig::on_profile(
+        scheme,
+        Cells::Mlc,
+        profile,
+        PAGES,
+        Params::default(),
+        suite::seed(),
+    )
+    .variant("dies", |_| ())
 }
 
 /// Each value of each parameter that is the scheme's own.
@@ -119,7 +128,7 @@ fn with_own_parameters(scheme: &'static Scheme) -> Vec<Rig> {
             PAGES,
             OVER_PROVISIONING,
             params,
-            rig::seed(),
+            suite::seed(),
         )
         .ok()?;
         // On SLC alone, or on chips with several planes.
@@ -213,15 +222,15 @@ fn every_scheme_on_every_chip_holds_the_same_bytes_after_the_same_requests() {
         "# us: emulated time. cut, stop: the mount after one, operations as by cause/pages scanned/pages discarded/us. later: of 300 more requests.".to_string(),
     ];
     for kind in Kind::ALL {
-        let mut matrix: Vec<_> = rig::matrix()
-            .map(|(scheme, cells)| Rig::new(scheme, cells, PAGES))
+        let mut matrix: Vec<_> = suite::matrix()
+            .map(|(scheme, cells)| Rig::new(scheme, cells, PAGES, suite::seed()))
             .collect();
         match kind {
             Kind::Mixed => matrix.extend(SCHEMES.iter().map(on_four_dies)),
             Kind::HotCold => matrix.extend(SCHEMES.iter().flat_map(with_own_parameters)),
             _ => {}
         }
-        let outcomes = rig::in_parallel(&matrix, |rig| run(rig, kind));
+        let outcomes = suite::in_parallel(&matrix, |rig| run(rig, kind));
         let (first, expected) = (&matrix[0], &outcomes[0]);
         for (rig, outcome) in matrix.iter().zip(&outcomes) {
             let (path, first, kind) = (rig.path(), first.path(), kind.name());
@@ -237,7 +246,7 @@ fn every_scheme_on_every_chip_holds_the_same_bytes_after_the_same_requests() {
         decisions.extend(outcomes.into_iter().map(|outcome| outcome.decisions));
     }
     // The file is of the short form of one seed.
-    if !rig::long() && rig::seed() == 1 {
+    if !suite::long() && suite::seed() == 1 {
         decisions[4..].sort();
         judge(&decisions);
     }
@@ -277,7 +286,7 @@ fn judge(lines: &[String]) {
 #[test]
 fn a_run_repeats_from_its_seed() {
     for scheme in SCHEMES {
-        let rig = Rig::new(scheme, Cells::Mlc, PAGES);
+        let rig = Rig::new(scheme, Cells::Mlc, PAGES, suite::seed());
         let once = || {
             let mut host = Host::format(&rig);
             host.ftl.chip_mut().store_mut().record();

@@ -2,9 +2,10 @@
 //! may give up, but what is read is right.
 
 use ftl_core::{FtlError, Params};
-use ftld_tests::host::{Host, Trouble, values};
-use ftld_tests::rig::{self, Rig, Verdicts};
-use ftld_tests::workload::{HostOp, Kind, Workload};
+use ftld_battery::host::{Host, Trouble, values};
+use ftld_battery::rig::Rig;
+use ftld_battery::workload::{HostOp, Kind, Workload};
+use ftld_tests::suite;
 use nand_model::{DieFailure, Fault, FaultPlan, Geometry, Profile};
 use std::collections::BTreeMap;
 
@@ -107,14 +108,15 @@ fn starts_or_says_why(rig: &Rig, host: Host) -> Result<&'static str, String> {
 fn parts_that_lie_never_make_a_wrong_read() {
     let silent = Fault::ALL.into_iter().filter(|fault| fault.is_silent());
     for (fault, (scheme, cells)) in
-        silent.flat_map(|fault| rig::matrix().map(move |on| (fault, on)))
+        silent.flat_map(|fault| suite::matrix().map(move |on| (fault, on)))
     {
         let mut params = Params::default();
         params.set("ckpt.interval", "400");
-        let rig = Rig::with_params(scheme, cells, PAGES, params).variant(fault.name(), |_| {});
-        let mut verdicts = Verdicts::new("faulty_parts");
+        let rig = Rig::with_params(scheme, cells, PAGES, params, suite::seed())
+            .variant(fault.name(), |_| {});
+        let mut verdicts = suite::verdicts("faulty_parts", scheme);
         let (mut struck, mut failed, mut lost, mut gave_up, mut refused) = (0, 0, 0, 0, 0);
-        for round in 0..if rig::long() { 2_000 } else { 40 } {
+        for round in 0..if suite::long() { 2_000 } else { 40 } {
             verdicts.case(&format!("{}/{round}", rig.path()), || {
                 let seed = rig.seed + round;
                 let mut host = Host::format(&rig);
@@ -168,7 +170,7 @@ fn parts_that_lie_never_make_a_wrong_read() {
 
 #[test]
 fn a_die_that_stops_working_takes_no_more_than_its_own_data() {
-    for (scheme, cells) in rig::matrix() {
+    for (scheme, cells) in suite::matrix() {
         let profile = cells.profile();
         let profile = Profile {
             geometry: Geometry {
@@ -177,11 +179,18 @@ fn a_die_that_stops_working_takes_no_more_than_its_own_data() {
             },
             ..profile
         };
-        let rig = Rig::on_profile(scheme, cells, profile, PAGES, Params::default())
-            .variant("die", |_| {});
-        let mut verdicts = Verdicts::new("faulty_parts");
+        let rig = Rig::on_profile(
+            scheme,
+            cells,
+            profile,
+            PAGES,
+            Params::default(),
+            suite::seed(),
+        )
+        .variant("die", |_| {});
+        let mut verdicts = suite::verdicts("faulty_parts", scheme);
         let (mut lost, mut gave_up, mut refused) = (0, 0, 0);
-        let rounds = if rig::long() { 400 } else { 20 };
+        let rounds = if suite::long() { 400 } else { 20 };
         for round in 0..rounds {
             verdicts.case(&format!("{}/{round}", rig.path()), || {
                 let seed = rig.seed + round;

@@ -5,7 +5,7 @@
 //! under a name that tells the story, `regression-...`.
 
 use ftld_tests::fuzz::{TARGETS, Target};
-use ftld_tests::rig::{long, seed};
+use ftld_tests::suite::{long, seed};
 use nand_model::SplitMix;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};

@@ -2,127 +2,50 @@
 //! was written, torn at sectors. Whatever it keeps, the image opens, the scheme mounts, and the
 //! oracle finds everything flushed. The same with writes and syncs that the host refuses.
 
-use ftld_tests::crashes::{self, EIO, ENOSPC, rig_of};
-use ftld_tests::rig::{self, Verdicts};
-use ftld_tests::workload::Kind;
-use nand_model::store::SimDisk;
-use nand_model::{Access, ImageError, SplitMix};
+use ftld_battery::host_crashes;
+use ftld_tests::suite;
 
-#[test]
-fn whatever_a_crash_of_the_host_keeps_everything_flushed_is_there() {
-    let moments = if rig::long() { 1_100 } else { 30 };
-    let mut states = 0;
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("host_crash");
-        for kind in [Kind::FullDisk, Kind::Mixed, Kind::TrimHeavy] {
-            crashes::crash_all_along(&rig, kind, moments, &mut verdicts);
-        }
+/// Runs a part of the battery for every scheme on both kinds of cells, and fails if a case failed.
+fn for_every_scheme(what: &str, part: host_crashes::Part) {
+    let mut cases = 0;
+    for (scheme, cells) in suite::matrix() {
+        let mut verdicts = suite::verdicts("host_crash", scheme);
+        part(scheme, cells, &mut verdicts);
         println!(
-            "{}: {} crash states, {} failed; {}",
-            rig.path(),
+            "{}/{}: {} {what}, {} failed; {}",
+            scheme.name,
+            cells.name(),
             verdicts.cases,
             verdicts.failures,
             verdicts.sample()
         );
         verdicts.assert_none_failed();
-        states += verdicts.cases;
+        cases += verdicts.cases;
     }
-    println!("{states} crash states");
+    println!("{cases} {what}");
+}
+
+#[test]
+fn whatever_a_crash_of_the_host_keeps_everything_flushed_is_there() {
+    for_every_scheme("crash states", host_crashes::all_along);
 }
 
 /// While an image is made, a crash leaves a file that is refused with a reason, or a new image.
 #[test]
 fn a_crash_while_an_image_is_made_is_no_riddle() {
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let (disk, host) = crashes::device(&rig);
-        let whole = disk.bytes();
-        drop(host);
-        for length in (0..whole.len()).step_by(2048) {
-            let short = SimDisk::holding(whole[..length].to_vec());
-            let error = short
-                .open(Access::ReadWrite)
-                .map(drop)
-                .expect_err("an image that ends early is no image");
-            let told = matches!(
-                error,
-                ImageError::TooShort { .. }
-                    | ImageError::NotAnImage(_)
-                    | ImageError::HeaderDamaged(_)
-            );
-            assert!(told, "{length}: {error}");
-        }
-        // No sync succeeds, so everything since the first byte may be missing.
-        let sectors = whole.len() / 512;
-        let mut rng = SplitMix::new(rig.seed);
-        for _ in 0..200 {
-            let mut bytes = whole.clone();
-            for _ in 0..1 + rng.below(8) {
-                let sector = rng.below(sectors as u64) as usize;
-                bytes[sector * 512..][..512].fill(0);
-            }
-            if let Ok((store, _)) = SimDisk::holding(bytes).open(Access::ReadWrite) {
-                let _ = rig.mount(rig.open(store)).map(drop);
-            }
-        }
-    }
+    for_every_scheme("new images", host_crashes::new_images);
 }
 
 /// The n-th write of the host's file fails, for every n: nothing acknowledged is lost, and the next
 /// request goes well.
 #[test]
 fn every_write_that_the_host_refuses_costs_its_request_and_no_more() {
-    let (requests, every) = if rig::long() { (160, 1) } else { (60, 7) };
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("host_crash");
-        for (errno, arrives) in [(ENOSPC, 0), (ENOSPC, 700), (EIO, 0), (EIO, 100)] {
-            // More than any scheme writes for so many requests.
-            for index in (0..requests as u64 * 64).step_by(every) {
-                let here = format!("{}/refused/{errno}/{arrives}/{index}", rig.path());
-                if !rig::wanted(&here) || !verdicts.draws(&here) {
-                    continue;
-                }
-                let mut reached = true;
-                verdicts.case(&here, || {
-                    crashes::refuse_write(&rig, requests, index, (errno, arrives), &mut reached)
-                });
-                if !reached {
-                    break;
-                }
-            }
-        }
-        println!(
-            "{}: {} refused writes, {} failed; {}",
-            rig.path(),
-            verdicts.cases,
-            verdicts.failures,
-            verdicts.sample()
-        );
-        verdicts.assert_none_failed();
-    }
+    for_every_scheme("refused writes", host_crashes::refused_writes);
 }
 
 /// A sync that fails once loses what it was to write for good, although the next one succeeds.
 /// Nothing is acknowledged after it, and what was flushed before is there.
 #[test]
 fn a_sync_that_fails_once_ends_the_device_and_loses_nothing_flushed_before() {
-    let rounds = if rig::long() { 200 } else { 12 };
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("host_crash");
-        for round in 0..rounds {
-            verdicts.case(&format!("{}/bad_sync/{round}", rig.path()), || {
-                crashes::fail_sync(&rig, round)
-            });
-        }
-        println!(
-            "{}: {} failed syncs, {} failed",
-            rig.path(),
-            verdicts.cases,
-            verdicts.failures
-        );
-        verdicts.assert_none_failed();
-    }
+    for_every_scheme("failed syncs", host_crashes::failed_syncs);
 }

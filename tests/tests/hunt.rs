@@ -3,11 +3,13 @@
 //! `tests/mutants.py` run the suite on code with a mistake.
 
 use ftl_core::schemes::{SCHEMES, Scheme};
-use ftld_tests::crashes::{self, EIO, ENOSPC};
-use ftld_tests::cuts;
-use ftld_tests::rig::{Cells, Verdicts};
-use ftld_tests::sweep::{self, Outcomes};
-use ftld_tests::workload::Kind;
+use ftld_battery::crashes::{self, EIO, ENOSPC};
+use ftld_battery::cuts;
+use ftld_battery::rig::Cells;
+use ftld_battery::sweep::{self, Outcomes};
+use ftld_battery::verdicts::Verdicts;
+use ftld_battery::workload::Kind;
+use ftld_tests::suite;
 use std::time::Instant;
 
 type Sweep = fn(&'static Scheme, Cells, &mut Verdicts);
@@ -17,18 +19,23 @@ const SWEEPS: [(&str, Sweep); 10] = [
     (
         "cuts in short rows of requests",
         |scheme, cells, verdicts| {
-            sweep::cut_short_rows(&sweep::rig_of(scheme, cells), 3, 17, verdicts);
+            sweep::cut_short_rows(
+                &sweep::rig_of(scheme, cells, suite::seed()),
+                3,
+                17,
+                verdicts,
+            );
         },
     ),
     ("cuts among failing blocks", |scheme, cells, verdicts| {
         for salt in 0..6 {
-            let rig = sweep::with_failing_blocks(sweep::rig_of(scheme, cells), salt);
+            let rig = sweep::with_failing_blocks(sweep::rig_of(scheme, cells, suite::seed()), salt);
             let recording = cuts::record_operations(&rig, Kind::HotCold, 2_000);
             sweep::cut_run(&rig, "hot_cold", &recording, 150, Outcomes::Three, verdicts);
         }
     }),
     ("syncs that fail", |scheme, cells, verdicts| {
-        let rig = crashes::rig_of(scheme, cells);
+        let rig = crashes::rig_of(scheme, cells, suite::seed());
         (0..2).for_each(|n| {
             verdicts.case(&format!("{}/bad_sync/{n}", rig.path()), || {
                 crashes::fail_sync(&rig, n)
@@ -37,7 +44,7 @@ const SWEEPS: [(&str, Sweep); 10] = [
     }),
     ("cuts of workloads", |scheme, cells, verdicts| {
         for kind in [Kind::TrimHeavy, Kind::HotCold, Kind::Log, Kind::FullDisk] {
-            let rig = sweep::rig_of(scheme, cells);
+            let rig = sweep::rig_of(scheme, cells, suite::seed());
             sweep::cut_run(
                 &rig,
                 kind.name(),
@@ -49,7 +56,7 @@ const SWEEPS: [(&str, Sweep); 10] = [
         }
     }),
     ("cuts inside mounts", |scheme, cells, verdicts| {
-        let rig = sweep::rig_of(scheme, cells);
+        let rig = sweep::rig_of(scheme, cells, suite::seed());
         sweep::cut_mounts(
             &rig,
             "full_disk",
@@ -60,28 +67,28 @@ const SWEEPS: [(&str, Sweep); 10] = [
         );
     }),
     ("lost checkpoints", |scheme, cells, verdicts| {
-        let rig = sweep::rig_of(scheme, cells);
+        let rig = sweep::rig_of(scheme, cells, suite::seed());
         Kind::ALL
             .iter()
             .for_each(|kind| sweep::lose_checkpoints(&rig, *kind, false, verdicts));
     }),
     ("cuts in a row", |scheme, cells, verdicts| {
-        sweep::cut_in_a_row(&sweep::rig_of(scheme, cells), 60, verdicts);
+        sweep::cut_in_a_row(&sweep::rig_of(scheme, cells, suite::seed()), 60, verdicts);
     }),
     ("random cuts", |scheme, cells, verdicts| {
-        let rig = sweep::rig_of(scheme, cells).set("ckpt.interval", "40");
+        let rig = sweep::rig_of(scheme, cells, suite::seed()).set("ckpt.interval", "40");
         let run =
             || sweep::cut_at_random(&rig, Kind::TrimHeavy, 4_000 / SCHEMES.len() as u64).map(drop);
         verdicts.case(&format!("{}/random", rig.path()), run);
     }),
     ("crashes of the host", |scheme, cells, verdicts| {
-        let rig = crashes::rig_of(scheme, cells);
+        let rig = crashes::rig_of(scheme, cells, suite::seed());
         [Kind::FullDisk, Kind::TrimHeavy]
             .iter()
             .for_each(|kind| crashes::crash_all_along(&rig, *kind, 12, verdicts));
     }),
     ("writes that the host refuses", |scheme, cells, verdicts| {
-        let rig = crashes::rig_of(scheme, cells);
+        let rig = crashes::rig_of(scheme, cells, suite::seed());
         for (index, how) in (0..40)
             .step_by(4)
             .zip([(ENOSPC, 700), (EIO, 100)].into_iter().cycle())
@@ -99,7 +106,7 @@ const SWEEPS: [(&str, Sweep); 10] = [
 /// `FTLD_SCHEME` keeps to one scheme.
 #[test]
 fn shortened_sweeps_find_nothing() {
-    let (began, mut verdicts) = (Instant::now(), Verdicts::until_first_failure("hunt"));
+    let (began, mut all) = (Instant::now(), suite::verdicts_of_all("hunt"));
     let only = std::env::var("FTLD_SCHEME")
         .ok()
         .map(|name| Scheme::find(&name).expect("FTLD_SCHEME names a scheme"));
@@ -107,23 +114,21 @@ fn shortened_sweeps_find_nothing() {
         .iter()
         .filter(|scheme| only.is_none_or(|only| only.name == scheme.name))
     {
+        let mut verdicts = suite::verdicts("hunt", scheme).until_first_failure();
         for (name, sweep) in SWEEPS {
             for cells in Cells::ALL {
                 sweep(scheme, cells, &mut verdicts);
-                let failed = verdicts.first().is_some();
-                assert!(
-                    !failed,
-                    "{name}, case {}: {}",
-                    verdicts.cases,
-                    verdicts.first().unwrap_or_default()
-                );
+                if let Some(failure) = verdicts.first() {
+                    panic!("{name}, case {}: {failure}", all.cases + verdicts.cases);
+                }
             }
         }
+        all.merge(verdicts);
     }
     println!(
         "{} cases, {}, {:.1} s",
-        verdicts.cases,
-        verdicts.sample(),
+        all.cases,
+        all.sample(),
         began.elapsed().as_secs_f64()
     );
 }

@@ -1,69 +1,58 @@
 //! Power cuts: at every program and erase of every workload, inside mounts, a thousand in a row,
-//! and with checkpoints destroyed. What may be lost is the oracle's business (`ftld_tests::model`);
-//! docs/DURABILITY.md says it in prose.
+//! and with checkpoints destroyed. What may be lost is the oracle's business
+//! (`ftld_battery::model`); docs/DURABILITY.md says it in prose.
 
-use ftl_core::Params;
-use ftl_core::schemes::SCHEMES;
-use ftld_tests::cuts::{self, Recording};
-use ftld_tests::host::Host;
-use ftld_tests::rig::{self, Cells, Rig, Verdicts};
-use ftld_tests::sweep::{self, Outcomes, PAGES, rig_of};
-use ftld_tests::workload::{Kind, Workload};
-use nand_model::Pairing;
+use ftl_core::schemes::{SCHEMES, Scheme};
+use ftld_battery::power_cuts;
+use ftld_battery::rig::{self, Cells, Rig};
+use ftld_battery::sweep::{self, rig_of};
+use ftld_battery::verdicts::Verdicts;
+use ftld_tests::suite;
 use std::time::Instant;
-
-/// Programs and erases of each workload: in the long form as many as make a million cuts of all
-/// schemes together, in the short form as few as prove something, and of those every second.
-const LONG_OPERATIONS: u64 = 2_400;
 
 /// In the long form there are as many cases as docs/TESTING.md says.
 fn promised(what: &str, cases: u64, least: u64) {
     println!("{cases} {what}");
     assert!(
-        cases >= least || !rig::is_acceptance(),
+        cases >= least || !suite::is_acceptance(),
         "{cases} {what}, promised {least}"
     );
 }
 
+/// Runs a part of the battery for every scheme on both kinds of cells, and fails if a case failed.
+/// Returns how many cases ran.
+fn for_every_scheme(what: &str, part: impl Fn(&'static Scheme, Cells, &mut Verdicts)) -> u64 {
+    let mut cases = 0;
+    for (scheme, cells) in suite::matrix() {
+        let mut verdicts = suite::verdicts("power_cut", scheme);
+        part(scheme, cells, &mut verdicts);
+        println!(
+            "{}/{}: {} {what}, {} failed; {}",
+            scheme.name,
+            cells.name(),
+            verdicts.cases,
+            verdicts.failures,
+            verdicts.sample()
+        );
+        verdicts.assert_none_failed();
+        cases += verdicts.cases;
+    }
+    cases
+}
+
 fn every_operation(cells: Cells, promise: u64) {
-    let (least, every) = if rig::long() {
-        (LONG_OPERATIONS, 1)
-    } else {
-        (0, 2)
-    };
     let mut tried = 0;
     for scheme in SCHEMES {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("power_cut");
+        let mut verdicts = suite::verdicts("power_cut", scheme);
         let began = Instant::now();
-        let (mut operations, mut workloads) = (0, 0);
-        for kind in Kind::ALL {
-            if !rig::wanted(&format!("{}/{}", rig.path(), kind.name())) {
-                continue;
-            }
-            let recording = cuts::record_operations(&rig, kind, least);
-            let missing = cuts::missing(&rig, &recording.coverage);
-            assert_eq!(
-                missing,
-                None,
-                "{}/{}: the workload proves too little",
-                rig.path(),
-                kind.name()
-            );
-            sweep::cut_run(
-                &rig,
-                kind.name(),
-                &recording,
-                every,
-                Outcomes::by_form(),
-                &mut verdicts,
-            );
-            operations += recording.operations();
-            workloads += 1;
-        }
+        let power_cuts::Swept {
+            operations,
+            workloads,
+        } = power_cuts::every_operation(scheme, cells, &mut verdicts);
         println!(
-            "{}: {} cuts at {operations} operations of {workloads} workloads, {} failed; {}; {:.1} s",
-            rig.path(),
+            "{}/{}: {} cuts at {operations} operations of {workloads} workloads, {} failed; {}; {:.1} s",
+            scheme.name,
+            cells.name(),
             verdicts.cases,
             verdicts.failures,
             verdicts.sample(),
@@ -94,30 +83,19 @@ fn without_pair_protection_the_same_cuts_lose_flushed_data() {
         .iter()
         .filter(|scheme| rig::has_param(scheme, "nand.pair_policy"))
     {
-        let rig = rig_of(scheme, Cells::Mlc).set("nand.pair_policy", "none");
-        if !rig::wanted(&rig.path()) {
+        let path = format!("{}/{}", scheme.name, Cells::Mlc.name());
+        if !suite::wanted(&path) {
             continue;
         }
-        let mut verdicts = Verdicts::of_everything("power_cut");
-        let recording = cuts::record(&rig, Kind::Uniform);
-        sweep::cut_run(
-            &rig,
-            Kind::Uniform.name(),
-            &recording,
-            1,
-            Outcomes::by_form(),
-            &mut verdicts,
-        );
+        let mut verdicts = suite::verdicts("power_cut", scheme).of_everything();
+        power_cuts::without_pair_protection(scheme, &mut verdicts);
         println!(
-            "{}: {} of {} cuts lose data without protection",
-            rig.path(),
-            verdicts.failures,
-            verdicts.cases
+            "{path}: {} of {} cuts lose data without protection",
+            verdicts.failures, verdicts.cases
         );
         assert!(
             verdicts.failures > 10,
-            "{}: only {} cuts were found out",
-            rig.path(),
+            "{path}: only {} cuts were found out",
             verdicts.failures
         );
         tried += 1;
@@ -129,85 +107,7 @@ fn without_pair_protection_the_same_cuts_lose_flushed_data() {
 /// fail on their own, other word-line pairings, marks in the OOB that were lost.
 #[test]
 fn cuts_among_failing_blocks_other_pairings_and_lost_marks() {
-    for (scheme, cells) in rig::matrix() {
-        let mut verdicts = Verdicts::new("power_cut");
-        for salt in 0..if rig::long() { 8 } else { 2 } {
-            // Long enough for the blocks to be programmed and erased.
-            let failing = sweep::with_failing_blocks(rig_of(scheme, cells), salt);
-            let recording = cuts::record_operations(&failing, Kind::HotCold, 2_000);
-            let bad = recording.coverage.bad_blocks;
-            assert!(bad >= 2, "{}: only {bad} blocks went bad", failing.path());
-            cut_variant(&failing, &recording, 2, &mut verdicts);
-        }
-        if cells == Cells::Mlc {
-            for pairing in [
-                Pairing::Adjacent,
-                Pairing::Dist6,
-                Pairing::Shared4,
-                Pairing::Group4,
-            ] {
-                let paired = rig_of(scheme, cells)
-                    .variant(pairing.name(), |rig| rig.profile.pairing = pairing);
-                cut_variant(
-                    &paired,
-                    &cuts::record(&paired, Kind::HotCold),
-                    1,
-                    &mut verdicts,
-                );
-            }
-        }
-        for (key, value) in [
-            ("page.gc_stream", "same"),
-            ("ckpt.interval", "0"),
-            ("valid_tracking", "ram_bitmap"),
-            ("mlam.ack", "buffer"),
-        ] {
-            if rig::has_param(scheme, key) {
-                let other = rig_of(scheme, cells)
-                    .variant(&format!("{key}={value}"), |_| {})
-                    .set(key, value);
-                cut_variant(&other, &after_filling(&other), 1, &mut verdicts);
-            }
-        }
-        let unmarked = rig_of(scheme, cells).variant("unmarked", |_| {});
-        if let Some(recording) = cuts::record(&unmarked, Kind::HotCold).without_marks() {
-            cut_variant(&unmarked, &recording, 1, &mut verdicts);
-        }
-        let (name, cells) = (scheme.name, cells.name());
-        println!(
-            "{name}/{cells}: {} cuts in variants, {} failed; {}",
-            verdicts.cases,
-            verdicts.failures,
-            verdicts.sample()
-        );
-        verdicts.assert_none_failed();
-    }
-}
-
-/// A run on a device that is full already, with what it may lack.
-fn after_filling(rig: &Rig) -> Recording {
-    let mut host = Host::format(rig);
-    for op in Workload::new(Kind::HotCold, PAGES, rig.seed).take(400) {
-        host.run(&op)
-            .unwrap_or_else(|trouble| panic!("{}: {op:?}: {}", rig.path(), String::from(trouble)));
-    }
-    let workload = Workload::new(Kind::HotCold, PAGES, rig.seed + 1)
-        .skip(60)
-        .take(400);
-    Recording::of(host, workload, |_| false)
-}
-
-/// Every operation in the long form, else every fifth of every `share`-th part.
-fn cut_variant(rig: &Rig, recording: &Recording, share: usize, verdicts: &mut Verdicts) {
-    let every = if rig::long() { 1 } else { 5 * share };
-    sweep::cut_run(
-        rig,
-        Kind::HotCold.name(),
-        recording,
-        every,
-        Outcomes::by_form(),
-        verdicts,
-    );
+    for_every_scheme("cuts in variants", power_cuts::variants);
 }
 
 /// A second cut inside the mount that follows the first one, after the mount has programmed or
@@ -215,33 +115,7 @@ fn cut_variant(rig: &Rig, recording: &Recording, share: usize, verdicts: &mut Ve
 /// outcomes on a tiny device, and samples of all workloads on the usual one.
 #[test]
 fn a_cut_inside_a_mount_loses_nothing_either() {
-    let mut cases = 0;
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("power_cut");
-        let (every, kinds) = if rig::long() {
-            (29, &Kind::ALL[..])
-        } else {
-            (29, &[Kind::FullDisk, Kind::Mixed][..])
-        };
-        for kind in kinds {
-            cut_mounts(&rig, *kind, every, Outcomes::Three, &mut verdicts);
-        }
-        if rig::long() {
-            let tiny = Rig::with_params(scheme, cells, 64, rig.config.params.clone())
-                .variant("tiny", |_| {});
-            cut_mounts(&tiny, Kind::Mixed, 1, Outcomes::All, &mut verdicts);
-        }
-        println!(
-            "{}: {} cuts inside mounts, {} failed; {}",
-            rig.path(),
-            verdicts.cases,
-            verdicts.failures,
-            verdicts.sample()
-        );
-        verdicts.assert_none_failed();
-        cases += verdicts.cases;
-    }
+    let cases = for_every_scheme("cuts inside mounts", power_cuts::inside_mounts);
     promised("cuts inside mounts", cases, 100_000);
 }
 
@@ -249,137 +123,66 @@ fn a_cut_inside_a_mount_loses_nothing_either() {
 /// erased something.
 #[test]
 fn a_cut_inside_the_mount_after_that_loses_nothing_either() {
-    let (kinds, every, per_mount) = if rig::long() {
-        (&Kind::ALL[..], 3, 16)
-    } else {
-        (&[Kind::HotCold, Kind::Files][..], 20, 2)
-    };
-    let mut cases = 0;
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("power_cut");
-        for kind in kinds
-            .iter()
-            .filter(|kind| rig::wanted(&format!("{}/{}", rig.path(), kind.name())))
-        {
-            let recording = cuts::record(&rig, *kind);
-            sweep::cut_mounts_of_mounts(
-                &rig,
-                kind.name(),
-                &recording,
-                every,
-                per_mount,
-                &mut verdicts,
-            );
-        }
-        println!(
-            "{}: {} third cuts, {} failed; {}",
-            rig.path(),
-            verdicts.cases,
-            verdicts.failures,
-            verdicts.sample()
-        );
-        verdicts.assert_none_failed();
-        cases += verdicts.cases;
-    }
+    let cases = for_every_scheme("third cuts", power_cuts::inside_second_mounts);
     promised("third cuts", cases, 100_000);
-}
-
-fn cut_mounts(rig: &Rig, kind: Kind, every: usize, outcomes: Outcomes, verdicts: &mut Verdicts) {
-    if rig::wanted(&format!("{}/{}", rig.path(), kind.name())) {
-        sweep::cut_mounts(
-            rig,
-            kind.name(),
-            &cuts::record(rig, kind),
-            every,
-            outcomes,
-            verdicts,
-        );
-    }
 }
 
 /// Every row of four requests on two pages of a full device, cut everywhere. The short form takes
 /// every second row of three.
 #[test]
 fn every_short_row_of_requests_may_be_cut() {
-    let (length, every) = if rig::long() { (4, 1) } else { (3, 2) };
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("power_cut");
-        sweep::cut_short_rows(&rig, length, every, &mut verdicts);
-        println!(
-            "{}: {} cuts in short rows, {} failed; {}",
-            rig.path(),
-            verdicts.cases,
-            verdicts.failures,
-            verdicts.sample()
-        );
-        verdicts.assert_none_failed();
-    }
+    for_every_scheme("cuts in short rows", power_cuts::short_rows);
 }
 
 #[test]
 fn a_full_device_stays_writable_through_cuts_in_a_row() {
-    let cuts = if rig::long() { 1_000 } else { 100 };
-    for (scheme, cells) in rig::matrix() {
-        in_a_row(&rig_of(scheme, cells), cuts);
+    for (scheme, cells) in suite::matrix() {
+        in_a_row(&rig_of(scheme, cells, suite::seed()));
     }
 }
 
 /// The same on chips as they are sold: large blocks, where a cut leaves much of a block unused.
 #[test]
 fn a_real_chip_stays_writable_through_cuts_in_a_row() {
-    let cuts = if rig::long() { 1_000 } else { 40 };
-    for (scheme, cells) in rig::matrix() {
-        let name = if cells == Cells::Mlc {
-            "mlc-4k"
-        } else {
-            "slc-2k"
-        };
-        let profile = *nand_model::Profile::find(name).expect("a built-in profile");
-        let mut params = Params::default();
-        params.set("ckpt.interval", "700");
-        in_a_row(
-            &Rig::on_profile(scheme, cells, profile, 1024, params).variant(name, |_| {}),
-            cuts,
+    for (scheme, cells) in suite::matrix() {
+        in_a_row(&power_cuts::sold_rig(scheme, cells, suite::seed()));
+    }
+}
+
+fn in_a_row(rig: &Rig) {
+    let mut verdicts = suite::verdicts("power_cut", rig.scheme);
+    let cuts = power_cuts::cuts_in_a_row(rig, &verdicts);
+    let fewest = power_cuts::in_a_row(rig, &mut verdicts);
+    if verdicts.cases > 0 {
+        let sweep::FewestFree { found, left } = fewest;
+        println!(
+            "{}: {cuts} cuts in a row; mounts found {found} free blocks and left {left}",
+            rig.path()
         );
     }
+    verdicts.assert_none_failed();
 }
 
 /// Random cuts of any outcome on a chip as it is sold, some hundred blocks of it, one after
 /// another: a million in the long form.
 #[test]
 fn random_cuts_of_a_real_chip_lose_nothing_flushed() {
-    let profile = *nand_model::Profile::find("mlc-4k").expect("a built-in profile");
     let rigs: Vec<Rig> = SCHEMES
         .iter()
-        .flat_map(|scheme| (0..RANDOM_ROWS).map(move |row| (scheme, row)))
-        .map(|(scheme, row)| {
-            let mut params = Params::default();
-            params.set("ckpt.interval", "2000");
-            Rig::on_profile(scheme, Cells::Mlc, profile, 10_240, params).variant(
-                &format!("random{row}"),
-                |rig| {
-                    rig.seed += row;
-                },
-            )
-        })
+        .flat_map(|scheme| (0..power_cuts::RANDOM_ROWS).map(move |row| (scheme, row)))
+        .map(|(scheme, row)| power_cuts::random_rig(scheme, row, suite::seed()))
         .collect();
-    let total = if rig::long() { 1_000_000 } else { 2_000 };
+    let total = if suite::long() { 1_000_000 } else { 2_000 };
     let cuts = total / rigs.len() as u64;
-    let rows = rig::in_parallel(&rigs, |rig| {
-        let (began, mut verdicts) = (Instant::now(), Verdicts::new("power_cut"));
-        let mut seen = sweep::RandomCuts::default();
-        let kind = RANDOM_KINDS[(rig.seed % RANDOM_KINDS.len() as u64) as usize];
-        verdicts.case(&rig.path(), || {
-            seen = sweep::cut_at_random(rig, kind, cuts)?;
-            Ok(())
-        });
+    let rows = suite::in_parallel(&rigs, |rig| {
+        let began = Instant::now();
+        let mut verdicts = suite::verdicts("power_cut", rig.scheme);
+        let seen = power_cuts::at_random(rig, cuts, &mut verdicts);
         let (blocks, took) = (rig.profile.geometry.blocks, began.elapsed().as_secs_f64());
         println!(
             "{}: {} on {blocks} blocks, {seen:?}, {took:.1} s",
             rig.path(),
-            kind.name()
+            power_cuts::random_kind(rig).name()
         );
         (verdicts, seen.cuts)
     });
@@ -392,46 +195,18 @@ fn random_cuts_of_a_real_chip_lose_nothing_flushed() {
     );
 }
 
-/// Rows of random cuts per scheme, each with its own seed and workload.
-const RANDOM_ROWS: u64 = 4;
-const RANDOM_KINDS: [Kind; 4] = [Kind::HotCold, Kind::Mixed, Kind::Files, Kind::Uniform];
-
-fn in_a_row(rig: &Rig, cuts: u32) {
-    let mut verdicts = Verdicts::new("power_cut");
-    let fewest = sweep::cut_in_a_row(rig, cuts, &mut verdicts);
-    if verdicts.cases > 0 {
-        let sweep::FewestFree { found, left } = fewest;
-        println!(
-            "{}: {cuts} cuts in a row; mounts found {found} free blocks and left {left}",
-            rig.path()
-        );
-    }
-    verdicts.assert_none_failed();
-}
-
 /// Each checkpoint block in turn cannot be read any more: what it said is still true.
 #[test]
 fn any_checkpoint_block_may_be_lost() {
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("power_cut");
-        for kind in Kind::ALL {
-            for clean in [true, false] {
-                sweep::lose_checkpoints(&rig, kind, clean, &mut verdicts);
-            }
-        }
-        println!(
-            "{}: {} losses of a checkpoint block or page, {} failed; {}",
-            rig.path(),
-            verdicts.cases,
-            verdicts.failures,
-            verdicts.sample()
-        );
-        assert!(
-            verdicts.places > 0 || !rig::wanted(&rig.path()),
-            "{}: no checkpoint block was found",
-            rig.path()
-        );
-        verdicts.assert_none_failed();
-    }
+    for_every_scheme(
+        "losses of a checkpoint block or page",
+        |scheme, cells, verdicts| {
+            power_cuts::lost_checkpoints(scheme, cells, verdicts);
+            let path = format!("{}/{}", scheme.name, cells.name());
+            assert!(
+                verdicts.places > 0 || !suite::wanted(&path),
+                "{path}: no checkpoint block was found"
+            );
+        },
+    );
 }

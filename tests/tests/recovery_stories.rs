@@ -1,18 +1,19 @@
-//! Named disasters, a few lines each. What they have in common is in `ftld_tests`; what happened is
+//! Named disasters, a few lines each. What they have in common is in `ftld_battery`; what happened is
 //! the name of the test.
 
 use ftl_core::format::{Oob, Role};
 use ftl_core::schemes::Scheme;
-use ftld_tests::host::Host;
-use ftld_tests::rig::{self, Cells, Rig, Verdicts};
-use ftld_tests::workload::{HostOp, Kind, Workload};
+use ftld_battery::host::Host;
+use ftld_battery::rig::{Cells, Rig};
+use ftld_battery::workload::{HostOp, Kind, Workload};
+use ftld_tests::suite;
 use nand_model::{Cause, Cut, EraseCut, FaultPlan, PartnerCut, ProgramCut};
 
 const PAGES: u32 = 192;
 
 fn stories(cells: &[Cells], name: &str, story: impl Fn(&Rig) -> Result<(), String>) {
-    let mut verdicts = Verdicts::new("recovery_stories");
-    for (scheme, kind) in rig::matrix() {
+    let mut verdicts = suite::verdicts_of_all("recovery_stories");
+    for (scheme, kind) in suite::matrix() {
         if cells.contains(&kind) {
             let rig = rig_of(scheme, kind);
             verdicts.case(&format!("{}/{name}", rig.path()), || story(&rig));
@@ -26,7 +27,7 @@ fn stories(cells: &[Cells], name: &str, story: impl Fn(&Rig) -> Result<(), Strin
 }
 
 fn rig_of(scheme: &'static Scheme, cells: Cells) -> Rig {
-    Rig::new(scheme, cells, PAGES).set("ckpt.interval", "300")
+    Rig::new(scheme, cells, PAGES, suite::seed()).set("ckpt.interval", "300")
 }
 
 fn write(lpn: u32) -> HostOp {
@@ -308,7 +309,7 @@ fn data_that_rots_is_an_error_and_never_another_pages_data() {
             .filter(|lpn| host.compare(*lpn, 1).is_err())
             .collect::<Vec<_>>();
         let wrong = (0..PAGES).find_map(|lpn| match host.compare(lpn, 1) {
-            Err(ftld_tests::host::Trouble::Wrong(what)) => Some(what),
+            Err(ftld_battery::host::Trouble::Wrong(what)) => Some(what),
             _ => None,
         });
         if let Some(what) = wrong {

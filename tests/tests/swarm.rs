@@ -1,4 +1,4 @@
-//! Generated runs in which faults meet each other, under every scheme: see [`ftld_tests::swarm`].
+//! Generated runs in which faults meet each other, under every scheme: see [`ftld_battery::swarm`].
 //!
 //! The short form draws 400 runs from a fresh seed, which it prints. `FTLD_SWARM_SECONDS` sets how
 //! long it draws runs, `FTLD_SWARM_RUNS` how many it draws at most, `FTLD_SEED` the first seed.
@@ -7,10 +7,10 @@
 //! `FTLD_SWARM_RUN=SEED` repeats one run, `FTLD_SWARM_PLAN=FILE` runs a plan in its text form.
 //! `FTLD_SWARM_SHRINK=0` leaves a failure as it was drawn.
 
-use ftl_core::schemes::SCHEMES;
-use ftld_tests::classes::Classes;
-use ftld_tests::swarm::plan::{self, Plan};
-use ftld_tests::swarm::{shrink, situations};
+use ftl_core::schemes::{SCHEMES, Scheme};
+use ftld_battery::classes::Classes;
+use ftld_battery::swarm::plan::{self, Plan};
+use ftld_battery::swarm::{shrink, situations};
 use ftld_tests::{announce, fresh_seed};
 use nand_model::SplitMix;
 use std::sync::Mutex;
@@ -23,6 +23,17 @@ fn number(name: &str) -> Option<u64> {
         text.parse()
             .unwrap_or_else(|_| panic!("{name}={text:?} is no number")),
     )
+}
+
+/// The plan of a seed, of the scheme that `FTLD_SCHEME` names or of any.
+fn drawn(seed: u64) -> Plan {
+    match std::env::var("FTLD_SCHEME") {
+        Ok(name) => Plan::of(
+            Scheme::find(&name).unwrap_or_else(|| panic!("FTLD_SCHEME: no scheme {name:?}")),
+            seed,
+        ),
+        Err(_) => Plan::draw(SCHEMES, seed),
+    }
 }
 
 /// Counts and failures of all workers.
@@ -61,7 +72,7 @@ fn fail_of(seed: u64, plan: &Plan, why: String) -> String {
 #[test]
 fn whatever_happens_together_loses_nothing_flushed() {
     if let Some(seed) = number("FTLD_SWARM_RUN") {
-        let plan = Plan::draw(seed);
+        let plan = drawn(seed);
         println!("{plan}");
         if let Err(why) = shrink::outcome(&plan, &mut Classes::default()) {
             panic!("{}", fail_of(seed, &plan, why));
@@ -70,7 +81,7 @@ fn whatever_happens_together_loses_nothing_flushed() {
     }
     if let Ok(path) = std::env::var("FTLD_SWARM_PLAN") {
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        let plan: Plan = text.parse().unwrap_or_else(|why| panic!("{path}: {why}"));
+        let plan = Plan::parse(&text, SCHEMES).unwrap_or_else(|why| panic!("{path}: {why}"));
         if let Err(why) = shrink::outcome(&plan, &mut Classes::default()) {
             panic!(
                 "{}",
@@ -104,7 +115,7 @@ fn whatever_happens_together_loses_nothing_flushed() {
                 break;
             }
             let seed = SplitMix::new(first ^ number.rotate_left(32)).next_u64();
-            let plan = Plan::draw(seed);
+            let plan = drawn(seed);
             let outcome = shrink::outcome(&plan, &mut classes);
             classes.end_run();
             if let Err(why) = outcome {
@@ -183,9 +194,8 @@ fn what_was_found_before_stays_mended() {
         let path = entry.expect("a readable folder").path();
         let text = std::fs::read_to_string(&path)
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let plan: Plan = text
-            .parse()
-            .unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        let plan =
+            Plan::parse(&text, SCHEMES).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         let outcome = shrink::outcome(&plan, &mut Classes::default());
         outcome.unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         plans += 1;
@@ -195,5 +205,8 @@ fn what_was_found_before_stays_mended() {
 
 #[test]
 fn the_generator_knows_every_parameter() {
-    assert_eq!(plan::unknown_parameters(), Vec::<String>::new());
+    for scheme in SCHEMES {
+        let unknown = plan::unknown_parameters(scheme);
+        assert_eq!(unknown, Vec::<&str>::new(), "{}", scheme.name);
+    }
 }

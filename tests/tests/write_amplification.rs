@@ -9,7 +9,7 @@
 
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlConfig, Lpn, Params, Start};
-use ftld_tests::rig;
+use ftld_tests::suite;
 use nand_model::store::OobOnlyStore;
 use nand_model::{Cause, Chip, Geometry, Pairing, Profile, SplitMix};
 
@@ -73,7 +73,7 @@ fn amplification(scheme: &Scheme, form: &Form, over_provisioning: f64) -> f64 {
     for lpn in 0..logical_pages {
         ftl.write(0, Lpn::new(lpn), &page).expect("space enough");
     }
-    let mut rng = SplitMix::new(rig::seed());
+    let mut rng = SplitMix::new(suite::seed());
     let mut write = |devices: u32| {
         for _ in 0..devices as u64 * logical_pages as u64 {
             let lpn = Lpn::new(rng.below(logical_pages as u64) as u32);
@@ -106,7 +106,7 @@ fn greedy_collection_has_the_write_amplification_it_must_have() {
         warm_up: 18,
         measured: 12,
     };
-    let form = if rig::long() { long } else { short };
+    let form = if suite::long() { long } else { short };
     for (over_provisioning, expected) in [(0.07, 7.57), (0.125, 4.58), (0.28, 2.45)] {
         let measured = amplification(scheme, &form, over_provisioning);
         let difference = measured / expected - 1.0;

@@ -26,7 +26,7 @@ macro_rules! classes {
             /// Names of all of them, in the order of their numbers.
             pub const NAMES: &'static [&'static str] = &[$($name),*];
 
-            /// Name under which [`crate::classes::Classes`] counts it.
+            /// Name under which [`ftld_battery::classes::Classes`] counts it.
             pub fn name(self) -> &'static str {
                 Class::NAMES[self as usize]
             }

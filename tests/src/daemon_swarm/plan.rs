@@ -1,7 +1,7 @@
 //! A run as a list of actions: drawn from a seed, written as text, read back.
 
-use crate::rig::{Cells, has_param};
 use ftl_core::schemes::{SCHEMES, Scheme};
+use ftld_battery::rig::{Cells, has_param};
 use nand_model::SplitMix;
 use nand_model::store::{Crash, End};
 use std::fmt::{self, Display, Write};

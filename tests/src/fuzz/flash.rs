@@ -6,12 +6,13 @@
 //! panic of the chip and so a finding: mounting must not break them either.
 
 use super::Input;
-use crate::host::Host;
-use crate::rig::{Cells, Rig};
-use crate::workload::{Kind, Workload};
+use crate::suite;
 use ftl_core::format::{Flags, Oob, PageTag, Role};
 use ftl_core::schemes::SCHEMES;
 use ftl_core::{Lpn, Params};
+use ftld_battery::host::Host;
+use ftld_battery::rig::{Cells, Rig};
+use ftld_battery::workload::{Kind, Workload};
 use nand_model::store::{BlockFacts, Health, MemStore};
 use nand_model::{Bad, Chip, Pbn, Ppn, Store};
 use std::sync::OnceLock;
@@ -43,7 +44,7 @@ fn base(scheme: &'static ftl_core::schemes::Scheme, cells: Cells) -> Base {
     params.set("ckpt.interval", "100");
     let rig = Rig {
         seed: 1,
-        ..Rig::with_params(scheme, cells, PAGES, params)
+        ..Rig::with_params(scheme, cells, PAGES, params, suite::seed())
     };
     let mut host = Host::format(&rig);
     for op in Workload::new(Kind::Mixed, PAGES, 1).take(REQUESTS) {

@@ -6,12 +6,12 @@
 //! the file changes.
 
 use super::Input;
-use crate::workload::{HostOp, Kind, Workload};
 use crc32c::{crc32c, crc32c_append};
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{FtlConfig, Lpn, Params, Start};
 use ftld::failure::Exit;
 use ftld::stack::open_untouched;
+use ftld_battery::workload::{HostOp, Kind, Workload};
 use nand_model::store::FileStore;
 use nand_model::{Chip, Geometry, ImageSpec, Profile};
 use std::path::Path;

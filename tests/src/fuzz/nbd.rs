@@ -6,13 +6,14 @@
 //! device trouble, and in memory that its limits allow.
 
 use super::Input;
-use crate::rig::{Cells, Rig};
+use crate::suite;
 use ftl_core::schemes::SCHEMES;
 use ftld::device::BlockDevice;
 use ftld::transport::nbd::handshake::{Handshake, Security, Step};
 use ftld::transport::nbd::wire::{option, reply, u32_at};
 use ftld::transport::nbd::{Export, ExportInfo, Limits, NbdStats, serve_stream};
 use ftld::volume::{Volume, VolumeOptions};
+use ftld_battery::rig::{Cells, Rig};
 use nand_model::store::MemStore;
 use std::io;
 use std::pin::Pin;
@@ -126,7 +127,7 @@ thread_local! {
 }
 
 fn session(read_only: bool, bytes: &[u8], piece: usize) {
-    let ftl = Rig::new(&SCHEMES[0], Cells::Mlc, PAGES).format();
+    let ftl = Rig::new(&SCHEMES[0], Cells::Mlc, PAGES, suite::seed()).format();
     let options = VolumeOptions {
         size: u64::from(PAGES) * PAGE,
         read_only,

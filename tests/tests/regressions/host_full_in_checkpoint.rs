@@ -3,17 +3,18 @@
 //! it for a page beyond its end: a panic.
 
 use ftl_core::FtlError;
-use ftld_tests::host::{Host, Trouble};
-use ftld_tests::rig::{self, Rig, Verdicts};
-use ftld_tests::workload::HostOp;
+use ftld_battery::host::{Host, Trouble};
+use ftld_battery::rig::Rig;
+use ftld_battery::workload::HostOp;
+use ftld_tests::suite;
 
 const PAGES: u32 = 64;
 
 #[test]
 fn the_host_may_be_full_at_any_program() {
-    for (scheme, cells) in rig::matrix() {
-        let rig = Rig::new(scheme, cells, PAGES).set("ckpt.interval", "40");
-        let mut verdicts = Verdicts::new("regressions");
+    for (scheme, cells) in suite::matrix() {
+        let rig = Rig::new(scheme, cells, PAGES, suite::seed()).set("ckpt.interval", "40");
+        let mut verdicts = suite::verdicts("regressions", scheme);
         for room in 0..200 {
             verdicts.case(&format!("{}/host_full/{room}", rig.path()), || {
                 full_after(&rig, room)

@@ -3,9 +3,11 @@
 //! page's flushed predecessor is such a block: a second cut between that erase and the rescue left
 //! neither.
 
-use ftld_tests::cuts::{self, Recording};
-use ftld_tests::rig::{self, Rig, Verdicts};
-use ftld_tests::workload::Kind;
+use ftld_battery::cuts::{self, Recording};
+use ftld_battery::rig::Rig;
+use ftld_battery::verdicts::Verdicts;
+use ftld_battery::workload::Kind;
+use ftld_tests::suite;
 use nand_model::store::Change;
 use nand_model::{Cut, EraseCut, PartnerCut, ProgramCut};
 
@@ -23,9 +25,9 @@ const SECOND: Cut = Cut {
 
 #[test]
 fn a_page_that_will_be_lost_is_rescued_before_its_predecessor_is_erased() {
-    for (scheme, cells) in rig::matrix() {
-        let rig = Rig::new(scheme, cells, 128).set("ckpt.interval", "250");
-        let mut verdicts = Verdicts::new("regressions");
+    for (scheme, cells) in suite::matrix() {
+        let rig = Rig::new(scheme, cells, 128, suite::seed()).set("ckpt.interval", "250");
+        let mut verdicts = suite::verdicts("regressions", scheme);
         for kind in [Kind::FullDisk, Kind::HotCold, Kind::TrimHeavy] {
             let recording = cuts::record(&rig, kind);
             cut_twice(&rig, &recording, &mut verdicts, kind);
@@ -38,7 +40,7 @@ fn a_page_that_will_be_lost_is_rescued_before_its_predecessor_is_erased() {
         );
         let enough = verdicts.cases > 100 * verdicts.drawn / verdicts.places.max(1);
         assert!(
-            enough || !rig::wanted(&rig.path()),
+            enough || !suite::wanted(&rig.path()),
             "{}: {} cases",
             rig.path(),
             verdicts.cases

@@ -3,10 +3,11 @@
 //! the last, left no erased block: the device turned read-only, and a suspect page that could not
 //! be programmed again was lost. Here every cut falls where it costs most.
 
-use ftld_tests::cuts;
-use ftld_tests::host::Host;
-use ftld_tests::rig::{self, Rig, Verdicts};
-use ftld_tests::workload::{HostOp, Kind, Workload};
+use ftld_battery::cuts;
+use ftld_battery::host::Host;
+use ftld_battery::rig::Rig;
+use ftld_battery::workload::{HostOp, Kind, Workload};
+use ftld_tests::suite;
 use nand_model::store::{Change, MemStore};
 use nand_model::{Cut, FaultPlan, SplitMix};
 
@@ -15,16 +16,16 @@ const PAGES: u32 = 256;
 #[test]
 fn cuts_inside_mounts_where_they_cost_most_leave_the_device_writable() {
     let interval = |of: &'static str| move |(scheme, cells)| (scheme, cells, of);
-    for (scheme, cells, interval) in rig::matrix()
+    for (scheme, cells, interval) in suite::matrix()
         .map(interval("250"))
-        .chain(rig::matrix().map(interval("0")))
+        .chain(suite::matrix().map(interval("0")))
     {
         let name = format!("ckpt.interval={interval}");
-        let rig = Rig::new(scheme, cells, PAGES)
+        let rig = Rig::new(scheme, cells, PAGES, suite::seed())
             .set("ckpt.interval", interval)
             .variant(&name, |_| {});
-        let mut verdicts = Verdicts::new("regressions");
-        let (rounds, mounts) = if rig::long() { (20, 200) } else { (3, 30) };
+        let mut verdicts = suite::verdicts("regressions", scheme);
+        let (rounds, mounts) = if suite::long() { (20, 200) } else { (3, 30) };
         let mut fewest = u32::MAX;
         for round in 0..rounds {
             verdicts.case(
@@ -114,7 +115,7 @@ fn worst_cut(
         .iter()
         .filter(|c| matches!(c, Change::Program { .. } | Change::Erase { .. }))
         .count();
-    let every = if rig::long() { 1 } else { 1 + operations / 6 };
+    let every = if suite::long() { 1 } else { 1 + operations / 6 };
     let mut worst: Option<(u32, MemStore)> = None;
     let mut failed = None;
     cuts::visit_mount(store, &changes, |index, store, next| {

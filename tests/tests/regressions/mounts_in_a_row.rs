@@ -2,16 +2,17 @@
 //! that were open. Nothing was collected at mount, so five cuts soon after five mounts used up the
 //! free blocks and the device took no more writes.
 
-use ftld_tests::host::Host;
-use ftld_tests::rig::{self, Rig, Verdicts};
-use ftld_tests::workload::HostOp;
+use ftld_battery::host::Host;
+use ftld_battery::rig::Rig;
+use ftld_battery::workload::HostOp;
+use ftld_tests::suite;
 use nand_model::{Cut, FaultPlan};
 
 #[test]
 fn cuts_soon_after_mounts_leave_free_blocks() {
-    for (scheme, cells) in rig::matrix() {
-        let rig = Rig::new(scheme, cells, 128);
-        let mut verdicts = Verdicts::new("regressions");
+    for (scheme, cells) in suite::matrix() {
+        let rig = Rig::new(scheme, cells, 128, suite::seed());
+        let mut verdicts = suite::verdicts("regressions", scheme);
         verdicts.case(&format!("{}/mounts_in_a_row", rig.path()), || {
             let mut host = Host::format(&rig);
             for lpn in 0..128 {

@@ -3,10 +3,11 @@
 //! held before. It now rebuilds the page from the records of all blocks.
 
 use ftl_core::format::{Oob, Role};
-use ftld_tests::cuts;
-use ftld_tests::host::Host;
-use ftld_tests::rig::{self, Rig, Verdicts};
-use ftld_tests::workload::HostOp;
+use ftld_battery::cuts;
+use ftld_battery::host::Host;
+use ftld_battery::rig::Rig;
+use ftld_battery::workload::HostOp;
+use ftld_tests::suite;
 use nand_model::store::MemStore;
 use nand_model::{Cause, Chip, Health, Ppn, SplitMix, Store};
 use std::collections::BTreeMap;
@@ -18,9 +19,9 @@ const SETTLED: u32 = 7;
 #[test]
 fn a_rotted_mapping_page_is_rebuilt_from_the_records() {
     let mut rebuilt = BTreeMap::new();
-    for (scheme, cells) in rig::matrix() {
-        let rig = Rig::new(scheme, cells, PAGES);
-        let mut verdicts = Verdicts::of_everything("regressions");
+    for (scheme, cells) in suite::matrix() {
+        let rig = Rig::new(scheme, cells, PAGES, suite::seed());
+        let mut verdicts = suite::verdicts("regressions", scheme).of_everything();
         let mut host = Host::format(&rig);
         let fill = (0..PAGES).map(|lpn| HostOp::Write {
             lpn,

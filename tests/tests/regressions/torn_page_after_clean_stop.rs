@@ -4,9 +4,10 @@
 //! logical page could not be read any more, flushed or not. Found by SQLite under power cuts, of
 //! NFTL-1 and ROSE.
 
-use ftld_tests::host::Host;
-use ftld_tests::rig::{self, Rig, Verdicts};
-use ftld_tests::workload::HostOp;
+use ftld_battery::host::Host;
+use ftld_battery::rig::Rig;
+use ftld_battery::workload::HostOp;
+use ftld_tests::suite;
 use nand_model::{Cut, EraseCut, FaultPlan, PartnerCut, ProgramCut};
 
 const PAGES: u32 = 128;
@@ -15,9 +16,9 @@ const CUTS: u64 = 12;
 
 #[test]
 fn a_torn_page_is_not_believed_after_a_clean_stop() {
-    for (scheme, cells) in rig::matrix() {
-        let rig = Rig::new(scheme, cells, PAGES);
-        let mut verdicts = Verdicts::new("regressions");
+    for (scheme, cells) in suite::matrix() {
+        let rig = Rig::new(scheme, cells, PAGES, suite::seed());
+        let mut verdicts = suite::verdicts("regressions", scheme);
         for at_op in 0..CUTS {
             let here = format!("{}/torn_page_after_clean_stop/{at_op}", rig.path());
             verdicts.case(&here, || {

@@ -5,10 +5,12 @@
 //! data, and what it was to replace was given up. Found by the 937th of a thousand cuts in a row,
 //! of NFTL-N.
 
-use ftld_tests::cuts::{self, Moment, Recording};
-use ftld_tests::host::Host;
-use ftld_tests::rig::{self, Cells, Rig, Verdicts};
-use ftld_tests::workload::{Kind, Workload};
+use ftld_battery::cuts::{self, Moment, Recording};
+use ftld_battery::host::Host;
+use ftld_battery::rig::{Cells, Rig};
+use ftld_battery::verdicts::Verdicts;
+use ftld_battery::workload::{Kind, Workload};
+use ftld_tests::suite;
 use nand_model::store::{Change, MemStore};
 use nand_model::{Cut, EraseCut, Health, PartnerCut, Ppn, ProgramCut, Store};
 
@@ -29,9 +31,9 @@ const AFTER_MOUNT: u64 = 1 << 20;
 #[test]
 fn a_torn_page_is_not_believed_when_it_is_all_that_an_erase_left() {
     let mut struck = 0;
-    for (scheme, cells) in rig::matrix().filter(|(_, cells)| *cells == Cells::Slc) {
-        let rig = Rig::new(scheme, cells, PAGES).set("ckpt.interval", "250");
-        let mut verdicts = Verdicts::new("regressions");
+    for (scheme, cells) in suite::matrix().filter(|(_, cells)| *cells == Cells::Slc) {
+        let rig = Rig::new(scheme, cells, PAGES, suite::seed()).set("ckpt.interval", "250");
+        let mut verdicts = suite::verdicts("regressions", scheme);
         for kind in [Kind::FullDisk, Kind::HotCold, Kind::Uniform] {
             cuts::record(&rig, kind).visit(|moment| {
                 let here = format!(

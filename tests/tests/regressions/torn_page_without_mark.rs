@@ -5,17 +5,17 @@
 //! way the mark of its LSB page survived without the MSB program that had set it: no mount
 //! suspected that page.
 
-use ftld_tests::crashes::{self, rig_of};
-use ftld_tests::rig::{self, Verdicts};
-use ftld_tests::workload::Kind;
+use ftld_battery::crashes::{self, rig_of};
+use ftld_battery::workload::Kind;
+use ftld_tests::suite;
 use nand_model::{Cut, ProgramCut, SplitMix};
 
 #[test]
 fn a_torn_page_does_not_outlive_its_mark() {
-    let cuts = if rig::long() { 400 } else { 24 };
-    for (scheme, cells) in rig::matrix() {
-        let rig = rig_of(scheme, cells);
-        let mut verdicts = Verdicts::new("regressions");
+    let cuts = if suite::long() { 400 } else { 24 };
+    for (scheme, cells) in suite::matrix() {
+        let rig = rig_of(scheme, cells, suite::seed());
+        let mut verdicts = suite::verdicts("regressions", scheme);
         let mut rng = SplitMix::new(rig.seed);
         for number in 0..cuts {
             let here = format!("{}/torn_page_without_mark/{number}", rig.path());

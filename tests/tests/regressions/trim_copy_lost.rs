@@ -4,10 +4,12 @@
 //! flushed came back.
 
 use ftl_core::format::{Flags, Oob, Role};
-use ftld_tests::cuts::{self, Moment, Recording};
-use ftld_tests::host::Host;
-use ftld_tests::rig::{self, Rig, Verdicts};
-use ftld_tests::workload::HostOp;
+use ftld_battery::cuts::{self, Moment, Recording};
+use ftld_battery::host::Host;
+use ftld_battery::rig::Rig;
+use ftld_battery::verdicts::Verdicts;
+use ftld_battery::workload::HostOp;
+use ftld_tests::suite;
 use nand_model::store::Change;
 use nand_model::{Cut, EraseCut, PartnerCut, ProgramCut, SplitMix};
 
@@ -29,9 +31,9 @@ const SECOND: Cut = Cut {
 #[test]
 fn a_trim_record_outlives_a_copy_that_will_be_lost() {
     let mut copied = Vec::new();
-    for (scheme, cells) in rig::matrix() {
-        let rig = Rig::new(scheme, cells, PAGES).set("ckpt.interval", "0");
-        let mut verdicts = Verdicts::new("regressions");
+    for (scheme, cells) in suite::matrix() {
+        let rig = Rig::new(scheme, cells, PAGES, suite::seed()).set("ckpt.interval", "0");
+        let mut verdicts = suite::verdicts("regressions", scheme);
         Recording::of(full_device(&rig), trims_and_overwrites(rig.seed), |_| false).visit(
             |moment| {
                 let here = format!("{}/trim_copy_lost/{}", rig.path(), moment.index);

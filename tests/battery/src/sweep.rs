@@ -5,7 +5,8 @@
 use crate::cuts::{self, Moment, Recording};
 use crate::host::Host;
 use crate::model::Model;
-use crate::rig::{self, Cells, Rig, Verdicts};
+use crate::rig::{Cells, Rig};
+use crate::verdicts::{Budget, Verdicts};
 use crate::workload::{HostOp, Kind, Workload};
 use ftl_core::Params;
 use ftl_core::format::{Oob, Role};
@@ -19,12 +20,12 @@ use std::ops::Range;
 pub const PAGES: u32 = 256;
 
 /// A small device that writes checkpoints and levels wear all the time.
-pub fn rig_of(scheme: &'static Scheme, cells: Cells) -> Rig {
+pub fn rig_of(scheme: &'static Scheme, cells: Cells, seed: u64) -> Rig {
     let mut params = Params::default();
     params.set("ckpt.interval", "250");
     params.set("wear.gap", "2");
     params.set("log.blocks", "3");
-    Rig::with_params(scheme, cells, PAGES, params)
+    Rig::with_params(scheme, cells, PAGES, params, seed)
 }
 
 /// The outcomes that are tried at an operation.
@@ -38,8 +39,8 @@ pub enum Outcomes {
 
 impl Outcomes {
     /// All in the long form, else three.
-    pub fn by_form() -> Self {
-        if rig::long() {
+    pub fn by_form(budget: &Budget) -> Self {
+        if budget.is_long() {
             Outcomes::All
         } else {
             Outcomes::Three
@@ -525,7 +526,7 @@ pub fn lose_checkpoints(rig: &Rig, kind: Kind, clean: bool, verdicts: &mut Verdi
         kind.name(),
         if clean { "clean" } else { "cut" }
     );
-    if verdicts.are_enough() || !rig::wanted(&here) {
+    if !verdicts.want(&here) {
         return;
     }
     let (store, model) = aged(rig, kind, clean);

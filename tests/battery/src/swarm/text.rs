@@ -4,8 +4,9 @@
 //! N`, `in_flight`, then the steps. What strikes a restart follows its step behind `;`. Empty lines
 //! and lines that begin with `#` say nothing. docs/TESTING.md has a table of them.
 
-use super::plan::{self, ChipKind, Device, DiskFault, Down, Inside, Parts, Plan, Restart, Step};
+use super::plan::{ChipKind, Device, DiskFault, Down, Inside, Parts, Plan, Restart, Step};
 use crate::workload::HostOp;
+use ftl_core::schemes::Scheme;
 use nand_model::store::{Crash, Freeze, SyncFault, WriteFault};
 use nand_model::{Cut, EraseCut, Fault, Pairing, PartnerCut, ProgramCut};
 use std::collections::BTreeSet;
@@ -441,13 +442,16 @@ impl FromStr for Step {
     }
 }
 
-impl FromStr for Plan {
-    type Err = String;
-
+impl Plan {
+    /// Reads the text form of a plan, of which one of `schemes` is the scheme.
+    ///
     /// # Errors
     /// They name the line, what in it is wrong, and what there is instead.
-    fn from_str(text: &str) -> Result<Plan, String> {
-        let mut draft = Draft::default();
+    pub fn parse(text: &str, schemes: &'static [Scheme]) -> Result<Plan, String> {
+        let mut draft = Draft {
+            schemes,
+            ..Draft::default()
+        };
         for (text, number) in text.lines().zip(1..) {
             if !text.trim().is_empty() && !text.starts_with('#') {
                 draft
@@ -485,6 +489,7 @@ impl FromStr for Plan {
 /// What the lines of a plan said so far.
 #[derive(Default)]
 struct Draft<'a> {
+    schemes: &'static [Scheme],
     seed: Option<u64>,
     device: Option<Device>,
     params: Vec<(String, String)>,
@@ -500,7 +505,7 @@ impl<'a> Draft<'a> {
         let head = line.word()?;
         match head {
             "seed" => self.seed = Some(line.number()?),
-            "device" => self.device = Some(read_device(line.words.by_ref())?),
+            "device" => self.device = Some(read_device(line.words.by_ref(), self.schemes)?),
             "param" => {
                 let word = line.word()?;
                 let (key, value) = word
@@ -540,7 +545,20 @@ impl<'a> Draft<'a> {
 /// Pages of a device that is written by hand: such a run takes minutes.
 const MOST_PAGES: u32 = 1 << 20;
 
-fn read_device<'a>(words: impl Iterator<Item = &'a str>) -> Result<Device, String> {
+/// The scheme of this name.
+fn scheme(name: &str, schemes: &'static [Scheme]) -> Result<&'static Scheme, String> {
+    let names = || {
+        let names: Vec<_> = schemes.iter().map(|scheme| scheme.name).collect();
+        names.join(", ")
+    };
+    let found = schemes.iter().find(|scheme| scheme.name == name);
+    found.ok_or_else(|| format!("no scheme {name:?}; there are {}", names()))
+}
+
+fn read_device<'a>(
+    words: impl Iterator<Item = &'a str>,
+    schemes: &'static [Scheme],
+) -> Result<Device, String> {
     let pair = |word: &'a str| {
         word.split_once('=')
             .ok_or(format!("device: what is {word:?}?"))
@@ -592,7 +610,7 @@ fn read_device<'a>(words: impl Iterator<Item = &'a str>) -> Result<Device, Strin
         ));
     }
     Ok(Device {
-        scheme: plan::scheme(text("scheme")?)?,
+        scheme: scheme(text("scheme")?, schemes)?,
         chip: text("chip")?.parse()?,
         pages_per_block: number("pages_per_block")?,
         dies: (number("channels")?, number("ways")?),
@@ -651,19 +669,20 @@ impl FromStr for ChipKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ftl_core::schemes::SCHEMES;
 
     #[test]
     fn every_plan_reads_as_it_was_written() {
         for seed in 0..2_000 {
-            let text = Plan::draw(seed).to_string();
-            let again: Plan = text.parse().unwrap_or_else(|why| panic!("{why}\n{text}"));
+            let text = Plan::draw(SCHEMES, seed).to_string();
+            let again = Plan::parse(&text, SCHEMES).unwrap_or_else(|why| panic!("{why}\n{text}"));
             assert_eq!(again.to_string(), text);
         }
     }
 
     #[test]
     fn a_plan_that_says_something_twice_is_refused_by_line() {
-        let plan = Plan::draw(1).to_string();
+        let plan = Plan::draw(SCHEMES, 1).to_string();
         let device = plan
             .lines()
             .find(|line| line.starts_with("device"))
@@ -674,8 +693,7 @@ mod tests {
             "chance stale_read 1\nchance stale_read 2",
             "param x=1\nparam x=2",
         ] {
-            let why = format!("{plan}{twice}\n")
-                .parse::<Plan>()
+            let why = Plan::parse(&format!("{plan}{twice}\n"), SCHEMES)
                 .err()
                 .unwrap_or_default();
             assert!(
@@ -683,11 +701,8 @@ mod tests {
                 "{twice}: {why}"
             );
         }
-        let why = plan
-            .replacen(device, &format!("{device} op=7"), 1)
-            .parse::<Plan>()
-            .err()
-            .unwrap_or_default();
+        let again = plan.replacen(device, &format!("{device} op=7"), 1);
+        let why = Plan::parse(&again, SCHEMES).err().unwrap_or_default();
         assert!(why.starts_with("line 2: device: op"), "{why}");
     }
 

@@ -8,7 +8,7 @@
 use crate::rig::{Cells, Rig, has_param};
 use crate::workload::{HostOp, Kind, Workload};
 use ftl_core::format::trim::TrimBitmap;
-use ftl_core::schemes::{SCHEMES, Scheme};
+use ftl_core::schemes::Scheme;
 use ftl_core::{FtlError, Params, Start};
 use nand_model::store::{Crash, Freeze, SyncFault, WriteFault};
 use nand_model::{
@@ -234,33 +234,12 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
 /// Parameters that keep their defaults, because other values waive a promise.
 const FIXED: &[&str] = &["nand.pair_policy", "mlam.ack"];
 
-/// The scheme of this name.
-///
-/// # Errors
-/// There is none.
-pub fn scheme(name: &str) -> Result<&'static Scheme, String> {
-    let names = || {
-        SCHEMES
-            .iter()
-            .map(|scheme| scheme.name)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    Scheme::find(name).ok_or_else(|| format!("no scheme {name:?}; there are {}", names()))
-}
-
-/// Parameters of schemes that the generator does not know.
-pub fn unknown_parameters() -> Vec<String> {
+/// Parameters of a scheme that the generator does not know: runs keep their defaults.
+pub fn unknown_parameters(scheme: &Scheme) -> Vec<&'static str> {
     let known =
         |key: &str| FIXED.contains(&key) || PARAMETERS.iter().any(|(listed, _)| *listed == key);
-    let all = SCHEMES.iter().flat_map(|scheme| {
-        scheme
-            .all_params()
-            .map(move |param| (scheme.name, param.key))
-    });
-    all.filter(|(_, key)| !known(key))
-        .map(|(scheme, key)| format!("{scheme}: {key}"))
-        .collect()
+    let keys = scheme.all_params().map(|param| param.key);
+    keys.filter(|key| !known(key)).collect()
 }
 
 /// Bytes of a page of all chips here.
@@ -383,14 +362,17 @@ impl Device {
 }
 
 impl Plan {
-    /// The plan of a seed.
-    pub fn draw(seed: u64) -> Plan {
+    /// The plan of a seed, for one of these schemes. Not the same as [`Plan::of`] where there is but
+    /// one: the choice of the scheme is a draw, too.
+    pub fn draw(schemes: &'static [Scheme], seed: u64) -> Plan {
         let mut rng = SplitMix::new(seed);
-        let scheme = match std::env::var("FTLD_SCHEME") {
-            Ok(name) => scheme(&name).unwrap_or_else(|why| panic!("FTLD_SCHEME: {why}")),
-            Err(_) => &SCHEMES[rng.below(SCHEMES.len() as u64) as usize],
-        };
+        let scheme = &schemes[rng.below(schemes.len() as u64) as usize];
         Plan::draw_for(scheme, seed, &mut rng)
+    }
+
+    /// The plan of a seed, for this scheme.
+    pub fn of(scheme: &'static Scheme, seed: u64) -> Plan {
+        Plan::draw_for(scheme, seed, &mut SplitMix::new(seed))
     }
 
     fn draw_for(scheme: &'static Scheme, seed: u64, rng: &mut SplitMix) -> Plan {

@@ -1,6 +1,7 @@
 //! Carries out a generated run. A panic is a failure of the run. A run that does not end is a
 //! finding, too; it ends the process, since a thread cannot be stopped.
 
+use crate::verdicts::text_of;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -30,9 +31,5 @@ pub fn watched<R>(
     });
     let outcome = catch_unwind(AssertUnwindSafe(run));
     drop(running);
-    outcome.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Err(format!("panic: {}", text.unwrap_or_default()))
-    })
+    outcome.unwrap_or_else(|panic| Err(text_of(&*panic)))
 }

@@ -1,0 +1,303 @@
+//! The battery of power cuts: at every program and erase of every workload, inside mounts, many in
+//! a row, and with checkpoints destroyed. What may be lost is the oracle's business
+//! ([`crate::model`]); docs/DURABILITY.md says it in prose.
+
+use crate::cuts::{self, Recording};
+use crate::host::Host;
+use crate::rig::{Cells, Rig, has_param};
+use crate::sweep::{self, FewestFree, Outcomes, PAGES, RandomCuts, rig_of};
+use crate::verdicts::Verdicts;
+use crate::workload::{Kind, Workload};
+use ftl_core::Params;
+use ftl_core::schemes::Scheme;
+use nand_model::{Pairing, Profile};
+
+/// A part of this battery: the cases of one question on one kind of cells.
+pub type Part = fn(&'static Scheme, Cells, &mut Verdicts);
+
+/// All parts but the random cuts, by name.
+pub const PARTS: [(&str, Part); 8] = [
+    ("every operation", |scheme, cells, verdicts| {
+        every_operation(scheme, cells, verdicts);
+    }),
+    ("variants", variants),
+    ("inside mounts", inside_mounts),
+    ("inside second mounts", inside_second_mounts),
+    ("short rows", short_rows),
+    ("in a row", |scheme, cells, verdicts| {
+        in_a_row(&rig_of(scheme, cells, verdicts.budget().seed), verdicts);
+    }),
+    ("in a row on a sold chip", |scheme, cells, verdicts| {
+        in_a_row(&sold_rig(scheme, cells, verdicts.budget().seed), verdicts);
+    }),
+    ("lost checkpoints", lost_checkpoints),
+];
+
+/// Programs and erases of each workload: in the long form as many as make a million cuts of all
+/// schemes together, in the short form as few as prove something, and of those every second.
+const LONG_OPERATIONS: u64 = 2_400;
+
+/// What a sweep of workloads went through.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Swept {
+    /// Programs and erases of the runs.
+    pub operations: usize,
+    /// Workloads.
+    pub workloads: usize,
+}
+
+/// Cuts at every operation of every workload.
+///
+/// # Panics
+/// A workload does not bring about what it should prove ([`cuts::missing`]), or a run without cuts
+/// fails.
+pub fn every_operation(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) -> Swept {
+    let rig = rig_of(scheme, cells, verdicts.budget().seed);
+    let least = verdicts.budget().pick(0, 0, LONG_OPERATIONS);
+    let every = verdicts.budget().pick(2, 2, 1);
+    let mut swept = Swept::default();
+    for kind in Kind::ALL {
+        if !verdicts.want(&format!("{}/{}", rig.path(), kind.name())) {
+            continue;
+        }
+        let recording = cuts::record_operations(&rig, kind, least);
+        let missing = cuts::missing(&rig, &recording.coverage);
+        assert_eq!(
+            missing,
+            None,
+            "{}/{}: the workload proves too little",
+            rig.path(),
+            kind.name()
+        );
+        sweep::cut_run(
+            &rig,
+            kind.name(),
+            &recording,
+            every,
+            Outcomes::by_form(verdicts.budget()),
+            verdicts,
+        );
+        swept.operations += recording.operations();
+        swept.workloads += 1;
+    }
+    swept
+}
+
+/// Cuts at every operation of one workload without protection of paired pages: some must lose
+/// flushed data, or the battery would not find losses. Only for schemes with `nand.pair_policy`.
+pub fn without_pair_protection(scheme: &'static Scheme, verdicts: &mut Verdicts) {
+    let rig = rig_of(scheme, Cells::Mlc, verdicts.budget().seed).set("nand.pair_policy", "none");
+    if !verdicts.want(&rig.path()) {
+        return;
+    }
+    let recording = cuts::record(&rig, Kind::Uniform);
+    sweep::cut_run(
+        &rig,
+        Kind::Uniform.name(),
+        &recording,
+        1,
+        Outcomes::by_form(verdicts.budget()),
+        verdicts,
+    );
+}
+
+/// Some of the outcomes at every operation of variants of the usual rig: programs and erases that
+/// fail on their own, other word-line pairings, marks in the OOB that were lost.
+///
+/// # Panics
+/// No blocks went bad where some should fail, or a run without cuts fails.
+pub fn variants(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
+    let seed = verdicts.budget().seed;
+    let usual = || rig_of(scheme, cells, seed);
+    for salt in 0..verdicts.budget().pick(1, 2, 8) {
+        // Long enough for the blocks to be programmed and erased.
+        let failing = sweep::with_failing_blocks(usual(), salt);
+        if !verdicts.want(&failing.path()) {
+            continue;
+        }
+        let recording = cuts::record_operations(&failing, Kind::HotCold, 2_000);
+        let bad = recording.coverage.bad_blocks;
+        assert!(bad >= 2, "{}: only {bad} blocks went bad", failing.path());
+        cut_variant(&failing, &recording, 2, verdicts);
+    }
+    if cells == Cells::Mlc {
+        for pairing in [
+            Pairing::Adjacent,
+            Pairing::Dist6,
+            Pairing::Shared4,
+            Pairing::Group4,
+        ] {
+            let paired = usual().variant(pairing.name(), |rig| rig.profile.pairing = pairing);
+            if verdicts.want(&paired.path()) {
+                let recording = cuts::record(&paired, Kind::HotCold);
+                cut_variant(&paired, &recording, 1, verdicts);
+            }
+        }
+    }
+    for (key, value) in [
+        ("page.gc_stream", "same"),
+        ("ckpt.interval", "0"),
+        ("valid_tracking", "ram_bitmap"),
+        ("mlam.ack", "buffer"),
+    ] {
+        let other = usual().variant(&format!("{key}={value}"), |_| {});
+        if has_param(scheme, key) && verdicts.want(&other.path()) {
+            let other = other.set(key, value);
+            cut_variant(&other, &after_filling(&other), 1, verdicts);
+        }
+    }
+    let unmarked = usual().variant("unmarked", |_| {});
+    if verdicts.want(&unmarked.path())
+        && let Some(recording) = cuts::record(&unmarked, Kind::HotCold).without_marks()
+    {
+        cut_variant(&unmarked, &recording, 1, verdicts);
+    }
+}
+
+/// A run on a device that is full already, with what it may lack.
+fn after_filling(rig: &Rig) -> Recording {
+    let mut host = Host::format(rig);
+    for op in Workload::new(Kind::HotCold, PAGES, rig.seed).take(400) {
+        host.run(&op)
+            .unwrap_or_else(|trouble| panic!("{}: {op:?}: {}", rig.path(), String::from(trouble)));
+    }
+    let workload = Workload::new(Kind::HotCold, PAGES, rig.seed + 1)
+        .skip(60)
+        .take(400);
+    Recording::of(host, workload, |_| false)
+}
+
+/// Every operation in the long form, else every fifth of every `share`-th part.
+fn cut_variant(rig: &Rig, recording: &Recording, share: usize, verdicts: &mut Verdicts) {
+    let every = verdicts.budget().pick(5 * share, 5 * share, 1);
+    sweep::cut_run(
+        rig,
+        Kind::HotCold.name(),
+        recording,
+        every,
+        Outcomes::by_form(verdicts.budget()),
+        verdicts,
+    );
+}
+
+/// A second cut inside the mount that follows the first one, after the mount has programmed or
+/// erased something: samples in the short form; in the long form every pair of operations and
+/// outcomes on a tiny device, and samples of all workloads on the usual one.
+pub fn inside_mounts(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
+    let seed = verdicts.budget().seed;
+    let rig = rig_of(scheme, cells, seed);
+    let two = &[Kind::FullDisk, Kind::Mixed][..];
+    for kind in verdicts.budget().pick(two, two, &Kind::ALL[..]) {
+        cut_mounts(&rig, *kind, 29, Outcomes::Three, verdicts);
+    }
+    if verdicts.budget().is_long() {
+        let tiny = Rig::with_params(scheme, cells, 64, rig.config.params.clone(), seed)
+            .variant("tiny", |_| {});
+        cut_mounts(&tiny, Kind::Mixed, 1, Outcomes::All, verdicts);
+    }
+}
+
+fn cut_mounts(rig: &Rig, kind: Kind, every: usize, outcomes: Outcomes, verdicts: &mut Verdicts) {
+    if verdicts.want(&format!("{}/{}", rig.path(), kind.name())) {
+        sweep::cut_mounts(
+            rig,
+            kind.name(),
+            &cuts::record(rig, kind),
+            every,
+            outcomes,
+            verdicts,
+        );
+    }
+}
+
+/// A third cut, inside the mount after the second one, at random; both mounts had programmed or
+/// erased something.
+pub fn inside_second_mounts(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
+    let two = (&[Kind::HotCold, Kind::Files][..], 20, 2);
+    let (kinds, every, per_mount) = verdicts.budget().pick(two, two, (&Kind::ALL[..], 3, 16));
+    let rig = rig_of(scheme, cells, verdicts.budget().seed);
+    for kind in kinds {
+        if verdicts.want(&format!("{}/{}", rig.path(), kind.name())) {
+            let recording = cuts::record(&rig, *kind);
+            sweep::cut_mounts_of_mounts(&rig, kind.name(), &recording, every, per_mount, verdicts);
+        }
+    }
+}
+
+/// Every row of four requests on two pages of a full device, cut everywhere. The short form takes
+/// every second row of three.
+pub fn short_rows(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
+    let (length, every) = verdicts.budget().pick((3, 5), (3, 2), (4, 1));
+    let rig = rig_of(scheme, cells, verdicts.budget().seed);
+    if verdicts.want(&format!("{}/row", rig.path())) {
+        sweep::cut_short_rows(&rig, length, every, verdicts);
+    }
+}
+
+/// A chip as it is sold: large blocks, where a cut leaves much of a block unused.
+pub fn sold_rig(scheme: &'static Scheme, cells: Cells, seed: u64) -> Rig {
+    let name = if cells == Cells::Mlc {
+        "mlc-4k"
+    } else {
+        "slc-2k"
+    };
+    let profile = *Profile::find(name).expect("a built-in profile");
+    let mut params = Params::default();
+    params.set("ckpt.interval", "700");
+    Rig::on_profile(scheme, cells, profile, 1024, params, seed).variant(name, |_| {})
+}
+
+/// Cuts in a row on a full device: it stays writable. Returns the fewest free blocks.
+pub fn in_a_row(rig: &Rig, verdicts: &mut Verdicts) -> FewestFree {
+    sweep::cut_in_a_row(rig, cuts_in_a_row(rig, verdicts), verdicts)
+}
+
+/// Cuts that [`in_a_row`] makes; fewer of a large chip.
+pub fn cuts_in_a_row(rig: &Rig, verdicts: &Verdicts) -> u32 {
+    let short = if rig.config.logical_pages > PAGES {
+        40
+    } else {
+        100
+    };
+    verdicts.budget().pick(40, short, 1_000)
+}
+
+/// Rows of random cuts per scheme, each with its own seed and workload.
+pub const RANDOM_ROWS: u64 = 4;
+const RANDOM_KINDS: [Kind; 4] = [Kind::HotCold, Kind::Mixed, Kind::Files, Kind::Uniform];
+
+/// A chip as it is sold, some hundred blocks of it, for random cuts.
+pub fn random_rig(scheme: &'static Scheme, row: u64, seed: u64) -> Rig {
+    let profile = *Profile::find("mlc-4k").expect("a built-in profile");
+    let mut params = Params::default();
+    params.set("ckpt.interval", "2000");
+    let rig = Rig::on_profile(scheme, Cells::Mlc, profile, 10_240, params, seed);
+    rig.variant(&format!("random{row}"), |rig| {
+        rig.seed += row;
+    })
+}
+
+/// The workload of a rig for random cuts.
+pub fn random_kind(rig: &Rig) -> Kind {
+    RANDOM_KINDS[(rig.seed % RANDOM_KINDS.len() as u64) as usize]
+}
+
+/// Random cuts of any outcome, one after another. Returns what they saw.
+pub fn at_random(rig: &Rig, cuts: u64, verdicts: &mut Verdicts) -> RandomCuts {
+    let mut seen = RandomCuts::default();
+    verdicts.case(&rig.path(), || {
+        seen = sweep::cut_at_random(rig, random_kind(rig), cuts)?;
+        Ok(())
+    });
+    seen
+}
+
+/// Each checkpoint block in turn cannot be read any more: what it said is still true.
+pub fn lost_checkpoints(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
+    let rig = rig_of(scheme, cells, verdicts.budget().seed);
+    for kind in Kind::ALL {
+        for clean in [true, false] {
+            sweep::lose_checkpoints(&rig, kind, clean, verdicts);
+        }
+    }
+}

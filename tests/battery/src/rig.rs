@@ -1,0 +1,227 @@
+//! A scheme on a small chip, from one seed.
+
+use ftl_core::schemes::{Scheme, SchemeStore};
+use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
+use nand_model::store::MemStore;
+use nand_model::{Bad, BlockFacts, Bomb, Chip, Geometry, Pbn, Profile, SplitMix, Store};
+
+/// Kind of cells: which rules the chip enforces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cells {
+    /// Rules of `slc-2k`: pages in any order, partial programs, nothing shared.
+    Slc,
+    /// Rules of `torture`: pages in order, once, in pairs.
+    Mlc,
+}
+
+impl Cells {
+    /// Both kinds.
+    pub const ALL: [Cells; 2] = [Cells::Slc, Cells::Mlc];
+
+    /// Name in the path of a case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cells::Slc => "slc",
+            Cells::Mlc => "mlc",
+        }
+    }
+
+    /// A chip of these cells with small pages and blocks, without a number of blocks yet.
+    pub fn profile(self) -> Profile {
+        let torture = *Profile::find("torture").expect("a built-in profile");
+        let small = Geometry {
+            page_bytes: 512,
+            ..torture.geometry
+        };
+        let rules = match self {
+            Cells::Mlc => torture,
+            Cells::Slc => *Profile::find("slc-2k").expect("a built-in profile"),
+        };
+        Profile {
+            geometry: small,
+            endurance: torture.endurance,
+            ..rules
+        }
+    }
+}
+
+/// Everything a run follows from.
+#[derive(Clone)]
+pub struct Rig {
+    /// The scheme under test.
+    pub scheme: &'static Scheme,
+    /// The chip's rules.
+    pub cells: Cells,
+    /// The chip, with as many blocks as the scheme's layout asks for.
+    pub profile: Profile,
+    /// Size and parameters.
+    pub config: FtlConfig,
+    /// Seed of payloads, workloads and chances.
+    pub seed: u64,
+    /// What waits in some blocks in recorded runs.
+    pub bombs: Vec<Bomb>,
+    /// More of a case's path, when the rig differs from the usual.
+    pub variant: String,
+}
+
+/// Over-provisioning of the suites: that of the default device.
+pub const OVER_PROVISIONING: f64 = 0.07;
+
+impl Rig {
+    /// A device of `pages` logical pages, laid out as the scheme wants it, with default parameters.
+    pub fn new(scheme: &'static Scheme, cells: Cells, pages: u32, seed: u64) -> Rig {
+        Rig::with_params(scheme, cells, pages, Params::default(), seed)
+    }
+
+    /// The same with parameters; those that the scheme does not have are left out.
+    pub fn with_params(
+        scheme: &'static Scheme,
+        cells: Cells,
+        pages: u32,
+        wanted: Params,
+        seed: u64,
+    ) -> Rig {
+        Rig::on_profile(scheme, cells, cells.profile(), pages, wanted, seed)
+    }
+
+    /// The same on a chip as it is sold.
+    pub fn on_profile(
+        scheme: &'static Scheme,
+        cells: Cells,
+        profile: Profile,
+        pages: u32,
+        wanted: Params,
+        seed: u64,
+    ) -> Rig {
+        let mut params = Params::default();
+        wanted
+            .iter()
+            .filter(|(key, _)| has_param(scheme, key))
+            .for_each(|(key, value)| params.set(key, value));
+        Rig::laid_out(
+            scheme,
+            cells,
+            profile,
+            pages,
+            OVER_PROVISIONING,
+            params,
+            seed,
+        )
+        .unwrap_or_else(|error| panic!("{} has no layout for {pages} pages: {error}", scheme.name))
+    }
+
+    /// A device on any chip, with any parameters and over-provisioning, from a seed of its own.
+    ///
+    /// # Errors
+    /// The scheme's reason, where it cannot be laid out so.
+    pub fn laid_out(
+        scheme: &'static Scheme,
+        cells: Cells,
+        profile: Profile,
+        pages: u32,
+        over_provisioning: f64,
+        params: Params,
+        seed: u64,
+    ) -> Result<Rig, String> {
+        let bytes = pages as u64 * profile.geometry.page_bytes as u64;
+        let layout = scheme
+            .layout(&profile, bytes, over_provisioning, &params)
+            .map_err(|error| error.to_string())?;
+        let config = FtlConfig {
+            logical_pages: layout.logical_pages,
+            params,
+        };
+        let (bombs, variant) = (Vec::new(), String::new());
+        Ok(Rig {
+            scheme,
+            cells,
+            profile: layout.profile,
+            config,
+            seed,
+            bombs,
+            variant,
+        })
+    }
+
+    /// The same with one more parameter, where the scheme has it.
+    pub fn set(mut self, key: &str, value: &str) -> Rig {
+        if has_param(self.scheme, key) {
+            self.config.params.set(key, value);
+        }
+        self
+    }
+
+    /// An erased chip.
+    pub fn blank(&self) -> Chip<MemStore> {
+        self.open(MemStore::new(self.profile.geometry))
+    }
+
+    /// Bad blocks that the data sheet allows: those that the layout added.
+    pub fn spare_blocks(&self) -> u64 {
+        let blocks = self.profile.geometry.blocks as u64;
+        let allowed = |used: u64| {
+            (used * self.profile.max_bad_permille as u64)
+                .div_ceil(1000)
+                .max(4)
+        };
+        (0..blocks)
+            .find(|used| used + allowed(*used) >= blocks)
+            .map_or(0, |used| blocks - used)
+    }
+
+    /// An erased chip that has as many bad blocks as its data sheet allows: the least room the
+    /// scheme was promised.
+    pub fn blank_at_end_of_life(&self) -> Chip<MemStore> {
+        let spare = self.spare_blocks();
+        let mut chip = self.open(MemStore::new(self.profile.geometry));
+        let mut rng = SplitMix::new(self.seed);
+        for _ in 0..spare {
+            let good = |block: &Pbn| chip.bad(*block).is_none();
+            let blocks: Vec<_> = self.profile.geometry.all_blocks().filter(good).collect();
+            let block = blocks[rng.below(blocks.len() as u64) as usize];
+            let facts = BlockFacts {
+                bad: Some(Bad::Factory),
+                ..BlockFacts::default()
+            };
+            chip.store_mut()
+                .set_facts(block, facts)
+                .expect("memory does not fail");
+            chip = self.open(chip.into_store());
+        }
+        chip
+    }
+
+    /// A chip over a store.
+    pub fn open<S: Store>(&self, store: S) -> Chip<S> {
+        Chip::open(self.profile, store).expect("memory does not fail")
+    }
+
+    /// The scheme on a new device.
+    pub fn format(&self) -> Box<dyn Ftl<MemStore>> {
+        self.scheme
+            .start(self.blank(), &self.config, Start::Format)
+            .expect("a new device starts")
+    }
+
+    /// The scheme on what an earlier run left.
+    pub fn mount<S: SchemeStore>(&self, chip: Chip<S>) -> Result<Box<dyn Ftl<S>>, FtlError> {
+        self.scheme.start(chip, &self.config, Start::Mount)
+    }
+
+    /// The same, called `name` in a case's path, changed by `change`.
+    pub fn variant(mut self, name: &str, change: impl FnOnce(&mut Rig)) -> Rig {
+        self.variant = format!("/{name}");
+        change(&mut self);
+        self
+    }
+
+    /// First parts of a case's path.
+    pub fn path(&self) -> String {
+        format!("{}/{}{}", self.scheme.name, self.cells.name(), self.variant)
+    }
+}
+
+/// Whether the scheme understands the parameter.
+pub fn has_param(scheme: &Scheme, key: &str) -> bool {
+    scheme.knows(key)
+}

@@ -1,0 +1,303 @@
+//! What of a battery runs, what failed, and how to repeat it.
+//!
+//! A case has a path, `scheme/cells/workload/...`. A failure names the path of its case and a
+//! command that runs this case alone. A battery with the same [`Budget`] runs the same cases.
+
+use nand_model::SplitMix;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// How much of each sweep runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Length {
+    /// Seconds per battery and scheme: what [`judge`](crate::judge) does by default.
+    #[default]
+    Brief,
+    /// As in continuous integration.
+    Short,
+    /// Acceptance: every operation, every outcome.
+    Long,
+}
+
+/// The part of a sweep's places that is visited: `taken` of `of`, chosen by the seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Places visited on average of every `of`.
+    pub taken: u64,
+    /// Places among which `taken` are drawn; at least 1.
+    pub of: u64,
+}
+
+impl Share {
+    /// Every place.
+    pub const WHOLE: Share = Share { taken: 1, of: 1 };
+
+    /// Whether a sample with this seed contains a place.
+    fn contains(self, seed: u64, place: &str) -> bool {
+        self.taken >= self.of || {
+            let name = crc32c::crc32c(place.as_bytes());
+            SplitMix::new(seed << 32 ^ u64::from(name)).below(self.of) < self.taken
+        }
+    }
+}
+
+/// What of a battery runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Seed of payloads, workloads, faults and samples.
+    pub seed: u64,
+    /// How much of each sweep runs.
+    pub length: Length,
+    /// The sample of each sweep's places; a budget with a `case` leaves nothing out.
+    pub share: Share,
+    /// The only case that runs, or a path above the cases that run; all where it is `None`.
+    pub case: Option<String>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget {
+            seed: 1,
+            length: Length::Brief,
+            share: Share::WHOLE,
+            case: None,
+        }
+    }
+}
+
+impl Budget {
+    /// Whether the case of this path runs, or one below it.
+    pub fn wants(&self, path: &str) -> bool {
+        let Some(case) = self.case.as_deref() else {
+            return true;
+        };
+        let below = |path: &str, case: &str| path == case || path.starts_with(&format!("{case}/"));
+        below(path, case) || below(case, path)
+    }
+
+    /// Whether the sample contains this place of a sweep.
+    fn draws(&self, place: &str) -> bool {
+        self.case.is_some() || self.share.contains(self.seed, place)
+    }
+
+    /// The value for this budget's length.
+    pub fn pick<T>(&self, brief: T, short: T, long: T) -> T {
+        match self.length {
+            Length::Brief => brief,
+            Length::Short => short,
+            Length::Long => long,
+        }
+    }
+
+    /// Whether sweeps have acceptance length.
+    pub fn is_long(&self) -> bool {
+        self.length == Length::Long
+    }
+}
+
+/// A case that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Path of the case.
+    pub case: String,
+    /// What was wrong.
+    pub reason: String,
+    /// The command or call that runs the case alone.
+    pub repeat: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}\n    {}", self.case, self.reason, self.repeat)
+    }
+}
+
+/// Failures that are kept; further ones are counted.
+const KEPT: usize = 8;
+
+/// Collects what went wrong in a battery's cases and how many there were.
+#[derive(Clone, Debug)]
+pub struct Verdicts {
+    budget: Budget,
+    repeat: String,
+    /// Places that sweeps came by.
+    pub places: u64,
+    /// Of these, those that were in the sample.
+    pub drawn: u64,
+    /// Cases that ran.
+    pub cases: u64,
+    /// Cases that failed.
+    pub failures: u64,
+    first: Vec<Failure>,
+    enough: u64,
+}
+
+impl Verdicts {
+    /// No verdicts yet. `repeat` is the command that repeats one case, with `{case}` where the
+    /// case's path belongs.
+    pub fn new(budget: Budget, repeat: impl Into<String>) -> Self {
+        Verdicts {
+            budget,
+            repeat: repeat.into(),
+            places: 0,
+            drawn: 0,
+            cases: 0,
+            failures: 0,
+            first: Vec::new(),
+            enough: u64::MAX,
+        }
+    }
+
+    /// The same, without sampling.
+    pub fn of_everything(mut self) -> Self {
+        self.budget.share = Share::WHOLE;
+        self
+    }
+
+    /// The same, but one failure is enough: no case runs after it.
+    pub fn until_first_failure(mut self) -> Self {
+        self.enough = 1;
+        self
+    }
+
+    /// What runs.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Whether no more cases will run.
+    pub fn are_enough(&self) -> bool {
+        self.failures >= self.enough
+    }
+
+    /// Whether the case of this path may still run, or one below it.
+    pub fn want(&self, path: &str) -> bool {
+        !self.are_enough() && self.budget.wants(path)
+    }
+
+    /// Whether a sweep looks at this place: one at which there are cases, or one that costs
+    /// something to get to. Counts it.
+    pub fn draws(&mut self, place: &str) -> bool {
+        if !self.want(place) {
+            return false;
+        }
+        let drawn = self.budget.draws(place);
+        self.places += 1;
+        self.drawn += u64::from(drawn);
+        drawn
+    }
+
+    /// What of the sweep ran, for a suite's report: "all 200 places", "a sample of 41 of 200
+    /// places".
+    pub fn sample(&self) -> String {
+        match self.drawn {
+            all if all == self.places => format!("all {all} places"),
+            some => format!("a sample of {some} of {} places", self.places),
+        }
+    }
+
+    /// Runs one case, unless the budget asks for others. A panic is a failure of this case alone.
+    pub fn case(&mut self, path: &str, run: impl FnOnce() -> Result<(), String>) {
+        if !self.want(path) {
+            return;
+        }
+        self.cases += 1;
+        let outcome = catch_unwind(AssertUnwindSafe(run));
+        if let Err(reason) = outcome.unwrap_or_else(|panic| Err(text_of(&*panic))) {
+            self.fail(path, reason);
+        }
+    }
+
+    /// Runs a sweep of cases below `path`. A panic between its cases counts as one failed case, and
+    /// ends the sweep.
+    pub fn sweep(&mut self, path: &str, run: impl FnOnce(&mut Verdicts)) {
+        if !self.want(path) {
+            return;
+        }
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(self))) {
+            self.cases += 1;
+            self.fail(path, text_of(&*panic));
+        }
+    }
+
+    fn fail(&mut self, path: &str, reason: String) {
+        self.failures += 1;
+        if self.first.len() < KEPT {
+            self.first.push(Failure {
+                case: path.to_owned(),
+                reason,
+                repeat: self.repeat.replace("{case}", path),
+            });
+        }
+    }
+
+    /// The first failure: its case, what happened, and the command that repeats it.
+    pub fn first(&self) -> Option<&Failure> {
+        self.first.first()
+    }
+
+    /// Adds what another part of the same battery found.
+    pub fn merge(&mut self, other: Verdicts) {
+        self.places += other.places;
+        self.drawn += other.drawn;
+        self.cases += other.cases;
+        self.failures += other.failures;
+        let room = KEPT - self.first.len();
+        self.first.extend(other.first.into_iter().take(room));
+    }
+
+    /// Panics if any case failed, with the commands that repeat the first ones.
+    ///
+    /// # Panics
+    /// A case failed.
+    pub fn assert_none_failed(&self) {
+        let list: Vec<String> = self.first.iter().map(Failure::to_string).collect();
+        assert!(
+            self.failures == 0,
+            "{} of {} cases failed:\n{}",
+            self.failures,
+            self.cases,
+            list.join("\n")
+        );
+    }
+}
+
+/// What a panic said.
+pub(crate) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    format!("panic: {}", text.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_with_a_case_runs_it_and_what_lies_above_and_below_it() {
+        let budget = Budget {
+            case: Some("a/b".into()),
+            ..Budget::default()
+        };
+        assert!(budget.wants("a") && budget.wants("a/b") && budget.wants("a/b/c"));
+        assert!(!budget.wants("a/bc") && !budget.wants("b"));
+    }
+
+    #[test]
+    fn a_panic_fails_its_case_and_the_next_one_runs() {
+        let mut verdicts = Verdicts::new(Budget::default(), "again {case}");
+        verdicts.case("a/1", || panic!("one"));
+        verdicts.case("a/2", || Ok(()));
+        verdicts.sweep("a/3", |_| panic!("{}", "three"));
+        assert_eq!((verdicts.cases, verdicts.failures), (3, 2));
+        let first = verdicts.first().expect("one failed").to_string();
+        assert_eq!(first, "a/1: panic: one\n    again a/1");
+    }
+
+    #[test]
+    fn a_sample_takes_about_its_share() {
+        let share = Share { taken: 3, of: 15 };
+        let taken = (0..1_000).filter(|place| share.contains(1, &format!("place/{place}")));
+        assert!((150..250).contains(&taken.count()));
+    }
+}
