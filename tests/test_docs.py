@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from documents.check import findings, glossary, missing_documents
+from documents.check import FOREIGN, FOREIGN_COMMANDS, FOREIGN_OPTIONS, findings, glossary, missing_documents
 from documents.facts import Facts
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,6 +37,14 @@ def test_the_manual_pages(tmp_path):
     assert not found, show(found)
 
 
+def test_what_is_deployed():
+    """Units, containers and packages: command lines, variables, metrics, names in comments."""
+    names = [name for name in FACTS.sources if name.startswith("deploy/") and not name.endswith((".json", ".py"))]
+    assert len(names) >= 12
+    found = [finding for name in names for finding in findings(FACTS, name, (ROOT / name).read_text())]
+    assert not found, show(found)
+
+
 def test_the_glossary():
     others = [(ROOT / name).read_text() for name in DOCUMENTS if name != GLOSSARY]
     found = glossary(FACTS, GLOSSARY, others)
@@ -59,6 +67,12 @@ def test_there_is_something_to_compare_with():
     }
     assert {name: len(getattr(FACTS, name)) for name, count in least.items() if len(getattr(FACTS, name)) < count} == {}
     assert len(DOCUMENTS) >= 15
+
+
+def test_every_exception_is_needed():
+    texts = [(ROOT / name).read_text() for name in FACTS.files if name in DOCUMENTS or name.startswith("deploy/") or name == "daemon/src/cli.rs"]
+    unused = [word for word in {*FOREIGN, *FOREIGN_OPTIONS, *FOREIGN_COMMANDS} if not any(word in text for text in texts)]
+    assert not unused, unused
 
 
 # What is stale; a document that has it; the word, and the nearest that there is ("": any).
@@ -139,6 +153,13 @@ def test_an_unused_term(tmp_path):
 def test_a_stale_manual_page():
     found = findings(FACTS, "ftld.8", "EXAMPLE\nUse --sise, see ftld-serve(8).\n\"gc.policy\" = \"greedy\"\n")
     assert {finding.word for finding in found} >= {"--sise", "ftld-serve(8)", "gc.policy"}, show(found)
+
+
+@pytest.mark.parametrize(
+    "line", ["#   docker run --rm ftld compare uniform zipf --sise 1GiB", 'command: ["--sise", "1GiB"]', "ExecStart=/usr/bin/ftld --sise 1GiB /dev/%i"]
+)
+def test_a_stale_unit(line):
+    assert "--sise" in [finding.word for finding in findings(FACTS, "deploy/Dockerfile", line)]
 
 
 def test_a_comment_that_names_no_document():

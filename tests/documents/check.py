@@ -29,6 +29,7 @@ FOREIGN = {
     "getioopt": "an option of blockdev",
     "getpbsz": "an option of blockdev",
     "mb_max_linear_groups": "a setting of ext4",
+    "ftld_end": "a label of a udev rule",
     "gc.fre_threshold": "a typing error whose message is shown",
     "ftl-core/src/schemes/toy/mod.rs": "the example of docs/SCHEMES.md, which tests/toy_scheme.sh writes",
 }
@@ -90,7 +91,7 @@ class Check:
     def __init__(self, facts, document, text):
         self.facts, self.document, self.text = facts, document, text
         self.found = []
-        self.is_manual = not document.endswith(".md")
+        self.is_manual = re.search(r"\.[1-8]$", document) is not None
 
     def report(self, line, word, what, names=()):
         self.found.append(Finding(f"{self.document}:{line}", word, what, nearest(word, names)))
@@ -102,7 +103,7 @@ class Check:
                 continue
             self.fragment(fragment)
         self.links()
-        return self.found
+        return list(dict.fromkeys(self.found))
 
     def anywhere(self):
         """What is recognised by its look alone, in prose as well."""
@@ -111,14 +112,14 @@ class Check:
         text = re.sub(r"^```rust$.*?^```$", lambda block: "\n" * block[0].count("\n"), self.text, flags=re.M | re.S)
         for number, line in enumerate(text.split("\n"), 1):
             for name in re.findall(r"(?<![\w:./])ftld_[a-z0-9_]+(?![\w*:/])", line):
-                if re.sub(r"_(bucket|sum|count)$", "", name) not in facts.metrics | {crate.replace("-", "_") for crate in facts.packages}:
+                if re.sub(r"_(bucket|sum|count)$", "", name) not in facts.metrics | {crate.replace("-", "_") for crate in facts.packages} | FOREIGN.keys():
                     self.report(number, name, "is no metric", facts.metrics)
             for name in re.findall(r"\bdevice:ftld_[\w:]+", line):
                 if name not in facts.records:
                     self.report(number, name, "is recorded by no rule", facts.records)
             for name, label, value in re.findall(r'\b(ftld_\w+)\{(\w+)=~?"([^"]*)"', line):
                 known = facts.labels.get(re.sub(r"_(bucket|sum|count)$", "", name), {})
-                if label not in {*known, "device", "le"}:
+                if label not in {*known, "device", "le", "instance", "job"}:
                     self.report(number, label, f"is no label of {name}", known)
                 elif known.get(label) and value not in known[label]:
                     self.report(number, value, f"is no {label} of {name}", known[label])
@@ -135,8 +136,11 @@ class Check:
             for page in re.findall(r"\bftld[\w.-]*\([1-9]\)", line):
                 if page not in facts.pages:
                     self.report(number, page, "is no manual page", facts.pages)
-            if self.is_manual:
+            if self.is_manual or line.strip().startswith("command:"):
                 self.options(number, re.findall(r"(?<![\w-])--[a-z-]+\b", line), facts.options)
+            call = re.search(rf"(?<!-p)(?:^|[\s/])ftld ((?:--|(?:{'|'.join(facts.command.subcommands)})\b).*)", line)
+            if call and not self.document.endswith(".md"):
+                self.ftld(Fragment(number, line, "sh"), re.split(r" [>;|<#]|\s{2,}", call[1])[0].split())
 
     def fragment(self, fragment):
         # A block's line ends at a comment, or at the words beside a synopsis.
@@ -175,8 +179,9 @@ class Check:
         if not words:
             return
         command = words[0]
-        if "ftld" in words and (at := words.index("ftld")) is not None and (at == 0 or words[at - 1] not in ("-p", "--bin", "target", "job_name:")):
-            if at == 0 or command in FOREIGN_COMMANDS:
+        if "ftld" in words and (command == "ftld" or command in FOREIGN_COMMANDS):
+            at = words.index("ftld")
+            if words[at - 1] not in ("-p", "--bin"):
                 return self.ftld(fragment, words[at + 1 :])
         if command == "make":
             for word in words[1:]:
@@ -192,9 +197,7 @@ class Check:
         elif command in facts.subcommands and fragment.is_span and len(words) > 1:
             self.options(line, words[1:], facts.subcommands[command].options)
         elif command not in FOREIGN_COMMANDS and fragment.language in ("span", "sh"):
-            near = self.near(line)
-            known = {option: None for option in re.findall(r"--[a-z][a-z-]*", near)} if near else {}
-            self.options(line, words, facts.options | {option: None for option in known if option not in facts.options})
+            self.options(line, words, dict.fromkeys(re.findall(r"--[a-z][a-z-]*", self.near(line))) | facts.options)
 
     def near(self, line):
         """Scripts that a section names, itself or as a target of make, and programs in the document's folder."""
