@@ -32,11 +32,12 @@ check:
 	$(MAKE) scripts
 
 # Shell scripts have no finding of shellcheck, the helpers of the suites fail when their evidence is
-# taken away, and docs/RESULTS.md is what its command writes. Debian's python has pytest; another one
-# on the PATH may not.
+# taken away, documents name what there is, and docs/RESULTS.md is what its command writes. Debian's
+# python has pytest; another one on the PATH may not. BUILT is the folder of a program that is built.
 scripts:
 	shellcheck $$(find tests deploy -name '*.sh') $$(grep -rlE --exclude='*.sh' --exclude-dir=run '^#!.*sh$$' tests deploy .ci)
-	/usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/test_helpers.py
+	[ -n "$$BUILT" ] || $(CARGO) build -q -p ftld
+	/usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/test_helpers.py tests/test_docs.py
 	tests/results.py --check
 
 test: deps

@@ -1,5 +1,7 @@
 //! Parse, run, exit code.
 
+#![forbid(unsafe_code)]
+
 use ftld::cli::Cli;
 use std::process::ExitCode;
 

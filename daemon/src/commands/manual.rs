@@ -21,7 +21,10 @@ pub fn completions(shell: Shell) -> Result<(), Failure> {
 /// `ftld man`: `ftld(8)` and a page for every subcommand, `ftld.toml(5)`, `ftld-schemes(7)`.
 pub fn manual(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
-    let mut program = Cli::command();
+    // There is a page for every subcommand but `help`, so none may name its page.
+    let mut program = Cli::command()
+        .disable_help_subcommand(true)
+        .mut_subcommand("inject", |inject| inject.disable_help_subcommand(true));
     program.build();
     let mut pages = vec![
         ("ftld.toml.5".into(), file_page()),
@@ -70,7 +73,7 @@ fn of_the_program() -> Roff {
         roman(" too: FTLD_SCHEME, FTLD_READ_ONLY=true, "),
     ]);
     page.text([roman(
-        "FTLD_SET=\"gc.policy=greedy wear.gap=4\". The command line wins, then the environment, then the file.",
+        "FTLD_SET=\"lazy.cache_pages=32 wear.gap=4\". The command line wins, then the environment, then the file.",
     )]);
     entry(
         &mut page,
@@ -167,7 +170,7 @@ fn file_page() -> String {
         "size = \"8GiB\"",
         "op = 12.5",
         "[set]",
-        "\"gc.policy\" = \"greedy\"",
+        "\"lazy.cache_pages\" = 32",
     ] {
         page.text([roman(line)]);
     }
