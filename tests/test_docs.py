@@ -1,6 +1,7 @@
 """Documents and manual pages name what there is (tests/documents), and a stale one is found out."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,14 @@ def show(found):
     return "\n" + "\n".join(map(str, found))
 
 
+# What a measurement printed names the files of the state that was measured.
+RECORDED = re.compile(r"^ {9}.*$", re.M)
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_document(name):
-    found = findings(FACTS, name, (ROOT / name).read_text())
+    text = (ROOT / name).read_text()
+    found = findings(FACTS, name, RECORDED.sub("", text) if name == "docs/RESULTS.md" else text)
     assert not found, show(found)
 
 
@@ -82,7 +88,7 @@ STALE = {
     "a path that is a folder now (NAND)": ("The contract is `nand-model/src/chip.rs`.", "nand-model/src/chip.rs", "nand-model/src/chip"),
     "a path (CONTRIBUTING)": ("`unsafe` in `daemon/src/transport/ublk.rs`", "daemon/src/transport/ublk.rs", "daemon/src/transport/ublk"),
     "a bare file": ("`clean_stopp.rs` says", "clean_stopp.rs", "clean_stop.rs"),
-    "a part of a path": ("as `unitz/slices.rs` does", "unitz/slices.rs", "ftl-core/src/units/slices.rs"),
+    "a part of a path": ("as `unitz/slices.rs` does", "unitz/slices.rs", "ftl-core/src/families/units/slices.rs"),
     "a document": ("see `docs/NANDS.md`", "docs/NANDS.md", "docs/NAND.md"),
     "a link": ("see [the chip](docs/NANDS.md)", "docs/NANDS.md", "docs/NAND.md"),
     "an anchor": ("see [it](docs/OPERATING.md#instalation)", "#instalation", "installing"),
