@@ -100,6 +100,7 @@ impl Decay {
         );
         let rate =
             e + a * pe.powf(k) + b * pe.powf(m) * days.powf(n) + g * pe.powf(p) * reads.powf(q);
+        debug_assert!(rate >= 0.0, "a bit error rate of {rate}");
         rate.min(RBER_MAX)
     }
 }
@@ -162,6 +163,7 @@ impl Ecc {
             left = (f64::from(left) * RETRY_LEAVES) as u32;
             retries += 1;
         }
+        debug_assert!(left <= wrong, "retries make no bits wrong");
         let data_lost = left > self.bits;
         let bits = if data_lost { 0 } else { left };
         Correction {
@@ -174,6 +176,7 @@ impl Ecc {
     }
 
     fn sense(&self, rber: f64, seed: u64, data: u32, oob: u32) -> Correction {
+        assert!(self.codeword_bytes > 0, "codewords of no bytes");
         let mut quantiles = SplitMix::new(seed);
         let mut wrong_bits =
             |bytes: u32| wrong_bits(quantiles.unit(), rber * 8.0 * f64::from(bytes), self.bits);
@@ -201,6 +204,10 @@ impl Ecc {
 /// How many of a codeword's bits are wrong: the `quantile` of a Poisson variable. Beyond `limit`,
 /// where it makes no difference any more, the answer is one more than that.
 fn wrong_bits(quantile: f64, mean: f64, limit: u32) -> u32 {
+    debug_assert!(
+        (0.0..1.0).contains(&quantile) && mean >= 0.0,
+        "quantile {quantile} of {mean} wrong bits"
+    );
     let mut chance = (-mean).exp();
     let (mut wrong, mut sum) = (0, chance);
     while sum <= quantile && wrong <= limit {

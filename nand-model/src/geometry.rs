@@ -152,7 +152,7 @@ impl Geometry {
     /// The page at `offset` of `block`.
     #[inline]
     pub const fn page(&self, block: Pbn, offset: u32) -> Ppn {
-        debug_assert!(offset < self.pages_per_block);
+        debug_assert!(offset < self.pages_per_block, "no such page in a block");
         self.split().page(block, offset)
     }
 
@@ -171,6 +171,7 @@ impl Geometry {
     /// The die a block lies on.
     #[inline]
     pub const fn die_of(&self, block: Pbn) -> u32 {
+        debug_assert!(block.raw() < self.blocks, "no such block");
         // Mostly a power of two; a division takes longer than the rest of a program's accounts.
         let (dies, mask) = (self.dies(), self.dies().wrapping_sub(1));
         if dies & mask == 0 {

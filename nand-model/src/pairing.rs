@@ -69,12 +69,21 @@ pub struct PairTable {
 impl PairTable {
     /// The table of `rule` for blocks of `pages` pages.
     pub fn new(rule: Pairing, pages: u32) -> Self {
+        assert!(
+            pages <= u32::from(u16::MAX),
+            "a block of {pages} pages: page offsets have 16 bits"
+        );
         let word_lines: Vec<Vec<u16>> = match rule {
             Pairing::None => (0..to_u16(pages)).map(|page| vec![page]).collect(),
             Pairing::Adjacent | Pairing::Dist3 => Self::pairs(rule, pages, 1),
             Pairing::Dist6 | Pairing::Shared4 | Pairing::Group4 => Self::pairs(rule, pages, 2),
             Pairing::Random { seed, span } => Self::random_pairs(seed, span, pages),
         };
+        debug_assert_eq!(
+            word_lines.iter().map(Vec::len).sum::<usize>(),
+            index(pages),
+            "each page is on one word line"
+        );
         let (mut line_of, mut last) = (vec![0; index(pages)], vec![0; index(pages)]);
         for (number, line) in (0..).zip(&word_lines) {
             for page in line {
@@ -87,6 +96,11 @@ impl PairTable {
             .map(|(page, last)| u32::from(*last).saturating_sub(page))
             .max()
             .unwrap_or(0);
+        assert!(
+            span <= u32::from(Pairing::SPAN_MAX),
+            "a pairing of span {span}, schemes count on {} at most",
+            Pairing::SPAN_MAX
+        );
         PairTable {
             word_lines,
             line_of,

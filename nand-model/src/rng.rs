@@ -27,6 +27,7 @@ impl SplitMix {
     /// here.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
+        debug_assert!(bound > 0, "no number is below 0");
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 

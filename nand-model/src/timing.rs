@@ -26,6 +26,7 @@ struct Die {
 
 impl Clocks {
     pub(crate) fn new(geometry: &Geometry, timing: Timing) -> Self {
+        assert!(geometry.dies() > 0, "a device without dies");
         let dies = (0..geometry.dies())
             .map(|die| Die {
                 busy: 0,
@@ -66,6 +67,7 @@ impl Clocks {
     /// `count` pages, one after the other: cells first, then the page crosses the bus.
     #[inline]
     pub(crate) fn read_run(&mut self, at: Nanos, die: u32, cell_ns: Nanos, count: u32) -> Nanos {
+        debug_assert!(count > 0, "a read of no page");
         let bus_ns = self.timing.bus_ns;
         let sensed = self.work(at, die, cell_ns);
         let first = self.transfer(sensed, die);
@@ -93,6 +95,10 @@ impl Clocks {
         last_ns: Nanos,
         count: u32,
     ) -> Nanos {
+        debug_assert!(
+            count > 0 && last_ns <= cells_ns,
+            "{count} pages take {cells_ns} ns, the last {last_ns} ns"
+        );
         let bus_ns = self.timing.bus_ns;
         if bus_ns == 0 {
             return self.work(at, die, cells_ns);
@@ -141,6 +147,7 @@ impl ProgramTimes {
             *sum += of(offset);
             Some(*sum)
         }));
+        debug_assert!(before.is_sorted(), "sums of program times ascend");
         ProgramTimes { before }
     }
 

@@ -57,6 +57,10 @@ impl<S: Store> Chip<S> {
         let done = self
             .clocks
             .work(at, self.profile.geometry.die_of(block), cell_ns);
+        debug_assert!(
+            done >= at + cell_ns,
+            "an erase takes its cell time at least"
+        );
         let erase_count = self.blocks[block.index()].erase_count + 1;
         let facts = self.fresh_facts(at, erase_count, false);
         match verdict {
@@ -85,6 +89,7 @@ impl<S: Store> Chip<S> {
                 });
             }
         }
+        debug_assert_eq!(self.frontier(block), 0, "block {block} is erased");
         Ok(done)
     }
 
@@ -103,6 +108,12 @@ impl<S: Store> Chip<S> {
     /// The block counts as erased, its cells stay as they are.
     #[cold]
     fn lose_erase(&mut self, block: Pbn, facts: BlockFacts) -> Result<(), NandError> {
+        assert!(
+            self.store
+                .tag(self.profile.geometry.page(block, 0))
+                .is_some(),
+            "a lost erase needs a store that tells lives apart"
+        );
         self.counters.note_fault(Fault::LostErase);
         self.strays = true;
         let mut kept = Vec::new();
@@ -133,6 +144,7 @@ impl<S: Store> Chip<S> {
 
     /// Facts of a good block at the end of an erase.
     fn fresh_facts(&mut self, at: Nanos, erase_count: u32, weak: bool) -> BlockFacts {
+        debug_assert!(erase_count > 0, "no erase of {erase_count}");
         self.tell_hour(at);
         BlockFacts {
             erase_count,
@@ -144,6 +156,7 @@ impl<S: Store> Chip<S> {
     }
 
     fn cut_erase(&mut self, at: Nanos, block: Pbn, cut: Cut) -> Result<(), NandError> {
+        assert!(!self.powered, "what a cut leaves, with power on");
         let erase_count = self.blocks[block.index()].erase_count + 1;
         match cut.erase {
             EraseCut::NotStarted => Ok(()),
@@ -200,6 +213,11 @@ impl<S: Store> Chip<S> {
         outcome: EraseCut,
         rng: &mut SplitMix,
     ) -> Result<(), NandError> {
+        assert!(!self.powered, "an erase in part, with power on");
+        debug_assert!(
+            pages.is_sorted_by(|a, b| a.offset < b.offset),
+            "pages that an erase leaves ascend"
+        );
         self.forget_pages(block, facts)?;
         let one = rng.index(pages.len().max(1));
         for (
@@ -231,6 +249,7 @@ impl<S: Store> Chip<S> {
     }
 
     fn forget_pages(&mut self, block: Pbn, facts: BlockFacts) -> Result<(), NandError> {
+        debug_assert!(facts.bad.is_none(), "erase of the bad block {block}");
         self.store.erase(block, facts)?;
         self.blocks[block.index()] = facts;
         self.frontier[block.index()] = 0;

@@ -10,7 +10,7 @@ use crate::addr::{Pbn, Ppn};
 use crate::error::NandError;
 use crate::fault::{Cut, EraseCut, LastOp, LastVerb, LeftPage, PartnerCut, ProgramCut};
 use crate::rng::SplitMix;
-use crate::store::{BlockFacts, Health, Store};
+use crate::store::{Bad, BlockFacts, Health, Store};
 use crate::timing::Nanos;
 
 /// What a power cut interrupted.
@@ -47,6 +47,7 @@ impl<S: Store> Chip<S> {
         (start, end): (Nanos, Nanos),
         what: impl FnOnce() -> LastVerb,
     ) {
+        debug_assert!(start <= end, "an operation from {start} to {end} ns");
         let die = self.profile.geometry.die_of(block);
         if let Some(faults) = self.faults.as_mut().filter(|faults| faults.tracks_ops()) {
             faults.last_ops.insert(
@@ -77,6 +78,8 @@ impl<S: Store> Chip<S> {
         is_program: bool,
         cut: Cut,
     ) -> Result<Cut, NandError> {
+        assert!(!self.powered, "what a cut hits, with power on");
+        debug_assert!(start <= end, "an operation from {start} to {end} ns");
         let own_die = self.profile.geometry.die_of(block);
         let last_ops = self
             .faults
@@ -154,6 +157,11 @@ impl<S: Store> Chip<S> {
         pages: Vec<LeftPage>,
         rng: &mut SplitMix,
     ) -> Result<(), NandError> {
+        debug_assert_ne!(
+            self.bad(block),
+            Some(Bad::Factory),
+            "block {block} was never erased"
+        );
         let outcome = EraseCut::ALL[rng.index(EraseCut::ALL.len())];
         let erased = self.blocks[block.index()];
         match outcome {

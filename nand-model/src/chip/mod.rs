@@ -82,6 +82,8 @@ impl<S: Store> Chip<S> {
     /// If profile and store differ in their number of blocks.
     pub fn open(profile: Profile, store: S) -> Result<Self, NandError> {
         let geometry = profile.geometry;
+        assert_eq!(geometry.validate(), Ok(()), "a chip of an invalid shape");
+        assert!(profile.nop > 0, "a part whose pages are never programmed");
         let per_page = profile.order != PageOrder::Consecutive || profile.nop > 1;
         let pairs = PairTable::new(profile.pairing, geometry.pages_per_block);
         let hour = store.hour();
@@ -124,6 +126,12 @@ impl<S: Store> Chip<S> {
         } = self;
         let mut seen = 0;
         store.load(&mut |block, facts, counts| {
+            assert_eq!(block.index(), seen, "the store lists its blocks in order");
+            assert_eq!(
+                counts.len(),
+                profile.geometry.block_pages(),
+                "store and profile differ in pages per block"
+            );
             seen += 1;
             blocks[block.index()] = facts;
             frontier[block.index()] = counts
@@ -146,6 +154,10 @@ impl<S: Store> Chip<S> {
     /// [`NandError::Host`] or [`NandError::HostFull`] if the store cannot record a mark: some
     /// blocks are marked, and the device should be made again.
     pub fn mark_factory_bad(&mut self, seed: u64) -> Result<(), NandError> {
+        assert!(
+            self.profile.factory_bad_permille < 1000,
+            "every block bad from the factory"
+        );
         let mut rng = SplitMix::new(seed);
         let wanted =
             u64::from(self.geometry().blocks) * u64::from(self.profile.factory_bad_permille) / 1000;
@@ -419,6 +431,12 @@ impl<S: Store> Chip<S> {
         let target = self.check_page(to)?;
         let domain = |b: Pbn, g: &Geometry| (g.die_of(b), b.raw() / g.dies() % g.planes);
         let geometry = self.profile.geometry;
+        assert!(
+            oob.len() <= geometry.oob_len(),
+            "law: copyback of {} OOB bytes, a page has {}",
+            oob.len(),
+            geometry.oob_bytes
+        );
         assert_eq!(
             domain(source, &geometry),
             domain(target, &geometry),
@@ -497,6 +515,10 @@ impl<S: Store> Chip<S> {
 
     fn mark_bad(&mut self, block: Pbn, bad: Bad) -> Result<(), NandError> {
         let facts = &mut self.blocks[block.index()];
+        debug_assert!(
+            bad == Bad::Factory || facts.bad.is_none(),
+            "block {block} goes bad again"
+        );
         facts.bad = Some(bad);
         self.store.set_facts(block, *facts)?;
         Ok(())

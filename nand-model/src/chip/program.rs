@@ -82,6 +82,19 @@ impl<S: Store> Chip<S> {
             Ok(block) => block,
             Err(error) => return fail(0, at, error),
         };
+        assert!(count > 0, "law: an empty run");
+        debug_assert!(
+            data.len() == index(count) * self.profile.geometry.page_len()
+                || !self.store.keeps_data(),
+            "{} data bytes for {count} pages",
+            data.len()
+        );
+        debug_assert!(
+            oobs.len().is_multiple_of(index(count))
+                && oobs.len() <= index(count) * self.profile.geometry.oob_len(),
+            "{} OOB bytes for {count} pages",
+            oobs.len()
+        );
         assert!(
             self.split.offset_of(first) + count <= self.profile.geometry.pages_per_block,
             "law: a run leaves its block"
@@ -135,6 +148,12 @@ impl<S: Store> Chip<S> {
             "law: page {ppn} was programmed {} times, NOP is {}",
             self.programs.get(ppn.index()).unwrap_or(&1),
             self.profile.nop
+        );
+        assert!(
+            oob.len() <= self.profile.geometry.oob_len(),
+            "law: a program of {} OOB bytes, page {ppn} has {}",
+            oob.len(),
+            self.profile.geometry.oob_bytes
         );
         if self.bad(block).is_some() {
             return Err(NandError::ProgramFailed(ppn));
@@ -191,6 +210,7 @@ impl<S: Store> Chip<S> {
     /// The first program since the erase: retention counts from here.
     #[cold]
     fn begin_life(&mut self, at: Nanos, block: Pbn) -> Result<(), NandError> {
+        debug_assert_eq!(self.frontier(block), 0, "a life begins in an erased block");
         let (since, before) = (self.hour(at), self.blocks[block.index()]);
         if since == before.since {
             return Ok(());
@@ -222,6 +242,10 @@ impl<S: Store> Chip<S> {
             self.program_times.of_run(offset + count - 1, 1)
         };
         let done = self.clocks.program_run(at, die, cells_ns, last_ns, count);
+        debug_assert!(
+            done >= at + cells_ns,
+            "a program takes its cell time at least"
+        );
         self.counters.program_busy_ns += cells_ns;
         self.ops += u64::from(count);
         self.counters.of_mut(cause).programs += u64::from(count);
@@ -231,6 +255,10 @@ impl<S: Store> Chip<S> {
 
     #[inline(always)]
     pub(super) fn note_programmed(&mut self, block: Pbn, offset: u32, count: u32) {
+        debug_assert!(
+            offset + count <= self.profile.geometry.pages_per_block,
+            "{count} pages from {offset} on leave block {block}"
+        );
         let frontier = &mut self.frontier[block.index()];
         *frontier = (*frontier).max(to_u16(offset + count));
         if !self.programs.is_empty() {
@@ -282,6 +310,7 @@ impl<S: Store> Chip<S> {
         oob: &[u8],
         cause: Cause,
     ) -> Result<Nanos, NandError> {
+        debug_assert!(self.powered, "a program without power");
         match self.program_verdict(block) {
             Verdict::Cut(cut) => {
                 self.powered = false;
@@ -347,6 +376,7 @@ impl<S: Store> Chip<S> {
         self.account_programs(at, block, ppn, 1, cause);
         self.counters.program_fails += 1;
         self.mark_bad(block, Bad::Grown)?;
+        debug_assert!(self.is_programmed(ppn), "a failed page is used up");
         Err(NandError::ProgramFailed(ppn))
     }
 
@@ -365,6 +395,11 @@ impl<S: Store> Chip<S> {
         if geometry.page(Pbn::new(block), offset) == ppn {
             offset = (offset + 1) % geometry.pages_per_block;
         }
+        debug_assert_ne!(
+            geometry.page(Pbn::new(block), offset),
+            ppn,
+            "a program astray hits another page"
+        );
         let mut cells = Cells {
             data: data.to_vec(),
             oob: oob.to_vec(),
@@ -385,6 +420,7 @@ impl<S: Store> Chip<S> {
         oob: &[u8],
         cut: Cut,
     ) -> Result<(), NandError> {
+        assert!(!self.powered, "what a cut leaves, with power on");
         if cut.program == ProgramCut::NotStarted {
             return Ok(());
         }
@@ -437,6 +473,10 @@ impl<S: Store> Chip<S> {
         };
         let mut spoiled = Vec::new();
         for victim in self.pairs.victims(offset) {
+            debug_assert!(
+                victim < offset,
+                "page {victim} is a victim of page {offset}"
+            );
             let victim = self.profile.geometry.page(block, victim);
             if !self.is_programmed(victim) {
                 continue;

@@ -104,6 +104,7 @@ impl<S: Store> Chip<S> {
         cause: Cause,
     ) -> Result<Nanos, NandError> {
         let block = self.check_page(first)?;
+        assert!(!health.is_empty(), "law: an empty run");
         let count = to_u32(health.len());
         let offset = self.profile.geometry.offset_of(first);
         assert!(
@@ -160,6 +161,11 @@ impl<S: Store> Chip<S> {
             self.profile.geometry.block_of(*last) == block,
             "law: a run leaves its block"
         );
+        assert_eq!(
+            health.len(),
+            pages.len(),
+            "law: a run has a health for each page"
+        );
         // Without a branch per page.
         let ascend = pages
             .windows(2)
@@ -203,6 +209,18 @@ impl<S: Store> Chip<S> {
         data: &mut [u8],
         oob: &mut [u8],
     ) -> Result<Nanos, NandError> {
+        debug_assert!(
+            data.is_empty() || data.len() == self.profile.geometry.page_len(),
+            "law: read of {} data bytes, page {ppn} has {}",
+            data.len(),
+            self.profile.geometry.page_bytes
+        );
+        debug_assert!(
+            oob.len() <= self.profile.geometry.oob_len(),
+            "law: read of {} OOB bytes, page {ppn} has {}",
+            oob.len(),
+            self.profile.geometry.oob_bytes
+        );
         let mut health = [self.fetch_health(ppn, data, oob)?];
         if health == [Health::Good] && !self.read_faults {
             return Ok(done);
@@ -243,6 +261,14 @@ impl<S: Store> Chip<S> {
         health: &mut [Health],
     ) -> Result<(), NandError> {
         let (page, part) = (data.len() / health.len(), oobs.len() / health.len());
+        debug_assert!(
+            page == 0 || page == self.profile.geometry.page_len(),
+            "law: read of {page} data bytes per page"
+        );
+        debug_assert!(
+            part <= self.profile.geometry.oob_len(),
+            "law: read of {part} OOB bytes per page"
+        );
         for (i, (ppn, health)) in pages.zip(health).enumerate() {
             let (data, oob) = (&mut data[i * page..][..page], &mut oobs[i * part..][..part]);
             *health = self.fetch_health(ppn, data, oob)?;
@@ -287,6 +313,14 @@ impl<S: Store> Chip<S> {
         oobs: &mut [u8],
         health: &mut [Health],
     ) -> Result<Nanos, NandError> {
+        debug_assert!(done >= cell_ns, "a read takes its cell time at least");
+        debug_assert!(
+            data.len().is_multiple_of(health.len()) && oobs.len().is_multiple_of(health.len()),
+            "buffers of {} and {} bytes for {} pages",
+            data.len(),
+            oobs.len(),
+            health.len()
+        );
         let retries = if self.read_faults {
             self.suffer(done, block, pages, data, oobs, health)
         } else {
@@ -371,6 +405,10 @@ impl<S: Store> Chip<S> {
             return;
         }
         let ghost = &faults.ghosts[&ppn];
+        debug_assert!(
+            data.len() <= ghost.data.len() && oob.len() <= ghost.oob.len(),
+            "a former life of page {ppn} was kept in part"
+        );
         data.copy_from_slice(&ghost.data[..data.len()]);
         oob.copy_from_slice(&ghost.oob[..oob.len()]);
         *health = if self.store.tag(ppn) == Some(ghost.tag) {
@@ -426,6 +464,12 @@ impl<S: Store> Chip<S> {
     /// Counts what correcting a page took, and says what is lost. Returns how many read retries
     /// there were.
     fn note_correction(&mut self, ppn: Ppn, found: &Correction, health: &mut Health) -> u64 {
+        debug_assert!(
+            found.retries <= self.profile.ecc.retries,
+            "{} retries of a part with {}",
+            found.retries,
+            self.profile.ecc.retries
+        );
         self.counters.corrected_bits += u64::from(found.bits);
         if found.near_limit {
             self.to_refresh.insert(self.profile.geometry.block_of(ppn));

@@ -242,6 +242,12 @@ pub(crate) struct LeftPage {
 
 impl FaultState {
     pub(crate) fn new(plan: FaultPlan) -> Self {
+        assert!(
+            plan.wear_out >= 0.0 && plan.bit_errors >= 0.0,
+            "factors below 0: wear {}, bit errors {}",
+            plan.wear_out,
+            plan.bit_errors
+        );
         let rng = SplitMix::new(plan.seed);
         FaultState {
             plan,
@@ -344,6 +350,7 @@ impl FaultState {
 
     /// The first of `menu` is the status failure.
     fn operation(&mut self, die: u32, block: Pbn, menu: &[Fault], worn: f64) -> Verdict {
+        debug_assert!(worn >= 0.0, "a chance of {worn}");
         let (op, dead) = (self.ops, self.die_is_dead(die));
         self.ops += 1;
         if let Some(cut) = self.plan.cut.filter(|cut| cut.at_op == op) {

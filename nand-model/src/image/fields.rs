@@ -19,6 +19,10 @@ impl Put {
     }
     /// Length, then room for the longest text.
     pub(super) fn text(&mut self, text: &str, bytes_max: usize) {
+        assert!(
+            text.len() <= bytes_max,
+            "{text:?} is longer than {bytes_max} bytes"
+        );
         self.u32(to_u32(text.len()));
         let end = self.0.len() + bytes_max;
         self.0.extend_from_slice(text.as_bytes());

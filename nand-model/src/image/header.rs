@@ -44,6 +44,10 @@ pub(crate) enum HeaderFault {
 
 /// The newest good copy and which one it is.
 pub(crate) fn choose_header(copies: [&[u8]; 2]) -> Result<(Header, usize), HeaderFault> {
+    assert!(
+        copies.iter().all(|copy| copy.len() == COPY_BYTES),
+        "a header copy has {COPY_BYTES} bytes"
+    );
     let decoded = copies.map(Header::decode);
     let mut best: Option<(Header, usize)> = None;
     for (copy, result) in decoded.iter().enumerate() {
@@ -143,9 +147,15 @@ impl Header {
         put.text(&info.params, PARAMS_BYTES_MAX);
         put.u32(self.hour);
         let mut out = put.0;
+        assert!(
+            out.len() <= CHECK_AT,
+            "{} bytes of fields leave no room for the check",
+            out.len()
+        );
         out.resize(CHECK_AT, 0);
         let check = crc32c(&out);
         out.extend_from_slice(&check.to_le_bytes());
+        debug_assert_eq!(out.len(), COPY_BYTES, "a header copy is one page");
         out
     }
 

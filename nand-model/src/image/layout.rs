@@ -64,6 +64,16 @@ impl Layout {
         let file_bytes = file_bytes
             .filter(|&all| i64::try_from(all).is_ok())
             .ok_or("more bytes than a file can have")?;
+        debug_assert!(
+            [counts_at, slots_at, meta_bytes, slot_bytes]
+                .iter()
+                .all(|at| at.is_multiple_of(PAGE)),
+            "areas begin at pages of the host"
+        );
+        debug_assert!(
+            counts_at < slots_at && slots_at < file_bytes,
+            "areas follow one another"
+        );
         let record_bytes = to_usize(record_bytes);
         Ok(Layout {
             geometry,
@@ -88,6 +98,7 @@ impl Layout {
     }
 
     pub(crate) fn copy_at(&self, copy: usize) -> u64 {
+        assert!(copy < 2, "a header has two copies");
         to_u64(copy) * PAGE
     }
 
@@ -100,25 +111,42 @@ impl Layout {
     }
 
     pub(crate) fn entry_at(&self, block: usize) -> u64 {
+        debug_assert!(
+            block <= self.geometry.block_slots(),
+            "no table entry {block}"
+        );
         self.table_at() + to_u64(block * TABLE_ENTRY_BYTES)
     }
 
     pub(crate) fn counts_at(&self, block: usize) -> u64 {
+        debug_assert!(
+            block <= self.geometry.block_slots(),
+            "no counts of block {block}"
+        );
         self.counts_at + to_u64(block * self.pages())
     }
 
     #[inline]
     pub(crate) fn slot_at(&self, slot: u32) -> u64 {
+        debug_assert!(slot <= self.slots, "slot {slot} of {}", self.slots);
         self.slots_at + u64::from(slot) * self.slot_bytes
     }
 
     #[inline]
     pub(crate) fn record_at(&self, slot: u32, page: u32) -> u64 {
+        debug_assert!(
+            page < self.geometry.pages_per_block,
+            "no record of page {page}"
+        );
         self.slot_at(slot) + SECTOR + to_u64(index(page) * self.record_bytes)
     }
 
     #[inline]
     pub(crate) fn data_at(&self, slot: u32, page: u32) -> u64 {
+        debug_assert!(
+            page < self.geometry.pages_per_block,
+            "no data of page {page}"
+        );
         self.slot_at(slot) + self.meta_bytes + u64::from(page) * u64::from(self.geometry.page_bytes)
     }
 
@@ -133,6 +161,7 @@ impl Layout {
 
     /// The record of a page inside the bytes of [`Layout::meta_bytes`].
     pub(crate) fn record_in<'m>(&self, meta: &'m [u8], page: usize) -> &'m [u8] {
+        debug_assert_eq!(meta.len(), self.meta_bytes(), "a slot's header and records");
         &meta[to_usize(SECTOR) + page * self.record_bytes..][..self.record_bytes]
     }
 }

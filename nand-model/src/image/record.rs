@@ -48,6 +48,7 @@ impl Core {
     /// Writes the core of the page at (`slot`, `page`), without any mark.
     #[inline]
     pub(crate) fn encode(&self, slot: u32, page: u32, out: &mut [u8]) {
+        debug_assert_ne!(self.seq, 0, "operations are counted from 1");
         out[0..8].copy_from_slice(&self.seq.to_le_bytes());
         out[8..12].copy_from_slice(&self.data_check.to_le_bytes());
         out[12..16].copy_from_slice(&self.oob_check.to_le_bytes());
@@ -102,6 +103,11 @@ impl Mark {
 
     /// The mark of the page that operation `seq` programmed.
     pub(crate) fn encode(self, seq: u64) -> [u8; 8] {
+        debug_assert_ne!(
+            self.cause,
+            Some(u16::MAX),
+            "a mark keeps one more than its cause"
+        );
         let (kind, left) = match self.health {
             Health::Good => (0, 0),
             Health::DataLost => (1, 0),
@@ -146,6 +152,7 @@ pub(crate) struct Hint;
 impl Hint {
     /// Writes a hint: programs of the page so far, and the mask whose 0 bits are cleared.
     pub(crate) fn encode(seq: u64, programs: u8, mask: &[u8], out: &mut [u8]) {
+        debug_assert!(programs > 0, "a hint of no programs");
         out[4..8].copy_from_slice(&[programs, 0, 0, 0]);
         out[HINT_HEAD_BYTES..][..mask.len()].copy_from_slice(mask);
         let check = crc32c_append(
@@ -272,6 +279,7 @@ pub(crate) struct TableEntry {
 
 impl TableEntry {
     pub(crate) fn encode(&self, block: usize) -> [u8; TABLE_ENTRY_BYTES] {
+        assert_ne!(self.slot, Some(NO_SLOT), "slot {NO_SLOT} means none");
         let mut out = [0; TABLE_ENTRY_BYTES];
         out[0..4].copy_from_slice(&self.slot.unwrap_or(NO_SLOT).to_le_bytes());
         out[4..8].copy_from_slice(&self.facts.erase_count.to_le_bytes());
