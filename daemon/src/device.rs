@@ -1,8 +1,46 @@
 //! What a transport sees of a volume: bytes, and nothing of pages or flash.
 
 use std::io;
+use std::time::Instant;
 
-pub use crate::volume::{Completion, Hold};
+/// When a client may hear that its request is done: at once if `None`.
+pub type Completion = Option<Hold>;
+
+/// A request that is done, whose completion is due later (`--latency emulate`). Dropped when its
+/// client hears of it, or is gone.
+pub struct Hold {
+    due: Instant,
+    /// Counts the end of the request when it is dropped.
+    _request: Option<Box<dyn Send + Sync>>,
+}
+
+impl Hold {
+    /// A hold for a device that counts nothing.
+    pub fn until(due: Instant) -> Self {
+        Hold {
+            due,
+            _request: None,
+        }
+    }
+
+    /// A hold that drops `request` when its client hears of the completion.
+    pub fn counted(due: Instant, request: impl Send + Sync + 'static) -> Self {
+        Hold {
+            due,
+            _request: Some(Box::new(request)),
+        }
+    }
+
+    /// When the completion is due.
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// For a request made of two parts: it is done when both are.
+    pub fn later(one: Completion, other: Completion) -> Completion {
+        one.into_iter().chain(other).max_by_key(Hold::due)
+    }
+}
 
 /// One stretch of a device in one state, for NBD block status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,6 +19,7 @@ pub mod inject;
 pub mod instance;
 mod live_page;
 pub mod logging;
+mod method;
 pub mod metrics;
 mod notify;
 pub mod options;

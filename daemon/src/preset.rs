@@ -9,8 +9,8 @@
 //! leaves out at the cost of that stands apart and is for simulation alone.
 
 use crate::failure::Failure;
+use crate::method::{Average, Precondition};
 use crate::options::DeviceOptions;
-use crate::replay::method::{Average, Precondition};
 use ftl_core::schemes::Scheme;
 
 /// A paper mode.

@@ -1,14 +1,14 @@
 //! `ftld doctor`: looks at everything a device needs of this machine, changes nothing, and says
 //! what to do about what is missing.
 
-use crate::config::Config;
+use crate::config::{Config, SIZE_DEFAULT};
 use crate::control::{self, Request};
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
 use crate::options::DeviceArgs;
 use crate::output::{print, print_json};
 use crate::size::show_size;
-use crate::stack::{self, SIZE_DEFAULT};
+use crate::stack;
 use crate::target::Target;
 use crate::transport;
 use nand_model::store::peek;

@@ -10,7 +10,7 @@ mod bench;
 mod feed;
 mod job;
 mod measure;
-pub(crate) mod method;
+
 mod precondition;
 mod progress;
 mod report;
@@ -18,9 +18,9 @@ mod row;
 mod sim;
 mod source;
 
+pub use crate::method::{Average, DEVICE_WRITES_MAX, Precondition};
 pub use job::{Address, Arrival, Job, Method};
 pub use measure::{Response, Responses};
-pub use method::{Average, DEVICE_WRITES_MAX, Precondition};
 pub use precondition::Conditioned;
 pub use row::{
     Busy, Counts, Device, Erases, MapCache, Operations, Optimum, Ram, RamPart, Requests, Row, Run,

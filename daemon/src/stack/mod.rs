@@ -9,7 +9,7 @@ mod unfinished;
 
 pub(crate) use label::{Label, fits, read_label};
 
-use crate::config::{Config, Latency, find_scheme};
+use crate::config::{Config, Latency, OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
 use crate::failure::{Exit, Failure};
 use crate::private_lock::is_open_to_others;
 use crate::volume::{Durable, Volume, VolumeOptions};
@@ -29,11 +29,6 @@ use unfinished::{
 
 /// The store a daemon runs on.
 pub type DaemonStore = FileStore;
-
-/// Over-provisioning in percent unless told otherwise.
-pub(crate) const OP_DEFAULT: f64 = 7.0;
-/// Bytes the host sees unless told otherwise.
-pub(crate) const SIZE_DEFAULT: u64 = 1 << 30;
 
 /// A volume ready to serve.
 pub struct Stack {
@@ -324,10 +319,6 @@ pub fn leave_store(store: DaemonStore, image: &Path) -> Result<(), Failure> {
     let settled = sync.settle(sync.last_seq()).map_err(io::Error::from);
     let synced = settled.and_then(|()| std::fs::File::open(image)?.sync_all());
     synced.map_err(|error| Failure::io(image.display(), &error))
-}
-
-pub(crate) fn usage(error: FtlError) -> Failure {
-    Failure::usage(error.to_string())
 }
 
 fn ftl_failure(image: &Path, what: &str, error: &FtlError) -> Failure {

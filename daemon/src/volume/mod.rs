@@ -27,7 +27,6 @@ mod watch;
 pub use histogram::{BOUNDS_NS, Histogram, HistogramView};
 pub use host::{ErrorClass, HostCounters, HostView, Op, OpView, Queue};
 pub use pace::{PAUSE_DEFAULT, PAUSE_MAX, Paused, Step};
-pub use request::{Completion, Hold};
 pub use snapshot::{FlashSnapshot, WEAR_BOUNDS, Wear};
 pub use watch::{BlockMap, CELLS_MAX, Cell, EventsView};
 

@@ -1,7 +1,10 @@
 //! What the device is reached by: `/dev/ublkbN`, `/dev/nbdN`, or an NBD address.
 
+mod nbd_uri;
+
+pub use nbd_uri::{Endpoint, NbdUri, UriError};
+
 use crate::failure::Failure;
-use crate::transport::nbd::{Endpoint, NbdUri};
 use std::fmt;
 use std::net::IpAddr;
 
