@@ -85,6 +85,9 @@ pub struct Config {
 impl Config {
     /// Merges command line, environment and file, in that order, and checks everything that can be
     /// checked without the image.
+    ///
+    /// # Errors
+    /// An option, a variable or the configuration file is wrong; the message names it.
     pub fn new(args: &DeviceArgs, dirs: &Dirs) -> Result<Config, Failure> {
         Layers::read(args, dirs)?.config(dirs)
     }

@@ -5,6 +5,8 @@
 //! else (HTTP, control socket, signals) reads what the volume published. [`stack`] is the wiring
 //! diagram, [`serve`] a daemon's life.
 
+#![warn(clippy::missing_errors_doc)]
+
 mod activation;
 mod background;
 pub mod cli;
@@ -47,6 +49,9 @@ use instance::Dirs;
 use pause::Turn;
 
 /// Does what the command line says.
+///
+/// # Errors
+/// The command failed; the failure has the exit code and the message.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     let (dirs, json) = (Dirs::from_env(), cli.json);
     match cli.command {

@@ -236,6 +236,9 @@ pub const PRESETS: &[Preset] = &[
 
 impl Preset {
     /// The preset of this name.
+    ///
+    /// # Errors
+    /// There is no preset of this name; the message lists them.
     pub fn find(name: &str) -> Result<&'static Preset, Failure> {
         PRESETS
             .iter()

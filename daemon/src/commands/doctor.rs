@@ -72,6 +72,9 @@ impl Finding {
 }
 
 /// Looks, prints, and fails with the exit code that serving would end with.
+///
+/// # Errors
+/// Something that serving needs is missing; the exit code is the one of serving.
 pub fn doctor(args: &DeviceArgs, dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
     let config = Config::new(args, dirs)?;
     let findings = findings(&config, dirs);

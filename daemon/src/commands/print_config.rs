@@ -23,6 +23,9 @@ struct Entry {
 
 /// Prints every option as a configuration file has it. Those that nobody gave are comments, so that
 /// the file can be used as it is.
+///
+/// # Errors
+/// An option or the configuration file is wrong.
 pub fn print_config(args: &DeviceArgs, dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
     let layers = Layers::read(args, dirs)?;
     let entries = entries(&layers, dirs)?;

@@ -41,6 +41,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// `ftld replay`.
+///
+/// # Errors
+/// As [`run`], or standard output cannot be written.
 pub fn replay(job: &Job, as_json: bool) -> Result<(), Failure> {
     let (bar, began) = (bar(), Instant::now());
     let row = run(job, &mut |share, doing| {
@@ -75,6 +78,9 @@ pub type Tick<'a> = &'a mut dyn FnMut(f64, &'static str);
 
 /// Does one job. A scheme that breaks a law of the chip, or a promise of its own, fails the job and
 /// nothing else.
+///
+/// # Errors
+/// The job is wrong, its trace cannot be read, or its scheme failed.
 pub fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     catch_unwind(AssertUnwindSafe(|| run_unguarded(job, tick))).unwrap_or_else(|panic| {
         let scheme = job.scheme.as_deref().unwrap_or(SCHEMES[0].name);

@@ -80,6 +80,9 @@ impl Durable<FileStore> for ImageSync {
 }
 
 /// Opens the image, or makes it if it is missing, mounts its scheme and puts a volume on top.
+///
+/// # Errors
+/// The image is in use, damaged, or contradicts the configuration; it cannot be made or mounted.
 pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     let image = &config.image;
     if !config.read_only {
@@ -171,6 +174,9 @@ pub fn volume_on(
 }
 
 /// Makes a new image and formats it.
+///
+/// # Errors
+/// The image exists, no device fits the configuration, or the host refuses to write it.
 pub fn create(config: &Config) -> Result<Made, Failure> {
     let Config { image, wish, .. } = config;
     let scheme = wish
@@ -288,6 +294,9 @@ fn mount(
 }
 
 /// An image opened without ever being changed, and its scheme mounted on top.
+///
+/// # Errors
+/// The image is in use, damaged, or its scheme does not mount.
 pub fn open_untouched(image: &Path) -> Result<(ImageInfo, Box<dyn Ftl<FileStore>>), Failure> {
     let (store, _) =
         FileStore::open(image, Access::ReadOnly).map_err(|error| image_failure(&error))?;

@@ -21,6 +21,9 @@ pub enum Target {
 
 impl Target {
     /// Reads a target as given on the command line.
+    ///
+    /// # Errors
+    /// The text is no target; the message says how one is written.
     pub fn parse(text: &str) -> Result<Target, Failure> {
         if let Some(number) = text.strip_prefix("/dev/ublkb") {
             return device_number(text, number).map(Target::Ublk);
