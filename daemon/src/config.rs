@@ -9,7 +9,7 @@ use crate::target::Target;
 use crate::transport::nbd::TlsOptions;
 use clap::Args;
 use ftl_core::schemes::{SCHEMES, Scheme};
-use ftl_core::{Params, near_miss};
+use ftl_core::{FtlError, Params, near_miss};
 use nand_model::{PROFILES, Profile};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,11 @@ use std::path::{Path, PathBuf};
 /// Where metrics are served unless told otherwise.
 pub const METRICS_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9917);
+
+/// Over-provisioning in percent unless told otherwise.
+pub(crate) const OP_DEFAULT: f64 = 7.0;
+/// Bytes the host sees unless told otherwise.
+pub(crate) const SIZE_DEFAULT: u64 = 1 << 30;
 
 /// What an image must be like. What was not asked for is `None`, so that only a real contradiction
 /// is one.
@@ -80,6 +85,9 @@ pub struct Config {
 impl Config {
     /// Merges command line, environment and file, in that order, and checks everything that can be
     /// checked without the image.
+    ///
+    /// # Errors
+    /// An option, a variable or the configuration file is wrong; the message names it.
     pub fn new(args: &DeviceArgs, dirs: &Dirs) -> Result<Config, Failure> {
         Layers::read(args, dirs)?.config(dirs)
     }
@@ -418,6 +426,11 @@ impl DeviceOptions {
         }
         Ok(params)
     }
+}
+
+/// A scheme that cannot be had with these parameters is a mistake of whoever asked for it.
+pub(crate) fn usage(error: FtlError) -> Failure {
+    Failure::usage(error.to_string())
 }
 
 pub(crate) fn find_scheme(name: &str) -> Result<&'static Scheme, Failure> {

@@ -94,6 +94,9 @@ pub fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, Failure> {
 }
 
 /// Answers until the runtime ends.
+///
+/// # Errors
+/// The runtime does not take the listener.
 pub async fn serve(
     listener: std::os::unix::net::UnixListener,
     observed: Arc<dyn Observed>,
@@ -198,6 +201,9 @@ pub(crate) fn not_permitted(dirs: &Dirs, name: &str) -> Failure {
 }
 
 /// Asks a running instance. Exit 3 if none answers.
+///
+/// # Errors
+/// No instance of this name answers, or it refuses the request.
 pub fn ask(dirs: &Dirs, name: &str, request: &Request) -> Result<Value, Failure> {
     let path = dirs.control(name);
     let not_running = |error: std::io::Error| match error.kind() {

@@ -190,6 +190,9 @@ pub struct BitErrors {
 
 impl Injection {
     /// Does it.
+    ///
+    /// # Errors
+    /// The block or page does not exist, or is not in a state that lets it fail.
     pub fn apply<S: Store>(&self, chip: &mut Chip<S>) -> Result<Injected, Failure> {
         match self {
             Injection::PowerCut(cut) => cut.apply(chip),

@@ -120,6 +120,9 @@ impl Dirs {
 }
 
 /// Says what is wrong with an instance name, if anything is.
+///
+/// # Errors
+/// The name has characters that a file name or a label may not have, or is too long.
 pub fn check_name(name: &str) -> Result<(), Failure> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     let start = name

@@ -6,6 +6,7 @@
 //! diagram, [`serve`] a daemon's life.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 mod activation;
 mod background;
@@ -21,6 +22,7 @@ pub mod inject;
 pub mod instance;
 mod live_page;
 pub mod logging;
+mod method;
 pub mod metrics;
 mod notify;
 pub mod options;
@@ -48,6 +50,9 @@ use instance::Dirs;
 use pause::Turn;
 
 /// Does what the command line says.
+///
+/// # Errors
+/// The command failed; the failure has the exit code and the message.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     let (dirs, json) = (Dirs::from_env(), cli.json);
     match cli.command {

@@ -47,6 +47,9 @@ impl<S: Store> Paged<'_, S> {
     }
 
     /// Reads an extent.
+    ///
+    /// # Errors
+    /// As [`Ftl::read`].
     pub fn read(&mut self, at: Nanos, offset: u64, buf: &mut [u8]) -> Result<Nanos, FtlError> {
         let span = self.span(offset, buf.len() as u64);
         let (head, rest) = buf.split_at_mut(span.head.map_or(0, |(_, _, len)| len as usize));
@@ -77,6 +80,9 @@ impl<S: Store> Paged<'_, S> {
     }
 
     /// Writes an extent.
+    ///
+    /// # Errors
+    /// As [`Ftl::write`], and as [`Ftl::read`] where a part of a page is kept.
     pub fn write(&mut self, at: Nanos, offset: u64, data: &[u8]) -> Result<Nanos, FtlError> {
         let span = self.span(offset, data.len() as u64);
         let (head, rest) = data.split_at(span.head.map_or(0, |(_, _, len)| len as usize));
@@ -96,6 +102,9 @@ impl<S: Store> Paged<'_, S> {
     }
 
     /// Makes an extent read as zeros.
+    ///
+    /// # Errors
+    /// As [`Ftl::trim`], and as [`Ftl::write`] where a part of a page is kept.
     pub fn zero(&mut self, at: Nanos, offset: u64, len: u64) -> Result<Nanos, FtlError> {
         let span = self.span(offset, len);
         let mut done = at;

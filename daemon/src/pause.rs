@@ -50,6 +50,9 @@ impl Turn {
 }
 
 /// The time of a pause, if a pause may last so long.
+///
+/// # Errors
+/// The time is not above zero, or longer than a pause may last.
 pub fn length(seconds: f64) -> Result<Duration, Failure> {
     let length = Duration::try_from_secs_f64(seconds)
         .ok()

@@ -9,8 +9,8 @@
 //! leaves out at the cost of that stands apart and is for simulation alone.
 
 use crate::failure::Failure;
+use crate::method::{Average, Precondition};
 use crate::options::DeviceOptions;
-use crate::replay::method::{Average, Precondition};
 use ftl_core::schemes::Scheme;
 
 /// A paper mode.
@@ -236,6 +236,9 @@ pub const PRESETS: &[Preset] = &[
 
 impl Preset {
     /// The preset of this name.
+    ///
+    /// # Errors
+    /// There is no preset of this name; the message lists them.
     pub fn find(name: &str) -> Result<&'static Preset, Failure> {
         PRESETS
             .iter()

@@ -38,17 +38,26 @@ pub fn prepare_for_block_device() -> Vec<String> {
 
 /// Marks this thread, and those it starts, as one that block I/O depends on: its allocations do not
 /// wait for I/O. Needs `CAP_SYS_RESOURCE`.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_RESOURCE`.
 pub fn io_flusher() -> io::Result<()> {
     Ok(rustix::process::configure_io_flusher_behavior(true)?)
 }
 
 /// Whether [`io_flusher`] holds for this thread.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_RESOURCE`.
 pub fn is_io_flusher() -> io::Result<bool> {
     Ok(rustix::process::is_io_flusher()?)
 }
 
 /// Locks everything mapped now and later into RAM. Needs `CAP_IPC_LOCK` or a large enough `ulimit
 /// -l`.
+///
+/// # Errors
+/// `EPERM` or `ENOMEM` beyond the limit.
 pub fn lock_memory() -> io::Result<()> {
     Ok(nix::sys::mman::mlockall(
         MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE,
@@ -57,6 +66,9 @@ pub fn lock_memory() -> io::Result<()> {
 
 /// Asks the kernel to kill everything else first when memory runs out: with this process gone, its
 /// users hang.
+///
+/// # Errors
+/// The file under `/proc/self` cannot be written.
 pub fn last_for_the_oom_killer() -> io::Result<()> {
     std::fs::write("/proc/self/oom_score_adj", "-1000")
 }
@@ -86,6 +98,9 @@ pub fn listen_privately(path: &Path, backlog: i32) -> io::Result<UnixListener> {
 /// hold a file system on its own device: exiting, it would wait for a write that only it can serve.
 /// Mounts and unmounts of others still reach it. Needs `CAP_SYS_ADMIN`, and no other thread yet. A
 /// service manager may have done it, and forbidden it from then on.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_ADMIN`.
 pub fn own_mount_namespace() -> io::Result<()> {
     match nix::sched::unshare(CloneFlags::CLONE_NEWNS) {
         Err(Errno::EPERM) if !shares_first_mount_namespace()? => return Ok(()),
@@ -108,6 +123,9 @@ fn shares_first_mount_namespace() -> io::Result<bool> {
 /// (`major:minor`). A daemon restarted under a mounted device inherits such copies, and would hold
 /// the file system open after its users unmounted it. Copies that go with their original are left
 /// alone, and so is everything in a namespace shared with process 1, where the mount is no copy.
+///
+/// # Errors
+/// The table of mounts cannot be read, or a copy cannot be detached.
 pub fn detach_mount_copies(devices: &BTreeSet<String>) -> io::Result<()> {
     if shares_first_mount_namespace()? {
         return Ok(());
@@ -131,6 +149,9 @@ pub struct Mount {
 }
 
 /// Reads a `mountinfo` file.
+///
+/// # Errors
+/// The file cannot be read.
 pub fn mounts(table: &Path) -> io::Result<Vec<Mount>> {
     Ok(std::fs::read_to_string(table)?
         .lines()

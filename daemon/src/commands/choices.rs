@@ -21,6 +21,9 @@ optimum: the bound in every result of replay and compare, no scheme: a read per 
 ";
 
 /// `ftld schemes`.
+///
+/// # Errors
+/// Standard output cannot be written.
 pub fn schemes(as_json: bool) -> Result<(), Failure> {
     if as_json {
         return print_json(
@@ -69,6 +72,9 @@ fn scheme_json((i, scheme): (usize, &Scheme)) -> Value {
 }
 
 /// `ftld workloads`.
+///
+/// # Errors
+/// Standard output cannot be written.
 pub fn workloads(as_json: bool) -> Result<(), Failure> {
     let keys = |keys: &[Key]| {
         keys.iter()
@@ -108,6 +114,9 @@ pub fn workloads(as_json: bool) -> Result<(), Failure> {
 }
 
 /// `ftld profiles`.
+///
+/// # Errors
+/// Standard output cannot be written.
 pub fn profiles(as_json: bool) -> Result<(), Failure> {
     if as_json {
         return print_json(
@@ -170,6 +179,9 @@ fn profile_json((i, profile): (usize, &Profile)) -> Value {
 }
 
 /// `ftld presets`.
+///
+/// # Errors
+/// Standard output cannot be written.
 pub fn presets(as_json: bool) -> Result<(), Failure> {
     let table = |pairs: &[(&str, &str)]| {
         pairs

@@ -8,6 +8,9 @@ use crate::stack;
 use serde_json::json;
 
 /// `ftld create`.
+///
+/// # Errors
+/// The image exists, its device cannot be had, or the host refuses to write it.
 pub fn create(config: &Config, as_json: bool) -> Result<(), Failure> {
     let made = stack::create(config)?;
     let (image, raw) = (

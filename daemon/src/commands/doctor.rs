@@ -1,14 +1,14 @@
 //! `ftld doctor`: looks at everything a device needs of this machine, changes nothing, and says
 //! what to do about what is missing.
 
-use crate::config::Config;
+use crate::config::{Config, SIZE_DEFAULT};
 use crate::control::{self, Request};
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
 use crate::options::DeviceArgs;
 use crate::output::{print, print_json};
 use crate::size::show_size;
-use crate::stack::{self, SIZE_DEFAULT};
+use crate::stack;
 use crate::target::Target;
 use crate::transport;
 use nand_model::store::peek;
@@ -72,6 +72,9 @@ impl Finding {
 }
 
 /// Looks, prints, and fails with the exit code that serving would end with.
+///
+/// # Errors
+/// Something that serving needs is missing; the exit code is the one of serving.
 pub fn doctor(args: &DeviceArgs, dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
     let config = Config::new(args, dirs)?;
     let findings = findings(&config, dirs);

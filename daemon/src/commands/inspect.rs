@@ -37,6 +37,9 @@ fn path_of(dirs: &Dirs, image: &str) -> PathBuf {
 }
 
 /// `ftld inspect`.
+///
+/// # Errors
+/// The image is in use, damaged, or not an image; the page or block does not exist.
 pub fn inspect(dirs: &Dirs, image: &str, wanted: &Wanted) -> Result<(), Failure> {
     let path = path_of(dirs, image);
     let info = peek(&path).map_err(|error| stack::image_failure(&error))?;
@@ -69,6 +72,9 @@ fn open_chip(path: &std::path::Path) -> Result<Box<dyn Ftl<FileStore>>, Failure>
 }
 
 /// `ftld check`: what the tables say against the flash, and whether every page can be read.
+///
+/// # Errors
+/// The image cannot be opened or mounted, a table is wrong, or a page cannot be read.
 pub fn check(dirs: &Dirs, image: &str, as_json: bool) -> Result<(), Failure> {
     let path = path_of(dirs, image);
     let (info, mut ftl) = stack::open_untouched(&path)?;

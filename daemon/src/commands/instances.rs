@@ -17,6 +17,9 @@ const STOP_PATIENCE: Duration = Duration::from_secs(15);
 const HEADING_EVERY: usize = 20;
 
 /// `ftld list`.
+///
+/// # Errors
+/// Standard output cannot be written.
 pub fn list(dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
     let instances: Vec<_> = dirs
         .names()
@@ -130,6 +133,9 @@ fn ask_status(dirs: &Dirs, name: &str) -> Result<Value, Failure> {
 }
 
 /// `ftld status`.
+///
+/// # Errors
+/// No such instance runs, or it does not answer.
 pub fn status(dirs: &Dirs, name: Option<&str>, as_json: bool) -> Result<(), Failure> {
     let status = ask_status(dirs, &pick(dirs, name)?)?;
     if as_json {
@@ -196,6 +202,9 @@ pub fn status(dirs: &Dirs, name: Option<&str>, as_json: bool) -> Result<(), Fail
 }
 
 /// `ftld pause`, `step` and `resume`.
+///
+/// # Errors
+/// No such instance runs, or it refuses: the device failed, or is not paused.
 pub fn pace(dirs: &Dirs, name: Option<&str>, turn: Turn, as_json: bool) -> Result<(), Failure> {
     let name = pick(dirs, name)?;
     let mut answer = control::ask(dirs, &name, &Request::Pace { turn })?;
@@ -219,6 +228,9 @@ pub fn pace(dirs: &Dirs, name: Option<&str>, turn: Turn, as_json: bool) -> Resul
 }
 
 /// `ftld inject`.
+///
+/// # Errors
+/// No such instance runs, or the fault cannot be injected.
 pub fn inject(
     dirs: &Dirs,
     name: Option<&str>,
@@ -238,6 +250,9 @@ pub fn inject(
 }
 
 /// `ftld stop`.
+///
+/// # Errors
+/// No such instance runs, or it does not answer.
 pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure> {
     let name = pick(dirs, name)?;
     let answer = match control::ask(dirs, &name, &Request::Stop { force }) {
@@ -275,6 +290,9 @@ pub fn stop(dirs: &Dirs, name: Option<&str>, force: bool) -> Result<(), Failure>
 }
 
 /// `ftld status --watch`: a line for each interval, until interrupted or the instance ends.
+///
+/// # Errors
+/// No such instance runs, or standard output cannot be written.
 pub fn watch(dirs: &Dirs, name: Option<&str>, seconds: f64, as_json: bool) -> Result<(), Failure> {
     if !(0.1..=3600.0).contains(&seconds) {
         return Err(Failure::usage(format!(

@@ -12,6 +12,9 @@ use roff::{Roff, bold, italic, roman};
 use std::path::Path;
 
 /// `ftld completions`.
+///
+/// # Errors
+/// Standard output cannot be written.
 pub fn completions(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "ftld", &mut script);
@@ -19,6 +22,9 @@ pub fn completions(shell: Shell) -> Result<(), Failure> {
 }
 
 /// `ftld man`: `ftld(8)` and a page for every subcommand, `ftld.toml(5)`, `ftld-schemes(7)`.
+///
+/// # Errors
+/// A page cannot be written into the folder.
 pub fn manual(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder.display(), &error))?;
     // There is a page for every subcommand but `help`, so none may name its page.

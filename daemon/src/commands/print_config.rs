@@ -1,11 +1,11 @@
 //! `ftld --print-config`: what would be served, and who says so.
 
-use crate::config::{Config, Layers, METRICS_DEFAULT};
+use crate::config::{Config, Layers, METRICS_DEFAULT, OP_DEFAULT, SIZE_DEFAULT};
 use crate::failure::Failure;
 use crate::instance::Dirs;
 use crate::options::{DeviceArgs, DeviceOptions};
 use crate::output::{print, print_json};
-use crate::stack::{self, Label, OP_DEFAULT, SIZE_DEFAULT};
+use crate::stack::{self, Label};
 use crate::transport;
 use ftl_core::schemes::SCHEMES;
 use nand_model::store::peek;
@@ -23,6 +23,9 @@ struct Entry {
 
 /// Prints every option as a configuration file has it. Those that nobody gave are comments, so that
 /// the file can be used as it is.
+///
+/// # Errors
+/// An option or the configuration file is wrong.
 pub fn print_config(args: &DeviceArgs, dirs: &Dirs, as_json: bool) -> Result<(), Failure> {
     let layers = Layers::read(args, dirs)?;
     let entries = entries(&layers, dirs)?;

@@ -84,6 +84,9 @@ impl Outcome {
 }
 
 /// `ftld compare`.
+///
+/// # Errors
+/// The plan is wrong, a run failed, or a file of the results cannot be written.
 pub fn compare(args: &CompareArgs, json: bool) -> Result<(), Failure> {
     let args = &CompareArgs {
         ndjson: args.ndjson || json && !args.csv,

@@ -52,6 +52,9 @@ impl Sweep {
     /// Every job: workloads first, then settings, schemes last, so that what is to be compared
     /// stands together. Jobs that would be the same (a scheme that does not know the parameter that
     /// changes) are one.
+    ///
+    /// # Errors
+    /// No workload is named, or a preset, scheme or setting does not exist.
     pub fn jobs(&self) -> Result<Vec<Job>, Failure> {
         if self.workloads.is_empty() {
             return Err(Failure::usage(

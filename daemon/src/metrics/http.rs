@@ -51,6 +51,9 @@ const PATHS: &str =
     "there are /, /metrics, /healthz, /status, /api/device, /api/blocks and /api/events\n";
 
 /// Takes the address, before anything else is touched, so that a taken port leaves no trace.
+///
+/// # Errors
+/// Another process has the address, or it is not one of this machine.
 pub fn bind(addr: SocketAddr) -> Result<std::net::TcpListener, Failure> {
     let listener = std::net::TcpListener::bind(addr).map_err(|error| {
         let failure = Failure::io(format!("metrics address {addr}"), &error);

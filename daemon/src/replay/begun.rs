@@ -5,9 +5,9 @@
 
 use super::job::Job;
 use super::measure::{Response, Responses};
-use super::method::Average;
 use super::row::{Counts, Erases, MapCache, Optimum, Ram, RamPart, Requests};
 use super::sim::Sim;
+use crate::method::Average;
 use ftl_core::{Ftl, SchemeStats};
 use nand_model::store::OobOnlyStore;
 use nand_model::{Counters, Nanos, Profile};

@@ -6,15 +6,14 @@
 use super::begun::{Begun, counts, map_cache, optimum, ram};
 use super::job::Job;
 use super::measure::Responses;
-use super::method::Average;
 use super::precondition::Conditioned;
 use super::row;
 use super::row::{Busy, Device, Operations, Requests, Row, Run, SCHEMA, WriteAmplification};
 use super::sim::Sim;
-use crate::config::find_scheme;
+use crate::config::{OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
 use crate::failure::Failure;
+use crate::method::Average;
 use crate::size::show_size;
-use crate::stack::{OP_DEFAULT, SIZE_DEFAULT, usage};
 use ftl_core::schemes::{Layout, SCHEMES};
 use ftl_core::{FtlConfig, Start};
 use nand_model::store::OobOnlyStore;

@@ -6,12 +6,12 @@
 use super::address::Map;
 use super::bench::Bench;
 use super::job::{Arrival, Job};
-use super::method::Average;
 use super::row::Requests;
 use super::sim::Sim;
 use super::source::Source;
 use super::{Tick, source};
 use crate::failure::Failure;
+use crate::method::Average;
 use ftld_traces::{Op, Record};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

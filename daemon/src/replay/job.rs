@@ -1,8 +1,8 @@
 //! What one run is told: options on the command line and a JSON object alike.
 
-use super::method::{Average, Precondition};
 use crate::config::{Wish, find_scheme};
 use crate::failure::Failure;
+use crate::method::{Average, Precondition};
 use crate::options::DeviceOptions;
 use crate::preset::{Preset, Use};
 use clap::{Args, ValueEnum};

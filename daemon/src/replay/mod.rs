@@ -10,7 +10,7 @@ mod bench;
 mod feed;
 mod job;
 mod measure;
-pub(crate) mod method;
+
 mod precondition;
 mod progress;
 mod report;
@@ -18,9 +18,9 @@ mod row;
 mod sim;
 mod source;
 
+pub use crate::method::{Average, DEVICE_WRITES_MAX, Precondition};
 pub use job::{Address, Arrival, Job, Method};
 pub use measure::{Response, Responses};
-pub use method::{Average, DEVICE_WRITES_MAX, Precondition};
 pub use precondition::Conditioned;
 pub use row::{
     Busy, Counts, Device, Erases, MapCache, Operations, Optimum, Ram, RamPart, Requests, Row, Run,
@@ -41,6 +41,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// `ftld replay`.
+///
+/// # Errors
+/// As [`run`], or standard output cannot be written.
 pub fn replay(job: &Job, as_json: bool) -> Result<(), Failure> {
     let (bar, began) = (bar(), Instant::now());
     let row = run(job, &mut |share, doing| {
@@ -75,6 +78,9 @@ pub type Tick<'a> = &'a mut dyn FnMut(f64, &'static str);
 
 /// Does one job. A scheme that breaks a law of the chip, or a promise of its own, fails the job and
 /// nothing else.
+///
+/// # Errors
+/// The job is wrong, its trace cannot be read, or its scheme failed.
 pub fn run(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
     catch_unwind(AssertUnwindSafe(|| run_unguarded(job, tick))).unwrap_or_else(|panic| {
         let scheme = job.scheme.as_deref().unwrap_or(SCHEMES[0].name);

@@ -1,7 +1,7 @@
 //! Bringing a device to the state in which it is measured.
 
-use super::method::Precondition;
 use super::sim::{Extent, Sim};
+use crate::method::Precondition;
 use ftl_core::{FtlError, Lpn};
 use ftld_traces::Op;
 use nand_model::SplitMix;

@@ -2,8 +2,8 @@
 
 use super::job::Arrival;
 use super::measure::Response;
-use super::method::Average;
 use super::row::{Operations, Row};
+use crate::method::Average;
 use crate::size::show_size;
 
 /// Columns of a line: what, the scheme's, the bound's.

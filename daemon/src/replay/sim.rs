@@ -4,7 +4,7 @@
 //! is counted here and must be counted there ([`Sim::settle`]).
 
 use super::measure::Sides;
-use super::method::Average;
+use crate::method::Average;
 use crate::pages::{Paged, slice_bytes, slice_end};
 use ftl_core::{Ftl, FtlError, Lpn, SchemeStats, Span};
 use ftld_traces::Op;

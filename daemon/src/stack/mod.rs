@@ -9,7 +9,7 @@ mod unfinished;
 
 pub(crate) use label::{Label, fits, read_label};
 
-use crate::config::{Config, Latency, find_scheme};
+use crate::config::{Config, Latency, OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
 use crate::failure::{Exit, Failure};
 use crate::private_lock::is_open_to_others;
 use crate::volume::{Durable, Volume, VolumeOptions};
@@ -29,11 +29,6 @@ use unfinished::{
 
 /// The store a daemon runs on.
 pub type DaemonStore = FileStore;
-
-/// Over-provisioning in percent unless told otherwise.
-pub(crate) const OP_DEFAULT: f64 = 7.0;
-/// Bytes the host sees unless told otherwise.
-pub(crate) const SIZE_DEFAULT: u64 = 1 << 30;
 
 /// A volume ready to serve.
 pub struct Stack {
@@ -85,6 +80,9 @@ impl Durable<FileStore> for ImageSync {
 }
 
 /// Opens the image, or makes it if it is missing, mounts its scheme and puts a volume on top.
+///
+/// # Errors
+/// The image is in use, damaged, or contradicts the configuration; it cannot be made or mounted.
 pub fn open_or_create(config: &Config) -> Result<Stack, Failure> {
     let image = &config.image;
     if !config.read_only {
@@ -176,6 +174,9 @@ pub fn volume_on(
 }
 
 /// Makes a new image and formats it.
+///
+/// # Errors
+/// The image exists, no device fits the configuration, or the host refuses to write it.
 pub fn create(config: &Config) -> Result<Made, Failure> {
     let Config { image, wish, .. } = config;
     let scheme = wish
@@ -293,6 +294,9 @@ fn mount(
 }
 
 /// An image opened without ever being changed, and its scheme mounted on top.
+///
+/// # Errors
+/// The image is in use, damaged, or its scheme does not mount.
 pub fn open_untouched(image: &Path) -> Result<(ImageInfo, Box<dyn Ftl<FileStore>>), Failure> {
     let (store, _) =
         FileStore::open(image, Access::ReadOnly).map_err(|error| image_failure(&error))?;
@@ -324,10 +328,6 @@ pub fn leave_store(store: DaemonStore, image: &Path) -> Result<(), Failure> {
     let settled = sync.settle(sync.last_seq()).map_err(io::Error::from);
     let synced = settled.and_then(|()| std::fs::File::open(image)?.sync_all());
     synced.map_err(|error| Failure::io(image.display(), &error))
-}
-
-pub(crate) fn usage(error: FtlError) -> Failure {
-    Failure::usage(error.to_string())
 }
 
 fn ftl_failure(image: &Path, what: &str, error: &FtlError) -> Failure {

@@ -41,6 +41,9 @@ pub fn of_live(name: &str) -> Vec<String> {
 
 /// Opens `/dev/NAME` so that nobody can mount it while the file lives; otherwise says who uses it.
 /// Processes that only have it open are users, too.
+///
+/// # Errors
+/// The device file cannot be opened for another reason than being in use.
 pub fn exclude(name: &str) -> io::Result<Result<File, Vec<String>>> {
     let holders = of(name);
     if !holders.is_empty() {
@@ -60,6 +63,9 @@ pub fn exclude(name: &str) -> io::Result<Result<File, Vec<String>>> {
 }
 
 /// Detaches inherited copies of mounts on `/dev/NAME`; see [`sys::detach_mount_copies`].
+///
+/// # Errors
+/// As [`sys::detach_mount_copies`].
 pub fn detach_mount_copies(name: &str) -> io::Result<()> {
     sys::detach_mount_copies(&device_numbers(name))
 }

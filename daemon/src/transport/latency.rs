@@ -112,6 +112,9 @@ pub struct Alarm {
 
 impl Alarm {
     /// One that is not set.
+    ///
+    /// # Errors
+    /// The kernel gives no timer.
     pub fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         Ok(Alarm {
@@ -121,6 +124,9 @@ impl Alarm {
     }
 
     /// Has it go off at `due`, and not before if it was set for an earlier instant.
+    ///
+    /// # Errors
+    /// The kernel refuses to set the timer.
     pub fn set(&mut self, due: Instant) -> io::Result<()> {
         if self.set == Some(due) {
             return Ok(());

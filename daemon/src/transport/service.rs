@@ -33,6 +33,9 @@ pub trait Service: Send + Sync {
     fn ended(&self) -> Option<String>;
     /// Ends it within seconds: requests under way are answered, no further one reaches the device.
     /// Blocks.
+    ///
+    /// # Errors
+    /// The device could not be removed or left in order.
     fn stop(&self, how: StopHow) -> Result<(), Failure>;
     /// Requests as the kernel sees them, where it has a block device of ours.
     fn kernel_queue(&self) -> Option<Queue> {
@@ -80,6 +83,10 @@ pub fn default_target(runtime: &Path) -> Target {
 
 /// Whether the target can be served here at all; asked before an image is made or opened. `recover`
 /// wants a device that a dead daemon left.
+///
+/// # Errors
+/// A driver is missing or refuses this process, the device is in use, or nothing waits to be
+/// recovered.
 pub fn probe(target: &Target, recover: bool) -> Result<(), Failure> {
     match target {
         Target::Ublk(n) => probe_ublk(*n, recover),
@@ -181,6 +188,9 @@ fn kernel_failure(error: kernel::Error) -> Failure {
 
 /// Starts serving the device at the target; returns when the first request can be served. An NBD
 /// address uses the socket `passed`, if there is one.
+///
+/// # Errors
+/// The device or socket cannot be made, or another process has it.
 pub fn start(
     target: &Target,
     passed: Option<Listening>,

@@ -179,6 +179,9 @@ impl<S: Store + 'static> Volume<S> {
     /// Flushes, writes a checkpoint, waits for the host's storage and gives the store back.
     /// Requests that come later fail with `EIO`. A read-only or failed volume only gives the store
     /// back, and so does one whose flash loses power meanwhile.
+    ///
+    /// # Errors
+    /// `EIO` if it was closed already, if the scheme failed to shut down, or if the last sync failed.
     pub fn close(&self) -> io::Result<S> {
         self.resume();
         let mut guard = self.lock();

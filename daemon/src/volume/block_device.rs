@@ -6,10 +6,10 @@
 
 use super::host::Op;
 use super::locked::Core;
-use super::request::{Completion, FlushWait, Request};
+use super::request::{FlushWait, Request};
 use super::shared::{NO_POWER, WELL};
 use super::{EINVAL, EIO, ENOSPC, EPERM, SLICE_PAGES, Volume};
-use crate::device::{BlockDevice, Extent, Flush};
+use crate::device::{BlockDevice, Completion, Extent, Flush};
 use crate::pages::slice_end;
 use ftl_core::FtlError;
 use nand_model::{Nanos, Store};

@@ -15,6 +15,9 @@ use std::time::Duration;
 
 impl<S: Store + 'static> Volume<S> {
     /// Lets something go wrong with the flash, between two extents.
+    ///
+    /// # Errors
+    /// The device is read-only, failed or stopping, or the fault cannot be injected.
     pub fn inject(&self, injection: &Injection) -> Result<Injected, Failure> {
         if self.shape.read_only {
             return Err(Failure::failed(
@@ -71,6 +74,9 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Lets no further extent begin for so long; requests wait meanwhile. One that runs when this
     /// is asked has ended when it returns.
+    ///
+    /// # Errors
+    /// The device has failed.
     pub fn pause(&self, length: Duration) -> Result<(), Failure> {
         if let Some(why) = self.trouble() {
             return Err(Failure::failed(format!(
@@ -88,6 +94,9 @@ impl<S: Store + 'static> Volume<S> {
 
     /// Lets a paused device on for a step; the pause then lasts as long as it first did.
     /// Returns the number of the first event that it may set off.
+    ///
+    /// # Errors
+    /// The device is not paused.
     pub fn step(&self, step: Step) -> Result<u64, Failure> {
         let events = self.noted(&self.lock());
         if !self.shared.pace.step(step, events) {

@@ -27,7 +27,6 @@ mod watch;
 pub use histogram::{BOUNDS_NS, Histogram, HistogramView};
 pub use host::{ErrorClass, HostCounters, HostView, Op, OpView, Queue};
 pub use pace::{PAUSE_DEFAULT, PAUSE_MAX, Paused, Step};
-pub use request::{Completion, Hold};
 pub use snapshot::{FlashSnapshot, WEAR_BOUNDS, Wear};
 pub use watch::{BlockMap, CELLS_MAX, Cell, EventsView};
 
@@ -64,13 +63,22 @@ pub trait Durable<S>: Send + Sync {
     fn mark(&self, store: &mut S) -> u64;
     /// Blocks until everything up to `mark` is durable; shares a sync with whoever else waits.
     /// Never called under the lock.
+    ///
+    /// # Errors
+    /// The sync failed: nothing will be durable any more.
     fn wait(&self, mark: u64) -> io::Result<()>;
     /// Blocks until what erases up to `mark` have freed can be used again. Never called under the
     /// lock.
+    ///
+    /// # Errors
+    /// The sync failed, or the host has no room.
     fn reclaim(&self, mark: u64) -> io::Result<()>;
     /// Whether nothing will ever be durable again.
     fn failed(&self) -> bool;
     /// Gives a little of the host's space back; called under the lock while the host is quiet.
+    ///
+    /// # Errors
+    /// The host refuses to give space back; nothing is lost.
     fn tidy(&self, store: &mut S) -> io::Result<()>;
 }
 

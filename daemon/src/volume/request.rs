@@ -5,43 +5,12 @@
 //! was due.
 
 use super::{Core, Durable, EIO, Op, Shared};
-use crate::device::Flush;
+use crate::device::{Completion, Flush, Hold};
 use ftl_core::FtlError;
 use nand_model::{Nanos, Store};
 use std::io;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 use std::time::Instant;
-
-/// When a client may hear that its request is done: at once if `None`.
-pub type Completion = Option<Hold>;
-
-/// A request that is done, whose completion is due later (`--latency emulate`). Dropped when its
-/// client hears of it, or is gone.
-pub struct Hold {
-    due: Instant,
-    /// Counts the end of the request.
-    _request: Option<UnderWay>,
-}
-
-impl Hold {
-    /// A hold for a device that counts nothing.
-    pub fn until(due: Instant) -> Self {
-        Hold {
-            due,
-            _request: None,
-        }
-    }
-
-    /// When the completion is due.
-    pub fn due(&self) -> Instant {
-        self.due
-    }
-
-    /// For a request made of two parts: it is done when both are.
-    pub fn later(one: Completion, other: Completion) -> Completion {
-        one.into_iter().chain(other).max_by_key(Hold::due)
-    }
-}
 
 /// What is counted of a request when it ends.
 #[derive(Clone, Copy, Debug)]
@@ -65,10 +34,7 @@ struct UnderWay {
 impl UnderWay {
     /// Its completion, now that it is done.
     fn completion(self) -> Completion {
-        self.facts.due.map(|due| Hold {
-            due,
-            _request: Some(self),
-        })
+        self.facts.due.map(|due| Hold::counted(due, self))
     }
 }
 

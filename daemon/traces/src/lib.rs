@@ -6,6 +6,7 @@
 //! file, line, what is wrong and what was expected; nothing after it is read. Nothing in here knows
 //! what is behind the disk.
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 mod dialect;
 mod error;

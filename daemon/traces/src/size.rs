@@ -4,6 +4,9 @@ const UNITS: [(&str, u64); 4] = [("k", 10), ("m", 20), ("g", 30), ("t", 40)];
 
 /// Bytes of `4096`, `512K`, `1GiB` (powers of 1024) or `1GB` (powers of 1000); fractions such as
 /// `1.5GiB` where they are whole bytes.
+///
+/// # Errors
+/// The text is not a size, or not one in whole bytes.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a size; write for example 512MiB, 1GiB or 1.5TiB");
     let text = text.trim();

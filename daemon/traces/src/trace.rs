@@ -19,6 +19,9 @@ pub struct Trace {
 
 impl Trace {
     /// Opens a trace; without a dialect, the first line decides which it is.
+    ///
+    /// # Errors
+    /// The file cannot be read, or its format is not known.
     pub fn open(path: &Path, dialect: Option<&'static Dialect>) -> Result<Trace, TraceError> {
         let mut lines = Lines::open(path)?;
         let empty = || TraceError::content(path, "nothing in it; expected a block trace");

@@ -76,6 +76,9 @@ impl Error {
 }
 
 /// Whether this kernel has an NBD client.
+///
+/// # Errors
+/// The kernel has no NBD client, or refuses this process.
 pub fn probe(n: u32) -> Result<(), Error> {
     Netlink::open()
         .map(drop)
@@ -91,6 +94,9 @@ pub fn probe(n: u32) -> Result<(), Error> {
 /// `image` names the image.
 ///
 /// A device that lost its daemon goes on with the same image.
+///
+/// # Errors
+/// The device is in use, or the kernel refuses the connections.
 pub fn attach(
     n: u32,
     device: &dyn BlockDevice,
@@ -130,6 +136,9 @@ pub fn attach(
 }
 
 /// Takes `/dev/nbdN` down, whoever uses it; see [`holders`](crate::transport::holders).
+///
+/// # Errors
+/// The kernel refuses to disconnect the device.
 pub fn detach(n: u32) -> io::Result<()> {
     Netlink::open()?.disconnect(n)
 }

@@ -26,8 +26,9 @@ pub mod stats;
 pub mod tls;
 pub mod wire;
 
+pub use crate::target::{Endpoint, NbdUri, UriError};
 pub use connection::{Ended, attach_stream, serve_stream};
-pub use endpoint::{Endpoint, Listening, NbdUri, UriError};
+pub use endpoint::Listening;
 pub use export::{Export, ExportInfo};
 pub use limits::Limits;
 pub use server::Server;

@@ -80,6 +80,9 @@ pub struct Netlink {
 
 impl Netlink {
     /// Opens one; `NotFound` when the kernel has no NBD client, which it loads by itself if it can.
+    ///
+    /// # Errors
+    /// `NotFound` without an NBD client; otherwise the socket cannot be made.
     pub fn open() -> io::Result<Self> {
         let protocol = SockProtocol::NetlinkGeneric;
         let socket = socket(
@@ -108,6 +111,9 @@ impl Netlink {
     }
 
     /// Hands connected `sockets` to the kernel's client, which speaks to their other ends at once.
+    ///
+    /// # Errors
+    /// The kernel refuses the command.
     pub fn serve(
         &mut self,
         command: Command,
@@ -119,6 +125,9 @@ impl Netlink {
     }
 
     /// Takes device `n` down.
+    ///
+    /// # Errors
+    /// The kernel refuses the command.
     pub fn disconnect(&mut self, n: u32) -> io::Result<()> {
         let mut body = Vec::new();
         put(&mut body, attr::INDEX, &n.to_ne_bytes());

@@ -8,12 +8,13 @@
 //! another thread costs more than most requests.
 
 use super::connection::{Ended, Opening, Silence, negotiate, note_end, transmit};
-use super::endpoint::{Endpoint, Listener, Listening, NbdUri, Socket};
+use super::endpoint::{Listener, Listening, Socket};
 use super::export::{Export, ExportInfo};
 use super::limits::Limits;
 use super::stats::{NbdStats, Share};
 use super::tls::{Channel, Tls};
 use crate::device::BlockDevice;
+use crate::target::{Endpoint, NbdUri};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;

@@ -68,6 +68,9 @@ pub struct Tls {
 
 impl Tls {
     /// Reads the files.
+    ///
+    /// # Errors
+    /// A file cannot be read, holds no certificate or key, or they do not belong together.
     pub fn load(options: &TlsOptions) -> Result<Tls, TlsError> {
         let TlsOptions {
             required,

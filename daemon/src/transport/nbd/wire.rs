@@ -265,6 +265,9 @@ pub fn request_len(mode: Mode) -> usize {
 
 /// Decodes a request header of [`request_len`] bytes; `None` if there are fewer. A wrong magic
 /// number is seen as soon as its four bytes are there.
+///
+/// # Errors
+/// The header does not begin with the magic number of its mode.
 pub fn decode_request(bytes: &[u8], mode: Mode) -> Result<Option<Request>, BadMagic> {
     let magic = if mode == Mode::Extended {
         EXTENDED_REQUEST_MAGIC

@@ -36,6 +36,9 @@ pub enum State {
 }
 
 /// Whether ublk can be used here: the driver is loaded and lets us in.
+///
+/// # Errors
+/// The driver is missing or refuses this process.
 pub fn probe() -> Result<(), Error> {
     match OpenOptions::new().read(true).write(true).open(CONTROL) {
         Ok(_) => {}
@@ -74,6 +77,9 @@ pub fn devices() -> Vec<u32> {
 }
 
 /// What the driver says of device `n`.
+///
+/// # Errors
+/// There is no such device, or the driver refuses this process.
 pub fn state(n: u32) -> Result<State, Error> {
     if !present(&char_device(n)) {
         return Ok(State::Absent);
@@ -154,6 +160,9 @@ fn same_size(n: u32, device: &dyn BlockDevice) -> Result<(), Error> {
 /// Stops device `n`, whoever serves it; with `force` even under its users, whose I/O then fails.
 /// Everything written to the device before has reached its daemon. The serving
 /// [`serve`](super::serve) returns; a quiesced device is removed.
+///
+/// # Errors
+/// The device is in use, or the driver refuses the command.
 pub fn stop(n: u32, force: bool) -> Result<(), Error> {
     let state = settled(n)?;
     let claim = match state {
@@ -175,6 +184,9 @@ pub fn stop(n: u32, force: bool) -> Result<(), Error> {
 }
 
 /// Removes device `n` as [`stop`] does, and what a dead daemon left of it.
+///
+/// # Errors
+/// The device is in use, or the driver refuses the command.
 pub fn delete(n: u32, force: bool) -> Result<(), Error> {
     stop(n, force)?;
     remove(n)
@@ -224,6 +236,9 @@ pub(super) fn live_holders(n: u32) -> Vec<String> {
 }
 
 /// Detaches inherited copies of mounts on device `n`; see [`sys::detach_mount_copies`].
+///
+/// # Errors
+/// As [`sys::detach_mount_copies`].
 pub fn detach_mount_copies(n: u32) -> io::Result<()> {
     crate::transport::holders::detach_mount_copies(&name(n))
 }

@@ -166,6 +166,9 @@ pub struct Ready {
 /// A device `n` that a dead daemon left for the same image is taken up again, with its requests.
 /// Exiting the process without [`stop`], or after an error while serving, leaves the device
 /// quiesced.
+///
+/// # Errors
+/// The device cannot be made, or its queues ended with an error.
 pub fn serve(
     n: Option<u32>,
     device: Arc<dyn BlockDevice>,

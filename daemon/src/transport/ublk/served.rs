@@ -24,6 +24,9 @@ pub struct Served {
 impl Served {
     /// Starts [`serve`](super::serve) on a thread of its own; returns when the first request can be
     /// served.
+    ///
+    /// # Errors
+    /// The device cannot be made.
     pub fn start(
         n: Option<u32>,
         device: Arc<dyn BlockDevice>,
@@ -93,6 +96,9 @@ impl Served {
     }
 
     /// Removes the device, even under its users: requests under way are answered, later ones fail.
+    ///
+    /// # Errors
+    /// The driver refuses to remove the device.
     pub fn remove(&self) -> Result<(), Error> {
         let Some(thread) = self
             .thread

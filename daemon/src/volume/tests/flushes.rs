@@ -2,7 +2,7 @@
 
 use super::control::settled;
 use super::{Gate, PAGE, errno_of, toy};
-use crate::device::BlockDevice;
+use crate::device::{BlockDevice, Completion};
 use crate::volume::*;
 use nand_model::store::MemStore;
 use std::sync::atomic::{AtomicBool, AtomicU64};

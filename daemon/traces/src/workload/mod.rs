@@ -71,6 +71,9 @@ impl Workload {
     }
 
     /// Its requests on a device of so many bytes.
+    ///
+    /// # Errors
+    /// The device is too small for the workload, or its options do not fit together.
     pub fn begin(&self, device_bytes: u64, seed: u64) -> Result<Requests, String> {
         let span = self.span.unwrap_or(device_bytes);
         if span > device_bytes {

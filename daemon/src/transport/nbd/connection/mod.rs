@@ -33,6 +33,9 @@ use transmission::Connection;
 
 /// Serves one client on a connected stream from the greeting on, until it leaves or `shutdown` is
 /// done. Runs on the caller's tokio runtime, which needs its drivers for time and I/O.
+///
+/// # Errors
+/// Why the connection ended, if not by good-bye, between two messages, or by the shutdown.
 pub async fn serve_stream<S>(
     stream: S,
     device: Arc<dyn BlockDevice>,
@@ -62,6 +65,9 @@ where
 /// Serves a stream whose other end already is in transmission and takes simple replies: the
 /// kernel's client on a socket handed to it. The kernel must be told the size and [`Export::flags`]
 /// of [`super::wire::Mode::Simple`].
+///
+/// # Errors
+/// As [`serve_stream`].
 pub async fn attach_stream<S>(
     stream: S,
     device: Arc<dyn BlockDevice>,

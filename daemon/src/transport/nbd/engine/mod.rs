@@ -82,6 +82,9 @@ pub struct Sync {
 
 impl Sync {
     /// Blocks until it is done; the result is for [`Engine::finish`].
+    ///
+    /// # Errors
+    /// As [`Flush::wait`].
     pub fn wait(self) -> io::Result<Completion> {
         Ok(Hold::later(self.hold, self.flush.wait()?))
     }

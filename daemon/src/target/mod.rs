@@ -1,7 +1,10 @@
 //! What the device is reached by: `/dev/ublkbN`, `/dev/nbdN`, or an NBD address.
 
+mod nbd_uri;
+
+pub use nbd_uri::{Endpoint, NbdUri, UriError};
+
 use crate::failure::Failure;
-use crate::transport::nbd::{Endpoint, NbdUri};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -18,6 +21,9 @@ pub enum Target {
 
 impl Target {
     /// Reads a target as given on the command line.
+    ///
+    /// # Errors
+    /// The text is no target; the message says how one is written.
     pub fn parse(text: &str) -> Result<Target, Failure> {
         if let Some(number) = text.strip_prefix("/dev/ublkb") {
             return device_number(text, number).map(Target::Ublk);
