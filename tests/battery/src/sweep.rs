@@ -8,7 +8,6 @@ use crate::model::Model;
 use crate::rig::{Cells, Rig};
 use crate::verdicts::{Budget, Verdicts};
 use crate::workload::{HostOp, Kind, Workload};
-use ftl_core::Params;
 use ftl_core::format::{Oob, Role};
 use ftl_core::schemes::Scheme;
 use nand_model::store::{Change, MemStore};
@@ -20,12 +19,13 @@ use std::ops::Range;
 pub const PAGES: u32 = 256;
 
 /// A small device that writes checkpoints and levels wear all the time.
-pub fn rig_of(scheme: &'static Scheme, cells: Cells, seed: u64) -> Rig {
-    let mut params = Params::default();
-    params.set("ckpt.interval", "250");
-    params.set("wear.gap", "2");
-    params.set("log.blocks", "3");
-    Rig::with_params(scheme, cells, PAGES, params, seed)
+pub fn rig_of(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
+    let params = budget.params(&[
+        ("ckpt.interval", "250"),
+        ("wear.gap", "2"),
+        ("log.blocks", "3"),
+    ]);
+    Rig::with_params(scheme, cells, PAGES, params, budget.seed)
 }
 
 /// The outcomes that are tried at an operation.
