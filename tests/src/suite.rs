@@ -8,41 +8,12 @@
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftld_battery::rig::Cells;
 use ftld_battery::verdicts::{Budget, Length, Share, Verdicts};
-use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Every scheme on every kind of cells.
 pub fn matrix() -> impl Iterator<Item = (&'static Scheme, Cells)> {
     SCHEMES
         .iter()
         .flat_map(|scheme| Cells::ALL.map(|cells| (scheme, cells)))
-}
-
-/// Does this with every item, on all processors. Results are in the order of the items.
-pub fn in_parallel<T: Sync, R: Send>(items: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let (next, workers) = (
-        AtomicUsize::new(0),
-        std::thread::available_parallelism().map_or(1, usize::from),
-    );
-    let work = || {
-        let mut done = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(index) else {
-                return done;
-            };
-            done.push((index, each(item)));
-        }
-    };
-    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .flat_map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
-            .collect()
-    });
-    results.sort_by_key(|(index, _)| *index);
-    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// The seed everything starts from: `FTLD_SEED`, else 1.
@@ -73,13 +44,14 @@ fn whole_budget() -> Budget {
         length: if long() { Length::Long } else { Length::Short },
         share: Share::WHOLE,
         case: CASE.clone(),
+        ..Budget::default()
     }
 }
 
 /// What runs of a scheme's cases: all of the default scheme's; of the others' so large a share that
 /// a sweep takes about as long however many schemes there are. The seed decides which. Acceptance
 /// and `FTLD_CASE` leave nothing out.
-fn budget(scheme: &Scheme) -> Budget {
+pub fn budget(scheme: &Scheme) -> Budget {
     let others = SCHEMES.len() as u64 - 1;
     let share = if long() || scheme.name == SCHEMES[0].name {
         Share::WHOLE

@@ -8,7 +8,7 @@ use ftld_tests::suite;
 /// Runs a part of the battery for every scheme on both kinds of cells, and fails if a case failed.
 fn for_every_scheme(part: conformance::Part) {
     for (scheme, cells) in suite::matrix() {
-        let rig = conformance::rig_of(scheme, cells, suite::seed());
+        let rig = conformance::rig_of(scheme, cells, &suite::budget(scheme));
         let mut verdicts = suite::verdicts("conformance", scheme);
         part(&rig, &mut verdicts);
         verdicts.assert_none_failed();

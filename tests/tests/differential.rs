@@ -5,6 +5,7 @@
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftl_core::{Ftl, Lpn, Params, Start};
 use ftld_battery::host::Host;
+use ftld_battery::parallel::in_parallel;
 use ftld_battery::rig::{Cells, OVER_PROVISIONING, Rig};
 use ftld_battery::swarm::plan::PARAMETERS;
 use ftld_battery::workload::{Kind, Workload};
@@ -230,7 +231,7 @@ fn every_scheme_on_every_chip_holds_the_same_bytes_after_the_same_requests() {
             Kind::HotCold => matrix.extend(SCHEMES.iter().flat_map(with_own_parameters)),
             _ => {}
         }
-        let outcomes = suite::in_parallel(&matrix, |rig| run(rig, kind));
+        let outcomes = in_parallel(&matrix, |rig| run(rig, kind));
         let (first, expected) = (&matrix[0], &outcomes[0]);
         for (rig, outcome) in matrix.iter().zip(&outcomes) {
             let (path, first, kind) = (rig.path(), first.path(), kind.name());

@@ -20,7 +20,7 @@ const SWEEPS: [(&str, Sweep); 10] = [
         "cuts in short rows of requests",
         |scheme, cells, verdicts| {
             sweep::cut_short_rows(
-                &sweep::rig_of(scheme, cells, suite::seed()),
+                &sweep::rig_of(scheme, cells, &suite::budget(scheme)),
                 3,
                 17,
                 verdicts,
@@ -29,13 +29,16 @@ const SWEEPS: [(&str, Sweep); 10] = [
     ),
     ("cuts among failing blocks", |scheme, cells, verdicts| {
         for salt in 0..6 {
-            let rig = sweep::with_failing_blocks(sweep::rig_of(scheme, cells, suite::seed()), salt);
+            let rig = sweep::with_failing_blocks(
+                sweep::rig_of(scheme, cells, &suite::budget(scheme)),
+                salt,
+            );
             let recording = cuts::record_operations(&rig, Kind::HotCold, 2_000);
             sweep::cut_run(&rig, "hot_cold", &recording, 150, Outcomes::Three, verdicts);
         }
     }),
     ("syncs that fail", |scheme, cells, verdicts| {
-        let rig = crashes::rig_of(scheme, cells, suite::seed());
+        let rig = crashes::rig_of(scheme, cells, &suite::budget(scheme));
         (0..2).for_each(|n| {
             verdicts.case(&format!("{}/bad_sync/{n}", rig.path()), || {
                 crashes::fail_sync(&rig, n)
@@ -44,7 +47,7 @@ const SWEEPS: [(&str, Sweep); 10] = [
     }),
     ("cuts of workloads", |scheme, cells, verdicts| {
         for kind in [Kind::TrimHeavy, Kind::HotCold, Kind::Log, Kind::FullDisk] {
-            let rig = sweep::rig_of(scheme, cells, suite::seed());
+            let rig = sweep::rig_of(scheme, cells, &suite::budget(scheme));
             sweep::cut_run(
                 &rig,
                 kind.name(),
@@ -56,7 +59,7 @@ const SWEEPS: [(&str, Sweep); 10] = [
         }
     }),
     ("cuts inside mounts", |scheme, cells, verdicts| {
-        let rig = sweep::rig_of(scheme, cells, suite::seed());
+        let rig = sweep::rig_of(scheme, cells, &suite::budget(scheme));
         sweep::cut_mounts(
             &rig,
             "full_disk",
@@ -67,28 +70,32 @@ const SWEEPS: [(&str, Sweep); 10] = [
         );
     }),
     ("lost checkpoints", |scheme, cells, verdicts| {
-        let rig = sweep::rig_of(scheme, cells, suite::seed());
+        let rig = sweep::rig_of(scheme, cells, &suite::budget(scheme));
         Kind::ALL
             .iter()
             .for_each(|kind| sweep::lose_checkpoints(&rig, *kind, false, verdicts));
     }),
     ("cuts in a row", |scheme, cells, verdicts| {
-        sweep::cut_in_a_row(&sweep::rig_of(scheme, cells, suite::seed()), 60, verdicts);
+        sweep::cut_in_a_row(
+            &sweep::rig_of(scheme, cells, &suite::budget(scheme)),
+            60,
+            verdicts,
+        );
     }),
     ("random cuts", |scheme, cells, verdicts| {
-        let rig = sweep::rig_of(scheme, cells, suite::seed()).set("ckpt.interval", "40");
+        let rig = sweep::rig_of(scheme, cells, &suite::budget(scheme)).set("ckpt.interval", "40");
         let run =
             || sweep::cut_at_random(&rig, Kind::TrimHeavy, 4_000 / SCHEMES.len() as u64).map(drop);
         verdicts.case(&format!("{}/random", rig.path()), run);
     }),
     ("crashes of the host", |scheme, cells, verdicts| {
-        let rig = crashes::rig_of(scheme, cells, suite::seed());
+        let rig = crashes::rig_of(scheme, cells, &suite::budget(scheme));
         [Kind::FullDisk, Kind::TrimHeavy]
             .iter()
             .for_each(|kind| crashes::crash_all_along(&rig, *kind, 12, verdicts));
     }),
     ("writes that the host refuses", |scheme, cells, verdicts| {
-        let rig = crashes::rig_of(scheme, cells, suite::seed());
+        let rig = crashes::rig_of(scheme, cells, &suite::budget(scheme));
         for (index, how) in (0..40)
             .step_by(4)
             .zip([(ENOSPC, 700), (EIO, 100)].into_iter().cycle())

@@ -3,6 +3,7 @@
 //! (`ftld_battery::model`); docs/DURABILITY.md says it in prose.
 
 use ftl_core::schemes::{SCHEMES, Scheme};
+use ftld_battery::parallel::in_parallel;
 use ftld_battery::power_cuts;
 use ftld_battery::rig::{self, Cells, Rig};
 use ftld_battery::sweep::{self, rig_of};
@@ -137,7 +138,7 @@ fn every_short_row_of_requests_may_be_cut() {
 #[test]
 fn a_full_device_stays_writable_through_cuts_in_a_row() {
     for (scheme, cells) in suite::matrix() {
-        in_a_row(&rig_of(scheme, cells, suite::seed()));
+        in_a_row(&rig_of(scheme, cells, &suite::budget(scheme)));
     }
 }
 
@@ -145,7 +146,7 @@ fn a_full_device_stays_writable_through_cuts_in_a_row() {
 #[test]
 fn a_real_chip_stays_writable_through_cuts_in_a_row() {
     for (scheme, cells) in suite::matrix() {
-        in_a_row(&power_cuts::sold_rig(scheme, cells, suite::seed()));
+        in_a_row(&power_cuts::sold_rig(scheme, cells, &suite::budget(scheme)));
     }
 }
 
@@ -170,11 +171,11 @@ fn random_cuts_of_a_real_chip_lose_nothing_flushed() {
     let rigs: Vec<Rig> = SCHEMES
         .iter()
         .flat_map(|scheme| (0..power_cuts::RANDOM_ROWS).map(move |row| (scheme, row)))
-        .map(|(scheme, row)| power_cuts::random_rig(scheme, row, suite::seed()))
+        .map(|(scheme, row)| power_cuts::random_rig(scheme, row, &suite::budget(scheme)))
         .collect();
     let total = if suite::long() { 1_000_000 } else { 2_000 };
     let cuts = total / rigs.len() as u64;
-    let rows = suite::in_parallel(&rigs, |rig| {
+    let rows = in_parallel(&rigs, |rig| {
         let began = Instant::now();
         let mut verdicts = suite::verdicts("power_cut", rig.scheme);
         let seen = power_cuts::at_random(rig, cuts, &mut verdicts);

@@ -10,9 +10,8 @@
 use ftl_core::schemes::{SCHEMES, Scheme};
 use ftld_battery::classes::Classes;
 use ftld_battery::swarm::plan::{self, Plan};
-use ftld_battery::swarm::{shrink, situations};
+use ftld_battery::swarm::{seed_of_run, shrink, situations};
 use ftld_tests::{announce, fresh_seed};
-use nand_model::SplitMix;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -114,7 +113,7 @@ fn whatever_happens_together_loses_nothing_flushed() {
             if number >= most {
                 break;
             }
-            let seed = SplitMix::new(first ^ number.rotate_left(32)).next_u64();
+            let seed = seed_of_run(first, number);
             let plan = drawn(seed);
             let outcome = shrink::outcome(&plan, &mut classes);
             classes.end_run();

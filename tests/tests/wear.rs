@@ -10,6 +10,7 @@ fn a_worn_out_device_is_read_only_with_everything_readable_also_after_a_restart(
     for (scheme, cells) in suite::matrix() {
         let mut verdicts = suite::verdicts("wear", scheme);
         wear::worn_out(scheme, cells, &mut verdicts);
+        verdicts.notes().iter().for_each(|line| println!("{line}"));
         verdicts.assert_none_failed();
     }
 }
@@ -19,6 +20,7 @@ fn data_is_written_anew_before_it_fades() {
     for scheme in SCHEMES {
         let mut verdicts = suite::verdicts("wear", scheme);
         wear::faded(scheme, &mut verdicts);
+        verdicts.notes().iter().for_each(|line| println!("{line}"));
         verdicts.assert_none_failed();
     }
 }

@@ -20,8 +20,9 @@ fn requests(budget: &Budget) -> usize {
 }
 
 /// A device of 512 pages that writes checkpoints now and then.
-pub fn rig_of(scheme: &'static Scheme, cells: Cells, seed: u64) -> Rig {
-    Rig::new(scheme, cells, PAGES, seed).set("ckpt.interval", "700")
+pub fn rig_of(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
+    let params = budget.params(&[("ckpt.interval", "700")]);
+    Rig::with_params(scheme, cells, PAGES, params, budget.seed)
 }
 
 /// A part of this battery: the cases of one question.

@@ -4,10 +4,10 @@
 use crate::host::{Host, Trouble, is_barrier};
 use crate::model::Model;
 use crate::rig::{Cells, Rig};
-use crate::verdicts::Verdicts;
+use crate::verdicts::{Budget, Verdicts};
 use crate::workload::{HostOp, Kind, Workload};
 use ftl_core::schemes::Scheme;
-use ftl_core::{FtlError, Params, Start};
+use ftl_core::{FtlError, Start};
 use nand_model::store::{Crash, FileStore, SimDisk};
 use nand_model::{Access, Cut, FaultPlan, ImageSpec, SplitMix};
 
@@ -24,11 +24,9 @@ pub const EIO: i32 = 5;
 pub const ENOSPC: i32 = 28;
 
 /// A small device that writes checkpoints and levels wear all the time.
-pub fn rig_of(scheme: &'static Scheme, cells: Cells, seed: u64) -> Rig {
-    let mut params = Params::default();
-    params.set("ckpt.interval", "150");
-    params.set("wear.gap", "2");
-    Rig::with_params(scheme, cells, PAGES, params, seed)
+pub fn rig_of(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
+    let params = budget.params(&[("ckpt.interval", "150"), ("wear.gap", "2")]);
+    Rig::with_params(scheme, cells, PAGES, params, budget.seed)
 }
 
 fn spec(rig: &Rig) -> ImageSpec {

@@ -26,8 +26,8 @@ pub const PARTS: [(&str, Part); 4] = [
 /// # Panics
 /// A request fails before the crash.
 pub fn all_along(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
-    let moments = verdicts.budget().pick(8, 30, 1_100);
-    let rig = rig_of(scheme, cells, verdicts.budget().seed);
+    let moments = verdicts.budget().pick(20, 30, 1_100);
+    let rig = rig_of(scheme, cells, verdicts.budget());
     for kind in [Kind::FullDisk, Kind::Mixed, Kind::TrimHeavy] {
         if verdicts.want(&format!("{}/{}", rig.path(), kind.name())) {
             crashes::crash_all_along(&rig, kind, moments, verdicts);
@@ -37,7 +37,7 @@ pub fn all_along(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts)
 
 /// While an image is made, a crash leaves a file that is refused with a reason, or a new image.
 pub fn new_images(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
-    let rig = rig_of(scheme, cells, verdicts.budget().seed);
+    let rig = rig_of(scheme, cells, verdicts.budget());
     verdicts.case(&format!("{}/new_image", rig.path()), || {
         let (disk, host) = crashes::device(&rig);
         let whole = disk.bytes();
@@ -79,7 +79,7 @@ pub fn new_images(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts
 /// request goes well.
 pub fn refused_writes(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
     let (requests, every) = verdicts.budget().pick((60, 21), (60, 7), (160, 1));
-    let rig = rig_of(scheme, cells, verdicts.budget().seed);
+    let rig = rig_of(scheme, cells, verdicts.budget());
     for (errno, arrives) in [(ENOSPC, 0), (ENOSPC, 700), (EIO, 0), (EIO, 100)] {
         // More than any scheme writes for so many requests.
         for index in (0..requests as u64 * 64).step_by(every) {
@@ -102,7 +102,7 @@ pub fn refused_writes(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verd
 /// Nothing is acknowledged after it, and what was flushed before is there.
 pub fn failed_syncs(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
     let rounds = verdicts.budget().pick(4, 12, 200);
-    let rig = rig_of(scheme, cells, verdicts.budget().seed);
+    let rig = rig_of(scheme, cells, verdicts.budget());
     for round in 0..rounds {
         verdicts.case(&format!("{}/bad_sync/{round}", rig.path()), || {
             crashes::fail_sync(&rig, round)

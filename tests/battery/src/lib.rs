@@ -14,7 +14,9 @@ pub mod crashes;
 pub mod cuts;
 pub mod host;
 pub mod host_crashes;
+mod judge;
 pub mod model;
+pub mod parallel;
 pub mod payload;
 pub mod power_cuts;
 pub mod rig;
@@ -24,3 +26,6 @@ pub mod verdicts;
 pub mod watch;
 pub mod wear;
 pub mod workload;
+
+pub use judge::{Battery, Line, Score, judge, judge_within};
+pub use verdicts::{Budget, Failure, Length, Share, Verdicts};

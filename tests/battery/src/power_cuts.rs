@@ -6,9 +6,8 @@ use crate::cuts::{self, Recording};
 use crate::host::Host;
 use crate::rig::{Cells, Rig, has_param};
 use crate::sweep::{self, FewestFree, Outcomes, PAGES, RandomCuts, rig_of};
-use crate::verdicts::Verdicts;
+use crate::verdicts::{Budget, Verdicts};
 use crate::workload::{Kind, Workload};
-use ftl_core::Params;
 use ftl_core::schemes::Scheme;
 use nand_model::{Pairing, Profile};
 
@@ -25,10 +24,10 @@ pub const PARTS: [(&str, Part); 8] = [
     ("inside second mounts", inside_second_mounts),
     ("short rows", short_rows),
     ("in a row", |scheme, cells, verdicts| {
-        in_a_row(&rig_of(scheme, cells, verdicts.budget().seed), verdicts);
+        in_a_row(&rig_of(scheme, cells, verdicts.budget()), verdicts);
     }),
     ("in a row on a sold chip", |scheme, cells, verdicts| {
-        in_a_row(&sold_rig(scheme, cells, verdicts.budget().seed), verdicts);
+        in_a_row(&sold_rig(scheme, cells, verdicts.budget()), verdicts);
     }),
     ("lost checkpoints", lost_checkpoints),
 ];
@@ -52,7 +51,7 @@ pub struct Swept {
 /// A workload does not bring about what it should prove ([`cuts::missing`]), or a run without cuts
 /// fails.
 pub fn every_operation(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) -> Swept {
-    let rig = rig_of(scheme, cells, verdicts.budget().seed);
+    let rig = rig_of(scheme, cells, verdicts.budget());
     let least = verdicts.budget().pick(0, 0, LONG_OPERATIONS);
     let every = verdicts.budget().pick(2, 2, 1);
     let mut swept = Swept::default();
@@ -86,7 +85,7 @@ pub fn every_operation(scheme: &'static Scheme, cells: Cells, verdicts: &mut Ver
 /// Cuts at every operation of one workload without protection of paired pages: some must lose
 /// flushed data, or the battery would not find losses. Only for schemes with `nand.pair_policy`.
 pub fn without_pair_protection(scheme: &'static Scheme, verdicts: &mut Verdicts) {
-    let rig = rig_of(scheme, Cells::Mlc, verdicts.budget().seed).set("nand.pair_policy", "none");
+    let rig = rig_of(scheme, Cells::Mlc, verdicts.budget()).set("nand.pair_policy", "none");
     if !verdicts.want(&rig.path()) {
         return;
     }
@@ -107,8 +106,8 @@ pub fn without_pair_protection(scheme: &'static Scheme, verdicts: &mut Verdicts)
 /// # Panics
 /// No blocks went bad where some should fail, or a run without cuts fails.
 pub fn variants(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
-    let seed = verdicts.budget().seed;
-    let usual = || rig_of(scheme, cells, seed);
+    let budget = verdicts.budget().clone();
+    let usual = || rig_of(scheme, cells, &budget);
     for salt in 0..verdicts.budget().pick(1, 2, 8) {
         // Long enough for the blocks to be programmed and erased.
         let failing = sweep::with_failing_blocks(usual(), salt);
@@ -184,14 +183,13 @@ fn cut_variant(rig: &Rig, recording: &Recording, share: usize, verdicts: &mut Ve
 /// erased something: samples in the short form; in the long form every pair of operations and
 /// outcomes on a tiny device, and samples of all workloads on the usual one.
 pub fn inside_mounts(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
-    let seed = verdicts.budget().seed;
-    let rig = rig_of(scheme, cells, seed);
+    let rig = rig_of(scheme, cells, verdicts.budget());
     let two = &[Kind::FullDisk, Kind::Mixed][..];
     for kind in verdicts.budget().pick(two, two, &Kind::ALL[..]) {
         cut_mounts(&rig, *kind, 29, Outcomes::Three, verdicts);
     }
     if verdicts.budget().is_long() {
-        let tiny = Rig::with_params(scheme, cells, 64, rig.config.params.clone(), seed)
+        let tiny = Rig::with_params(scheme, cells, 64, rig.config.params.clone(), rig.seed)
             .variant("tiny", |_| {});
         cut_mounts(&tiny, Kind::Mixed, 1, Outcomes::All, verdicts);
     }
@@ -215,7 +213,7 @@ fn cut_mounts(rig: &Rig, kind: Kind, every: usize, outcomes: Outcomes, verdicts:
 pub fn inside_second_mounts(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
     let two = (&[Kind::HotCold, Kind::Files][..], 20, 2);
     let (kinds, every, per_mount) = verdicts.budget().pick(two, two, (&Kind::ALL[..], 3, 16));
-    let rig = rig_of(scheme, cells, verdicts.budget().seed);
+    let rig = rig_of(scheme, cells, verdicts.budget());
     for kind in kinds {
         if verdicts.want(&format!("{}/{}", rig.path(), kind.name())) {
             let recording = cuts::record(&rig, *kind);
@@ -228,23 +226,22 @@ pub fn inside_second_mounts(scheme: &'static Scheme, cells: Cells, verdicts: &mu
 /// every second row of three.
 pub fn short_rows(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
     let (length, every) = verdicts.budget().pick((3, 5), (3, 2), (4, 1));
-    let rig = rig_of(scheme, cells, verdicts.budget().seed);
+    let rig = rig_of(scheme, cells, verdicts.budget());
     if verdicts.want(&format!("{}/row", rig.path())) {
         sweep::cut_short_rows(&rig, length, every, verdicts);
     }
 }
 
 /// A chip as it is sold: large blocks, where a cut leaves much of a block unused.
-pub fn sold_rig(scheme: &'static Scheme, cells: Cells, seed: u64) -> Rig {
+pub fn sold_rig(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
     let name = if cells == Cells::Mlc {
         "mlc-4k"
     } else {
         "slc-2k"
     };
     let profile = *Profile::find(name).expect("a built-in profile");
-    let mut params = Params::default();
-    params.set("ckpt.interval", "700");
-    Rig::on_profile(scheme, cells, profile, 1024, params, seed).variant(name, |_| {})
+    let params = budget.params(&[("ckpt.interval", "700")]);
+    Rig::on_profile(scheme, cells, profile, 1024, params, budget.seed).variant(name, |_| {})
 }
 
 /// Cuts in a row on a full device: it stays writable. Returns the fewest free blocks.
@@ -267,11 +264,10 @@ pub const RANDOM_ROWS: u64 = 4;
 const RANDOM_KINDS: [Kind; 4] = [Kind::HotCold, Kind::Mixed, Kind::Files, Kind::Uniform];
 
 /// A chip as it is sold, some hundred blocks of it, for random cuts.
-pub fn random_rig(scheme: &'static Scheme, row: u64, seed: u64) -> Rig {
+pub fn random_rig(scheme: &'static Scheme, row: u64, budget: &Budget) -> Rig {
     let profile = *Profile::find("mlc-4k").expect("a built-in profile");
-    let mut params = Params::default();
-    params.set("ckpt.interval", "2000");
-    let rig = Rig::on_profile(scheme, Cells::Mlc, profile, 10_240, params, seed);
+    let params = budget.params(&[("ckpt.interval", "2000")]);
+    let rig = Rig::on_profile(scheme, Cells::Mlc, profile, 10_240, params, budget.seed);
     rig.variant(&format!("random{row}"), |rig| {
         rig.seed += row;
     })
@@ -294,7 +290,7 @@ pub fn at_random(rig: &Rig, cuts: u64, verdicts: &mut Verdicts) -> RandomCuts {
 
 /// Each checkpoint block in turn cannot be read any more: what it said is still true.
 pub fn lost_checkpoints(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
-    let rig = rig_of(scheme, cells, verdicts.budget().seed);
+    let rig = rig_of(scheme, cells, verdicts.budget());
     for kind in Kind::ALL {
         for clean in [true, false] {
             sweep::lose_checkpoints(&rig, kind, clean, verdicts);

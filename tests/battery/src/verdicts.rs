@@ -3,6 +3,7 @@
 //! A case has a path, `scheme/cells/workload/...`. A failure names the path of its case and a
 //! command that runs this case alone. A battery with the same [`Budget`] runs the same cases.
 
+use ftl_core::Params;
 use nand_model::SplitMix;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,6 +53,8 @@ pub struct Budget {
     pub share: Share,
     /// The only case that runs, or a path above the cases that run; all where it is `None`.
     pub case: Option<String>,
+    /// Parameters of the scheme, over those that a battery sets itself.
+    pub params: Params,
 }
 
 impl Default for Budget {
@@ -59,13 +62,23 @@ impl Default for Budget {
         Budget {
             seed: 1,
             length: Length::Brief,
-            share: Share::WHOLE,
+            share: Share { taken: 1, of: 5 },
             case: None,
+            params: Params::default(),
         }
     }
 }
 
 impl Budget {
+    /// A battery's parameters, and over them those of this budget.
+    pub fn params(&self, battery: &[(&str, &str)]) -> Params {
+        let mut params = Params::default();
+        for (key, value) in battery.iter().copied().chain(self.params.iter()) {
+            params.set(key, value);
+        }
+        params
+    }
+
     /// Whether the case of this path runs, or one below it.
     pub fn wants(&self, path: &str) -> bool {
         let Some(case) = self.case.as_deref() else {
@@ -129,6 +142,7 @@ pub struct Verdicts {
     /// Cases that failed.
     pub failures: u64,
     first: Vec<Failure>,
+    notes: Vec<String>,
     enough: u64,
 }
 
@@ -144,6 +158,7 @@ impl Verdicts {
             cases: 0,
             failures: 0,
             first: Vec::new(),
+            notes: Vec::new(),
             enough: u64::MAX,
         }
     }
@@ -236,12 +251,22 @@ impl Verdicts {
         self.first.first()
     }
 
+    /// What the cases measured, a line each, for a suite's report.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    pub(crate) fn note(&mut self, lines: Vec<String>) {
+        self.notes.extend(lines);
+    }
+
     /// Adds what another part of the same battery found.
     pub fn merge(&mut self, other: Verdicts) {
         self.places += other.places;
         self.drawn += other.drawn;
         self.cases += other.cases;
         self.failures += other.failures;
+        self.notes.extend(other.notes);
         let room = KEPT - self.first.len();
         self.first.extend(other.first.into_iter().take(room));
     }

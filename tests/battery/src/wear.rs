@@ -7,7 +7,7 @@ use crate::rig::{Cells, Rig, has_param};
 use crate::verdicts::{Budget, Verdicts};
 use crate::workload::HostOp;
 use ftl_core::schemes::Scheme;
-use ftl_core::{FtlError, Lpn, Params, Start};
+use ftl_core::{FtlError, Lpn, Start};
 use nand_model::{BlockFacts, Chip, FaultPlan, Geometry, Profile, SplitMix, Store};
 
 /// Writes between two FLUSHes.
@@ -97,7 +97,7 @@ fn rigs(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Vec<Rig> {
     };
     let small = Profile { endurance, ..small };
     let mut rigs = vec![
-        Rig::on_profile(scheme, cells, small, 512, Params::default(), budget.seed)
+        Rig::on_profile(scheme, cells, small, 512, budget.params(&[]), budget.seed)
             .variant("small", |_| {}),
     ];
     if budget.is_long() {
@@ -112,7 +112,7 @@ fn rigs(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Vec<Rig> {
         };
         // As many logical pages as leave 256 blocks in all.
         let layout =
-            |pages| Rig::on_profile(scheme, cells, sold, pages, Params::default(), budget.seed);
+            |pages| Rig::on_profile(scheme, cells, sold, pages, budget.params(&[]), budget.seed);
         let step = sold.geometry.pages_per_block;
         let pages = (1..)
             .map(|n| n * step)
@@ -165,37 +165,55 @@ fn is_read_only(host: &mut Host) -> Result<(), String> {
 /// after a restart, and wear was spread.
 pub fn worn_out(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
     for rig in rigs(scheme, cells, verdicts.budget()) {
+        let mut notes = Vec::new();
         verdicts.case(&format!("{}/worn_out", rig.path()), || {
-                let mut host = Host::format(&rig);
-                let Load { writes, worn, .. } = wear_out(&rig, &mut host)?;
-                is_read_only(&mut host)?;
-                let bad = host.ftl.stats().blocks.bad;
-                let mut host = host.remount()?;
-                is_read_only(&mut host).map_err(|why| format!("after a restart: {why}"))?;
-                println!(
-                    "{}: read-only after {writes} writes, {bad} of {} blocks bad, {:.0} erases a block, spread {}",
-                    rig.path(),
-                    rig.profile.geometry.blocks,
-                    worn.mean,
-                    worn.spread
-                );
-                let allowed = f64::max(12.0, worn.mean / 10.0);
-                if worn.spread as f64 > allowed {
-                    return Err(format!("erase counts are {} apart, more than {allowed:.0}", worn.spread));
-                }
-                // The same load where cold data stays where it is.
-                let unlevelled = rig.clone().set("wear.policy", "none");
-                let mut host = Host::format(&unlevelled);
-                let mut load = Load::new(&unlevelled);
-                load.run(&mut host, writes)?;
-                let without = load.worn;
-                println!("{}: without levelling spread {} at {:.0} erases", rig.path(), without.spread, without.mean);
-                if without.spread < 3 * worn.spread {
-                    return Err(format!("levelling wins little: {} instead of {}", worn.spread, without.spread));
-                }
-                Ok(())
-            });
+            wears_out_evenly(&rig, &mut notes)
+        });
+        verdicts.note(notes);
     }
+}
+
+fn wears_out_evenly(rig: &Rig, notes: &mut Vec<String>) -> Result<(), String> {
+    let mut host = Host::format(rig);
+    let Load { writes, worn, .. } = wear_out(rig, &mut host)?;
+    is_read_only(&mut host)?;
+    let bad = host.ftl.stats().blocks.bad;
+    let mut host = host.remount()?;
+    is_read_only(&mut host).map_err(|why| format!("after a restart: {why}"))?;
+    notes.push(format!(
+        "{}: read-only after {writes} writes, {bad} of {} blocks bad, {:.0} erases a block, \
+         spread {}",
+        rig.path(),
+        rig.profile.geometry.blocks,
+        worn.mean,
+        worn.spread
+    ));
+    let allowed = f64::max(12.0, worn.mean / 10.0);
+    if worn.spread as f64 > allowed {
+        return Err(format!(
+            "erase counts are {} apart, more than {allowed:.0}",
+            worn.spread
+        ));
+    }
+    // The same load where cold data stays where it is.
+    let unlevelled = rig.clone().set("wear.policy", "none");
+    let mut host = Host::format(&unlevelled);
+    let mut load = Load::new(&unlevelled);
+    load.run(&mut host, writes)?;
+    let without = load.worn;
+    notes.push(format!(
+        "{}: without levelling spread {} at {:.0} erases",
+        rig.path(),
+        without.spread,
+        without.mean
+    ));
+    if without.spread < 3 * worn.spread {
+        return Err(format!(
+            "levelling wins little: {} instead of {}",
+            worn.spread, without.spread
+        ));
+    }
+    Ok(())
 }
 
 /// Bits that go wrong some times as fast as in the part that is sold.
@@ -262,8 +280,7 @@ pub fn faded(scheme: &'static Scheme, verdicts: &mut Verdicts) {
         },
         ..sold
     };
-    let mut params = Params::default();
-    params.set("scrub.hours", "24");
+    let params = verdicts.budget().params(&[("scrub.hours", "24")]);
     let rig = Rig::on_profile(
         scheme,
         Cells::Mlc,
@@ -273,12 +290,13 @@ pub fn faded(scheme: &'static Scheme, verdicts: &mut Verdicts) {
         verdicts.budget().seed,
     )
     .variant("old", |_| {});
+    let mut notes = Vec::new();
     verdicts.case(&rig.path(), || {
         let refreshes = grow_old(&rig, days, true)?;
-        println!(
+        notes.push(format!(
             "{}: {refreshes} blocks written anew, nothing lost",
             rig.path()
-        );
+        ));
         match grow_old(&rig, days, false) {
             Err(why) if why.contains("lost") || why.contains("cannot be read") => Ok(()),
             other => Err(format!(
@@ -286,4 +304,5 @@ pub fn faded(scheme: &'static Scheme, verdicts: &mut Verdicts) {
             )),
         }
     });
+    verdicts.note(notes);
 }

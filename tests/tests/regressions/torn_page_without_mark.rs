@@ -14,7 +14,7 @@ use nand_model::{Cut, ProgramCut, SplitMix};
 fn a_torn_page_does_not_outlive_its_mark() {
     let cuts = if suite::long() { 400 } else { 24 };
     for (scheme, cells) in suite::matrix() {
-        let rig = rig_of(scheme, cells, suite::seed());
+        let rig = rig_of(scheme, cells, &suite::budget(scheme));
         let mut verdicts = suite::verdicts("regressions", scheme);
         let mut rng = SplitMix::new(rig.seed);
         for number in 0..cuts {

@@ -14,3 +14,29 @@ mod text;
 mod world;
 
 pub use run::run;
+
+use crate::classes::Classes;
+use crate::verdicts::Verdicts;
+use ftl_core::schemes::Scheme;
+use nand_model::SplitMix;
+use plan::Plan;
+
+/// Seed of a run in a row of runs that begins at `first`.
+pub fn seed_of_run(first: u64, number: u64) -> u64 {
+    SplitMix::new(first ^ number.rotate_left(32)).next_u64()
+}
+
+/// Draws and runs one of a row of runs of a scheme, with the parameters of the budget in its plan:
+/// the case `scheme/swarm/SEED`. Counts what happened in it.
+pub fn judge(scheme: &'static Scheme, number: u64, verdicts: &mut Verdicts, classes: &mut Classes) {
+    let seed = seed_of_run(verdicts.budget().seed, number);
+    let params = verdicts.budget().params.clone();
+    verdicts.case(&format!("{}/swarm/{seed}", scheme.name), || {
+        let mut plan = Plan::of(scheme, seed);
+        for (key, value) in params.iter() {
+            plan.device.params.retain(|(other, _)| other != key);
+            plan.device.params.push((key.to_owned(), value.to_owned()));
+        }
+        shrink::outcome(&plan, classes)
+    });
+}

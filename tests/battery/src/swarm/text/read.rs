@@ -1,211 +1,15 @@
-//! The text form of a plan, one line per step, so that a shrunk failure can be kept and read.
-//!
-//! Lines: `seed N`, `device KEY=VALUE...`, `param KEY=VALUE`, `chance FAULT PPB`, `wear N`, `bits
-//! N`, `in_flight`, then the steps. What strikes a restart follows its step behind `;`. Empty lines
-//! and lines that begin with `#` say nothing. docs/TESTING.md has a table of them.
+//! Plans and steps from text. An error names the line, what in it is wrong, and what there is
+//! instead.
 
-use super::plan::{ChipKind, Device, DiskFault, Down, Inside, Parts, Plan, Restart, Step};
+use super::write::name;
+use crate::swarm::plan::{ChipKind, Device, DiskFault, Down, Inside, Parts, Plan, Restart, Step};
 use crate::workload::HostOp;
 use ftl_core::schemes::Scheme;
 use nand_model::store::{Crash, Freeze, SyncFault, WriteFault};
 use nand_model::{Cut, EraseCut, Fault, Pairing, PartnerCut, ProgramCut};
 use std::collections::BTreeSet;
-use std::fmt::{self, Display, Formatter};
+use std::fmt;
 use std::str::FromStr;
-
-impl Display for Plan {
-    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        let Device {
-            scheme,
-            chip,
-            pages_per_block,
-            dies,
-            pages,
-            op_percent,
-            params,
-            worn,
-            on_disk,
-        } = &self.device;
-        writeln!(f, "seed {}", self.seed)?;
-        writeln!(
-            f,
-            "device scheme={} chip={} pages_per_block={pages_per_block} channels={} ways={} pages={pages} \
-             op={op_percent} worn={worn} disk={on_disk}",
-            scheme.name,
-            chip.name(),
-            dies.0,
-            dies.1
-        )?;
-        params
-            .iter()
-            .try_for_each(|(key, value)| writeln!(f, "param {key}={value}"))?;
-        self.parts
-            .chances
-            .iter()
-            .try_for_each(|(fault, ppb)| writeln!(f, "chance {} {ppb}", fault.name()))?;
-        let Parts {
-            wear_out,
-            bit_errors,
-            ..
-        } = self.parts;
-        if wear_out > 0 {
-            writeln!(f, "wear {wear_out}")?;
-        }
-        if bit_errors > 0 {
-            writeln!(f, "bits {bit_errors}")?;
-        }
-        if self.parts.in_flight {
-            writeln!(f, "in_flight")?;
-        }
-        self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
-    }
-}
-
-impl Display for Step {
-    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        match self {
-            Step::Do(op) => write_request(f, op),
-            Step::Cut(cut, restart) => write!(f, "cut {}{restart}", Words(cut)),
-            Step::Down(Down::Stop, restart) => write!(f, "down stop{restart}"),
-            Step::Down(Down::Kill, restart) => write!(f, "down kill{restart}"),
-            Step::Down(Down::PowerOff, restart) => write!(f, "down power_off{restart}"),
-            Step::Down(Down::Crash(how), restart) => {
-                write!(f, "down crash {}{restart}", Words(how))
-            }
-            Step::Age(hours) => write!(f, "age {hours}"),
-            Step::Hammer(lpn, times) => write!(f, "hammer {lpn} {times}"),
-            Step::WrongBits(page, bits, of_map) => {
-                write!(
-                    f,
-                    "wrong_bits {page} {bits}{}",
-                    if *of_map { " map" } else { "" }
-                )
-            }
-            Step::DieFails(die) => write!(f, "die_fails {die}"),
-            Step::BlockFails(block, fault) => write!(f, "block_fails {block} {}", fault.name()),
-            Step::Disk(DiskFault::Writes(WriteFault {
-                after,
-                count,
-                arrives,
-                errno,
-                needs_room,
-            })) => {
-                let room = if *needs_room { " room" } else { "" };
-                write!(
-                    f,
-                    "disk writes_fail {after} {} {arrives} {errno}{room}",
-                    Count(*count)
-                )
-            }
-            Step::Disk(DiskFault::Syncs(SyncFault { after, count, seed })) => {
-                write!(f, "disk syncs_fail {after} {}", Count(*count))?;
-                seed.map_or(Ok(()), |seed| write!(f, " {seed}"))
-            }
-            Step::Disk(DiskFault::Reads(permille, count)) => {
-                write!(f, "disk reads_fail {permille} {}", Count(*count))
-            }
-            Step::Mend => write!(f, "mend"),
-            Step::Sync => write!(f, "sync"),
-            Step::GiveBack(slots) => write!(f, "give_back {slots}"),
-        }
-    }
-}
-
-fn write_request(f: &mut Formatter, op: &HostOp) -> fmt::Result {
-    let fua = |fua: bool| if fua { " fua" } else { "" };
-    match *op {
-        HostOp::Write {
-            lpn,
-            count,
-            fua: durable,
-        } => write!(f, "write {lpn} {count}{}", fua(durable)),
-        HostOp::WriteZeroData { lpn, count } => write!(f, "write_zero_data {lpn} {count}"),
-        HostOp::WriteZeroes {
-            lpn,
-            count,
-            fua: durable,
-        } => write!(f, "write_zeroes {lpn} {count}{}", fua(durable)),
-        HostOp::Trim { lpn, count } => write!(f, "trim {lpn} {count}"),
-        HostOp::Flush => write!(f, "flush"),
-        HostOp::Read { lpn, count } => write!(f, "read {lpn} {count}"),
-        HostOp::Idle(budget) => write!(f, "idle {budget}"),
-    }
-}
-
-impl Display for Restart {
-    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        if let Some(how) = &self.crash {
-            write!(f, " ; crash {}", Words(how))?;
-        }
-        self.inside.iter().try_for_each(|inside| match inside {
-            Inside::Cut(cut, None) => write!(f, " ; inside cut {}", Words(cut)),
-            Inside::Cut(cut, Some(how)) => {
-                write!(f, " ; inside cut {} crash {}", Words(cut), Words(how))
-            }
-            Inside::Crash(at, how) => write!(f, " ; inside crash {} {}", name(at), Words(how)),
-            Inside::Kill => write!(f, " ; inside kill"),
-        })
-    }
-}
-
-/// How many of something fail.
-struct Count(u64);
-
-impl Display for Count {
-    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        if self.0 == u64::MAX {
-            f.write_str("all")
-        } else {
-            write!(f, "{}", self.0)
-        }
-    }
-}
-
-/// A value of another crate in words.
-struct Words<T>(T);
-
-impl Display for Words<&Cut> {
-    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        let Cut {
-            at_op,
-            program,
-            partner,
-            erase,
-            seed,
-            ..
-        } = self.0;
-        write!(
-            f,
-            "{at_op} {} {} {} {seed}",
-            name(program),
-            name(partner),
-            name(erase)
-        )
-    }
-}
-
-impl Display for Words<&Crash> {
-    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        f.write_str(&name(self.0))
-    }
-}
-
-/// A variant in lower case, a number in it behind a colon: `Unstable(3)` is `unstable:3`.
-fn name(value: &impl fmt::Debug) -> String {
-    let text = format!("{value:?}");
-    let (word, number) = text.split_once('(').unwrap_or((&text, ""));
-    let mut snake = String::new();
-    for (i, letter) in word.char_indices() {
-        if letter.is_uppercase() && i > 0 {
-            snake.push('_');
-        }
-        snake.extend(letter.to_lowercase());
-    }
-    match number.trim_end_matches(')') {
-        "" => snake,
-        number => format!("{snake}:{number}"),
-    }
-}
 
 /// Reads what [`name`] wrote.
 fn named<T: fmt::Debug + Copy>(
@@ -227,7 +31,7 @@ fn named<T: fmt::Debug + Copy>(
     found.ok_or_else(|| format!("{text:?} is no outcome"))
 }
 
-fn crash(text: &str) -> Result<Crash, String> {
+pub(super) fn crash(text: &str) -> Result<Crash, String> {
     let numbered: [fn(u64) -> Crash; 5] = [
         Crash::Prefix,
         Crash::AllBut,
@@ -245,26 +49,26 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn new(text: &'a str) -> Self {
+    pub(super) fn new(text: &'a str) -> Self {
         Line {
             text,
             words: text.split_whitespace(),
         }
     }
 
-    fn word(&mut self) -> Result<&'a str, String> {
+    pub(super) fn word(&mut self) -> Result<&'a str, String> {
         self.words
             .next()
             .ok_or_else(|| format!("{:?}: a word is missing", self.text))
     }
 
-    fn number<T: FromStr>(&mut self) -> Result<T, String> {
+    pub(super) fn number<T: FromStr>(&mut self) -> Result<T, String> {
         let word = self.word()?;
         word.parse()
             .map_err(|_| format!("{:?}: {word:?} is no number", self.text))
     }
 
-    fn count(&mut self) -> Result<u64, String> {
+    pub(super) fn count(&mut self) -> Result<u64, String> {
         if self.has("all") {
             Ok(u64::MAX)
         } else {
@@ -281,7 +85,7 @@ impl<'a> Line<'a> {
         found
     }
 
-    fn fault(&mut self) -> Result<Fault, String> {
+    pub(super) fn fault(&mut self) -> Result<Fault, String> {
         let word = self.word()?;
         Fault::ALL
             .into_iter()
@@ -289,7 +93,7 @@ impl<'a> Line<'a> {
             .ok_or_else(|| format!("{word:?} is no fault"))
     }
 
-    fn cut(&mut self) -> Result<Cut, String> {
+    pub(super) fn cut(&mut self) -> Result<Cut, String> {
         let programs = [
             ProgramCut::NotStarted,
             ProgramCut::Prefix,
@@ -329,7 +133,7 @@ impl<'a> Line<'a> {
     }
 }
 
-fn restart<'a>(parts: impl Iterator<Item = &'a str>) -> Result<Restart, String> {
+pub(super) fn restart<'a>(parts: impl Iterator<Item = &'a str>) -> Result<Restart, String> {
     let mut restart = Restart::default();
     for part in parts {
         let mut line = Line::new(part);
@@ -500,7 +304,7 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn read(&mut self, text: &'a str) -> Result<(), String> {
+    pub(super) fn read(&mut self, text: &'a str) -> Result<(), String> {
         let mut line = Line::new(text);
         let head = line.word()?;
         match head {
@@ -546,7 +350,7 @@ impl<'a> Draft<'a> {
 const MOST_PAGES: u32 = 1 << 20;
 
 /// The scheme of this name.
-fn scheme(name: &str, schemes: &'static [Scheme]) -> Result<&'static Scheme, String> {
+pub(super) fn scheme(name: &str, schemes: &'static [Scheme]) -> Result<&'static Scheme, String> {
     let names = || {
         let names: Vec<_> = schemes.iter().map(|scheme| scheme.name).collect();
         names.join(", ")
@@ -622,17 +426,6 @@ fn read_device<'a>(
     })
 }
 
-impl ChipKind {
-    pub(super) fn name(self) -> String {
-        match self {
-            ChipKind::Slc => "slc".into(),
-            ChipKind::Mlc => "mlc".into(),
-            ChipKind::Paired(Pairing::Random { seed, span }) => format!("random:{seed}:{span}"),
-            ChipKind::Paired(pairing) => name(&pairing),
-        }
-    }
-}
-
 impl FromStr for ChipKind {
     type Err = String;
 
@@ -662,60 +455,6 @@ impl FromStr for ChipKind {
                 .into_iter()
                 .find(|kind| kind.name() == text)
                 .ok_or(format!("no chip {text:?}")),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ftl_core::schemes::SCHEMES;
-
-    #[test]
-    fn every_plan_reads_as_it_was_written() {
-        for seed in 0..2_000 {
-            let text = Plan::draw(SCHEMES, seed).to_string();
-            let again = Plan::parse(&text, SCHEMES).unwrap_or_else(|why| panic!("{why}\n{text}"));
-            assert_eq!(again.to_string(), text);
-        }
-    }
-
-    #[test]
-    fn a_plan_that_says_something_twice_is_refused_by_line() {
-        let plan = Plan::draw(SCHEMES, 1).to_string();
-        let device = plan
-            .lines()
-            .find(|line| line.starts_with("device"))
-            .expect("a device");
-        for twice in [
-            "seed 3",
-            device,
-            "chance stale_read 1\nchance stale_read 2",
-            "param x=1\nparam x=2",
-        ] {
-            let why = Plan::parse(&format!("{plan}{twice}\n"), SCHEMES)
-                .err()
-                .unwrap_or_default();
-            assert!(
-                why.starts_with("line ") && why.ends_with(" is given twice"),
-                "{twice}: {why}"
-            );
-        }
-        let again = plan.replacen(device, &format!("{device} op=7"), 1);
-        let why = Plan::parse(&again, SCHEMES).err().unwrap_or_default();
-        assert!(why.starts_with("line 2: device: op"), "{why}");
-    }
-
-    #[test]
-    fn a_line_that_is_none_is_named() {
-        for line in [
-            "wrote 3 4",
-            "write 3",
-            "cut 1 torn intact mixed 3",
-            "down kill ; inside what",
-            "flush now",
-        ] {
-            assert!(line.parse::<Step>().is_err(), "{line}");
         }
     }
 }

@@ -1,0 +1,157 @@
+//! The plan of a seed: a random subset of everything that can vary.
+
+use super::parameters::PARAMETERS;
+use super::steps::Steps;
+use super::{ChipKind, Device, LARGE, Parts, Plan};
+use crate::rig::{Cells, has_param};
+use ftl_core::schemes::Scheme;
+use nand_model::{Fault, Pairing, SplitMix};
+
+impl Plan {
+    /// The plan of a seed, for one of these schemes. Not the same as [`Plan::of`] where there is but
+    /// one: the choice of the scheme is a draw, too.
+    pub fn draw(schemes: &'static [Scheme], seed: u64) -> Plan {
+        let mut rng = SplitMix::new(seed);
+        let scheme = &schemes[rng.below(schemes.len() as u64) as usize];
+        Plan::draw_for(scheme, seed, &mut rng)
+    }
+
+    /// The plan of a seed, for this scheme.
+    pub fn of(scheme: &'static Scheme, seed: u64) -> Plan {
+        Plan::draw_for(scheme, seed, &mut SplitMix::new(seed))
+    }
+
+    fn draw_for(scheme: &'static Scheme, seed: u64, rng: &mut SplitMix) -> Plan {
+        let mut device = draw_device(scheme, rng);
+        // A block holds twice the filler of a mount (docs/DURABILITY.md), which grows with this
+        // span.
+        device.pages_per_block = device.pages_per_block.max(2 * device.span());
+        let parts = draw_parts(device.cells() == Cells::Slc, rng);
+        let mut plan = Plan {
+            seed,
+            device,
+            parts,
+            steps: Vec::new(),
+        };
+        // Where the scheme refuses its parameters on this shape, it gets its defaults.
+        if !plan.device.starts(seed) {
+            plan.device.params.clear();
+        }
+        plan.steps = Steps::new(&plan, rng).draw();
+        plan
+    }
+}
+
+pub(super) fn pick<T: Copy>(rng: &mut SplitMix, list: &[T]) -> T {
+    list[rng.below(list.len() as u64) as usize]
+}
+
+fn draw_device(scheme: &'static Scheme, rng: &mut SplitMix) -> Device {
+    let on_disk = rng.one_in(2);
+    let others = [
+        Pairing::Adjacent,
+        Pairing::Dist3,
+        Pairing::Dist6,
+        Pairing::Shared4,
+        Pairing::Group4,
+    ];
+    let chip = match rng.below(6) {
+        0 | 1 => ChipKind::Slc,
+        2 | 3 => ChipKind::Mlc,
+        4 => ChipKind::Paired(Pairing::Random {
+            seed: rng.next_u64() as u16,
+            span: 1 + rng.below(7) as u8,
+        }),
+        _ if on_disk => ChipKind::Mlc,
+        _ => ChipKind::Paired(pick(rng, &others)),
+    };
+    let large = rng.one_in(7);
+    let dies = pick(rng, &[(1, 1), (1, 1), (1, 2), (2, 1), (2, 2), (4, 2)]);
+    let pages = if large {
+        LARGE + 512 * rng.below(3) as u32
+    } else {
+        8 * (8 + rng.below(40) as u32)
+    };
+    let op_percent = pick(rng, &[7, 7, 4, 12, 28]);
+    let mut params = Vec::new();
+    let some = rng.below(4);
+    for (key, values) in PARAMETERS {
+        if has_param(scheme, key) && rng.below(4) < some {
+            params.push(((*key).to_owned(), pick(rng, values).to_owned()));
+        }
+    }
+    Device {
+        scheme,
+        chip,
+        pages_per_block: pick(rng, &[16, 16, 16, 8, 32, 24]),
+        dies,
+        pages,
+        op_percent,
+        params,
+        worn: rng.one_in(5),
+        on_disk,
+    }
+}
+
+fn draw_parts(slc: bool, rng: &mut SplitMix) -> Parts {
+    let mut parts = Parts {
+        in_flight: rng.one_in(2),
+        ..Parts::default()
+    };
+    match rng.below(8) {
+        0 => {
+            // Faults that the part reports.
+            parts
+                .chances
+                .push((Fault::ProgramFail, 200_000 << rng.below(5)));
+            parts
+                .chances
+                .push((Fault::EraseFail, 200_000 << rng.below(5)));
+        }
+        1 => parts
+            .chances
+            .push((Fault::ProgramFail, 500_000 << rng.below(4))),
+        2 => parts
+            .chances
+            .push((Fault::EraseFail, 2_000_000 << rng.below(3))),
+        // Faults that it keeps to itself.
+        3 => {
+            let silent = pick(
+                rng,
+                &[
+                    Fault::LostProgram,
+                    Fault::MisdirectedProgram,
+                    Fault::LostErase,
+                    Fault::StaleRead,
+                ],
+            );
+            let ppb = if silent == Fault::LostErase {
+                8_000_000
+            } else {
+                800_000
+            };
+            parts.chances.push((silent, ppb << rng.below(3)));
+            if rng.one_in(2) {
+                parts
+                    .chances
+                    .push((Fault::ProgramFail, 500_000 << rng.below(4)));
+            }
+        }
+        _ => {}
+    }
+    if rng.one_in(6) {
+        // Within what the ECC corrects, or beyond it now and then.
+        parts.bit_errors = pick(
+            rng,
+            if slc {
+                &[2_000, 2_000, 400_000]
+            } else {
+                &[30, 30, 100]
+            },
+        );
+    }
+    if rng.one_in(10) {
+        parts.wear_out = pick(rng, &[1, 3]);
+    }
+    parts
+}

@@ -1,0 +1,289 @@
+//! Plans: everything one run does, drawn from a seed or read from text.
+//!
+//! A plan is a device (scheme, chip, parameters), the faults of its parts, and steps.
+//! [`Plan::draw`] takes a random subset of everything that can vary, so that faults meet each other
+//! and the workloads they matter for. A plan has a text form of one line per step; a failure that
+//! was shrunk is kept in that form.
+
+mod draw;
+mod parameters;
+mod steps;
+
+use crate::rig::{Cells, Rig};
+use crate::workload::HostOp;
+use ftl_core::format::trim::TrimBitmap;
+use ftl_core::schemes::Scheme;
+use ftl_core::{FtlError, Params, Start};
+use nand_model::store::{Crash, Freeze, SyncFault, WriteFault};
+use nand_model::{Cut, Fault, Geometry, PairTable, Pairing, Profile};
+
+pub use parameters::{PARAMETERS, unknown_parameters};
+
+/// Everything one run does.
+#[derive(Clone)]
+pub struct Plan {
+    /// Seed of payloads and chances.
+    pub seed: u64,
+    /// The device.
+    pub device: Device,
+    /// What is wrong with its parts.
+    pub parts: Parts,
+    /// What happens, in order.
+    pub steps: Vec<Step>,
+}
+
+/// A scheme on a chip.
+#[derive(Clone)]
+pub struct Device {
+    /// The scheme.
+    pub scheme: &'static Scheme,
+    /// The rules of the chip.
+    pub chip: ChipKind,
+    /// Pages per block.
+    pub pages_per_block: u32,
+    /// Buses, and dies on each.
+    pub dies: (u32, u32),
+    /// Logical pages.
+    pub pages: u32,
+    /// Over-provisioning in percent.
+    pub op_percent: u32,
+    /// Parameters other than their defaults.
+    pub params: Vec<(String, String)>,
+    /// Whether the chip has as many bad blocks as its data sheet allows.
+    pub worn: bool,
+    /// Whether the bytes are kept in an image on a simulated disk; else in memory.
+    pub on_disk: bool,
+}
+
+/// Rules of a chip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChipKind {
+    /// Those of `slc-2k`.
+    Slc,
+    /// Those of `torture`.
+    Mlc,
+    /// MLC with another pairing.
+    Paired(Pairing),
+}
+
+impl ChipKind {
+    fn cells(self) -> Cells {
+        if self == ChipKind::Slc {
+            Cells::Slc
+        } else {
+            Cells::Mlc
+        }
+    }
+}
+
+/// Faults of the chip's parts, from the first request on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Chances in parts per billion.
+    pub chances: Vec<(Fault, u32)>,
+    /// Failures by wear, as a multiple of the part's.
+    pub wear_out: u32,
+    /// Bit errors, as a multiple of the part's.
+    pub bit_errors: u32,
+    /// Whether cuts also hit operations in flight on other dies.
+    pub in_flight: bool,
+}
+
+/// One step of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A request.
+    Do(HostOp),
+    /// Power fails at an operation after this step; then the device restarts.
+    Cut(Cut, Restart),
+    /// The device goes down between two requests, and restarts.
+    Down(Down, Restart),
+    /// This many hours pass.
+    Age(u32),
+    /// A page is read this many times.
+    Hammer(u32, u32),
+    /// A programmed page gets this many wrong bits; the number chooses the page, perhaps among
+    /// those of the map.
+    WrongBits(u32, u32, bool),
+    /// A die stops working.
+    DieFails(u32),
+    /// The next program, erase or read of its kind on a block fails; the number chooses the block.
+    BlockFails(u32, Fault),
+    /// The host's disk misbehaves.
+    Disk(DiskFault),
+    /// It works again.
+    Mend,
+    /// The host syncs the image on its own.
+    Sync,
+    /// The image gives room back, for at most this many slots.
+    GiveBack(u32),
+}
+
+/// How a device goes down between two requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Down {
+    /// A clean stop.
+    Stop,
+    /// The process is killed.
+    Kill,
+    /// The emulated flash loses power.
+    PowerOff,
+    /// The host crashes.
+    Crash(Crash),
+}
+
+/// A restart: what goes wrong in the mounts before one succeeds, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Restart {
+    /// A host crash after the device went down, before it is opened again.
+    pub crash: Option<Crash>,
+    /// What strikes inside the following mounts.
+    pub inside: Vec<Inside>,
+}
+
+/// What strikes inside a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inside {
+    /// A power cut; the host may crash after it.
+    Cut(Cut, Option<Crash>),
+    /// The host crashes before this write or sync of the image.
+    Crash(Freeze, Crash),
+    /// The process is killed when the mount is complete.
+    Kill,
+}
+
+/// How the host's disk misbehaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskFault {
+    /// Writes fail.
+    Writes(WriteFault),
+    /// Syncs fail.
+    Syncs(SyncFault),
+    /// So many reads of a part of the image fail; the part begins at this permille of it.
+    Reads(u32, u64),
+}
+
+/// No space left on the host.
+pub const ENOSPC: i32 = 28;
+
+/// The host's disk fails.
+pub const EIO: i32 = 5;
+
+/// Bytes of a page of all chips here.
+const PAGE_BYTES: u32 = 512;
+
+/// Logical pages from which on a device has more than 100 mapping pages and several chunks of its
+/// trim bitmap: a mapping page of 512 bytes has 128 entries, a chunk of the bitmap [`CHUNK`] pages.
+pub const LARGE: u32 = 13_312;
+
+/// Logical pages of a chunk of the trim bitmap.
+const CHUNK: u32 = TrimBitmap::capacity(PAGE_BYTES);
+
+/// Pages of the writes that fill a large device.
+const FILL: u32 = 128;
+
+impl Device {
+    /// The device laid out for its scheme, or why it cannot be.
+    ///
+    /// # Errors
+    /// The scheme refuses the parameters or the shape.
+    pub fn rig(&self, seed: u64) -> Result<Rig, String> {
+        let base = self.chip.cells().profile();
+        let geometry = Geometry {
+            channels: self.dies.0,
+            ways: self.dies.1,
+            pages_per_block: self.pages_per_block,
+            page_bytes: PAGE_BYTES,
+            ..base.geometry
+        };
+        let pairing = if let ChipKind::Paired(pairing) = self.chip {
+            pairing
+        } else {
+            base.pairing
+        };
+        let profile = Profile {
+            geometry,
+            pairing,
+            ..base
+        };
+        let mut params = Params::default();
+        self.params
+            .iter()
+            .for_each(|(key, value)| params.set(key, value));
+        let op = f64::from(self.op_percent) / 100.0;
+        Rig::laid_out(
+            self.scheme,
+            self.chip.cells(),
+            profile,
+            self.pages,
+            op,
+            params,
+            seed,
+        )
+    }
+
+    /// Whether the scheme accepts shape and parameters.
+    fn starts(&self, seed: u64) -> bool {
+        let Ok(rig) = self.rig(seed) else {
+            return false;
+        };
+        let started = rig.scheme.start(rig.blank(), &rig.config, Start::Format);
+        !matches!(started, Err(FtlError::Config(_)))
+    }
+
+    /// How far the pages of a word line lie apart.
+    pub fn span(&self) -> u32 {
+        let pairing = if let ChipKind::Paired(pairing) = self.chip {
+            pairing
+        } else {
+            self.cells().profile().pairing
+        };
+        PairTable::new(pairing, self.pages_per_block).span()
+    }
+
+    /// Kind of cells.
+    pub fn cells(&self) -> Cells {
+        self.chip.cells()
+    }
+
+    /// Whether its pages are paired otherwise than on the usual MLC chip.
+    pub fn has_other_pairing(&self) -> bool {
+        matches!(self.chip, ChipKind::Paired(_))
+    }
+
+    /// Makes sure that a step of a plan that somebody wrote fits.
+    ///
+    /// # Errors
+    /// It names pages or dies that the device does not have.
+    pub fn has_room_for(&self, step: &Step) -> Result<(), String> {
+        let (lpn, count) = match *step {
+            Step::Do(
+                HostOp::Write { lpn, count, .. }
+                | HostOp::WriteZeroData { lpn, count }
+                | HostOp::WriteZeroes { lpn, count, .. }
+                | HostOp::Trim { lpn, count }
+                | HostOp::Read { lpn, count },
+            ) => (lpn, count),
+            Step::Hammer(lpn, _) => (lpn, 1),
+            Step::DieFails(die) if die >= self.dies.0 * self.dies.1 => {
+                return Err(format!(
+                    "{step}: the device has {} dies",
+                    self.dies.0 * self.dies.1
+                ));
+            }
+            _ => return Ok(()),
+        };
+        if count == 0 || lpn.checked_add(count).is_none_or(|end| end > self.pages) {
+            return Err(format!(
+                "{step}: the device has pages 0 to {}, and a request takes one at least",
+                self.pages - 1
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether it has more than 100 mapping pages and several chunks of its trim bitmap.
+    pub fn is_large(&self) -> bool {
+        self.pages >= LARGE
+    }
+}

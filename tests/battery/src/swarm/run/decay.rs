@@ -1,0 +1,119 @@
+//! Bits that go wrong, and which older values may come back with them.
+
+use super::cost::correctable_bits;
+use super::requests::Trouble;
+use super::{Runner, Verdict};
+use crate::swarm::oracle::{Cost, Older};
+use crate::swarm::world::World;
+use ftl_core::FtlError;
+use ftl_core::format::{Oob, Role};
+use nand_model::{Cause, Chip, Pbn, Ppn, SplitMix, Store};
+
+impl<'p, W: World> Runner<'p, W> {
+    pub(super) fn hammer(&mut self, lpn: u32, times: u32) -> Verdict {
+        for _ in 0..times {
+            match self.compare(lpn, 1) {
+                Ok(()) => {}
+                Err(Trouble::Wrong(what)) => return Err(what),
+                Err(Trouble::Refused(FtlError::PowerLost)) => return self.power_lost_in_request(),
+                Err(Trouble::Refused(error)) => return self.refused(error),
+                Err(Trouble::Unsynced(why)) => return Err(why),
+            }
+        }
+        self.note_decay("read disturb");
+        Ok(())
+    }
+
+    /// What makes bits wrong happened, if bits of this plan's chip go wrong.
+    pub(super) fn note_decay(&mut self, class: &'static str) {
+        self.classes
+            .note_times(class, u64::from(self.plan.parts.bit_errors > 0));
+    }
+
+    /// Which pages may read as older values if this one's data is lost.
+    fn what_comes_back(&mut self, page: Ppn) -> Older {
+        let pages_per_block = self.plan.device.pages_per_block;
+        let span = self.plan.device.span();
+        if self.world.disk().is_some_and(|disk| disk.unsynced() > 0) {
+            // A crash of the host may take what makes it differ from a torn page.
+            return Older::Any;
+        }
+        let chip = self.chip();
+        let geometry = *chip.geometry();
+        let (block, offset) = (geometry.block_of(page), geometry.offset_of(page));
+        let mut oob = vec![0; geometry.oob_bytes as usize];
+        let record = read_record(chip, page, &mut oob);
+        let newer = |other: &Oob| record.is_some_and(|own| own.pseq < other.pseq);
+        let behind = chip.frontier(block) - 1 - offset;
+        let later = (0..pages_per_block)
+            .filter(|other| *other != offset)
+            .filter_map(|other| read_record(chip, geometry.page(block, other), &mut oob))
+            .filter(newer)
+            .count();
+        match record {
+            // By its place or its number it cannot be told from a page that a cut tore, or from one
+            // of the same word line.
+            _ if behind.min(later as u32) <= span => Older::Any,
+            Some(record) if record.tag.role.is_host_data() => Older::Never,
+            Some(_) => Older::Trimmed,
+            None => Older::Any,
+        }
+    }
+
+    pub(super) fn wrong_bits(&mut self, choice: u32, bits: u32, of_map: bool) -> Verdict {
+        let mut rng = SplitMix::new(u64::from(choice));
+        let chip = self.chip();
+        let geometry = *chip.geometry();
+        let mut oob = vec![0; geometry.oob_bytes as usize];
+        for _ in 0..if of_map { 512 } else { 64 } {
+            let block = Pbn::new(rng.below(u64::from(geometry.blocks)) as u32);
+            let frontier = chip.frontier(block);
+            if frontier == 0 {
+                continue;
+            }
+            let page = geometry.page(block, rng.below(u64::from(frontier)) as u32);
+            if !chip.is_programmed(page) {
+                continue;
+            }
+            if of_map && !matches!(read_role(chip, page, &mut oob), Some((Role::Map, _))) {
+                continue;
+            }
+            // What is wrong in a page adds up, until it is erased; the oracle reckons with each of
+            // these steps alone.
+            let sum = self.wrong.get(&page).copied().unwrap_or(0) + bits;
+            if sum > correctable_bits(self.plan) && self.oracle.cost() == Cost::Nothing {
+                return Ok(());
+            }
+            self.wrong.insert(page, sum);
+            let older = self.what_comes_back(page);
+            return match self.chip().flip_bits(page, bits) {
+                Ok(true) => {
+                    self.classes.note("wrong bits");
+                    Ok(())
+                }
+                Ok(false) => {
+                    self.classes.note("wrong bits beyond the ECC");
+                    self.oracle.may_read_as_older(older);
+                    Ok(())
+                }
+                // The image's disk fails.
+                Err(_) if self.host_fails() => Ok(()),
+                Err(error) => Err(format!("wrong bits: {error}")),
+            };
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn read_role<S: Store>(
+    chip: &mut Chip<S>,
+    page: Ppn,
+    oob: &mut [u8],
+) -> Option<(Role, u32)> {
+    read_record(chip, page, oob).map(|record| (record.tag.role, record.tag.lpn))
+}
+
+fn read_record<S: Store>(chip: &mut Chip<S>, page: Ppn, oob: &mut [u8]) -> Option<Oob> {
+    chip.read_oob(0, page, oob, Cause::Host).ok()?;
+    Oob::decode(oob)
+}

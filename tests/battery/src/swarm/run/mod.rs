@@ -1,0 +1,249 @@
+//! Runs a plan: requests beside the oracle, faults as they come, restarts until one succeeds.
+//!
+//! What always holds in here: the oracle hears of a request before the scheme does; a device that
+//! went down is judged by what may have been lost since it last served (`power_lost`); every page
+//! is read after every restart.
+
+mod cost;
+mod decay;
+mod notes;
+mod requests;
+mod restart;
+
+use super::oracle::Oracle;
+use super::plan::{Parts, Plan, Restart, Step};
+use super::situations::KINDS;
+use super::world;
+use super::world::{Memory, OnDisk, World};
+use crate::classes::Classes;
+use crate::rig::Rig;
+use cost::cost_of;
+use ftl_core::{Ftl, Start};
+use nand_model::{Bomb, Chip, Cut, DieFailure, FaultPlan, Nanos, Pbn, Ppn, SplitMix, SyncHandle};
+use std::collections::{HashMap, VecDeque};
+
+/// Runs a plan and counts what happened in it.
+///
+/// # Errors
+/// What was lost or wrong, and at which step.
+pub fn run(plan: &Plan, classes: &mut Classes) -> Result<(), String> {
+    let rig = plan.device.rig(plan.seed)?;
+    classes.note(plan.device.scheme.name);
+    let outcome = if plan.device.on_disk {
+        Runner::<OnDisk>::new(plan, &rig, classes)?.run()
+    } else {
+        Runner::<Memory>::new(plan, &rig, classes)?.run()
+    };
+    if KINDS
+        .iter()
+        .filter(|(_, faults)| classes.happened(faults))
+        .count()
+        >= 2
+    {
+        classes.note("two kinds of fault");
+    }
+    outcome
+}
+
+/// A request, a mount or a check that did not go as it must.
+type Verdict = Result<(), String>;
+
+struct Runner<'p, W: World> {
+    plan: &'p Plan,
+    rig: &'p Rig,
+    world: W,
+    ftl: Option<Box<dyn Ftl<W::Store>>>,
+    sync: Option<SyncHandle>,
+    oracle: Oracle,
+    classes: &'p mut Classes,
+    /// Requests so far; versions follow from it.
+    requests: u64,
+    /// Emulated instants at which the last requests were done, as many as the host keeps in flight.
+    done: VecDeque<Nanos>,
+    /// The latest of all.
+    latest: Nanos,
+    /// Restart after the cut that is armed.
+    armed: Option<&'p Restart>,
+    dead_die: Option<u32>,
+    disk_fails: bool,
+    /// Whether something may have been lost since the device last served.
+    power_lost: bool,
+    /// Erase counts when it began to serve; they are on the disk.
+    worn: Vec<u32>,
+    gave_up: bool,
+    /// Bits that were made wrong, by page.
+    wrong: HashMap<Ppn, u32>,
+    /// Whether the device was stopped in order since it last served, and nothing struck after that.
+    stopped: bool,
+}
+
+impl<'p, W: World> Runner<'p, W> {
+    fn new(plan: &'p Plan, rig: &'p Rig, classes: &'p mut Classes) -> Result<Self, String> {
+        let oracle = Oracle::new(rig.config.logical_pages, plan.seed).costing(cost_of(plan));
+        let world = W::create(rig);
+        let mut runner = Runner {
+            plan,
+            rig,
+            world,
+            ftl: None,
+            sync: None,
+            oracle,
+            classes,
+            requests: 0,
+            done: VecDeque::new(),
+            latest: 0,
+            armed: None,
+            dead_die: None,
+            disk_fails: false,
+            power_lost: false,
+            worn: Vec::new(),
+            gave_up: false,
+            wrong: HashMap::new(),
+            stopped: false,
+        };
+        runner.format()?;
+        Ok(runner)
+    }
+
+    fn format(&mut self) -> Verdict {
+        let store = self.world.open()?;
+        self.sync = W::sync_handle(&store);
+        let mut chip = self.rig.open(store);
+        if self.plan.device.worn {
+            for block in spare_blocks(self.rig) {
+                chip.mark_factory_bad_block(block)
+                    .map_err(|error| error.to_string())?;
+            }
+        }
+        chip.set_faults(self.environment(None));
+        let started = self.rig.scheme.start(chip, &self.rig.config, Start::Format);
+        self.ftl = Some(started.map_err(|error| format!("format: {error}"))?);
+        self.sync_image().map_err(|why| format!("format: {why}"))?;
+        self.note_environment();
+        self.remember_wear();
+        Ok(())
+    }
+
+    fn run(mut self) -> Verdict {
+        let plan = self.plan;
+        for (number, step) in plan.steps.iter().enumerate() {
+            if self.gave_up {
+                break;
+            }
+            self.step(step)
+                .map_err(|why| format!("step {number} ({step}): {why}"))?;
+        }
+        if !self.gave_up {
+            self.compare_all()
+                .map_err(|why| format!("at the end: {why}"))?;
+            self.tally();
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &'p Step) -> Verdict {
+        match step {
+            Step::Do(op) => self.request(op),
+            Step::Cut(cut, restart) => {
+                self.chip().amend_faults(|plan| plan.cut = Some(*cut));
+                self.armed = Some(restart);
+                Ok(())
+            }
+            Step::Down(how, restart) => self.down(*how, restart),
+            Step::Age(hours) => {
+                self.chip().age(*hours);
+                self.note_decay("retention");
+                Ok(())
+            }
+            Step::Hammer(lpn, times) => self.hammer(*lpn, *times),
+            Step::WrongBits(page, bits, of_map) => self.wrong_bits(*page, *bits, *of_map),
+            // A die that failed stays dead, and one is all that the chip can lose.
+            Step::DieFails(_) if self.dead_die.is_some() => Ok(()),
+            Step::DieFails(die) => {
+                self.dead_die = Some(*die);
+                self.chip().amend_faults(|plan| {
+                    plan.die = Some(DieFailure {
+                        die: *die,
+                        at_op: 0,
+                    })
+                });
+                self.classes.note("dead die");
+                Ok(())
+            }
+            Step::BlockFails(block, fault) => {
+                let block = Pbn::new(block % self.rig.profile.geometry.blocks);
+                self.chip()
+                    .amend_faults(|plan| plan.bombs.push(Bomb::next(block, *fault)));
+                Ok(())
+            }
+            Step::Disk(fault) => {
+                self.disk_fails = true;
+                self.world
+                    .disk()
+                    .into_iter()
+                    .for_each(|disk| world::inject(disk, *fault));
+                Ok(())
+            }
+            Step::Mend => {
+                self.mend();
+                Ok(())
+            }
+            Step::Sync => {
+                // A background sync acknowledges nothing, so its failure shows in what follows.
+                if let Some(sync) = &self.sync {
+                    let _ = sync.sync_through(sync.last_seq());
+                    self.classes.note("background sync");
+                }
+                Ok(())
+            }
+            Step::GiveBack(slots) => {
+                let ftl = self.ftl.as_mut().expect("the device serves");
+                let given = W::give_back(ftl.chip_mut().store_mut(), *slots as usize);
+                self.classes.note_times("room given back", given as u64);
+                Ok(())
+            }
+        }
+    }
+
+    fn ftl(&mut self) -> &mut dyn Ftl<W::Store> {
+        self.ftl.as_deref_mut().expect("the device serves")
+    }
+
+    fn chip(&mut self) -> &mut Chip<W::Store> {
+        self.ftl().chip_mut()
+    }
+
+    /// What is wrong with the parts, and a cut.
+    fn environment(&self, cut: Option<Cut>) -> FaultPlan {
+        let Parts {
+            chances,
+            wear_out,
+            bit_errors,
+            in_flight,
+        } = &self.plan.parts;
+        let mut plan = FaultPlan {
+            cut,
+            wear_out: f64::from(*wear_out),
+            bit_errors: f64::from(*bit_errors),
+            die: self.dead_die.map(|die| DieFailure { die, at_op: 0 }),
+            in_flight: *in_flight,
+            seed: self.plan.seed,
+            ..FaultPlan::default()
+        };
+        plan.chances = chances.iter().copied().collect();
+        plan
+    }
+}
+
+/// The blocks that the data sheet allows to be bad, chosen by the seed.
+fn spare_blocks(rig: &Rig) -> Vec<Pbn> {
+    let mut rng = SplitMix::new(rig.seed);
+    let mut blocks: Vec<Pbn> = rig.profile.geometry.all_blocks().collect();
+    let spare = rig.spare_blocks() as usize;
+    for i in 0..spare {
+        let other = i + rng.below((blocks.len() - i) as u64) as usize;
+        blocks.swap(i, other);
+    }
+    blocks.truncate(spare);
+    blocks
+}

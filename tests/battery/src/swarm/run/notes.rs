@@ -1,0 +1,184 @@
+//! Counts of what happened: by the cut, by the chip, by the scheme, and of what lies on flash.
+
+use super::Runner;
+use super::decay::read_role;
+use crate::rig::Cells;
+use crate::swarm::world::World;
+use ftl_core::format::Role;
+use nand_model::{Cause, CutHits, EraseCut, Fault, PartnerCut, ProgramCut};
+use std::collections::BTreeSet;
+
+fn program_class(outcome: ProgramCut) -> &'static str {
+    match outcome {
+        ProgramCut::NotStarted => "program not started",
+        ProgramCut::Prefix => "program torn: the first bytes",
+        ProgramCut::RandomBits => "program torn: some bits",
+        ProgramCut::Unstable(_) => "program unstable",
+        ProgramCut::Flickering(_) => "program flickers",
+        ProgramCut::DataTorn => "program torn: the data",
+        ProgramCut::OobTorn => "program torn: the spare bytes",
+        ProgramCut::Complete => "program complete, not acknowledged",
+    }
+}
+
+fn partner_class(outcome: PartnerCut) -> Option<&'static str> {
+    match outcome {
+        PartnerCut::Intact => None,
+        PartnerCut::Unstable(_) => Some("word line unstable"),
+        PartnerCut::Flickering(_) => Some("word line flickers"),
+        PartnerCut::Destroyed => Some("word line destroyed"),
+    }
+}
+
+fn erase_class(outcome: EraseCut) -> &'static str {
+    match outcome {
+        EraseCut::NotStarted => "erase not started",
+        EraseCut::Mixed => "erase left some pages",
+        EraseCut::AllButOne => "erase left all pages but one",
+        EraseCut::OnlyOne => "erase left one page",
+        EraseCut::LooksBlank => "erase incomplete, all blank",
+        EraseCut::Complete => "erase complete, not acknowledged",
+    }
+}
+
+impl<'p, W: World> Runner<'p, W> {
+    /// What the cut hit besides its operation.
+    pub(super) fn note_in_flight(&mut self) {
+        let CutHits {
+            program,
+            erase,
+            programs,
+            erases,
+        } = self.chip().cut_hits();
+        let (all_programs, all_erases) = (
+            programs + program.is_some() as u32,
+            erases + erase.is_some() as u32,
+        );
+        // Several erases never are: each waits until the programs before it have ended, and
+        // requests end with a program.
+        let classes = [
+            ("operations in flight on other dies", programs + erases > 0),
+            ("several programs in flight", all_programs > 1),
+            (
+                "programs and erases in flight",
+                all_programs.min(all_erases) > 0,
+            ),
+        ];
+        let outcomes = [
+            program.map(|(own, _)| program_class(own)),
+            erase.map(erase_class),
+        ];
+        outcomes
+            .into_iter()
+            .flatten()
+            .for_each(|class| self.classes.note(class));
+        program
+            .and_then(|(_, partner)| partner_class(partner))
+            .into_iter()
+            .for_each(|class| self.classes.note(class));
+        classes
+            .into_iter()
+            .filter(|(_, happened)| *happened)
+            .for_each(|(class, _)| self.classes.note(class));
+    }
+
+    pub(super) fn note_environment(&mut self) {
+        let device = &self.plan.device;
+        let (channels, ways) = device.dies;
+        let classes = &mut *self.classes;
+        classes.note(if device.on_disk { "image" } else { "memory" });
+        classes.note(if device.cells() == Cells::Slc {
+            "SLC"
+        } else {
+            "MLC"
+        });
+        let features = [
+            ("several dies", channels * ways > 1),
+            ("every bad block", device.worn),
+            ("other pairing", device.has_other_pairing()),
+            ("large device", device.is_large()),
+        ];
+        features
+            .into_iter()
+            .filter(|(_, has)| *has)
+            .for_each(|(class, _)| classes.note(class));
+    }
+
+    pub(super) fn note_mount(&mut self) {
+        let counters = self.ftl().chip().counters();
+        let (programs, program_fails, erase_fails) = (
+            counters.total().programs,
+            counters.program_fails,
+            counters.erase_fails,
+        );
+        self.classes
+            .note_times("mount that programmed", u64::from(programs > 0));
+        self.classes
+            .note_times("program failure in a mount", program_fails);
+        self.classes
+            .note_times("erase failure in a mount", erase_fails);
+    }
+
+    /// Counts what the chip and the scheme counted since they were opened.
+    pub(super) fn tally(&mut self) {
+        let Some(ftl) = &self.ftl else { return };
+        let (counters, stats) = (ftl.chip().counters(), ftl.stats());
+        let counts = [
+            ("program failure", counters.program_fails),
+            ("erase failure", counters.erase_fails),
+            ("bits corrected", counters.corrected_bits),
+            ("read retry", counters.read_retries),
+            ("uncorrectable read", counters.uncorrectable_reads),
+            ("lost program", counters.injected(Fault::LostProgram)),
+            (
+                "misdirected program",
+                counters.injected(Fault::MisdirectedProgram),
+            ),
+            ("lost erase", counters.injected(Fault::LostErase)),
+            ("stale read", counters.injected(Fault::StaleRead)),
+            ("garbage collection", stats.gc_runs),
+            ("checkpoint", stats.checkpoints),
+            ("refresh", stats.refreshes),
+            ("wear move", stats.wear_moves),
+        ];
+        counts
+            .into_iter()
+            .for_each(|(class, count)| self.classes.note_times(class, count));
+    }
+
+    /// Looks at what a large device keeps on flash when it goes down: chunks of the trim bitmap,
+    /// mapping pages.
+    pub(super) fn scan(&mut self) {
+        if !self.plan.device.is_large() {
+            return;
+        }
+        let Some(ftl) = &mut self.ftl else { return };
+        let chip = ftl.chip_mut();
+        let geometry = *chip.geometry();
+        let (mut mapping, mut chunks) = (BTreeSet::new(), BTreeSet::new());
+        let mut oob = vec![0; geometry.oob_bytes as usize];
+        let mut data = vec![0; geometry.page_bytes as usize];
+        for block in geometry.all_blocks() {
+            let frontier = chip.frontier(block);
+            for offset in 0..frontier {
+                let page = geometry.page(block, offset);
+                match read_role(chip, page, &mut oob) {
+                    Some((Role::Map, lpn)) => drop(mapping.insert(lpn)),
+                    Some((Role::Trim, lpn)) if lpn > 0 => {
+                        let read = chip.read(0, page, &mut data, &mut [], Cause::Host);
+                        if read.is_ok() && data.starts_with(b"TRBM") {
+                            chunks.insert(lpn);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.classes
+            .note_times("later trim bitmap chunk at mount", chunks.len() as u64);
+        self.classes.note_times(
+            "more than 100 mapping pages",
+            u64::from(mapping.len() > 100),
+        );
+    }
+}

@@ -1,0 +1,394 @@
+//! A device goes down and comes back: what is lost in between, what strikes inside mounts, and what a
+//! mount must find.
+
+use super::{Runner, Verdict};
+use crate::host::blocks_add_up;
+use crate::swarm::oracle::Cost;
+use crate::swarm::plan::{Down, Inside, Restart};
+use crate::swarm::world;
+use crate::swarm::world::World;
+use ftl_core::FtlError;
+use nand_model::Cut;
+
+impl<'p, W: World> Runner<'p, W> {
+    pub(super) fn power_lost_in_request(&mut self) -> Verdict {
+        let Some(restart) = self.armed.take() else {
+            return Err("power was lost, and no cut was armed".into());
+        };
+        self.classes.note("power cut");
+        self.note_in_flight();
+        self.power_lost = true;
+        self.take_down();
+        self.restart(restart)
+    }
+
+    /// Drops all that is in RAM.
+    pub(super) fn take_down(&mut self) {
+        self.tally();
+        self.scan();
+        self.drop_sync();
+        let Some(ftl) = self.ftl.take() else { return };
+        if self.world.disk().is_some() {
+            // A dead process writes nothing more.
+            drop(ftl);
+        } else {
+            self.world.leave(ftl.into_chip().into_store());
+        }
+    }
+
+    /// After a failed sync the next open trusts only what was synced before.
+    fn drop_sync(&mut self) {
+        if self
+            .sync
+            .take()
+            .is_some_and(|sync| sync.failure().is_some())
+        {
+            self.classes.note("failed sync");
+            self.power_lost = true;
+        }
+    }
+
+    pub(super) fn down(&mut self, how: Down, restart: &'p Restart) -> Verdict {
+        self.armed = None;
+        match how {
+            Down::Stop => return self.stop(restart),
+            Down::Kill => {
+                let dirty = self.world.disk().is_some_and(|disk| disk.unsynced() > 0);
+                self.classes.note(if dirty {
+                    "kill on a dirty cache"
+                } else {
+                    "kill"
+                });
+            }
+            Down::PowerOff => {
+                self.classes.note("power off between operations");
+                self.power_lost = true;
+            }
+            Down::Crash(how) => {
+                self.take_down();
+                self.crash(how, "host crash");
+                return self.restart(restart);
+            }
+        }
+        self.take_down();
+        self.restart(restart)
+    }
+
+    fn stop(&mut self, restart: &'p Restart) -> Verdict {
+        let now = self.latest;
+        match self.ftl().shutdown(now) {
+            Ok(_) => {}
+            Err(FtlError::PowerLost) => {
+                self.power_lost = true;
+                self.take_down();
+                return self.restart(restart);
+            }
+            Err(error) => {
+                self.refused(error)?;
+                if self.gave_up {
+                    return Ok(());
+                }
+                self.take_down();
+                return self.restart(restart);
+            }
+        }
+        // A write that used up the last good blocks may have succeeded, and none came after it.
+        let read_only = self.ftl().stats().read_only;
+        if let Some(reason) = read_only
+            && !self.host_fails()
+            && !self.may_give_up()
+        {
+            return Err(format!("read-only at a stop: {reason}"));
+        }
+        self.tally();
+        self.scan();
+        let store = self.ftl.take().expect("it served").into_chip().into_store();
+        let closed = self.world.close(store);
+        self.drop_sync();
+        if let Err(why) = closed
+            && !self.disk_fails
+            && !self.power_lost
+        {
+            return Err(format!("close: {why}"));
+        }
+        self.classes.note("clean stop");
+        self.stopped = self.oracle.cost() == Cost::Nothing
+            && read_only.is_none()
+            && !self.disk_fails
+            && !self.power_lost
+            && restart.crash.is_none()
+            && restart.inside.is_empty();
+        self.restart(restart)
+    }
+
+    /// The host crashes; it counts if something had not reached the disk.
+    fn crash(&mut self, how: nand_model::store::Crash, class: &'static str) {
+        let unsynced = self.world.disk().map_or(0, |disk| disk.unsynced());
+        self.classes.note_times(class, u64::from(unsynced > 0));
+        self.world
+            .disk()
+            .into_iter()
+            .for_each(|disk| world::crash(disk, how));
+        // A new disk: the host replaced what failed.
+        self.disk_fails = false;
+        self.power_lost = true;
+    }
+
+    pub(super) fn mend(&mut self) {
+        self.disk_fails = false;
+        self.world.disk().into_iter().for_each(|disk| disk.mend());
+    }
+
+    /// Mounts until the device serves.
+    pub(super) fn restart(&mut self, restart: &'p Restart) -> Verdict {
+        if let Some(how) = restart.crash {
+            // A clean stop leaves nothing that a crash could take.
+            self.crash(
+                how,
+                if self.power_lost {
+                    "power cut, then host crash"
+                } else {
+                    "kill, then host crash"
+                },
+            );
+        }
+        for inside in &restart.inside {
+            match self.strike(*inside) {
+                Ok(()) => {}
+                Err(Failed::Refused) => return Ok(()),
+                Err(failed) => return Err(failed.into()),
+            }
+        }
+        self.mount_and_serve()
+    }
+
+    pub(super) fn mount_and_serve(&mut self) -> Verdict {
+        match self.mount(None) {
+            Ok(()) => self.serve(),
+            Err(Failed::Refused) => Ok(()),
+            Err(failed) => Err(failed.into()),
+        }
+    }
+
+    /// A mount that something strikes; the device is down again afterwards.
+    fn strike(&mut self, inside: Inside) -> Result<(), Failed> {
+        match inside {
+            Inside::Cut(cut, how) => {
+                if self.cut_inside_mount(cut)? {
+                    self.classes.note("power cut inside a mount");
+                    self.power_lost = true;
+                }
+                if let Some(how) = how {
+                    self.crash(how, "power cut, then host crash");
+                }
+            }
+            Inside::Crash(at, how) => {
+                self.world
+                    .disk()
+                    .into_iter()
+                    .for_each(|disk| disk.freeze_at(at));
+                self.mount(None)?;
+                self.take_down();
+                let amid = self.thaw();
+                self.crash(
+                    how,
+                    if amid {
+                        "host crash amid a mount"
+                    } else {
+                        "host crash after a mount"
+                    },
+                );
+            }
+            Inside::Kill => {
+                self.mount(None)?;
+                self.classes.note("kill after a mount");
+                self.take_down();
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the mount came as far as the cut.
+    fn cut_inside_mount(&mut self, cut: Cut) -> Result<bool, Failed> {
+        let environment = self.environment(None);
+        if let Some(outcome) = self.world.cut_inside_mount(self.rig, &environment, cut) {
+            return outcome.map_err(|error| self.mount_failed(error));
+        }
+        let outcome = self.mount(Some(cut));
+        self.take_down();
+        match outcome {
+            Ok(()) => Ok(false),
+            Err(Failed::Power) => Ok(true),
+            Err(failed) => Err(failed),
+        }
+    }
+
+    /// Takes the disk as it was when the host crashed. False if the mount did not come so far.
+    fn thaw(&mut self) -> bool {
+        let Some(disk) = self.world.disk() else {
+            return false;
+        };
+        let Some(frozen) = disk.take_frozen() else {
+            return false;
+        };
+        *disk = frozen;
+        true
+    }
+
+    /// Opens and mounts, once more after a disk that failed was mended.
+    fn mount(&mut self, cut: Option<Cut>) -> Result<(), Failed> {
+        let outcome = self.try_mount(cut);
+        let Err(Failed::Host(why)) = outcome else {
+            return outcome;
+        };
+        if !self.disk_fails {
+            return Err(Failed::Violation(format!(
+                "mount on a disk without faults: {why}"
+            )));
+        }
+        self.classes.note("disk failed in a mount");
+        // A sync may have failed: then the next open trusts only what was synced before.
+        self.power_lost = true;
+        self.mend();
+        self.take_down();
+        match self.try_mount(cut) {
+            Err(Failed::Host(why)) => {
+                Err(Failed::Violation(format!("mount on a mended disk: {why}")))
+            }
+            other => other,
+        }
+    }
+
+    fn try_mount(&mut self, cut: Option<Cut>) -> Result<(), Failed> {
+        let store = self.world.open().map_err(Failed::Host)?;
+        self.sync = W::sync_handle(&store);
+        let mut chip = self.rig.open(store);
+        // The device's clock goes on: emulated instants count from the opening.
+        self.done.clear();
+        self.latest = 0;
+        chip.set_faults(self.environment(cut));
+        match self.rig.mount(chip) {
+            Ok(ftl) => {
+                self.ftl = Some(ftl);
+                let stats = self.ftl().stats();
+                let writes_checkpoints = !self
+                    .plan
+                    .device
+                    .params
+                    .contains(&("ckpt.interval".into(), "0".into()));
+                if std::mem::take(&mut self.stopped) && !stats.mount.clean && writes_checkpoints {
+                    return Err(Failed::Violation(
+                        "an orderly stop was not followed by a clean mount".into(),
+                    ));
+                }
+                self.classes.note(if stats.mount.clean {
+                    "clean mount"
+                } else {
+                    "mount by scan"
+                });
+                if let Err(why) = self.sync_image() {
+                    self.power_lost = true;
+                    return Err(Failed::Host(why));
+                }
+                Ok(())
+            }
+            Err(FtlError::PowerLost) if cut.is_some() => Err(Failed::Power),
+            Err(error) => Err(self.mount_failed(error)),
+        }
+    }
+
+    fn mount_failed(&mut self, error: FtlError) -> Failed {
+        match error {
+            FtlError::HostFull | FtlError::Host(_) => Failed::Host(error.to_string()),
+            FtlError::Corrupt(_) | FtlError::ReadOnly(_) | FtlError::MediaLost(_)
+                if self.oracle.cost() == Cost::Service =>
+            {
+                self.classes.note("mount refused");
+                self.gave_up = true;
+                Failed::Refused
+            }
+            error => Failed::Violation(format!("mount: {error}")),
+        }
+    }
+
+    pub(super) fn sync_image(&mut self) -> Result<(), String> {
+        let Some(sync) = &self.sync else {
+            return Ok(());
+        };
+        sync.sync_through(sync.last_seq())
+            .map_err(|error| error.to_string())
+    }
+
+    /// The mount is complete: everything is read, and stays.
+    fn serve(&mut self) -> Verdict {
+        self.note_mount();
+        // The mount ended with a sync: so many erases stay. Those after it, as of reads that evict
+        // mapping pages, may be undone.
+        self.no_count_went_back()?;
+        self.remember_wear();
+        self.check()
+            .map_err(|why| format!("after the mount: {why}"))?;
+        let power_lost = self.power_lost;
+        let settled = self.each_page(|oracle, lpn, seen| oracle.settle(lpn, seen, power_lost));
+        settled.map_err(|why| format!("after the mount: {why}"))?;
+        self.power_lost = false;
+        Ok(())
+    }
+
+    fn check(&mut self) -> Verdict {
+        let blocks = self.rig.profile.geometry.blocks;
+        if self.oracle.cost() > Cost::Nothing {
+            return blocks_add_up(&self.ftl().stats(), blocks);
+        }
+        let wrong = match self.ftl().check() {
+            // It may have to write back a mapping page before it reads another.
+            Err(FtlError::Host(_) | FtlError::HostFull) if self.host_fails() => return Ok(()),
+            checked => checked.map_err(|error| format!("check failed: {error}"))?,
+        };
+        if !wrong.is_empty() {
+            return Err(format!("check: {}", wrong.join("; ")));
+        }
+        blocks_add_up(&self.ftl().stats(), blocks)
+    }
+
+    fn no_count_went_back(&mut self) -> Verdict {
+        let chip = self.ftl.as_ref().expect("the device serves").chip();
+        let younger = self
+            .worn
+            .iter()
+            .zip(chip.erase_counts())
+            .position(|(before, now)| now < *before);
+        younger.map_or(Ok(()), |block| {
+            Err(format!("the erase count of block {block} went back"))
+        })
+    }
+
+    pub(super) fn remember_wear(&mut self) {
+        self.worn = self
+            .ftl
+            .as_ref()
+            .map_or_else(Vec::new, |ftl| ftl.chip().erase_counts().collect());
+    }
+}
+
+/// Why a mount did not serve.
+enum Failed {
+    /// The cut struck.
+    Power,
+    /// The host's disk failed.
+    Host(String),
+    /// The device may refuse, and did.
+    Refused,
+    /// It must not have failed.
+    Violation(String),
+}
+
+impl From<Failed> for String {
+    fn from(failed: Failed) -> String {
+        match failed {
+            Failed::Power => "power was lost, and no cut was armed".into(),
+            Failed::Refused => "the mount was refused".into(),
+            Failed::Host(why) | Failed::Violation(why) => why,
+        }
+    }
+}
