@@ -1,6 +1,7 @@
 """Documents and manual pages name what there is (tests/documents), and a stale one is found out."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,13 @@ def test_there_is_something_to_compare_with():
     }
     assert {name: len(getattr(FACTS, name)) for name, count in least.items() if len(getattr(FACTS, name)) < count} == {}
     assert len(DOCUMENTS) >= 15
+
+
+def test_the_schemes_on_mlc():
+    """The column of docs/SCHEMES.md says what the program says."""
+    rows = dict(re.findall(r"^\| `(\w+)`.* \| (yes|adapted)[^|]* \|$", (ROOT / "docs/SCHEMES.md").read_text(), re.M))
+    told = {row["name"]: "yes" if row["mlc"] == "as published" else "adapted" for row in FACTS.listed("schemes")}
+    assert rows == told
 
 
 def test_every_exception_is_needed():
