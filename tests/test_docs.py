@@ -77,6 +77,12 @@ def test_the_schemes_on_mlc():
     assert rows == told
 
 
+def test_the_causes():
+    """The glossary lists the causes of the metrics."""
+    row = re.search(r"^\| cause \|.*`([^`]*)`", (ROOT / GLOSSARY).read_text(), re.M)
+    assert set(row[1].split()) == FACTS.labels["ftld_nand_erases_total"]["cause"]
+
+
 def test_every_exception_is_needed():
     texts = [(ROOT / name).read_text() for name in FACTS.files if name in DOCUMENTS or name.startswith("deploy/") or name == "daemon/src/cli.rs"]
     unused = [word for word in {*FOREIGN, *FOREIGN_OPTIONS, *FOREIGN_COMMANDS} if not any(word in text for text in texts)]
@@ -92,6 +98,7 @@ STALE = {
     "a bare file": ("`clean_stopp.rs` says", "clean_stopp.rs", "clean_stop.rs"),
     "a part of a path": ("as `unitz/slices.rs` does", "unitz/slices.rs", "ftl-core/src/units/slices.rs"),
     "a document": ("see `docs/NANDS.md`", "docs/NANDS.md", "docs/NAND.md"),
+    "a document in prose": ("The causes are those of ARCHITEKTURE.md.", "ARCHITEKTURE.md", "ARCHITECTURE.md"),
     "a link": ("see [the chip](docs/NANDS.md)", "docs/NANDS.md", "docs/NAND.md"),
     "an anchor": ("see [it](docs/OPERATING.md#instalation)", "#instalation", "installing"),
     "an anchor of its own": ("# One\n\n[it](#two)", "#two", ""),
