@@ -75,6 +75,19 @@ def test_there_is_something_to_compare_with():
     assert len(DOCUMENTS) >= 15
 
 
+def test_the_schemes_on_mlc():
+    """The column of docs/SCHEMES.md says what the program says."""
+    rows = dict(re.findall(r"^\| `(\w+)`.* \| (yes|adapted)[^|]* \|$", (ROOT / "docs/SCHEMES.md").read_text(), re.M))
+    told = {row["name"]: "yes" if row["mlc"] == "as published" else "adapted" for row in FACTS.listed("schemes")}
+    assert rows == told
+
+
+def test_the_causes():
+    """The glossary lists the causes of the metrics."""
+    row = re.search(r"^\| cause \|.*`([^`]*)`", (ROOT / GLOSSARY).read_text(), re.M)
+    assert set(row[1].split()) == FACTS.labels["ftld_nand_erases_total"]["cause"]
+
+
 def test_every_exception_is_needed():
     texts = [(ROOT / name).read_text() for name in FACTS.files if name in DOCUMENTS or name.startswith("deploy/") or name == "daemon/src/cli.rs"]
     unused = [word for word in {*FOREIGN, *FOREIGN_OPTIONS, *FOREIGN_COMMANDS} if not any(word in text for text in texts)]
@@ -90,6 +103,7 @@ STALE = {
     "a bare file": ("`clean_stopp.rs` says", "clean_stopp.rs", "clean_stop.rs"),
     "a part of a path": ("as `unitz/slices.rs` does", "unitz/slices.rs", "ftl-core/src/families/units/slices.rs"),
     "a document": ("see `docs/NANDS.md`", "docs/NANDS.md", "docs/NAND.md"),
+    "a document in prose": ("The causes are those of ARCHITEKTURE.md.", "ARCHITEKTURE.md", "ARCHITECTURE.md"),
     "a link": ("see [the chip](docs/NANDS.md)", "docs/NANDS.md", "docs/NAND.md"),
     "an anchor": ("see [it](docs/OPERATING.md#instalation)", "#instalation", "installing"),
     "an anchor of its own": ("# One\n\n[it](#two)", "#two", ""),

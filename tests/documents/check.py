@@ -133,6 +133,9 @@ class Check:
             for key, value in re.findall(r'(?<![\w.-])"?([a-z]\w*(?:\.\w+)?)"? ?= ?"?([a-z]\w*)\b', line):
                 if key in facts.parameters and "." in key and value not in {"true", "false", *re.findall(r"\w+", facts.parameters[key])}:
                     self.report(number, value, f"is no value of {key}", re.findall(r"\w+", facts.parameters[key]))
+            for name in re.findall(r"(?<![\w/.])[A-Z_]{4,}\.md\b", line):
+                if name not in {"NAME.md", *facts.endings}:
+                    self.report(number, name, "is no document", [path for path in facts.endings if path.endswith(".md")])
             for page in re.findall(r"\bftld[\w.-]*\([1-9]\)", line):
                 if page not in facts.pages:
                     self.report(number, page, "is no manual page", facts.pages)

@@ -1,5 +1,5 @@
 # shellcheck shell=dash
-# The README's minute and the tutorial, line by line as they stand there.
+# The README's mount and the tutorial, line by line as they stand there; native/readme.sh has the README's other blocks.
 # shellcheck source=tests/lib.sh
 . /bin/lib.sh
 # shellcheck disable=SC2317 # called by the lines of the page
@@ -37,7 +37,7 @@ after() {
   *"kill -9"*) same "the device is still mounted" "$(grep -c '^/dev/ublkb0 /mnt ' /proc/mounts)" 1 ;;
   esac
 }
-blocks /bin/README.md "^A minute with it" "^No ublk"
+blocks /bin/README.md "^## Mount$" "^## Mount without"
 play 8
 same "I/O errors" "$(io_errors ublkb0)" 0
 step "ftld check" ftld check ublkb0

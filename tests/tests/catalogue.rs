@@ -24,12 +24,15 @@ fn folders() -> BTreeSet<String> {
         .collect()
 }
 
-/// First cells of the rows of a document's first table.
-fn documented(document: &str) -> Vec<String> {
-    let path = repository().join(document);
-    let text = std::fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let rows = text
+fn document(path: &str) -> String {
+    let path = repository().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// First cells of the rows of the first table after `text`.
+fn documented(document: &str, text: &str) -> Vec<String> {
+    let (_, document) = document.split_once(text).expect(text);
+    let rows = document
         .lines()
         .skip_while(|line| !line.starts_with('|'))
         .take_while(|line| line.starts_with('|'));
@@ -59,19 +62,26 @@ fn every_scheme_has_its_row_in_the_documentation() {
         .iter()
         .map(|scheme| scheme.name.to_string())
         .collect();
-    for document in ["docs/SCHEMES.md", "README.md"] {
-        let documented = documented(document);
+    let page = document("docs/SCHEMES.md");
+    for before in ["# Schemes", "Fidelity as in the descriptors"] {
+        let documented = documented(&page, before);
         assert_eq!(
             documented.iter().cloned().collect::<BTreeSet<_>>(),
             registered,
-            "{document}"
+            "the table after {before:?}"
         );
         assert_eq!(
             documented.len(),
             registered.len(),
-            "{document} has a row twice"
+            "{before:?}: a row twice"
         );
     }
+    let readme = document("README.md");
+    for name in &registered {
+        assert!(readme.contains(&format!("`{name}`")), "README.md: {name}");
+    }
+    let count = format!("{} published flash translation layers", registered.len());
+    assert!(readme.contains(&count), "README.md: {count}");
 }
 
 #[test]
