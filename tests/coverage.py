@@ -31,7 +31,9 @@ KINDS = ("regions", "branches")
 GROUPS = {
     "recovery": [
         "ftl-core/src/recovery/*.rs",
-        "ftl-core/src/*/recovery.rs",
+        "ftl-core/src/families/*/recovery.rs",
+        "ftl-core/src/families/paged/versions.rs",
+        "ftl-core/src/families/paged/window.rs",
         "ftl-core/src/schemes/*/recovery.rs",
         "ftl-core/src/checkpoint.rs",
         "ftl-core/src/format/*.rs",
