@@ -44,8 +44,8 @@ TESTS = "nbd_handshake nbd_commands replay daemon first_contact nbd_hostile".spl
 # What a scheme decides, where every decision is right and one is better; and the bounds of its parameters.
 DECISIONS = mistakes.hunter("decisions", f"{mistakes.TESTS} differential --test catalogue", {"ftl-core"})
 FTLD_TESTS = mistakes.hunter("ftld tests", " ".join(["-p ftld --no-default-features", *map("--test {}".format, TESTS)]), {"daemon"})
-# The first scheme that uses a folder of shared code.
-FIRST_SCHEME = {"hybrid": "bast", "units": "mnftl"}
+# The first scheme of a family.
+FIRST_SCHEME = {"hybrid": "bast", "page_ram": "pagemap", "units": "mnftl"}
 
 
 def mutants():
@@ -91,7 +91,8 @@ def store(path, head, rows):
 def suites(mutant):
     """What judges a mutant. The code of a scheme is judged under that scheme."""
     crate, _, folder, *rest = mutant["file"].split("/")
-    scheme = rest[0] if folder == "schemes" and len(rest) > 1 else FIRST_SCHEME.get(folder)
+    of_scheme = rest[0] if folder == "schemes" and len(rest) > 1 else None
+    scheme = FIRST_SCHEME.get(rest[0]) if folder == "families" and rest else of_scheme
     known = {one.name: one for one in [*mistakes.HUNTERS, DECISIONS, FTLD_TESTS]}
     known["plans"] = replace(known["swarm"], name="plans", ends=True, args=("what_was_found",))
     for name, most in ORDER[crate]:
