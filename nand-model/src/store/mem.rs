@@ -198,6 +198,12 @@ impl MemStore {
             return;
         }
         let (page_bytes, oob_bytes) = (self.geometry.page_len(), self.geometry.oob_len());
+        assert_eq!(data.len(), page_bytes, "a program writes whole pages");
+        assert!(
+            oob.len() <= oob_bytes,
+            "a program of {} OOB bytes, a page has {oob_bytes}",
+            oob.len()
+        );
         let (block, page) = self.place(ppn);
         let pages = Arc::make_mut(&mut self.blocks[block]);
         if pages.data.is_empty() {
@@ -239,6 +245,10 @@ impl Store for MemStore {
     ) -> io::Result<()> {
         let oob = self.geometry.oob_len();
         let (page_bytes, part) = (data.len() / health.len(), oobs.len() / health.len());
+        debug_assert!(
+            page_bytes == 0 || page_bytes == self.geometry.page_len(),
+            "a read of {page_bytes} data bytes per page"
+        );
         let pages = first.run(to_u32(health.len()));
         for (i, (ppn, health)) in pages.zip(health).enumerate() {
             let (block, page) = self.place(ppn);
@@ -309,6 +319,7 @@ impl Store for MemStore {
         });
         let (oob_bytes, (block, page)) = (self.geometry.oob_len(), self.place(ppn));
         let pages = Arc::make_mut(&mut self.blocks[block]);
+        debug_assert!(pages.programs[page] > 0, "page {ppn} is blank");
         pages.programs[page] += 1;
         pages.oob[page * oob_bytes..][..oob.len()]
             .iter_mut()

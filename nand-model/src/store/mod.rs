@@ -167,6 +167,7 @@ pub trait Store: Send + 'static {
         oobs: &mut [u8],
         health: &mut [Health],
     ) -> io::Result<()> {
+        assert_eq!(health.len(), pages.len(), "a health for each page");
         let (page, part) = (data.len() / pages.len(), oobs.len() / pages.len());
         let mut done = 0;
         for run in pages.chunk_by(|a, b| a.raw() + 1 == b.raw()) {

@@ -37,6 +37,7 @@ impl Counts {
     }
 
     pub(super) fn of(&self, block: usize, out: &mut [u8]) {
+        debug_assert_eq!(out.len(), self.pages, "a count for each page of a block");
         if self.programs.is_empty() {
             let frontier = usize::from(self.frontier[block]);
             out[..frontier].fill(1);
@@ -47,6 +48,7 @@ impl Counts {
     }
 
     pub(super) fn set(&mut self, block: usize, counts: &[u8]) {
+        assert_eq!(counts.len(), self.pages, "a count for each page of a block");
         if self.programs.is_empty() {
             self.frontier[block] = counts
                 .iter()
@@ -59,6 +61,10 @@ impl Counts {
 
     #[inline]
     pub(super) fn note_programs(&mut self, block: usize, first: u32, count: u32) {
+        debug_assert!(
+            index(first + count) <= self.pages,
+            "{count} pages from {first} on leave their block"
+        );
         if self.programs.is_empty() {
             let frontier = &mut self.frontier[block];
             *frontier = (*frontier).max(to_u16(first + count));
@@ -69,6 +75,7 @@ impl Counts {
 
     /// Notes how often one page was programmed, on a part that programs pages more than once.
     pub(super) fn set_programs(&mut self, block: usize, page: u32, programs: u8) {
+        assert!(index(page) < self.pages, "page {page} of {}", self.pages);
         self.programs[block * self.pages + index(page)] = programs;
     }
 

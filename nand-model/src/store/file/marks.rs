@@ -27,6 +27,7 @@ impl FileStore {
 
     fn write_mark(&self, ppn: Ppn, seq: u64, mark: Mark) -> io::Result<()> {
         let (_, slot, page) = self.locate(ppn).expect("a page with a number has a place");
+        debug_assert_ne!(seq, 0, "a mark of a page that no operation programmed");
         Ok(self.disk.write_at(
             self.layout.record_at(slot, page) + to_u64(Mark::AT),
             &mark.encode(seq),

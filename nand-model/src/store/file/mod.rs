@@ -191,6 +191,7 @@ impl Store for FileStore {
         oobs: &mut [u8],
         health: &mut [Health],
     ) -> io::Result<()> {
+        assert_eq!(health.len(), pages.len(), "a health for each page");
         let (page, part) = (data.len() / pages.len(), oobs.len() / pages.len());
         let mut records = std::mem::take(&mut self.scratch);
         let mut near = pages
@@ -224,7 +225,14 @@ impl Store for FileStore {
 
     fn spoil(&mut self, by: Ppn, pages: &[(Ppn, Health)]) -> io::Result<()> {
         self.usable()?;
-        let cause = self.layout.geometry.offset_of(by);
+        let geometry = self.layout.geometry;
+        debug_assert!(
+            pages
+                .iter()
+                .all(|(page, _)| geometry.block_of(*page) == geometry.block_of(by)),
+            "a program spoils pages of its own block"
+        );
+        let cause = geometry.offset_of(by);
         pages
             .iter()
             .try_for_each(|(page, health)| self.mark(*page, *health, Some(to_u16(cause))))
@@ -272,6 +280,7 @@ impl Store for FileStore {
     fn erase(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
         self.usable()?;
         let bad = self.blocks[block.index()].facts.bad;
+        debug_assert_eq!(bad, None, "erase of the bad block {block}");
         self.take_slot(block.index(), BlockFacts { bad, ..facts })?;
         self.counts.clear(block.index());
         if !self.sick.is_empty() {

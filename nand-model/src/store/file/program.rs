@@ -24,6 +24,7 @@ impl FileStore {
         health: Health,
     ) -> io::Result<()> {
         self.usable()?;
+        assert!(count > 0, "a program of no page");
         assert_eq!(
             data.len(),
             index(count) * self.layout.geometry.page_len(),
@@ -98,8 +99,17 @@ impl FileStore {
     ) {
         let geometry = self.layout.geometry;
         let (page_bytes, part) = (geometry.page_len(), oobs.len() / index(count));
+        debug_assert!(
+            part <= geometry.oob_len(),
+            "a program of {part} OOB bytes, a page has {}",
+            geometry.oob_bytes
+        );
         let life = self.blocks[geometry.block_of(first).index()].erase_seq;
         let (first_seq, page) = (self.sync.last_seq() + 1, geometry.offset_of(first));
+        debug_assert!(
+            life < first_seq,
+            "a life begins before what is programmed in it"
+        );
         scratch.clear();
         scratch.resize(index(count) * self.layout.record_bytes, 0);
         for (i, record) in (0u32..).zip(scratch.chunks_exact_mut(self.layout.record_bytes)) {
@@ -154,6 +164,11 @@ impl FileStore {
             cells.oob.len(),
             self.layout.geometry.oob_len(),
             "cells have the whole OOB"
+        );
+        assert_eq!(
+            cells.data.len(),
+            self.layout.geometry.page_len(),
+            "cells have the whole page"
         );
         if self.read_record(ppn, &mut Vec::new())?.is_some() {
             return self.mark(ppn, Health::Lost, None);

@@ -33,6 +33,10 @@ impl FileStore {
             return Ok(());
         };
         let (page_bytes, part) = (data.len() / health.len(), oobs.len() / health.len());
+        debug_assert!(
+            page_bytes == 0 || page_bytes == self.layout.geometry.page_len(),
+            "a read of {page_bytes} data bytes per page"
+        );
         let record_bytes = self.layout.record_bytes;
         records.resize(health.len() * record_bytes, 0);
         self.disk
@@ -69,6 +73,10 @@ impl FileStore {
             return Ok(());
         };
         let (page_bytes, part) = (data.len() / pages.len(), oobs.len() / pages.len());
+        debug_assert!(
+            pages.len() <= NEAR_PAGES && pages.is_sorted_by(|a, b| a < b),
+            "pages that are read at once are few and ascend"
+        );
         let record_bytes = self.layout.record_bytes;
         let span = index(pages[pages.len() - 1].raw() - pages[0].raw() + 1);
         records.resize(span * record_bytes, 0);
@@ -121,10 +129,20 @@ impl FileStore {
             hints, geometry, ..
         } = self.layout;
         let erase_seq = self.blocks[geometry.block_of(ppn).index()].erase_seq;
+        debug_assert_eq!(
+            record.len(),
+            self.layout.record_bytes,
+            "the record of page {ppn}"
+        );
         let core =
             Core::decode(slot, geometry.offset_of(ppn), record).filter(|core| core.seq > erase_seq);
         let oob_bytes = geometry.oob_len();
         let kept = &record[CORE_BYTES..][..oob_bytes];
+        debug_assert!(
+            oob.len() <= oob_bytes,
+            "a read of {} OOB bytes, a page has {oob_bytes}",
+            oob.len()
+        );
         oob.copy_from_slice(&kept[..oob.len()]);
         let hint = core
             .filter(|_| hints)

@@ -53,7 +53,8 @@ impl Slots {
 
     pub(super) fn drop_next(&mut self) {
         if self.used.pop_back().is_none() {
-            self.blank.pop();
+            let slot = self.blank.pop();
+            debug_assert!(slot.is_some(), "no free slot to take");
         }
     }
 }
@@ -86,6 +87,10 @@ impl FileStore {
             done += 1;
         }
         done += self.trim_erased_blocks(max - done, reserve, durable)?;
+        debug_assert!(
+            done <= max,
+            "{done} slots gave room back, {max} were asked for"
+        );
         Ok(done)
     }
 
@@ -98,6 +103,10 @@ impl FileStore {
         reserve: usize,
         durable: u64,
     ) -> io::Result<usize> {
+        debug_assert!(
+            durable <= self.sync.last_seq(),
+            "erase {durable} is durable and was not done"
+        );
         let limit = durable.min(self.trimmed_seq);
         let mut idle: Vec<(u64, u32)> = Vec::new();
         for (number, block) in self.blocks.iter().enumerate() {
@@ -135,6 +144,11 @@ impl FileStore {
         let header = SlotHeader::new(to_u32(block), erase_seq, facts);
         self.write_slot_header(slot, &header, None)?;
         self.slots.drop_next();
+        debug_assert_eq!(
+            self.slots.next().filter(|&next| next == slot),
+            None,
+            "slot {slot} is free and taken"
+        );
         let old = std::mem::replace(
             &mut self.blocks[block],
             Block {
@@ -144,6 +158,9 @@ impl FileStore {
             },
         );
         if let Some(left) = old.slot {
+            assert_ne!(left, slot, "an erase moves the block to another slot");
+            let newest = self.slots.pending.back().map_or(0, |&(_, seq)| seq);
+            assert!(newest < erase_seq, "erase {erase_seq} after erase {newest}");
             self.slots.pending.push_back((left, erase_seq));
         }
         self.sync.publish(erase_seq);

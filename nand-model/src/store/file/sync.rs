@@ -110,6 +110,11 @@ impl SyncHandle {
         last_seq: u64,
     ) -> Self {
         let seq = header.synced_seq;
+        assert!(copy < 2, "a header has two copies");
+        assert!(
+            seq <= last_seq,
+            "operation {seq} is synced, the last one is {last_seq}"
+        );
         let mut copies = [0; 2];
         copies[copy] = seq;
         let state = State {
@@ -230,6 +235,11 @@ impl SyncHandle {
     /// The store has written operation `seq` completely.
     #[inline]
     pub(super) fn publish(&self, seq: u64) {
+        debug_assert!(
+            seq > self.last_seq(),
+            "operation {seq} after operation {}",
+            self.last_seq()
+        );
         self.0.last.store(seq, Ordering::Release);
     }
 
@@ -341,12 +351,21 @@ impl SyncHandle {
             return;
         }
         let shared = &self.0;
+        debug_assert!(
+            self.synced_seq() <= target && target <= self.last_seq(),
+            "a sync up to operation {target}, one up to {} was before",
+            self.synced_seq()
+        );
         // Both copies in the file were written before this sync began.
         state.durable_copy = state.written_copy;
         shared
             .durable
             .store(state.copies[state.durable_copy], Ordering::Release);
         shared.synced.store(target, Ordering::Release);
+        debug_assert!(
+            self.durable_seq() <= target,
+            "a header on the disk is ahead of the sync"
+        );
         self.write_header(state, target, false);
         let took_ns = nanos(took);
         shared.last_ns.store(took_ns, Ordering::Relaxed);
@@ -359,6 +378,11 @@ impl SyncHandle {
         if !always && !state.unwritten && state.copies.iter().all(|&said| said == synced_seq) {
             return;
         }
+        assert!(
+            synced_seq >= state.header.synced_seq,
+            "the header takes operation {} back to {synced_seq}",
+            state.header.synced_seq
+        );
         let copy = 1 - state.durable_copy;
         state.header.generation += 1;
         state.header.synced_seq = synced_seq;

@@ -33,6 +33,10 @@ impl FileStore {
         for &ppn in self.sick.keys() {
             marked[self.layout.geometry.block_of(Ppn::new(ppn)).index()] = true;
         }
+        assert!(
+            pages <= 1 << 20,
+            "the counts of a block of {pages} pages fit one write"
+        );
         let blocks_per_write = (1 << 20) / pages;
         let mut counts = vec![0; blocks_per_write * pages];
         let mut entries = Vec::with_capacity(blocks_per_write * TABLE_ENTRY_BYTES);
@@ -63,6 +67,16 @@ impl FileStore {
         entries: &[u8],
         instead: &[u8],
     ) -> io::Result<()> {
+        assert_eq!(
+            entries.len(),
+            instead.len(),
+            "an entry for each that may arrive in part"
+        );
+        debug_assert!(
+            entries.len().is_multiple_of(TABLE_ENTRY_BYTES),
+            "{} bytes of table entries",
+            entries.len()
+        );
         let Err(failed) = self.disk.write_at(self.layout.entry_at(first), entries) else {
             return Ok(());
         };

@@ -132,6 +132,7 @@ impl OobOnlyStore {
 
     #[inline(always)]
     fn program_slots(&mut self, first: Ppn, slots: &[[u8; SLOT]]) {
+        debug_assert!(!slots.is_empty(), "a program of no page");
         let kept = &mut self.first_halves[first.index()..][..slots.len()];
         match &mut self.second_halves {
             SecondHalves::Shared(blocks, _) => {
@@ -215,6 +216,7 @@ impl OobOnlyStore {
 
     #[cold]
     fn widen(&mut self, tail: usize) {
+        assert!(tail > self.tail, "tails of {} bytes get {tail}", self.tail);
         let mut tails = vec![0xFF; self.geometry.page_slots() * tail];
         if self.tail > 0 {
             let pages = self
@@ -285,6 +287,12 @@ impl Store for OobOnlyStore {
     ) -> io::Result<()> {
         health.fill(Health::Good);
         let part = oobs.len() / pages.len();
+        debug_assert!(
+            pages
+                .iter()
+                .all(|ppn| self.split.block_of(*ppn) == self.split.block_of(pages[0])),
+            "pages that are read at once are of one block"
+        );
         let shared = self.shared(self.split.block_of(pages[0]));
         if let (SLOT, (slots, []), Some(second)) = (part, oobs.as_chunks_mut::<SLOT>(), shared) {
             self.fetch_lines(pages);

@@ -20,6 +20,7 @@ impl Opener<'_> {
         late: &mut [bool],
         trust_synced_only: bool,
     ) -> Result<u64, ImageError> {
+        assert_eq!(heads.len(), late.len(), "a header and a flag for each slot");
         // Every operation beyond the synced number has a place of its own in the file, so there are
         // no more than places.
         let places = u64::from(self.layout.slots) * to_u64(self.layout.pages() + 1);
@@ -65,6 +66,7 @@ impl Opener<'_> {
         seen: &mut Seen,
     ) -> Result<(), ImageError> {
         let geometry = self.layout.geometry;
+        debug_assert!(pages.end <= self.layout.pages(), "pages beyond their block");
         data.resize(pages.len() * geometry.page_len(), 0);
         self.read(self.layout.data_at(slot, to_u32(pages.start)), data)?;
         for (page, data) in pages.zip(data.chunks_exact(geometry.page_len())) {

@@ -110,6 +110,11 @@ impl Opener<'_> {
         copy: usize,
         synced_seq: u64,
     ) -> Result<(), ImageError> {
+        assert!(copy < 2, "a header has two copies");
+        assert!(
+            synced_seq <= header.synced_seq,
+            "what is synced is ahead of the cut"
+        );
         if self.read_only {
             return Ok(());
         }

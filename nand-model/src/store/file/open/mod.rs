@@ -234,6 +234,11 @@ impl FileStore {
         found: Found,
         read_only: bool,
     ) -> Result<FileStore, ImageError> {
+        assert_eq!(
+            found.blocks.len(),
+            layout.geometry.block_slots(),
+            "a store of other blocks than its image"
+        );
         let info = header.info.clone();
         (header.info.sync_failed, header.undoing) = (false, false);
         // If this fails, nobody knows which header copy is on the disk, so neither may change.

@@ -23,6 +23,10 @@ impl Opener<'_> {
         let synced_seq = header.synced_seq;
         let mut late = vec![false; heads.len()];
         let cut = self.find_cut(synced_seq, &heads, &mut late, header.info.sync_failed)?;
+        assert!(
+            cut >= synced_seq,
+            "a cut at {cut} undoes operation {synced_seq}"
+        );
         header.synced_seq = cut;
         report.ops_kept = cut - synced_seq;
 
@@ -109,6 +113,7 @@ impl Opener<'_> {
         heads: &[Option<SlotHeader>],
         late: &[bool],
     ) -> Result<Vec<(u64, usize)>, ImageError> {
+        assert_eq!(heads.len(), late.len(), "a header and a flag for each slot");
         let mut places = Vec::new();
         for ((slot, head), late) in (0..).zip(heads).zip(late) {
             if head.is_some_and(|head| head.erase_seq > cut) {

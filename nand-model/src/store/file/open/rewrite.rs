@@ -12,6 +12,7 @@ impl Opener<'_> {
     pub(super) fn rewrite_table(&self) -> Result<(), ImageError> {
         let mut table = vec![0; self.layout.table_bytes()];
         self.read(self.layout.table_at(), &mut table)?;
+        debug_assert!(!table.is_empty(), "a table has an entry for each block");
         self.write_again(self.layout.table_at(), &table)
     }
 

@@ -143,6 +143,12 @@ impl Opener<'_> {
                 slots.blank.push(slot);
             }
         }
+        let taken = found.blocks.iter().filter(|block| block.slot.is_some());
+        assert_eq!(
+            taken.count() + slots.used.len() + slots.blank.len(),
+            index(self.layout.slots),
+            "each slot is free or belongs to a block"
+        );
         Ok(())
     }
 }

@@ -44,6 +44,7 @@ impl Sim {
                 }
             }
         }
+        debug_assert_eq!(bytes.len(), self.disk.len(), "a file keeps its length");
         bytes
     }
 
@@ -102,6 +103,10 @@ impl Sim {
     /// next write to that sector, as a rule one that restores it, or with the next sync: no host
     /// writes back in the microsecond between the two.
     pub(super) fn tear(&mut self, at: usize, bytes: &[u8]) {
+        debug_assert!(
+            at / SECTOR == (at + bytes.len() - 1) / SECTOR,
+            "a write is torn inside one sector"
+        );
         self.note_torn();
         self.cache[at..at + bytes.len()].copy_from_slice(bytes);
         self.torn = Some(at / SECTOR * SECTOR);
