@@ -8,6 +8,7 @@ use crate::replay::Job;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::path::PathBuf;
+use strum::VariantArray;
 
 /// A real block device whose flash you can see, torture and compare.
 #[derive(Debug, Parser)]
@@ -221,8 +222,10 @@ impl Cli {
 }
 
 fn epilogue() -> String {
-    let exits = Exit::ALL
-        .map(|exit| format!("{} {}", exit as u8, exit.meaning()))
+    let exits = Exit::VARIANTS
+        .iter()
+        .map(|&exit| format!("{} {}", exit as u8, exit.meaning()))
+        .collect::<Vec<_>>()
         .join(", ");
     format!(
         "Examples:\n  ftld --scheme lazyftl /dev/ublkb0\n  ftld --size 4GiB 'nbd+unix:///disk?socket=/tmp/disk.sock'\n\n\

@@ -13,6 +13,7 @@ use ftl_core::{FtlError, Params, near_miss};
 use nand_model::{PROFILES, Profile};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use strum::IntoStaticStr;
 
 /// Where metrics are served unless told otherwise.
 pub const METRICS_DEFAULT: SocketAddr =
@@ -40,7 +41,8 @@ pub struct Wish {
 }
 
 /// How long a request takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Latency {
     /// As long as the host needs.
     #[default]
@@ -52,10 +54,7 @@ pub enum Latency {
 impl Latency {
     /// As on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Latency::None => "none",
-            Latency::Emulate => "emulate",
-        }
+        self.into()
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::any::Any;
 use std::fmt;
+use strum::VariantArray;
 
 /// Exit codes other than 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
 #[repr(u8)]
 pub enum Exit {
     /// Did not work, for a reason of its own.
@@ -28,22 +29,6 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// All of them, in order.
-    pub const ALL: [Exit; 9] = {
-        use Exit::*;
-        [
-            Failed,
-            Usage,
-            NotRunning,
-            Quiesced,
-            DriverMissing,
-            Permission,
-            InUse,
-            Damaged,
-            PowerCut,
-        ]
-    };
-
     /// In a few words, as in the help and the manual.
     pub fn meaning(self) -> &'static str {
         match self {
@@ -61,8 +46,9 @@ impl Exit {
 
     /// The exit code with this number; those without a name are [`Exit::Failed`].
     pub fn from_code(code: i32) -> Exit {
-        Exit::ALL
-            .into_iter()
+        Exit::VARIANTS
+            .iter()
+            .copied()
             .find(|exit| *exit as i32 == code)
             .unwrap_or(Exit::Failed)
     }

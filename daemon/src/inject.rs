@@ -16,9 +16,13 @@ use nand_model::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
+use strum::{EnumCount, IntoStaticStr, VariantArray, VariantNames};
 
 /// What can be injected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray, VariantNames,
+)]
+#[strum(serialize_all = "snake_case")]
 #[repr(usize)]
 pub enum Kind {
     /// The flash loses power.
@@ -30,18 +34,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How many there are.
-    pub const COUNT: usize = 3;
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Kind; Kind::COUNT] = [Kind::PowerCut, Kind::BadBlock, Kind::BitErrors];
-
     /// Lower-case name, as in metric labels.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::PowerCut => "power_cut",
-            Kind::BadBlock => "bad_block",
-            Kind::BitErrors => "bit_errors",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use strum::{EnumCount, VariantArray};
 
 /// Facts that do not change while an instance runs.
 #[derive(Clone, Debug)]
@@ -57,7 +58,7 @@ pub struct View {
     pub flash: Arc<FlashSnapshot>,
     /// What the NBD server counts; all zero where there is none.
     pub nbd: NbdSnapshot,
-    /// What was injected so far, in the order of [`Kind::ALL`].
+    /// What was injected so far, in the order of [`Kind`].
     pub injected: [u64; Kind::COUNT],
     /// What went wrong for good, if anything did.
     pub trouble: Option<String>,
@@ -171,23 +172,24 @@ impl View {
 
     fn injected_json(&self) -> Value {
         let count = |kind: Kind| (kind.name().to_owned(), json!(self.injected[kind as usize]));
-        Value::Object(Kind::ALL.into_iter().map(count).collect())
+        Value::Object(Kind::VARIANTS.iter().copied().map(count).collect())
     }
 
     fn host_json(&self) -> Value {
         let op = |op: &Op| {
             let view = self.host.of(*op);
-            let errors = ErrorClass::ALL
-                .map(|class| (class.name().to_owned(), json!(view.errors[class as usize])));
+            let errors = ErrorClass::VARIANTS
+                .iter()
+                .map(|&class| (class.name().to_owned(), json!(view.errors[class as usize])));
             let histogram = |h: &HistogramView| json!({"counts": h.counts, "sum_ns": h.sum_ns});
             let value = json!({
                 "wall": histogram(&view.wall), "emulated": histogram(&view.emulated),
                 "completed": view.completed, "held": view.held, "bytes": view.bytes, "in_flight": view.in_flight,
-                "unaligned": view.unaligned, "errors": Value::Object(errors.into_iter().collect()),
+                "unaligned": view.unaligned, "errors": Value::Object(errors.collect()),
             });
             (op.name().to_owned(), value)
         };
-        Value::Object(Op::ALL.iter().map(op).collect())
+        Value::Object(Op::VARIANTS.iter().map(op).collect())
     }
 
     fn nand_json(&self) -> Value {

@@ -10,6 +10,7 @@ use clap_mangen::Man;
 use ftl_core::schemes::SCHEMES;
 use roff::{Roff, bold, italic, roman};
 use std::path::Path;
+use strum::VariantArray;
 
 /// `ftld completions`.
 ///
@@ -69,7 +70,7 @@ fn of_the_program() -> Roff {
     let mut page = Roff::new();
     page.control("SH", ["EXIT STATUS"]);
     entry(&mut page, "0", "done");
-    for exit in Exit::ALL {
+    for &exit in Exit::VARIANTS {
         entry(&mut page, &(exit as u8).to_string(), exit.meaning());
     }
     page.control("SH", ["ENVIRONMENT"]);

@@ -28,12 +28,13 @@ use crate::{control, detach, notify, stack, sys, transport};
 use end::{close, end};
 use metrics_port::Http;
 use nand_model::Profile;
+use parking_lot::Mutex;
 use run::{announce, run};
 use served::Served;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How a daemon is started.

@@ -7,7 +7,8 @@ use crate::stack::DaemonStore;
 use crate::status::{Facts, Observed, View};
 use crate::transport::nbd::NbdStats;
 use crate::volume::{BlockMap, EventsView, Volume};
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// What HTTP and control see of a running instance.
 pub(super) struct Served {
@@ -32,11 +33,7 @@ impl Observed for Served {
             trouble: self.volume.trouble(),
             writes_failing: self.volume.writes_failing(),
             paused: self.volume.paused(),
-            waiting_for: self
-                .waiting_for
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
+            waiting_for: self.waiting_for.lock().clone(),
         }
     }
 
@@ -55,9 +52,6 @@ impl Observed for Served {
 
 impl Served {
     pub(super) fn wait_for(&self, holders: &[String]) {
-        *self
-            .waiting_for
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = holders.to_vec();
+        *self.waiting_for.lock() = holders.to_vec();
     }
 }

@@ -3,6 +3,9 @@
 //! Always true: what is shown is read back as the same address. Nothing is opened here, so power
 //! failure does not matter.
 
+use percent_encoding::{
+    AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, percent_encode,
+};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
@@ -127,51 +130,41 @@ fn parse_host(authority: &str) -> Result<SocketAddr, String> {
     Ok(SocketAddr::new(ip, port))
 }
 
+/// What a URI escapes in the name of an export and in a path.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Text without its percent escapes. The crate takes a `%` that escapes nothing for itself; here
+/// it is an error.
 fn decode_percent(text: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        if byte != b'%' {
-            bytes.push(byte);
-            rest = tail;
-            continue;
-        }
-        let hex = tail
-            .get(..2)
-            .and_then(|h| std::str::from_utf8(h).ok())
-            .filter(|h| !h.starts_with('+'));
-        let value = hex.and_then(|h| u8::from_str_radix(h, 16).ok());
-        bytes.push(
-            value.ok_or_else(|| {
-                format!("'{text}' has a % that is not followed by two hex digits")
-            })?,
-        );
-        rest = &tail[2..];
+    let escapes = |after: &str| {
+        let digits = after.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !text.split('%').skip(1).all(escapes) {
+        return Err(format!(
+            "'{text}' has a % that is not followed by two hex digits"
+        ));
     }
+    let bytes: Vec<u8> = percent_decode_str(text).collect();
     if bytes.contains(&0) {
         return Err(format!("'{text}' contains a zero byte"));
     }
     String::from_utf8(bytes).map_err(|_| format!("'{text}' is not UTF-8"))
 }
 
-fn encode_percent(bytes: &[u8]) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/-._~".contains(&b);
-    bytes
-        .iter()
-        .map(|&b| {
-            if plain(b) {
-                char::from(b).to_string()
-            } else {
-                format!("%{b:02X}")
-            }
-        })
-        .collect()
+fn encode_percent(bytes: &[u8]) -> PercentEncode<'_> {
+    percent_encode(bytes, ESCAPED)
 }
 
 impl fmt::Display for NbdUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "nbds" } else { "nbd" };
-        let export = encode_percent(self.export.as_bytes());
+        let export = encode_percent(self.export.as_bytes()).to_string();
         match &self.endpoint {
             Endpoint::Unix(path) => {
                 write!(

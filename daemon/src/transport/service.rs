@@ -9,10 +9,11 @@ use crate::device::BlockDevice;
 use crate::failure::{Exit, Failure};
 use crate::target::Target;
 use crate::volume::Queue;
+use parking_lot::Mutex;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -277,22 +278,18 @@ impl Worker {
     }
 
     fn finished(&self) -> bool {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let thread = self.thread.lock();
         thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     fn join(&self, what: &str) -> Result<(), Failure> {
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.ended.lock();
         if ended.recv_timeout(END_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             return Err(Failure::failed(format!(
                 "{what}: requests were still under way after {END_TIMEOUT:?}"
             )));
         }
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let thread = self.thread.lock().take();
         match thread.map(JoinHandle::join) {
             Some(Err(_)) => Err(Failure::failed(format!("{what}: its thread panicked"))),
             _ => Ok(()),

@@ -11,8 +11,8 @@ use super::watch::{BlockMap, EventsView};
 use super::{EIO, Idle, Volume, WATCHED};
 use nand_model::Store;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 impl<S: Store + 'static> Volume<S> {
@@ -45,36 +45,24 @@ impl<S: Store + 'static> Volume<S> {
 
     /// The blocks as last published. Never waits for a request.
     pub fn blocks(&self) -> Arc<BlockMap> {
-        self.map
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.map.lock().clone()
     }
 
     /// Of the published events from number `from` on, the newest, at most `most`. Never waits for a
     /// request.
     pub fn events(&self, from: u64, most: usize) -> EventsView {
-        self.shown
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .since(from, most)
+        self.shown.lock().since(from, most)
     }
 
     /// Publishes a new snapshot, and what somebody looks at. Waits for the lock only if `insist`;
     /// returns whether it had it.
     pub fn publish(&self, insist: bool) -> bool {
-        let mut scan = self
-            .is_watched()
-            .then(|| self.scan.lock().unwrap_or_else(PoisonError::into_inner));
-        let next = self
-            .shown
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .next();
+        let mut scan = self.is_watched().then(|| self.scan.lock());
+        let next = self.shown.lock().next();
         let mut guard = match self.core.try_lock() {
-            Ok(guard) => guard,
-            Err(_) if insist => self.lock(),
-            Err(_) => return false,
+            Some(guard) => guard,
+            None if insist => self.lock(),
+            None => return false,
         };
         if self.shared.health.load(Relaxed) >= NO_DATA {
             return true;
@@ -103,17 +91,11 @@ impl<S: Store + 'static> Volume<S> {
         let Ok((snapshot, changed, events)) = taken else {
             return true;
         };
-        *self
-            .published
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        *self.published.lock() = Arc::new(snapshot);
         if let Some(scan) = scan.filter(|_| changed) {
-            *self.map.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(scan.map().clone());
+            *self.map.lock() = Arc::new(scan.map().clone());
         }
-        self.shown
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .add(events);
+        self.shown.lock().add(events);
         true
     }
 
@@ -125,7 +107,7 @@ impl<S: Store + 'static> Volume<S> {
         if self.paused().is_some() {
             return Idle::After(Duration::from_secs(1));
         }
-        let Ok(mut guard) = self.core.try_lock() else {
+        let Some(mut guard) = self.core.try_lock() else {
             return Idle::More;
         };
         if guard
@@ -148,7 +130,7 @@ impl<S: Store + 'static> Volume<S> {
         if self.shape.read_only || self.shared.health.load(Relaxed) != WELL {
             return;
         }
-        let (Some(durable), Ok(mut guard)) = (&self.durable, self.core.try_lock()) else {
+        let (Some(durable), Some(mut guard)) = (&self.durable, self.core.try_lock()) else {
             return;
         };
         if let Some(Err(error)) = guard
@@ -163,12 +145,10 @@ impl<S: Store + 'static> Volume<S> {
     /// them possible.
     pub fn reclaim_when_short(&self, patience: Duration) {
         let (lock, told) = &self.shared.short_told;
-        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = lock.lock();
         let quiet = |_: &mut ()| !self.shared.short.load(Relaxed);
-        drop(
-            told.wait_timeout_while(guard, patience, quiet)
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        told.wait_while_for(&mut guard, quiet, patience);
+        drop(guard);
         if self.shared.short.load(Relaxed) {
             let mark = self.mark(&mut self.lock());
             let _ = self.reclaim(mark);

@@ -13,8 +13,8 @@ use crate::device::{BlockDevice, Completion, Extent, Flush};
 use crate::pages::slice_end;
 use ftl_core::FtlError;
 use nand_model::{Nanos, Store};
+use parking_lot::MutexGuard;
 use std::io;
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl<S: Store + 'static> Volume<S> {

@@ -12,6 +12,7 @@ use ftl_core::Event;
 use nand_model::Store;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use strum::EnumCount;
 
 impl<S: Store + 'static> Volume<S> {
     /// Lets something go wrong with the flash, between two extents.
@@ -42,7 +43,7 @@ impl<S: Store + 'static> Volume<S> {
         Ok(injected)
     }
 
-    /// What was injected so far, in the order of [`Kind::ALL`].
+    /// What was injected so far, in the order of [`Kind`].
     pub fn injected(&self) -> [u64; Kind::COUNT] {
         self.shared
             .injected

@@ -3,9 +3,13 @@
 
 use super::histogram::{Histogram, HistogramView};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use strum::{EnumCount, IntoStaticStr, VariantArray, VariantNames};
 
 /// A verb of the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray, VariantNames,
+)]
+#[strum(serialize_all = "snake_case")]
 #[repr(usize)]
 pub enum Op {
     /// Read.
@@ -15,31 +19,24 @@ pub enum Op {
     /// FLUSH, and the second half of FUA.
     Flush,
     /// TRIM or DISCARD.
+    #[strum(serialize = "discard")]
     Trim,
     /// WRITE ZEROES.
     WriteZeroes,
 }
 
 impl Op {
-    /// How many verbs there are.
-    pub const COUNT: usize = 5;
-    /// All verbs in the order of their numbers.
-    pub const ALL: [Op; Op::COUNT] = [Op::Read, Op::Write, Op::Flush, Op::Trim, Op::WriteZeroes];
-
     /// Lower-case name, as in metric labels.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Op::Read => "read",
-            Op::Write => "write",
-            Op::Flush => "flush",
-            Op::Trim => "discard",
-            Op::WriteZeroes => "write_zeroes",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
 /// Errors the host can be given, by class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray, VariantNames,
+)]
+#[strum(serialize_all = "snake_case")]
 #[repr(usize)]
 pub enum ErrorClass {
     /// Data lost, image unreadable, power lost, our own failure.
@@ -53,24 +50,9 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
-    /// How many classes there are.
-    pub const COUNT: usize = 4;
-    /// All classes in the order of their numbers.
-    pub const ALL: [ErrorClass; ErrorClass::COUNT] = [
-        ErrorClass::Eio,
-        ErrorClass::Enospc,
-        ErrorClass::Einval,
-        ErrorClass::Eperm,
-    ];
-
     /// Lower-case name, as in metric labels.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ErrorClass::Eio => "eio",
-            ErrorClass::Enospc => "enospc",
-            ErrorClass::Einval => "einval",
-            ErrorClass::Eperm => "eperm",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -126,7 +108,7 @@ pub struct Queue {
     pub answered: u64,
 }
 
-/// Counters of all verbs at one moment, in the order of [`Op::ALL`].
+/// Counters of all verbs at one moment, in the order of [`Op`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostView {
     /// One entry per verb.

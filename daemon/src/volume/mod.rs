@@ -36,12 +36,13 @@ use clock::Clock;
 use ftl_core::{Ftl, FtlError};
 use locked::Core;
 use nand_model::Store;
+use parking_lot::{Mutex, MutexGuard};
 use shared::{NO_DATA, NO_WRITES, Shared, WELL, errno};
 use snapshot::WearScan;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use watch::{BlockScan, Shown};
 
@@ -231,19 +232,12 @@ impl<S: Store + 'static> Volume<S> {
 
     /// The flash side as last published. Never waits for a request.
     pub fn flash(&self) -> Arc<FlashSnapshot> {
-        self.published
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.published.lock().clone()
     }
 
     /// What went wrong for good, if anything did.
     pub fn trouble(&self) -> Option<String> {
-        self.shared
-            .trouble
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.shared.trouble.lock().clone()
     }
 
     /// Why writes fail, from the first that did to the next that succeeds.
@@ -258,7 +252,7 @@ impl<S: Store + 'static> Volume<S> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Core<S>>> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        self.core.lock()
     }
 
     /// The one place that calls a scheme: turns its errors into errnos and its panics into a
@@ -313,7 +307,7 @@ impl<S: Store + 'static> Volume<S> {
     fn tell_short(&self) {
         if !self.shared.short.swap(true, Relaxed) {
             let (lock, told) = &self.shared.short_told;
-            drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
+            drop(lock.lock());
             told.notify_all();
         }
     }

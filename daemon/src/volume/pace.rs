@@ -5,8 +5,8 @@
 //! it; nothing acknowledged is touched; a pause ends by itself. Whether an extent may begin is
 //! asked under the lock, so after a pause began, or a step was done, no further one does.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a pause lasts unless told otherwise.
@@ -109,11 +109,8 @@ impl Pace {
         let mut state = self.ended();
         while let Some(pause) = state.pause.as_ref().filter(|_| state.changes == changes) {
             let left = pause.until.saturating_duration_since(Instant::now());
-            drop(
-                self.changed
-                    .wait_timeout(state, left)
-                    .unwrap_or_else(PoisonError::into_inner),
-            );
+            self.changed.wait_for(&mut state, left);
+            drop(state);
             state = self.ended();
         }
     }
@@ -194,7 +191,7 @@ impl Pace {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

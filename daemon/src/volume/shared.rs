@@ -9,11 +9,12 @@ use super::request::Facts;
 use super::{Durable, EINVAL, EIO, ENOSPC, EPERM, WritesFailing};
 use crate::inject::Kind;
 use ftl_core::FtlError;
+use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
+use strum::EnumCount;
 use tokio::sync::Notify;
 
 /// What outlives the lock: counters and the state of health.
@@ -26,7 +27,7 @@ pub(super) struct Shared {
     worn_out_told: AtomicBool,
     /// Tells whoever serves the device that its flash lost power.
     pub(super) power_lost: Notify,
-    /// In the order of [`Kind::ALL`].
+    /// In the order of [`Kind`].
     pub(super) injected: [AtomicU64; Kind::COUNT],
     pub(super) origin: Instant,
     /// End of the last request, in milliseconds since `origin`.
@@ -80,10 +81,7 @@ impl Shared {
         tracing::error!(
             "DEVICE FAILED, no more writes: {why}; restart ftld to mount the image again"
         );
-        self.trouble
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get_or_insert(why);
+        self.trouble.lock().get_or_insert(why);
     }
 
     /// Ends everything. What was acknowledged and not flushed may be gone, so the device must not
@@ -94,7 +92,7 @@ impl Shared {
             tracing::error!(
                 "POWER CUT injected: the device fails and goes; a restart mounts what the chip kept"
             );
-            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut trouble = self.trouble.lock();
             trouble.get_or_insert_with(|| "power cut injected".into());
             self.power_lost.notify_one();
         }

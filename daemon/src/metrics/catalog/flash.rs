@@ -122,7 +122,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "ftld_faults_injected_total",
         kind: Kind::Counter,
-        labels: &[label("kind", &INJECTIONS)],
+        labels: &[label("kind", INJECTIONS)],
         help: "Faults asked for by `ftld inject`: cuts, blocks, pages.",
         fill: |view, to| {
             INJECTIONS

@@ -2,6 +2,7 @@
 
 use super::{ADDRESSED, BY_OP, ERRNOS, Family, Kind, OPS, label};
 use crate::volume::{ErrorClass, Op};
+use strum::VariantArray;
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
@@ -10,7 +11,7 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: BY_OP,
         help: "Host requests that ended well.",
         fill: |view, to| {
-            Op::ALL
+            Op::VARIANTS
                 .iter()
                 .for_each(|&op| to.value(&[op.name()], view.host.of(op).completed as f64))
         },
@@ -21,7 +22,7 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: BY_OP,
         help: "Host requests that ended well and were held until the emulated flash was done.",
         fill: |view, to| {
-            Op::ALL
+            Op::VARIANTS
                 .iter()
                 .for_each(|&op| to.value(&[op.name()], view.host.of(op).held as f64))
         },
@@ -68,12 +69,12 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "ftld_host_io_errors_total",
         kind: Kind::Counter,
-        labels: &[label("op", &OPS), label("errno", &ERRNOS)],
+        labels: &[label("op", OPS), label("errno", ERRNOS)],
         help: "Host requests that failed.",
         fill: |view, to| {
-            for (op, class) in Op::ALL
+            for (op, class) in Op::VARIANTS
                 .iter()
-                .flat_map(|op| ErrorClass::ALL.iter().map(move |class| (op, class)))
+                .flat_map(|op| ErrorClass::VARIANTS.iter().map(move |class| (op, class)))
             {
                 to.value(
                     &[op.name(), class.name()],
@@ -88,7 +89,7 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: BY_OP,
         help: "Host requests under way: their sum is the queue depth as the volume sees it.",
         fill: |view, to| {
-            Op::ALL
+            Op::VARIANTS
                 .iter()
                 .for_each(|&op| to.value(&[op.name()], view.host.of(op).in_flight as f64))
         },
@@ -99,7 +100,7 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: BY_OP,
         help: "Time a host request took by the wall clock, waits for the lock, for syncs and for the emulated flash included.",
         fill: |view, to| {
-            Op::ALL
+            Op::VARIANTS
                 .iter()
                 .for_each(|&op| to.histogram(&[op.name()], &view.host.of(op).wall))
         },
@@ -110,7 +111,7 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: BY_OP,
         help: "Time a host request took on the emulated flash.",
         fill: |view, to| {
-            Op::ALL
+            Op::VARIANTS
                 .iter()
                 .for_each(|&op| to.histogram(&[op.name()], &view.host.of(op).emulated))
         },

@@ -21,9 +21,11 @@ use crate::status::View;
 use crate::volume::{ErrorClass, HistogramView, Op};
 use ftl_core::{EventKind, EventTotals};
 use nand_model::{Cause, Fault, OpCounts};
+use strum::{IntoStaticStr, VariantNames};
 
 /// What kind of thing a metric is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Kind {
     /// Only grows, from 0 at the daemon's start.
     Counter,
@@ -35,12 +37,8 @@ pub enum Kind {
 
 impl Kind {
     /// Lower-case name, as in the text format.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -80,30 +78,30 @@ const fn label(name: &'static str, values: &'static [&'static str]) -> Label {
     Label { name, values }
 }
 
-/// Names of all values of an enum, for a label.
+/// Names of all values of an enum of the core, for a label.
 macro_rules! names {
-    ($kind:ty) => {{
-        let mut names = [""; <$kind>::COUNT];
+    ($all:expr) => {{
+        let mut names = [""; $all.len()];
         let mut i = 0;
         while i < names.len() {
-            names[i] = <$kind>::ALL[i].name();
+            names[i] = $all[i].name();
             i += 1;
         }
         names
     }};
 }
 
-const CAUSES: [&str; Cause::COUNT] = names!(Cause);
-const OPS: [&str; Op::COUNT] = names!(Op);
-const ERRNOS: [&str; ErrorClass::COUNT] = names!(ErrorClass);
-const FAULTS: [&str; Fault::COUNT] = names!(Fault);
-const INJECTIONS: [&str; Injection::COUNT] = names!(Injection);
-const EVENTS: [&str; EventKind::COUNT] = names!(EventKind);
+const CAUSES: [&str; Cause::COUNT] = names!(Cause::ALL);
+const OPS: &[&str] = Op::VARIANTS;
+const ERRNOS: &[&str] = ErrorClass::VARIANTS;
+const FAULTS: [&str; Fault::COUNT] = names!(Fault::ALL);
+const INJECTIONS: &[&str] = Injection::VARIANTS;
+const EVENTS: [&str; EventKind::COUNT] = names!(EventKind::ALL);
 /// Verbs that have an address, and so may touch a part of a page.
 const ADDRESSED: [Op; 4] = [Op::Read, Op::Write, Op::Trim, Op::WriteZeroes];
 
 const BY_CAUSE: &[Label] = &[label("cause", &CAUSES)];
-const BY_OP: &[Label] = &[label("op", &OPS)];
+const BY_OP: &[Label] = &[label("op", OPS)];
 const BY_EVENT: &[Label] = &[label("event", &EVENTS)];
 const BY_STATE: &[Label] = &[label(
     "state",

@@ -12,14 +12,15 @@ mod queue;
 mod served;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use libublk::ctrl::{UblkCtrl, UblkCtrlBuilder};
 use libublk::io::UblkDev;
 use libublk::{UblkFlags, sys as abi};
+use parking_lot::Mutex;
 
 pub use control::{
     State, delete, detach_mount_copies, devices, holders, image_of, probe, state, stop,
@@ -323,7 +324,7 @@ fn run(
     let broken = Arc::new(AtomicBool::new(false));
     let (queue_device, queue_broken) = (device.clone(), broken.clone());
     let queue = move |id: u16, dev: &UblkDev| {
-        let helpers = helpers.lock().ok().and_then(|mut idle| idle.pop());
+        let helpers = helpers.lock().pop();
         if !helpers
             .is_some_and(|helpers| queue::run(id, dev, queue_device.as_ref(), &gate, helpers))
         {

@@ -11,7 +11,7 @@ use std::any::Any;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 use std::{io, thread};
 
@@ -21,6 +21,7 @@ use libublk::io::{UblkDev, UblkIOCtx, UblkQueue};
 use libublk::{BufDesc, BufDescList, UblkError, UblkIORes, UblkUringData, sys as abi};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::SigSet;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tracing::error;
 
 use crate::device::{BlockDevice, Completion, Flush, Hold};
@@ -102,13 +103,13 @@ pub(super) struct Gate {
 impl Gate {
     /// Closes it; on return no request is under way on a queue thread.
     pub(super) fn close(&self) {
-        *self.closed.write().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.closed.write() = true;
     }
 
     /// From now on nothing is held: the device is about to be removed, which waits for every
     /// request.
     pub(super) fn hurry(&self) {
-        let wakes = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+        let wakes = self.wakes.lock();
         self.hurried.store(true, Relaxed);
         for wake in wakes.iter() {
             let _ = wake.write(1);
@@ -116,7 +117,7 @@ impl Gate {
     }
 
     fn enter(&self) -> Option<RwLockReadGuard<'_, bool>> {
-        Some(self.closed.read().unwrap_or_else(PoisonError::into_inner)).filter(|closed| !**closed)
+        Some(self.closed.read()).filter(|closed| !**closed)
     }
 
     fn hurried(&self) -> bool {
@@ -124,10 +125,7 @@ impl Gate {
     }
 
     fn join(&self, wake: Arc<EventFd>) {
-        self.wakes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(wake);
+        self.wakes.lock().push(wake);
     }
 }
 

@@ -1,7 +1,8 @@
 //! A device served in the background.
 
+use parking_lot::Mutex;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{io, sync::mpsc::RecvTimeoutError};
@@ -87,7 +88,7 @@ impl Served {
     /// Why it is served no more, if it ended by itself: another program removed it, or a queue
     /// failed.
     pub fn ended(&self) -> Option<String> {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.thread.lock();
         let ended = thread.take_if(|thread| thread.is_finished())?;
         Some(join(ended).map_or_else(
             |error| error.to_string(),
@@ -100,12 +101,7 @@ impl Served {
     /// # Errors
     /// The driver refuses to remove the device.
     pub fn remove(&self) -> Result<(), Error> {
-        let Some(thread) = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-        else {
+        let Some(thread) = self.thread.lock().take() else {
             return Ok(());
         };
         self.gate.hurry();
@@ -113,7 +109,7 @@ impl Served {
             Ok(()) | Err(Error::Absent(_)) => {}
             Err(error) => return Err(error),
         }
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.ended.lock();
         match ended.recv_timeout(END_TIMEOUT) {
             Err(RecvTimeoutError::Timeout) => {
                 Err(failed("requests were still under way after 5 s"))

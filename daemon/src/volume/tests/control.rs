@@ -5,7 +5,7 @@ use crate::device::BlockDevice;
 use crate::volume::*;
 use nand_model::Pbn;
 use nand_model::store::MemStore;
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::Instant;
 
 /// A volume as HTTP sees it.

@@ -10,8 +10,8 @@ use ftl_core::{BlockUse, BlockView, Event, EventKind, EventLog, Lpn, RamReport, 
 use nand_model::store::MemStore;
 use nand_model::{Chip, Nanos, Pbn, Profile};
 use std::collections::HashMap;
-use std::sync::Condvar;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Condvar, Mutex};
 
 const PAGE: usize = 1024;
 const PAGES: u32 = 64;

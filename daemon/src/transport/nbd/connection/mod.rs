@@ -23,9 +23,10 @@ use super::limits::Limits;
 use super::stats::{NbdStats, Share};
 use super::tls::Channel;
 use crate::device::BlockDevice;
+use parking_lot::Mutex;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
@@ -117,12 +118,12 @@ pub(super) struct Silence(Mutex<Option<Instant>>);
 
 impl Silence {
     fn set(&self, silent: bool) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = silent.then(Instant::now);
+        *self.0.lock() = silent.then(Instant::now);
     }
 
     /// `None` while the peer keeps nobody waiting.
     pub(super) fn since(&self) -> Option<Instant> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 

@@ -27,7 +27,7 @@ impl Ram {
 
     fn range<T>(&self, offset: u64, len: u64, work: impl FnOnce(&mut [u8]) -> T) -> io::Result<T> {
         let (start, end) = (offset as usize, (offset + len) as usize);
-        let mut bytes = self.bytes.lock().unwrap();
+        let mut bytes = self.bytes.lock();
         bytes
             .get_mut(start..end)
             .map(work)
@@ -69,7 +69,7 @@ impl BlockDevice for Ram {
         self.trim(offset, len)
     }
     fn flush(&self) -> io::Result<Box<dyn Flush>> {
-        *self.flushes.lock().unwrap() += 1;
+        *self.flushes.lock() += 1;
         Ok(Box::new(Instantly))
     }
     fn extents(&self, _: u64, len: u64, _: usize) -> io::Result<Vec<Extent>> {
@@ -135,7 +135,7 @@ fn flush_and_forced_unit_access_wait_and_a_forced_read_does_not() {
     assert_eq!(run(abi::UBLK_IO_OP_WRITE, true), (true, 512));
     assert_eq!(run(abi::UBLK_IO_OP_WRITE_ZEROES, true), (true, 0));
     assert_eq!(run(abi::UBLK_IO_OP_READ, true), (false, 512));
-    assert_eq!(*ram.flushes.lock().unwrap(), 3);
+    assert_eq!(*ram.flushes.lock(), 3);
 }
 
 #[test]
