@@ -5,8 +5,6 @@
 //! else (HTTP, control socket, signals) reads what the volume published. [`stack`] is the wiring
 //! diagram, [`serve`] a daemon's life.
 
-#![forbid(unsafe_code)]
-
 mod activation;
 mod background;
 pub mod cli;
