@@ -5,7 +5,6 @@
 //! else (HTTP, control socket, signals) reads what the volume published. [`stack`] is the wiring
 //! diagram, [`serve`] a daemon's life.
 
-#![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
 
 mod activation;

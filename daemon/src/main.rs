@@ -1,7 +1,5 @@
 //! Parse, run, exit code.
 
-#![forbid(unsafe_code)]
-
 use ftld::cli::Cli;
 use std::process::ExitCode;
 
