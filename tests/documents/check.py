@@ -316,7 +316,7 @@ class Check:
             return
         last = name.split("/")[-1]
         same = sorted(path for path in facts.paths if path.split("/")[-1] in (last, last.rsplit(".", 1)[0]))
-        self.report(line, word, "is no path", same[:1] or facts.endings if "/" not in name else [nearest(name, [*same, *facts.paths])])
+        self.report(line, word, "is no path", same[:1] or facts.endings if "/" not in name else [nearest(name, same) or nearest(name, facts.paths)])
 
     def installed(self, line, word):
         """Absolute paths with our name, and those of the HTTP server."""
