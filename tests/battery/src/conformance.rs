@@ -211,6 +211,9 @@ pub fn factory_bad_blocks(rig: &Rig, verdicts: &mut Verdicts) {
 
 /// Programs and erases that fail, each in a block chosen by the seed, as many as the data sheet
 /// allows.
+///
+/// # Panics
+/// Fewer programs or erases failed than there were cases.
 pub fn failing_blocks(rig: &Rig, verdicts: &mut Verdicts) {
     let requests = requests(verdicts.budget());
     let fails = Cell::new((0, 0));

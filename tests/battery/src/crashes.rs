@@ -40,6 +40,9 @@ fn spec(rig: &Rig) -> ImageSpec {
 }
 
 /// A new device on a new disk. As with the daemon, nothing is served before the first sync.
+///
+/// # Panics
+/// The scheme refuses a new device.
 pub fn device(rig: &Rig) -> (SimDisk, Host<'_, FileStore>) {
     let (disk, store) = SimDisk::create(&spec(rig), SPARE_SLOTS).expect("a new image");
     let sync = store.sync_handle();
@@ -131,6 +134,9 @@ fn crash_now(
 }
 
 /// Runs a workload and crashes at so many moments of it, in every way.
+///
+/// # Panics
+/// A request fails before the crash.
 pub fn crash_all_along(rig: &Rig, kind: Kind, moments: u32, verdicts: &mut Verdicts) {
     let (disk, mut host) = device(rig);
     let mut rng = SplitMix::new(rig.seed ^ 0xC5A5);
@@ -160,6 +166,9 @@ pub fn crash_all_along(rig: &Rig, kind: Kind, moments: u32, verdicts: &mut Verdi
 
 /// A write of the host's file fails, the `index`-th of so many requests, with this errno and after
 /// so many bytes: it costs its request and no more. `reached` tells whether there was such a write.
+///
+/// # Errors
+/// The request after the refused write, a comparison or a later mount failed.
 pub fn refuse_write(
     rig: &Rig,
     requests: usize,
@@ -200,6 +209,10 @@ pub fn refuse_write(
 }
 
 /// A sync fails once: nothing is acknowledged after it, and what was flushed before is there.
+///
+/// # Errors
+/// No sync failed, something was acknowledged after the failure, or what was flushed before it is
+/// lost.
 pub fn fail_sync(rig: &Rig, round: u64) -> Result<(), String> {
     let (disk, mut host) = device(rig);
     let mut ops = Workload::new(Kind::Mixed, PAGES, rig.seed + round);
@@ -240,6 +253,9 @@ const SUBSET_WRITES: usize = 6;
 
 /// The flash loses power in the middle of a workload, then the host crashes before the image is
 /// synced. The host's disk keeps every subset of the last unsynced writes in turn.
+///
+/// # Panics
+/// A request fails before the cut.
 pub fn crash_after_cut(
     rig: &Rig,
     kind: Kind,

@@ -73,6 +73,9 @@ pub fn is_operation(change: &Change) -> bool {
 
 impl Recording {
     /// Runs requests until there are no more, or enough; each must succeed.
+    ///
+    /// # Panics
+    /// A request, the comparison after it or the scheme's own check fails.
     pub fn of(
         mut host: Host,
         requests: impl Iterator<Item = HostOp>,
@@ -200,6 +203,9 @@ pub fn outcomes(rig: &Rig, next: &Change, seed: u64) -> Vec<Cut> {
 }
 
 /// Cuts power in the next operation. Returns the flash as it is when power is back.
+///
+/// # Panics
+/// The change is neither a program nor an erase.
 pub fn strike(rig: &Rig, store: &MemStore, next: &Change, cut: Cut) -> MemStore {
     let mut chip = rig.open(store.clone());
     chip.set_faults(FaultPlan {
@@ -222,6 +228,9 @@ pub fn strike(rig: &Rig, store: &MemStore, next: &Change, cut: Cut) -> MemStore 
 
 /// Programs and erases of a mount of this flash, to be cut in turn. Empty if it programs and erases
 /// nothing.
+///
+/// # Errors
+/// The mount fails.
 pub fn record_mount(rig: &Rig, store: &MemStore) -> Result<Vec<Change>, String> {
     let mut store = store.clone();
     store.record();
@@ -260,6 +269,9 @@ const AFTER_CUT: u64 = 1 << 30;
 
 /// What every flash must stand after a cut: mount, hold what the model says, take 32 writes with
 /// flushes, lose power again, mount again, hold it again.
+///
+/// # Errors
+/// The step that failed, and what a page reads as instead of what it may.
 pub fn survive(rig: &Rig, store: MemStore, model: Model, salt: u64) -> Result<Survival, String> {
     let chip = rig.open(store);
     let worn: Vec<u32> = rig

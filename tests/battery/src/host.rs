@@ -88,6 +88,9 @@ impl<'a> Host<'a> {
     }
 
     /// A host of a new device on a chip with every bad block that its data sheet allows.
+    ///
+    /// # Panics
+    /// The scheme refuses a new device.
     pub fn format_at_end_of_life(rig: &'a Rig) -> Host<'a> {
         let chip = rig.blank_at_end_of_life();
         let ftl = rig
@@ -105,6 +108,9 @@ impl<'a> Host<'a> {
     }
 
     /// Cuts power between two operations and mounts.
+    ///
+    /// # Errors
+    /// The mount fails.
     pub fn remount(self) -> Result<Host<'a>, String> {
         let (rig, step) = (self.rig, self.step);
         let (chip, model) = self.cut_power();
@@ -150,6 +156,9 @@ impl<'a, S: Store> Host<'a, S> {
     }
 
     /// Runs one request.
+    ///
+    /// # Errors
+    /// The scheme refused the request, the image could not be synced, or a read gave wrong bytes.
     pub fn run(&mut self, op: &HostOp) -> Result<(), Trouble> {
         for (lpn, value) in values(op, self.step) {
             self.model.submit(lpn, value);
@@ -197,6 +206,9 @@ impl<'a, S: Store> Host<'a, S> {
     }
 
     /// Reads pages and says what each is.
+    ///
+    /// # Errors
+    /// That of the scheme.
     pub fn read(&mut self, lpn: u32, count: u32) -> Result<Vec<Seen>, FtlError> {
         let size = self.rig.profile.geometry.page_bytes as usize;
         let mut bytes = vec![0xA5; size * count as usize];
@@ -205,6 +217,9 @@ impl<'a, S: Store> Host<'a, S> {
     }
 
     /// Compares pages with their newest values.
+    ///
+    /// # Errors
+    /// The scheme refused the read, or a page is not its newest value.
     pub fn compare(&mut self, lpn: u32, count: u32) -> Result<(), Trouble> {
         let seen = self.read(lpn, count)?;
         (lpn..)
@@ -214,11 +229,17 @@ impl<'a, S: Store> Host<'a, S> {
     }
 
     /// Compares every page with its newest value.
+    ///
+    /// # Errors
+    /// The scheme refused a read, or a page is not its newest value.
     pub fn compare_all(&mut self) -> Result<(), Trouble> {
         self.compare(0, self.model.pages())
     }
 
     /// Compares pages with what they may hold after a recovery; what is seen stays.
+    ///
+    /// # Errors
+    /// A page cannot be read, or reads as what it may not.
     pub fn settle(&mut self, lpn: u32, count: u32) -> Result<(), String> {
         let seen = self
             .read(lpn, count)
@@ -229,11 +250,17 @@ impl<'a, S: Store> Host<'a, S> {
     }
 
     /// The same with every page.
+    ///
+    /// # Errors
+    /// A page cannot be read, or reads as what it may not.
     pub fn settle_all(&mut self) -> Result<(), String> {
         self.settle(0, self.model.pages())
     }
 
     /// The scheme's own consistency check, and that the blocks add up.
+    ///
+    /// # Errors
+    /// What the scheme found, or blocks that are missing in its counts.
     pub fn check(&mut self) -> Result<(), String> {
         let wrong = self
             .ftl
@@ -252,6 +279,9 @@ impl<'a, S: Store> Host<'a, S> {
 }
 
 /// Free, valid and bad blocks and the rest are all blocks there are.
+///
+/// # Errors
+/// The sum, and the counts.
 pub fn blocks_add_up(stats: &SchemeStats, blocks: u32) -> Result<(), String> {
     let b = &stats.blocks;
     let sum = b.free + b.open + b.data + b.log + b.map + b.checkpoint + b.released + b.bad;

@@ -1,10 +1,50 @@
 //! The battery: what judges a flash translation layer.
 //!
+//! A scheme is a [`Scheme`](ftl_core::schemes::Scheme), the descriptor by which `ftl-core` lays out
+//! and starts it. Nothing here names one: the caller gives it. [`judge`] runs everything on it in
+//! about a minute and prints a line for each [`Battery`]:
+//!
+//! ```no_run
+//! use ftl_core::schemes::Scheme;
+//! use ftld_battery::{Battery, Budget, judge};
+//!
+//! let scheme = Scheme::find("pagemap").expect("a scheme of the table");
+//! let score = judge(scheme);
+//! println!("{} of {} cases passed", score.passed(), score.cases());
+//!
+//! // A failure names its case. The case alone, again:
+//! let budget = Budget {
+//!     case: Some("pagemap/mlc/hot_cold/120/3".into()),
+//!     ..Budget::default()
+//! };
+//! let verdicts = Battery::PowerCuts.run(scheme, &budget);
+//! verdicts.assert_none_failed();
+//! ```
+//!
+//! # Promises that are judged
+//!
+//! - A verb that returned is not undone by the death of the process.
+//! - What a FLUSH covered survives any power cut of the flash, any number of them, also inside
+//!   mounts; and any crash of the host that keeps the image.
+//! - After a cut a page reads as its flushed or one of its newer contents, whole, and stays so.
+//! - A scheme keeps within its chip's law: the chip panics where silicon would corrupt.
+//! - Wear is spread, and a device at its end is read-only with everything readable.
+//!
+//! # Parts
+//!
 //! [`payload`] makes pages that name themselves, [`model`] is the one oracle, [`workload`]
 //! generates what a host does, [`rig`] puts a scheme on a small chip, [`host`] drives it beside the
-//! oracle, [`cuts`] pulls the plug at every flash operation. [`sweep`] and [`crashes`] are what the
-//! batteries of power cuts and host crashes are built of, [`swarm`] lets faults meet each other.
-//! [`verdicts`] collects what failed. Nothing here names a scheme: the caller gives its descriptor.
+//! oracle, [`cuts`] pulls the plug at every flash operation. The batteries [`conformance`],
+//! [`power_cuts`], [`host_crashes`] and [`wear`] are lists of parts, built of [`sweep`] and
+//! [`crashes`]; [`swarm`] lets faults meet each other in generated runs. [`verdicts`] collects what
+//! failed.
+//!
+//! # Shapes and units
+//!
+//! Addresses and lengths are pages of the device, times are emulated nanoseconds from the chip's
+//! opening, chances are parts per billion, ages are hours. Page contents are bytes of whole pages,
+//! whose size is a multiple of 32. Everything follows from a seed of 64 bits: the same seed and
+//! [`Budget`] give the same cases.
 #![forbid(unsafe_code)]
 
 pub mod classes;

@@ -91,6 +91,9 @@ impl Model {
     }
 
     /// Judges what was read while nothing has failed: the newest value.
+    ///
+    /// # Errors
+    /// The page is not its newest value.
     pub fn judge(&self, lpn: u32, seen: Seen) -> Result<(), String> {
         let value = self.value(lpn, seen)?;
         let newest = self.newest(lpn);
@@ -104,6 +107,9 @@ impl Model {
     }
 
     /// Judges what was read after a recovery. What was seen is the page's only value from now on.
+    ///
+    /// # Errors
+    /// The page is none of its possible values.
     pub fn settle(&mut self, lpn: u32, seen: Seen) -> Result<(), String> {
         let value = self.value(lpn, seen)?;
         if !self.allows(lpn, value) {
@@ -124,6 +130,9 @@ impl Model {
     }
 
     /// The value that a page of this run shows; an error if it is none.
+    ///
+    /// # Errors
+    /// It shows another page, a mixture, or bytes that were never written.
     pub fn value(&self, lpn: u32, seen: Seen) -> Result<u64, String> {
         match seen {
             Seen::Zeros => Ok(ZEROS),

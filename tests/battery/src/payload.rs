@@ -42,6 +42,9 @@ impl fmt::Display for Seen {
 }
 
 /// Fills a page; its length is a multiple of 32. Version 0 is zeros.
+///
+/// # Panics
+/// The length is no multiple of 32.
 pub fn fill(page: &mut [u8], lpn: u32, version: u64, seed: u64) {
     assert!(page.len().is_multiple_of(RECORD));
     if version == 0 {

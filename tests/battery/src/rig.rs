@@ -85,6 +85,9 @@ impl Rig {
     }
 
     /// The same on a chip as it is sold.
+    ///
+    /// # Panics
+    /// The scheme has no layout for so many pages.
     pub fn on_profile(
         scheme: &'static Scheme,
         cells: Cells,
@@ -197,6 +200,9 @@ impl Rig {
     }
 
     /// The scheme on a new device.
+    ///
+    /// # Panics
+    /// The scheme refuses a new device.
     pub fn format(&self) -> Box<dyn Ftl<MemStore>> {
         self.scheme
             .start(self.blank(), &self.config, Start::Format)
@@ -204,6 +210,9 @@ impl Rig {
     }
 
     /// The scheme on what an earlier run left.
+    ///
+    /// # Errors
+    /// That of the scheme.
     pub fn mount<S: SchemeStore>(&self, chip: Chip<S>) -> Result<Box<dyn Ftl<S>>, FtlError> {
         self.scheme.start(chip, &self.config, Start::Mount)
     }

@@ -25,6 +25,9 @@ const CUTS_PER_AUDIT: u64 = 500;
 /// Cut after cut with any outcome on one device, each some random requests after the last, or
 /// inside the mount. A page is compared before it is overwritten, after each cut whatever was not
 /// flushed and some others, and now and then everything: so nothing that is lost can go unseen.
+///
+/// # Errors
+/// The cut after which something failed, and what.
 pub fn cut_at_random(rig: &Rig, kind: Kind, cuts: u64) -> Result<RandomCuts, String> {
     let mut seen = RandomCuts::default();
     let mut rng = SplitMix::new(rig.seed ^ 0xC075);

@@ -42,6 +42,9 @@ const ALPHABET: [HostOp; 7] = [
 ];
 
 /// Every `every`-th row of `length` requests, cut everywhere.
+///
+/// # Panics
+/// A mount or a request fails before the cut.
 pub fn cut_short_rows(rig: &Rig, length: u32, every: usize, verdicts: &mut Verdicts) {
     let (store, model) = aged(rig, Kind::FullDisk, false);
     for number in (0..ALPHABET.len().pow(length)).step_by(every) {
