@@ -39,11 +39,15 @@
 //! take no more programs afterwards: what lies there cannot be lost by a later cut.
 
 mod buffer;
+mod cost;
 mod flush;
 mod mapping;
+mod places;
 mod policy;
 mod reclaim;
 mod recovery;
+mod rows;
+mod settings;
 mod shape;
 mod superblocks;
 #[cfg(test)]
@@ -57,20 +61,21 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::Role;
 use crate::ftl::{Ftl, Start};
-use crate::gc::{Gc, SCRUB_PARAM, Scrub};
+use crate::gc::{Gc, SCRUB_PARAM};
+use crate::recovery::CleanStop;
 use crate::recovery::MountByRecords;
-use crate::recovery::{CleanStop, rescue_blocks};
 use crate::schemes::{MlcUse, Scheme};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
 use crate::trims::Trims;
-use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
+use crate::wear::{GAP_PARAM, POLICY_PARAM};
 use buffer::Buffer;
-use flush::{Cost, Rows};
+use cost::Cost;
 use mapping::{LevelMap, Place};
-use nand_model::{Cause, Chip, Geometry, PairTable, Ppn, Profile, Store};
-use policy::Policy;
-use shape::{QUARTERS, Shape};
+use nand_model::{Cause, Chip, Geometry, Profile, Store};
+use rows::Rows;
+use settings::Settings;
+use shape::Shape;
 use superblocks::Superblocks;
 
 /// The table's line.
@@ -157,128 +162,6 @@ const FIRST_CHIP: StreamId = 2;
 
 /// Bytes of the scheme part: the serial number of the page's superblock.
 const SPARE_BYTES: usize = 6;
-
-const DEFAULT_BUFFER: u64 = 32 << 20;
-const MIN_BUFFER_PAGES: u64 = 8;
-/// Most candidates for a virtual superblock, when the usual ones do not fill it.
-const MAX_CANDIDATES: usize = 16;
-
-/// The parameters, validated.
-#[derive(Clone, Copy, Debug)]
-struct Settings {
-    chips: u32,
-    /// Pages of the buffer.
-    capacity: u32,
-    low: f64,
-    high: f64,
-    policy: Policy,
-    candidates: usize,
-    alpha: f64,
-    /// `None`: by what reorganisation and merges cost.
-    k_empty: Option<u32>,
-    smax: f64,
-    flush_by_journal: bool,
-    acknowledged_by_journal: bool,
-    free_threshold: u32,
-    reserve: u32,
-    wear: Option<ColdToWorn>,
-    scrub: Scrub,
-    pair_protection: bool,
-}
-
-impl Settings {
-    fn new(
-        params: &Params,
-        profile: &Profile,
-        blocks: u32,
-        logical_pages: u32,
-    ) -> Result<Settings, FtlError> {
-        let geometry = &profile.geometry;
-        let share = |key: &str, default: f64| match params.get(key, default)? {
-            share if (0.0..=1.0).contains(&share) => Ok(share),
-            share => Err(FtlError::Config(format!(
-                "parameter {key}: {share} is not within 0 to 1"
-            ))),
-        };
-        let (low, high) = (share("mlam.low", 0.1)?, share("mlam.high", 0.5)?);
-        if low >= high {
-            return Err(FtlError::Config(format!(
-                "parameter mlam.high: {high} is not above mlam.low ({low})"
-            )));
-        }
-        let candidates = params.get("mlam.candidates", 4)?;
-        if !(1..=MAX_CANDIDATES).contains(&candidates) {
-            let text = format!(
-                "parameter mlam.candidates: {candidates} is not within 1 to {MAX_CANDIDATES}"
-            );
-            return Err(FtlError::Config(text));
-        }
-        let k_empty = match params.get("mlam.k_empty", "auto".to_string())?.as_str() {
-            "auto" => None,
-            text => Some(text.parse().ok().filter(|k| *k <= 7).ok_or_else(|| {
-                FtlError::Config(format!(
-                    "parameter mlam.k_empty: {text:?} is neither auto nor within 0 to 7"
-                ))
-            })?),
-        };
-        let smax: f64 = params.get("mlam.smax", 1.25)?;
-        if smax.is_nan() || smax < 1.0 {
-            return Err(FtlError::Config(format!(
-                "parameter mlam.smax: {smax} is less than 1, the coarsest table"
-            )));
-        }
-        let page = geometry.page_bytes as u64;
-        let default = DEFAULT_BUFFER
-            .min(logical_pages as u64 * page / 16)
-            .max(MIN_BUFFER_PAGES * page);
-        let capacity = params.get("mlam.buffer", default)? / page;
-        if !(MIN_BUFFER_PAGES..=1 << 24).contains(&capacity) {
-            return Err(FtlError::Config(format!(
-                "parameter mlam.buffer: {capacity} pages of {page} bytes, need {MIN_BUFFER_PAGES} to {}",
-                1 << 24
-            )));
-        }
-        let capacity = capacity as u32;
-        let chips = Shape::new(
-            geometry,
-            params.get("mlam.chips", Shape::default_chips(geometry))?,
-        )?
-        .chips;
-        let pages = geometry.pages_per_block;
-        // What is in RAM alone has to find room at any time, and a superblock, beside two blocks
-        // that fail.
-        let reserve = capacity.div_ceil(pages) + chips + 2;
-        let rescued = rescue_blocks(&PairTable::new(profile.pairing, pages), pages, chips);
-        let free_threshold =
-            params.get("gc.free_threshold", 4.max(blocks / 200) + rescued + reserve)?;
-        let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
-        let least = reserve + if pair_protection { rescued } else { 0 };
-        if free_threshold < least {
-            return Err(FtlError::Config(format!(
-                "parameter gc.free_threshold: {free_threshold} blocks, need {least} for this buffer and superblock and for what a \
-                 mount rescues"
-            )));
-        }
-        Ok(Settings {
-            chips,
-            capacity,
-            low,
-            high,
-            policy: Policy::named(&params.get("mlam.policy", "mlam".to_string())?)?,
-            candidates,
-            alpha: share("mlam.alpha", 0.5)?,
-            k_empty,
-            smax,
-            flush_by_journal: params.choice("mlam.flush", "journal", "vsb")?,
-            acknowledged_by_journal: params.choice("mlam.ack", "journal", "buffer")?,
-            free_threshold,
-            reserve,
-            wear: ColdToWorn::from_params(params)?,
-            scrub: Scrub::new(params)?,
-            pair_protection,
-        })
-    }
-}
 
 /// Superblocks that the last logical one does not fill, and rows that quarters leave over; three
 /// sets of checkpoints; trim pages; the journal, twice; two superblocks of holes; an open common
@@ -590,149 +473,6 @@ impl<S: Store> MlamFtl<S> {
         while let Some(lpn) = self.map.buffer.first_fresh() {
             let gone = self.map.buffer.take_back(lpn);
             self.map.unborn -= (gone && !self.map.trims.is_mapped(lpn)) as u64;
-        }
-    }
-
-    /// Where a quarter lies by the tables, if any of its pages do.
-    fn quarter_at(&self, quarter: u32) -> Option<Place> {
-        self.map
-            .mapping
-            .get(quarter)
-            .filter(|place| self.map.superblocks.holds(*place, quarter))
-    }
-
-    /// The page of flash that holds a logical page's newest content there.
-    fn place_of(&self, lpn: u32) -> Option<Ppn> {
-        if !self.map.trims.is_mapped(lpn) {
-            return None;
-        }
-        if let Some(ppn) = self
-            .map
-            .buffer
-            .get(lpn)
-            .map(|entry| entry.ppn)
-            .filter(|ppn| *ppn != crate::format::UNMAPPED)
-        {
-            return Some(Ppn::new(ppn));
-        }
-        let spot = self.map.shape.spot(lpn);
-        let place = self.quarter_at(spot.quarter)?;
-        let block = self.map.superblocks.block(place.psb, spot.chip)?;
-        Some(
-            self.space
-                .geometry()
-                .page(block, self.map.shape.block_row(place.loc, spot.row)),
-        )
-    }
-
-    /// Pages from `lpn` on, before `end`, that hold nothing together, or lie one after the other in
-    /// one block. One, if it is in RAM.
-    fn physical_run(&self, lpn: u32, end: u32) -> u32 {
-        let in_ram = |lpn: u32| {
-            self.map
-                .buffer
-                .get(lpn)
-                .is_some_and(|entry| entry.slot().is_some())
-        };
-        if in_ram(lpn) {
-            return 1;
-        }
-        let geometry = self.space.geometry();
-        let first = self.place_of(lpn);
-        let empty = |lpn: u32| !self.map.trims.is_mapped(lpn);
-        let follows = |n: &u32| match first {
-            _ if in_ram(lpn + n) => false,
-            None => empty(lpn) && empty(lpn + n),
-            Some(first) => self.place_of(lpn + n).is_some_and(|ppn| {
-                ppn.raw() == first.raw() + n && geometry.block_of(ppn) == geometry.block_of(first)
-            }),
-        };
-        1 + (1..end - lpn).take_while(follows).count() as u32
-    }
-
-    /// The page holds nothing from now on; if it is on flash, a record says so.
-    fn unmap(&mut self, lpn: u32) {
-        let place = self.place_of(lpn);
-        let buffered = self.map.buffer.remove(lpn).is_some();
-        if self.map.trims.is_mapped(lpn) {
-            self.map.trims.unmap(lpn);
-        } else if buffered {
-            self.map.unborn -= 1;
-        }
-        if let Some(ppn) = place {
-            self.give_up_place(lpn, ppn);
-        }
-    }
-
-    /// A page that held this logical page's newest content on flash does so no more.
-    fn give_up_place(&mut self, lpn: u32, ppn: Ppn) {
-        self.space.table.clear_live(ppn);
-        if let Some(place) = self.regular_place(lpn, ppn) {
-            self.leave_place(lpn, place);
-        }
-    }
-
-    /// The tables no longer lead from this logical page to this place.
-    fn leave_place(&mut self, lpn: u32, place: Place) {
-        if self.map.superblocks.page_died(place) {
-            self.remap(self.map.shape.superblock_of(lpn), &[]);
-        }
-        if self.map.superblocks.get(place.psb).held().next().is_none() {
-            self.dissolve(place.psb);
-        }
-    }
-
-    /// The place by which the tables lead from this logical page to this page, if they do.
-    fn regular_place(&self, lpn: u32, ppn: Ppn) -> Option<Place> {
-        let (psb, chip) = self
-            .map
-            .superblocks
-            .owner(self.space.geometry().block_of(ppn))?;
-        let (loc, row) = self.map.shape.loc_and_row(ppn)?;
-        let spot = self.map.shape.spot(lpn);
-        let place = Place { psb, loc };
-        let is_there =
-            spot.row == row && spot.chip == chip && self.map.superblocks.holds(place, spot.quarter);
-        is_there.then_some(place)
-    }
-
-    /// Writes the tables of a logical superblock anew; `moved` says where some of its quarters are
-    /// now.
-    fn remap(&mut self, logical: u32, moved: &[(u32, Place)]) {
-        let first = logical * QUARTERS;
-        let place = |quarter: u32| {
-            let new = moved
-                .iter()
-                .find(|(of, _)| *of == quarter)
-                .map(|(_, place)| *place);
-            new.or_else(|| self.quarter_at(quarter))
-        };
-        let places = [0, 1, 2, 3].map(|n| place(first + n));
-        self.map.mapping.set(logical, places);
-    }
-
-    /// A superblock that holds no quarters is none any more; pages of its blocks that are live all
-    /// the same are moved one by one later.
-    fn dissolve(&mut self, psb: u32) {
-        for block in self.map.superblocks.dissolve(psb) {
-            self.loosen(block);
-        }
-    }
-
-    /// Takes a superblock apart without a copy: the buffer knows where its pages are, and its
-    /// blocks can be collected one by one. Nothing changes on flash: a mount finds the superblock
-    /// again.
-    fn take_apart(&mut self, psb: u32) {
-        let held: Vec<(u32, u32)> = self.map.superblocks.get(psb).held().collect();
-        for (loc, quarter) in held {
-            let (place, first) = (Place { psb, loc }, quarter * self.map.shape.quarter_pages());
-            for lpn in first..(first + self.map.shape.quarter_pages()).min(self.logical_pages) {
-                let here = |ppn: &Ppn| self.regular_place(lpn, *ppn) == Some(place);
-                if let Some(ppn) = self.place_of(lpn).filter(here) {
-                    self.map.buffer.moved(lpn, ppn.raw());
-                    self.leave_place(lpn, place);
-                }
-            }
         }
     }
 }

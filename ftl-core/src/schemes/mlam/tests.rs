@@ -267,12 +267,12 @@ fn every_policy_and_granularity_holds_what_was_written() {
 
 #[test]
 fn k_empty_follows_what_merges_and_reorganisation_cost() {
-    let window = |cost: &mut flush::Cost, merged: u64, reorganised: u64| {
+    let window = |cost: &mut Cost, merged: u64, reorganised: u64| {
         cost.note_reorganisation(reorganised);
         (0..64).for_each(|_| cost.note_flush(merged));
         cost.k_empty()
     };
-    let mut cost = flush::Cost::new(1, None);
+    let mut cost = Cost::new(1, None);
     let first = cost.k_empty();
     assert_eq!(
         window(&mut cost, 1, 100),
@@ -290,7 +290,7 @@ fn k_empty_follows_what_merges_and_reorganisation_cost() {
         window(&mut cost, 0, 9);
     }
     assert_eq!(cost.k_empty(), 7);
-    let mut fixed = flush::Cost::new(1, Some(5));
+    let mut fixed = Cost::new(1, Some(5));
     assert_eq!(window(&mut fixed, 0, 100), 5);
 }
 

@@ -1,0 +1,230 @@
+//! Where a page that the host writes goes: its place in the data block while that is free, else the
+//! log block that the policy names; and what it leaves behind.
+
+use super::{FIRST_LOG, HybridFtl, LogStream, Policy, Route, Write};
+use crate::error::FtlError;
+use crate::format::{Flags, PageTag, Role};
+use crate::space::StreamId;
+use nand_model::{Cause, Ppn, Store};
+
+impl<S: Store, P: Policy> HybridFtl<S, P> {
+    /// Whether the page's place in its data block is free to be programmed.
+    #[inline]
+    pub(super) fn has_free_place(&self, lpn: u32) -> bool {
+        if self.map.trims.is_mapped(lpn) {
+            return false;
+        }
+        let (lbn, _) = self.split(lpn);
+        let open = self
+            .space
+            .open_block(self.data_stream(lbn))
+            .map(|(open, _)| open);
+        let Some(block) = self.map.data.block(lbn) else {
+            // What an error left of a merge is a log block, and takes the other pages of that
+            // merge.
+            return open.is_none_or(|open| self.map.logs.get(open).is_none());
+        };
+        let taken = match self.map.data.place(lpn) {
+            None => false,
+            Some(ppn) => !self.map.data.in_place() || self.space.flash.chip().is_programmed(ppn),
+        };
+        open == Some(block) && !taken
+    }
+
+    pub(super) fn write_page(
+        &mut self,
+        lpn: u32,
+        bytes: &[u8],
+        request: u32,
+    ) -> Result<(), FtlError> {
+        if self.has_free_place(lpn) {
+            return self.write_into_data_block(lpn, bytes);
+        }
+        let (lbn, offset) = self.split(lpn);
+        let stream = loop {
+            let write = Write {
+                lbn,
+                offset,
+                request,
+            };
+            match self.asking(|policy, view| policy.route(&write, view)) {
+                Route::Log(stream) => break stream,
+                Route::Retire(stream) => self.retire(stream)?,
+            }
+        };
+        self.make_log_room(stream)?;
+        // Making room may have merged the logical block: its new data block may have a place for
+        // the page.
+        if self.has_free_place(lpn) {
+            return self.write_into_data_block(lpn, bytes);
+        }
+        let tag = PageTag {
+            role: Role::Log,
+            flags: Flags::NONE,
+            lpn,
+            ver: self.new_version(),
+        };
+        let id = FIRST_LOG + stream as usize;
+        let ppn = match self.map.in_place_logs {
+            true => {
+                self.space
+                    .program_at(id, offset, &[tag], bytes, Cause::Host)?
+                    .0
+            }
+            false => self.space.append_page(id, tag, bytes, Cause::Host)?,
+        };
+        self.note_in_log(lpn, ppn, Some(stream));
+        Ok(())
+    }
+
+    pub(super) fn write_into_data_block(&mut self, lpn: u32, bytes: &[u8]) -> Result<(), FtlError> {
+        let (lbn, offset) = self.split(lpn);
+        let stream = self.data_stream(lbn);
+        if self.map.data.block(lbn).is_none() {
+            self.make_blocks(stream)?;
+        }
+        let tag = PageTag {
+            role: Role::Data,
+            flags: Flags::NONE,
+            lpn,
+            ver: self.new_version(),
+        };
+        let (ppn, _) = self.program_data(stream, offset, &[tag], bytes, Cause::Host)?;
+        let block = self.space.geometry().block_of(ppn);
+        if self.map.data.block(lbn) != Some(block) {
+            // The first page; or a program failed and the stream went on in another block.
+            self.demote(lbn);
+            self.map.data.set_block(lbn, block);
+        }
+        self.map.data.set_place(lpn, ppn);
+        self.map.trims.map(lpn);
+        Ok(())
+    }
+
+    /// Programs pages of a data block: where its order allows, from this offset on.
+    pub(super) fn program_data(
+        &mut self,
+        stream: StreamId,
+        offset: u32,
+        tags: &[PageTag],
+        bytes: &[u8],
+        cause: Cause,
+    ) -> Result<(Ppn, u32), FtlError> {
+        if self.map.data.in_place() {
+            self.space.program_at(stream, offset, tags, bytes, cause)
+        } else {
+            self.space.append(stream, tags, bytes, cause)
+        }
+    }
+
+    /// Writes all pages of a logical block to a new data block.
+    pub(super) fn write_block(&mut self, lbn: u32, bytes: &[u8]) -> Result<(), FtlError> {
+        self.take_care()?;
+        let was_open = self.close_data_block(lbn)?;
+        let ver = self.next_ver;
+        let pages = self.pages_of(lbn);
+        self.next_ver += pages.len() as u64;
+        let tag = |(lpn, ver)| PageTag {
+            role: Role::Data,
+            flags: Flags::NONE,
+            lpn,
+            ver,
+        };
+        let tags: Vec<PageTag> = pages.zip(ver..).map(tag).collect();
+        let block = self.program_gathered(lbn, &tags, bytes, Cause::Host)?;
+        self.make_data_block(lbn, block, was_open)?;
+        self.space.reclaim(Cause::Gc)?;
+        Ok(())
+    }
+
+    /// A page's newest content is in a log block now, whatever stream filled that. What was newest
+    /// goes.
+    pub(super) fn note_in_log(&mut self, lpn: u32, ppn: Ppn, stream: Option<LogStream>) {
+        self.note_heirs(lpn, stream);
+        self.leave(lpn);
+        self.map
+            .logs
+            .insert(lpn, self.space.geometry().block_of(ppn), ppn, stream);
+        self.map.trims.map(lpn);
+    }
+
+    /// A log block may be erased when its own stream's pages and the shared ones are safe, unless a
+    /// page of it went to another group's stream.
+    pub(super) fn note_heirs(&mut self, lpn: u32, stream: Option<LogStream>) {
+        let Some(stream) = stream.filter(|stream| *stream >= self.map.policy.shared_streams())
+        else {
+            return;
+        };
+        let Some(old) = self
+            .map
+            .logs
+            .place(lpn)
+            .map(|ppn| self.space.geometry().block_of(ppn))
+        else {
+            return;
+        };
+        if self
+            .map
+            .logs
+            .get(old)
+            .is_some_and(|log| log.stream != Some(stream))
+        {
+            self.map.logs.has_heirs_elsewhere(old);
+        }
+    }
+
+    /// The newest content of a page is no longer where it was.
+    pub(super) fn leave(&mut self, lpn: u32) {
+        let Some(old) = self.place(lpn) else { return };
+        self.space.table.clear_live(old);
+        if self.map.logs.place(lpn).is_some() {
+            self.map
+                .logs
+                .remove(lpn, self.space.geometry().block_of(old));
+        }
+    }
+
+    /// A page holds nothing from now on; a record says so.
+    pub(super) fn unmap(&mut self, lpn: u32) {
+        if self.map.trims.is_mapped(lpn) {
+            self.leave(lpn);
+            self.map.trims.unmap(lpn);
+        }
+    }
+
+    /// Data blocks of these pages that hold nothing any more go.
+    pub(super) fn drop_empty_blocks(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
+        let (from, to) = (self.split(first).0, self.split(first + count - 1).0);
+        for lbn in from..=to {
+            let Some(block) = self
+                .map
+                .data
+                .block(lbn)
+                .filter(|block| self.space.table.valid(*block) == 0)
+            else {
+                continue;
+            };
+            if self.pages_of(lbn).all(|lpn| !self.map.trims.is_mapped(lpn)) {
+                self.space.seal_block(block)?;
+                self.map.data.take_block(lbn);
+                self.space.release(block);
+            }
+        }
+        Ok(())
+    }
+
+    /// The logical block's data block, if it has one, becomes a log block: what it holds will be
+    /// merged.
+    pub(super) fn demote(&mut self, lbn: u32) {
+        let pages: Vec<(u32, Ppn)> = self
+            .pages_of(lbn)
+            .filter(|lpn| self.map.trims.is_mapped(*lpn) && self.map.logs.place(*lpn).is_none())
+            .filter_map(|lpn| Some((lpn, self.map.data.place(lpn)?)))
+            .collect();
+        if let Some(block) = self.map.data.take_block(lbn) {
+            pages
+                .into_iter()
+                .for_each(|(lpn, ppn)| self.map.logs.insert(lpn, block, ppn, None));
+        }
+    }
+}

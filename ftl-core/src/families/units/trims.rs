@@ -1,0 +1,198 @@
+//! Trims, and the groups of tables that they leave in RAM.
+//!
+//! What always holds: the tables that a trim changes are read before its record is programmed. If
+//! power fails, a mount hears the record.
+
+use super::tables::Place;
+use super::{COMMON, MIN_IN_RAM, Policy, UnitFtl};
+use crate::error::FtlError;
+use crate::format::{Flags, LOST, PageTag, UNMAPPED};
+use crate::gc::Collect;
+use nand_model::{Cause, Pbn, Ppn, Store};
+
+impl<S: Store, P: Policy> UnitFtl<S, P> {
+    /// Reads what [`Self::unmap`] will have to read: once a record says that pages are gone, they
+    /// must not come back because a table could not be read.
+    pub(super) fn read_tables_at_ends(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
+        let (mut lpn, end) = (first, first + count);
+        while lpn < end {
+            let (unit, k, offset) = self.split(lpn);
+            let unit_end = ((unit + 1) * self.map.shape.pages).min(self.logical_pages);
+            if offset == 0 && unit_end <= end {
+                lpn = unit_end;
+                continue;
+            }
+            let table_end = (unit * self.map.shape.pages + (k + 1) * self.map.shape.slots)
+                .min(unit_end)
+                .min(end);
+            if (lpn..table_end).any(|lpn| self.map.trims.is_mapped(lpn)) {
+                self.take_group(unit, k / self.map.shape.fan, Cause::Trim)?;
+            }
+            lpn = table_end;
+        }
+        Ok(())
+    }
+
+    /// These pages hold nothing from now on; a record says so.
+    pub(super) fn unmap(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
+        let (mut lpn, end) = (first, first + count);
+        while lpn < end {
+            let (unit, k, offset) = self.split(lpn);
+            let unit_end = ((unit + 1) * self.map.shape.pages).min(self.logical_pages);
+            if offset == 0 && unit_end <= end {
+                self.drop_unit(unit, unit_end)?;
+                lpn = unit_end;
+                continue;
+            }
+            let table_end = (unit * self.map.shape.pages + (k + 1) * self.map.shape.slots)
+                .min(unit_end)
+                .min(end);
+            self.unmap_in_table(unit, k, lpn..table_end)?;
+            lpn = table_end;
+        }
+        Ok(())
+    }
+
+    pub(super) fn unmap_in_table(
+        &mut self,
+        unit: u32,
+        k: u32,
+        pages: std::ops::Range<u32>,
+    ) -> Result<(), FtlError> {
+        if pages.clone().all(|lpn| !self.map.trims.is_mapped(lpn)) {
+            return Ok(());
+        }
+        self.take_group(unit, k / self.map.shape.fan, Cause::Trim)?;
+        for lpn in pages
+            .filter(|lpn| self.map.trims.is_mapped(*lpn))
+            .collect::<Vec<_>>()
+        {
+            let (.., slot) = self.split(lpn);
+            let old = std::mem::replace(&mut self.map.at_hand.slots[slot], UNMAPPED);
+            self.give_up_place(old);
+            self.map.trims.unmap(lpn);
+        }
+        self.map.at_hand.carriers[k as usize] = UNMAPPED;
+        self.keep_group(unit, k / self.map.shape.fan);
+        Ok(())
+    }
+
+    /// A whole unit holds nothing from now on: no table has to be read for that.
+    pub(super) fn drop_unit(&mut self, unit: u32, end: u32) -> Result<(), FtlError> {
+        self.map.at_hand.forget();
+        let mut gone = Vec::new();
+        for group in unit * self.map.shape.groups()..(unit + 1) * self.map.shape.groups() {
+            if let Place::Ram(kept) = self.map.tables.place(group) {
+                let ppns = kept
+                    .slots
+                    .iter()
+                    .filter(|slot| **slot < LOST)
+                    .map(|slot| Ppn::new(*slot));
+                gone.extend(ppns.filter(|ppn| {
+                    self.map.lists.owner(self.space.geometry().block_of(*ppn)) != Some(unit)
+                }));
+            }
+            self.map.tables.clear(group);
+        }
+        let blocks: Vec<Pbn> = self.map.lists.blocks(unit).collect();
+        blocks
+            .iter()
+            .for_each(|block| self.space.table.live_pages(*block, &mut gone));
+        gone.into_iter().for_each(|ppn| self.give_up_page(ppn));
+        for lpn in unit * self.map.shape.pages..end {
+            if self.map.trims.is_mapped(lpn) {
+                self.map.trims.unmap(lpn);
+            }
+        }
+        self.space.seal(self.stream_of(unit))?;
+        blocks.into_iter().for_each(|block| self.give_up(block));
+        Ok(())
+    }
+
+    /// Takes groups out of RAM while there are too many: copies pages of theirs that are abroad, or
+    /// any.
+    pub(super) fn settle_groups(&mut self) -> Result<(), FtlError> {
+        let limit =
+            MIN_IN_RAM.max(self.logical_pages / (self.map.shape.slots * self.map.shape.fan) / 16);
+        // A trim leaves at most one at either end.
+        for _ in 0..2 {
+            if self.map.tables.in_ram() <= limit as usize {
+                break;
+            }
+            if let Some(group) = self.map.tables.next_in_ram(self.map.next_settled) {
+                self.map.next_settled = group + 1;
+                self.settle_group(
+                    group / self.map.shape.groups(),
+                    group % self.map.shape.groups(),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn settle_group(&mut self, unit: u32, group: u32) -> Result<(), FtlError> {
+        let mut data = vec![0; self.space.geometry().page_bytes as usize];
+        while let Place::Ram(_) = self
+            .map
+            .tables
+            .place(unit * self.map.shape.groups() + group)
+        {
+            if self.stream_of_write(unit) == COMMON {
+                // Its pages come home when its block is cleaned.
+                return Ok(());
+            }
+            self.make_room(self.stream_of(unit))?;
+            self.take_group(unit, group, Cause::Trim)?;
+            let Some((lpn, ppn)) = self.page_to_settle(unit, group) else {
+                return Ok(());
+            };
+            let Some(oob) = self
+                .space
+                .flash
+                .read(ppn, &mut data, Cause::Trim)?
+                .filter(|oob| oob.tag.lpn == lpn)
+            else {
+                return Ok(());
+            };
+            self.program_home(
+                PageTag {
+                    flags: oob.tag.flags.with(Flags::COPY),
+                    ..oob.tag
+                },
+                &data,
+                Cause::Trim,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// A page of a table without carrier: one abroad, or if all are at home, any. None of a table
+    /// that cannot have one.
+    pub(super) fn page_to_settle(&mut self, unit: u32, group: u32) -> Option<(u32, Ppn)> {
+        let geometry = self.space.geometry();
+        for k in self.map.shape.tables_of(group) {
+            if self.map.at_hand.carriers[k as usize] != UNMAPPED {
+                continue;
+            }
+            let slots = self.map.at_hand.table(k, &self.map.shape);
+            if slots.contains(&LOST) {
+                return None;
+            }
+            let first = unit * self.map.shape.pages + k * self.map.shape.slots;
+            let mapped = (first..)
+                .zip(&*slots)
+                .filter(|(_, slot)| **slot != UNMAPPED);
+            let mapped = mapped.map(|(lpn, slot)| (lpn, Ppn::new(*slot)));
+            let is_abroad =
+                |(_, ppn): &(u32, Ppn)| self.map.lists.owner(geometry.block_of(*ppn)) != Some(unit);
+            if let Some(page) = mapped
+                .clone()
+                .find(is_abroad)
+                .or_else(|| mapped.clone().next())
+            {
+                return Some(page);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,352 @@
+//! Writing a superblock row by row: every chip's page of a row is programmed side by side, from the
+//! buffer, from another block of the same chip, or as a hole.
+
+use super::flush::Writing;
+use super::shape::Spot;
+use super::{FIRST_CHIP, MlamFtl, SPARE_BYTES};
+use crate::error::FtlError;
+use crate::format::{Flags, PageTag, Role, UNMAPPED};
+use nand_model::{Cause, Geometry, Nanos, Ppn, Store};
+
+/// Room for a row.
+pub(super) struct Rows {
+    pub(super) columns: Vec<Column>,
+    pub(super) data: Vec<u8>,
+    pub(super) blank: Vec<u8>,
+}
+
+impl Rows {
+    pub(super) fn new(geometry: &Geometry, chips: u32) -> Self {
+        let page = geometry.page_bytes as usize;
+        Rows {
+            columns: Vec::new(),
+            data: vec![0; chips as usize * page],
+            blank: vec![0; page],
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        (self.data.len() + self.blank.len()) as u64
+    }
+}
+
+/// A page of the row at hand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) chip: u32,
+    pub(super) lpn: u32,
+    pub(super) source: Source,
+    /// Of what was read: what its copy says.
+    pub(super) tag: Option<PageTag>,
+}
+
+/// Where the content of a page comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source {
+    /// The buffer; with its version, where it has been on flash.
+    Ram {
+        slot: u32,
+        known: Option<u64>,
+    },
+    Flash(Ppn),
+}
+
+/// A page that was programmed; its version where RAM has its content.
+pub(super) struct Placed {
+    pub(super) lpn: u32,
+    pub(super) ppn: Ppn,
+    pub(super) ver: u64,
+}
+
+/// Writes the scheme part: the superblock's serial number.
+pub(super) fn serial_part(serial: u64) -> impl Fn(Ppn, &mut [u8]) {
+    move |_, spare| spare[..SPARE_BYTES].copy_from_slice(&serial.to_le_bytes()[..SPARE_BYTES])
+}
+
+impl<S: Store> MlamFtl<S> {
+    /// False if a program failed.
+    pub(super) fn write_rows(
+        &mut self,
+        writing: &mut Writing,
+        slots: &[u32],
+        cause: Cause,
+    ) -> Result<bool, FtlError> {
+        let mut rows = std::mem::replace(
+            &mut self.map.rows,
+            Rows {
+                columns: vec![],
+                data: vec![],
+                blank: vec![],
+            },
+        );
+        let mut outcome = Ok(true);
+        'slots: for (loc, quarter) in (0..).zip(slots) {
+            for row in 0..self.map.shape.rows {
+                self.look_up_row(*quarter, row, &mut rows.columns);
+                outcome = self.write_row(
+                    writing,
+                    &mut rows,
+                    self.map.shape.block_row(loc, row),
+                    cause,
+                );
+                if !matches!(outcome, Ok(true)) {
+                    break 'slots;
+                }
+            }
+        }
+        self.map.rows = rows;
+        outcome
+    }
+
+    pub(super) fn look_up_row(&self, quarter: u32, row: u32, columns: &mut Vec<Column>) {
+        columns.clear();
+        for chip in 0..self.map.shape.chips {
+            let lpn = self.map.shape.lpn(Spot { quarter, row, chip });
+            if lpn >= self.logical_pages {
+                break;
+            }
+            let in_ram = self.map.buffer.get(lpn).and_then(|entry| {
+                let known = (!entry.fresh).then_some(entry.ver);
+                Some(Source::Ram {
+                    slot: entry.slot()?,
+                    known,
+                })
+            });
+            let source = in_ram.or_else(|| self.place_of(lpn).map(Source::Flash));
+            columns.extend(source.map(|source| Column {
+                chip,
+                lpn,
+                source,
+                tag: None,
+            }));
+        }
+    }
+
+    /// Programs a row: chips work side by side, and the next row begins when all are done. What
+    /// cannot stay on its chip is read before any of it is programmed.
+    pub(super) fn write_row(
+        &mut self,
+        writing: &mut Writing,
+        rows: &mut Rows,
+        block_row: u32,
+        cause: Cause,
+    ) -> Result<bool, FtlError> {
+        let begin = self.space.flash.now();
+        let (mut read, mut end) = (begin, begin);
+        for column in &mut rows.columns {
+            self.space.flash.begin(begin);
+            if !self.advance(writing, column.chip, block_row, &rows.blank)? {
+                return Ok(false);
+            }
+            if let Source::Flash(from) = column.source {
+                self.space.flash.begin(begin);
+                let page = self.space.geometry().page_bytes as usize;
+                let data = &mut rows.data[column.chip as usize * page..][..page];
+                match self.copy_inside(writing, column, from, cause)? {
+                    Some(true) => {}
+                    Some(false) => return Ok(false),
+                    None => {
+                        column.tag = Some(self.read_for_copy(column.lpn, from, data, cause)?);
+                        read = read.max(self.space.flash.now());
+                    }
+                }
+            }
+            end = end.max(self.space.flash.now());
+        }
+        for column in &rows.columns {
+            let went_well = match column.source {
+                Source::Ram { slot, known } => {
+                    self.program_buffered(writing, column, slot, known, begin)?
+                }
+                Source::Flash(_) => match column.tag {
+                    Some(tag) => {
+                        self.space.flash.begin(read);
+                        let page = rows.blank.len();
+                        let data = &rows.data[column.chip as usize * page..][..page];
+                        self.program_column(writing, column, tag, data, cause)?
+                    }
+                    None => true,
+                },
+            };
+            if !went_well {
+                return Ok(false);
+            }
+            end = end.max(self.space.flash.now());
+        }
+        self.space.flash.begin(end);
+        Ok(true)
+    }
+
+    /// Makes a chip's next page that of this row, by filler. False if a program failed.
+    pub(super) fn advance(
+        &mut self,
+        writing: &Writing,
+        chip: u32,
+        block_row: u32,
+        blank: &[u8],
+    ) -> Result<bool, FtlError> {
+        const FILLER: PageTag = PageTag {
+            role: Role::Pad,
+            flags: Flags::NONE,
+            lpn: UNMAPPED,
+            ver: 0,
+        };
+        let (stream, geometry) = (FIRST_CHIP + chip as usize, self.space.geometry());
+        loop {
+            let next = self.space.next_page(stream)?;
+            match self.map.superblocks.block(writing.psb, chip) {
+                None => self
+                    .map
+                    .superblocks
+                    .set_block(writing.psb, chip, geometry.block_of(next)),
+                Some(block) if block != geometry.block_of(next) => return Ok(false),
+                Some(_) => {}
+            }
+            if geometry.offset_of(next) == block_row {
+                return Ok(true);
+            }
+            let filler = self.space.append_page(stream, FILLER, blank, Cause::Pad)?;
+            self.space.table.clear_live(filler);
+            if filler != next {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Copies a page that stays on its chip. `None` if it does not, or cannot be read; false if a
+    /// program failed.
+    pub(super) fn copy_inside(
+        &mut self,
+        writing: &mut Writing,
+        column: &Column,
+        from: Ppn,
+        cause: Cause,
+    ) -> Result<Option<bool>, FtlError> {
+        let stream = FIRST_CHIP + column.chip as usize;
+        let to = self.space.next_page(stream)?;
+        if !self.space.flash.can_copy_back(from, to) {
+            return Ok(None);
+        }
+        let part = serial_part(writing.serial);
+        let Some(ppn) = self
+            .space
+            .append_copyback(stream, column.lpn, from, cause, part)?
+        else {
+            // A program failed if the stream goes on elsewhere; otherwise the page is unreadable.
+            return Ok((self.space.next_page(stream)? != to).then_some(false));
+        };
+        writing.placed.push(Placed {
+            lpn: column.lpn,
+            ppn,
+            ver: 0,
+        });
+        writing.copied += 1;
+        Ok(Some(ppn == to))
+    }
+
+    /// Reads a page to be copied, and says what its copy is: one that cannot be read stays an error
+    /// to read, and is as new as it was, or newer.
+    pub(super) fn read_for_copy(
+        &mut self,
+        lpn: u32,
+        from: Ppn,
+        data: &mut [u8],
+        cause: Cause,
+    ) -> Result<PageTag, FtlError> {
+        let is_it = |tag: &PageTag| tag.lpn == lpn && tag.role.is_host_data();
+        let copy = |tag: PageTag| PageTag {
+            role: Role::Data,
+            flags: tag.flags.with(Flags::COPY),
+            ..tag
+        };
+        if let Some(oob) = self
+            .space
+            .flash
+            .read(from, data, cause)?
+            .filter(|oob| is_it(&oob.tag))
+        {
+            return Ok(copy(oob.tag));
+        }
+        let known = self
+            .space
+            .flash
+            .read_oob(from, cause)?
+            .map(|oob| oob.tag)
+            .filter(is_it);
+        let unknown = PageTag {
+            role: Role::Data,
+            flags: Flags::NONE,
+            lpn,
+            ver: self.next_ver,
+        };
+        if known.is_none() {
+            self.next_ver += 1;
+        }
+        let tag = known.unwrap_or(unknown);
+        data.fill(0);
+        Ok(PageTag {
+            flags: tag.flags.with(Flags::COPY).with(Flags::LOST),
+            role: Role::Data,
+            ..tag
+        })
+    }
+
+    pub(super) fn program_buffered(
+        &mut self,
+        writing: &mut Writing,
+        column: &Column,
+        slot: u32,
+        known: Option<u64>,
+        begin: Nanos,
+    ) -> Result<bool, FtlError> {
+        let (flags, ver) = match known {
+            Some(ver) => (Flags::COPY, ver),
+            None => (Flags::NONE, self.new_version()),
+        };
+        self.space.flash.begin(begin);
+        let tag = PageTag {
+            role: Role::Data,
+            flags,
+            lpn: column.lpn,
+            ver,
+        };
+        let stream = FIRST_CHIP + column.chip as usize;
+        let to = self.space.next_page(stream)?;
+        let part = serial_part(writing.serial);
+        let ppn = self.space.append_with_spare(
+            stream,
+            tag,
+            self.map.buffer.data(slot),
+            Cause::Host,
+            part,
+        )?;
+        writing.placed.push(Placed {
+            lpn: column.lpn,
+            ppn,
+            ver,
+        });
+        Ok(ppn == to)
+    }
+
+    pub(super) fn program_column(
+        &mut self,
+        writing: &mut Writing,
+        column: &Column,
+        tag: PageTag,
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<bool, FtlError> {
+        let stream = FIRST_CHIP + column.chip as usize;
+        let to = self.space.next_page(stream)?;
+        let ppn =
+            self.space
+                .append_with_spare(stream, tag, data, cause, serial_part(writing.serial))?;
+        writing.placed.push(Placed {
+            lpn: column.lpn,
+            ppn,
+            ver: tag.ver,
+        });
+        writing.copied += 1;
+        Ok(ppn == to)
+    }
+}

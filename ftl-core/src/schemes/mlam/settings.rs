@@ -1,0 +1,134 @@
+//! The parameters.
+
+use super::policy::Policy;
+use super::shape::Shape;
+use crate::config::Params;
+use crate::error::FtlError;
+use crate::gc::Scrub;
+use crate::recovery::rescue_blocks;
+use crate::wear::ColdToWorn;
+use nand_model::{PairTable, Profile};
+
+/// The parameters, validated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) chips: u32,
+    /// Pages of the buffer.
+    pub(super) capacity: u32,
+    pub(super) low: f64,
+    pub(super) high: f64,
+    pub(super) policy: Policy,
+    pub(super) candidates: usize,
+    pub(super) alpha: f64,
+    /// `None`: by what reorganisation and merges cost.
+    pub(super) k_empty: Option<u32>,
+    pub(super) smax: f64,
+    pub(super) flush_by_journal: bool,
+    pub(super) acknowledged_by_journal: bool,
+    pub(super) free_threshold: u32,
+    pub(super) reserve: u32,
+    pub(super) wear: Option<ColdToWorn>,
+    pub(super) scrub: Scrub,
+    pub(super) pair_protection: bool,
+}
+
+impl Settings {
+    pub(super) fn new(
+        params: &Params,
+        profile: &Profile,
+        blocks: u32,
+        logical_pages: u32,
+    ) -> Result<Settings, FtlError> {
+        let geometry = &profile.geometry;
+        let share = |key: &str, default: f64| match params.get(key, default)? {
+            share if (0.0..=1.0).contains(&share) => Ok(share),
+            share => Err(FtlError::Config(format!(
+                "parameter {key}: {share} is not within 0 to 1"
+            ))),
+        };
+        let (low, high) = (share("mlam.low", 0.1)?, share("mlam.high", 0.5)?);
+        if low >= high {
+            return Err(FtlError::Config(format!(
+                "parameter mlam.high: {high} is not above mlam.low ({low})"
+            )));
+        }
+        let candidates = params.get("mlam.candidates", 4)?;
+        if !(1..=MAX_CANDIDATES).contains(&candidates) {
+            let text = format!(
+                "parameter mlam.candidates: {candidates} is not within 1 to {MAX_CANDIDATES}"
+            );
+            return Err(FtlError::Config(text));
+        }
+        let k_empty = match params.get("mlam.k_empty", "auto".to_string())?.as_str() {
+            "auto" => None,
+            text => Some(text.parse().ok().filter(|k| *k <= 7).ok_or_else(|| {
+                FtlError::Config(format!(
+                    "parameter mlam.k_empty: {text:?} is neither auto nor within 0 to 7"
+                ))
+            })?),
+        };
+        let smax: f64 = params.get("mlam.smax", 1.25)?;
+        if smax.is_nan() || smax < 1.0 {
+            return Err(FtlError::Config(format!(
+                "parameter mlam.smax: {smax} is less than 1, the coarsest table"
+            )));
+        }
+        let page = geometry.page_bytes as u64;
+        let default = DEFAULT_BUFFER
+            .min(logical_pages as u64 * page / 16)
+            .max(MIN_BUFFER_PAGES * page);
+        let capacity = params.get("mlam.buffer", default)? / page;
+        if !(MIN_BUFFER_PAGES..=1 << 24).contains(&capacity) {
+            return Err(FtlError::Config(format!(
+                "parameter mlam.buffer: {capacity} pages of {page} bytes, need {MIN_BUFFER_PAGES} to {}",
+                1 << 24
+            )));
+        }
+        let capacity = capacity as u32;
+        let chips = Shape::new(
+            geometry,
+            params.get("mlam.chips", Shape::default_chips(geometry))?,
+        )?
+        .chips;
+        let pages = geometry.pages_per_block;
+        // What is in RAM alone has to find room at any time, and a superblock, beside two blocks
+        // that fail.
+        let reserve = capacity.div_ceil(pages) + chips + 2;
+        let rescued = rescue_blocks(&PairTable::new(profile.pairing, pages), pages, chips);
+        let free_threshold =
+            params.get("gc.free_threshold", 4.max(blocks / 200) + rescued + reserve)?;
+        let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
+        let least = reserve + if pair_protection { rescued } else { 0 };
+        if free_threshold < least {
+            return Err(FtlError::Config(format!(
+                "parameter gc.free_threshold: {free_threshold} blocks, need {least} for this buffer and superblock and for what a \
+                 mount rescues"
+            )));
+        }
+        Ok(Settings {
+            chips,
+            capacity,
+            low,
+            high,
+            policy: Policy::named(&params.get("mlam.policy", "mlam".to_string())?)?,
+            candidates,
+            alpha: share("mlam.alpha", 0.5)?,
+            k_empty,
+            smax,
+            flush_by_journal: params.choice("mlam.flush", "journal", "vsb")?,
+            acknowledged_by_journal: params.choice("mlam.ack", "journal", "buffer")?,
+            free_threshold,
+            reserve,
+            wear: ColdToWorn::from_params(params)?,
+            scrub: Scrub::new(params)?,
+            pair_protection,
+        })
+    }
+}
+
+pub(super) const DEFAULT_BUFFER: u64 = 32 << 20;
+
+pub(super) const MIN_BUFFER_PAGES: u64 = 8;
+
+/// Most candidates for a virtual superblock, when the usual ones do not fill it.
+pub(super) const MAX_CANDIDATES: usize = 16;

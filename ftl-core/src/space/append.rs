@@ -1,0 +1,369 @@
+//! Filling blocks: pages are appended to the open block of a stream, or put at their own offset; a
+//! full block is closed and another one opened. A program that fails is survived: the rest goes to
+//! another block.
+//!
+//! If power fails, the open blocks are found partly filled and are never continued.
+
+use super::{NEVER, NO_BLOCK, OpenBlock, Space, Stream, StreamId};
+use crate::block_table::State;
+use crate::error::FtlError;
+use crate::flash::Flash;
+use crate::format::{OOB_SLOT, PageTag};
+use nand_model::{Cause, Geometry, NandError, Pbn, Ppn, RunError, Store};
+
+impl<S: Store> Space<S> {
+    /// Appends as many of the pages as fit into the stream's open block, at least one, and marks
+    /// them live. Returns the first and how many. A failed program is survived: the rest goes to
+    /// another block and the failing one is put on [`Space::failing_block`].
+    pub(crate) fn append(
+        &mut self,
+        stream: StreamId,
+        tags: &[PageTag],
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(Ppn, u32), FtlError> {
+        self.append_with(stream, tags.len(), |flash, first, epoch, count| {
+            let tags = &tags[..count];
+            let bytes = count * flash.geometry().page_bytes as usize;
+            flash.program(first, epoch, tags, &data[..bytes], cause)
+        })
+    }
+
+    /// [`Space::append`] of one page, compiled for one page.
+    #[inline(always)]
+    pub(crate) fn append_page(
+        &mut self,
+        stream: StreamId,
+        tag: PageTag,
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<Ppn, FtlError> {
+        let appended = self.append_with(stream, 1, |flash, first, epoch, _| {
+            flash.program(first, epoch, &[tag], data, cause)
+        });
+        appended.map(|(ppn, _)| ppn)
+    }
+
+    /// [`Space::append`] of copies, whose records are as read and get renewed here.
+    pub(crate) fn append_copies(
+        &mut self,
+        stream: StreamId,
+        records: &mut [[u8; OOB_SLOT]],
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(Ppn, u32), FtlError> {
+        self.append_with(stream, records.len(), |flash, first, epoch, count| {
+            let bytes = count * flash.geometry().page_bytes as usize;
+            flash.program_copies(first, epoch, &mut records[..count], &data[..bytes], cause)
+        })
+    }
+
+    /// Appends one page with a scheme part in its spare bytes, which `fill` writes for the place
+    /// that it is told; more than once if a program fails.
+    pub(crate) fn append_with_spare(
+        &mut self,
+        stream: StreamId,
+        tag: PageTag,
+        data: &[u8],
+        cause: Cause,
+        mut fill: impl FnMut(Ppn, &mut [u8]),
+    ) -> Result<Ppn, FtlError> {
+        let appended = self.append_with(stream, 1, |flash, ppn, epoch, _| {
+            flash.program_with_spare(ppn, epoch, tag, |spare| fill(ppn, spare), data, cause)
+        });
+        appended.map(|(ppn, _)| ppn)
+    }
+
+    /// Appends a copy of logical page `lpn`, stored at `from`, without a transfer over the bus.
+    /// `fill` is as above. `None` if the page is unreadable or belongs to another address, or if a
+    /// program failed and the stream's next block is in another plane.
+    pub(crate) fn append_copyback(
+        &mut self,
+        stream: StreamId,
+        lpn: u32,
+        from: Ppn,
+        cause: Cause,
+        mut fill: impl FnMut(Ppn, &mut [u8]),
+    ) -> Result<Option<Ppn>, FtlError> {
+        let mut impossible = false;
+        let appended = self.append_with(stream, 1, |flash, to, epoch, _| {
+            let copied = flash.copy_back(lpn, from, to, epoch, |spare| fill(to, spare), cause);
+            impossible = copied
+                .as_ref()
+                .is_err_and(|run| matches!(run.error, NandError::Uncorrectable { .. }));
+            copied
+        });
+        if impossible {
+            Ok(None)
+        } else {
+            appended.map(|(ppn, _)| Some(ppn))
+        }
+    }
+
+    /// Where the stream's next page goes; opens a block if need be.
+    pub(crate) fn next_page(&mut self, stream: StreamId) -> Result<Ppn, FtlError> {
+        self.frontier(stream).map(|(ppn, ..)| ppn)
+    }
+
+    /// Calls `program` with first page, epoch and count of pages until some were programmed.
+    #[inline(always)]
+    pub(super) fn append_with(
+        &mut self,
+        stream: StreamId,
+        wanted: usize,
+        program: impl FnMut(&mut Flash<S>, Ppn, u64, usize) -> Result<(), RunError>,
+    ) -> Result<(Ppn, u32), FtlError> {
+        self.program_where(stream, wanted, |_, next| next, program)
+    }
+
+    /// Programs pages upwards from this offset of the stream's open block, where none of them is
+    /// programmed; if a program fails, at the same offsets of another block. Only on parts that
+    /// take pages in any order and share nothing between them, and never in a mount.
+    pub(crate) fn program_at(
+        &mut self,
+        stream: StreamId,
+        offset: u32,
+        tags: &[PageTag],
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(Ppn, u32), FtlError> {
+        assert!(
+            !self.risky,
+            "pages that may be at risk go one after the other"
+        );
+        let at_offset =
+            |geometry: &Geometry, next: Ppn| geometry.page(geometry.block_of(next), offset);
+        self.program_where(
+            stream,
+            tags.len(),
+            at_offset,
+            |flash, first, epoch, count| {
+                let bytes = count * flash.geometry().page_bytes as usize;
+                flash.program(first, epoch, &tags[..count], &data[..bytes], cause)
+            },
+        )
+    }
+
+    /// Calls `program` with first page, epoch and count of pages until some were programmed;
+    /// `place` says where in the open block, which is full up to the page that it is given.
+    #[inline(always)]
+    pub(super) fn program_where(
+        &mut self,
+        stream: StreamId,
+        wanted: usize,
+        place: impl Fn(&Geometry, Ppn) -> Ppn,
+        mut program: impl FnMut(&mut Flash<S>, Ppn, u64, usize) -> Result<(), RunError>,
+    ) -> Result<(Ppn, u32), FtlError> {
+        loop {
+            let (next, room, epoch) = self.frontier(stream)?;
+            let first = place(self.flash.geometry(), next);
+            // An open block has room for one page: the compiler is told, so that it can drop the
+            // loops over one.
+            let count = if wanted == 1 {
+                1
+            } else {
+                wanted.min(room as usize)
+            };
+            let seq = self.flash.pseq();
+            let outcome = program(&mut self.flash, first, epoch, count);
+            let done = outcome
+                .as_ref()
+                .map_or_else(|run| run.done, |()| count as u32);
+            self.note_programmed(stream, first, done, seq);
+            match outcome {
+                Ok(()) => {}
+                Err(run) if matches!(run.error, NandError::ProgramFailed(_)) => {
+                    self.abandon_failing(stream)
+                }
+                Err(run) if done == 0 => return Err(run.error.into()),
+                Err(_) => {}
+            }
+            if done > 0 {
+                return Ok((first, done));
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn note_programmed(&mut self, stream: StreamId, first: Ppn, done: u32, seq: u64) {
+        let pages = self.flash.geometry().pages_per_block;
+        let Stream { open, listed, .. } = &mut self.streams[stream];
+        let open = open.as_mut().expect("a block is open");
+        if self.kept_back > 0 && done > 0 {
+            open.note_provisional(open.next, seq + 1);
+        }
+        if done == 1 {
+            open.note(1, seq + 1);
+            self.table.set_live(first);
+        } else {
+            open.note(done, seq + done as u64);
+            self.table.set_live_run(first, done);
+        }
+        let filled = open.next == pages;
+        if self.risky && !*listed {
+            *listed = true;
+            self.at_risk.put(seq + 1, stream);
+        }
+        if filled {
+            self.close(stream);
+        }
+    }
+
+    pub(super) fn close(&mut self, stream: StreamId) {
+        if let Some(open) = self.streams[stream].open.take() {
+            assert!(
+                !open.is_provisional(),
+                "block {} is closed before its pages count",
+                open.block
+            );
+            self.table.set_state(open.block, State::Full);
+            if self.streams[stream].spec.collectable {
+                self.table.set_collectable(open.block);
+            }
+        }
+    }
+
+    pub(super) fn abandon_failing(&mut self, stream: StreamId) {
+        if let Some(open) = self.streams[stream].open.take() {
+            self.table.set_state(open.block, State::Full);
+            self.failing.push(open.block);
+            self.note_bad(open.block);
+        }
+    }
+
+    /// Where the stream's next pages go, for how many there is room, and the block's allocation
+    /// number; opens a block if need be.
+    #[inline(always)]
+    pub(super) fn frontier(&mut self, stream: StreamId) -> Result<(Ppn, u32, u64), FtlError> {
+        let (geometry, pages) = (self.flash.geometry(), self.pages_per_block());
+        match &self.streams[stream].open {
+            Some(open) if open.next < pages && !open.gaps => Ok((
+                geometry.page(open.block, open.next),
+                pages - open.next,
+                open.epoch,
+            )),
+            _ => self.new_frontier(stream),
+        }
+    }
+
+    /// The same when there is no room yet, or only between pages.
+    #[cold]
+    pub(super) fn new_frontier(&mut self, stream: StreamId) -> Result<(Ppn, u32, u64), FtlError> {
+        if self.room(stream) == 0 {
+            self.open_new(stream)?;
+        }
+        let open = self.streams[stream].open.as_ref().expect("just opened");
+        if open.gaps {
+            let (next, room) = self.first_gap(open.block);
+            return Ok((next, room, open.epoch));
+        }
+        let next = self.flash.geometry().page(open.block, open.next);
+        Ok((next, self.room(stream), open.epoch))
+    }
+
+    /// The first page of a block that is not programmed, and how many there are together.
+    #[cold]
+    pub(super) fn first_gap(&self, block: Pbn) -> (Ppn, u32) {
+        let geometry = self.geometry();
+        let free = |offset: &u32| {
+            !self
+                .flash
+                .chip()
+                .is_programmed(geometry.page(block, *offset))
+        };
+        let first = (0..geometry.pages_per_block)
+            .find(free)
+            .expect("an open block has room");
+        (
+            geometry.page(block, first),
+            (first..geometry.pages_per_block).take_while(free).count() as u32,
+        )
+    }
+
+    pub(super) fn open_new(&mut self, stream: StreamId) -> Result<(), FtlError> {
+        self.seal(stream)?;
+        let spec = self.streams[stream].spec;
+        let worn = std::mem::take(&mut self.streams[stream].for_cold);
+        let block = self.take_free(worn, self.streams[stream].die)?;
+        let epoch = self.next_epoch;
+        self.next_epoch += 1;
+        self.table.set_open(block, spec.role, epoch);
+        self.filled_by[block.index()] = stream as u32;
+        self.streams[stream].open = Some(OpenBlock::new(block, epoch, 0));
+        Ok(())
+    }
+
+    pub(super) fn take_free(&mut self, worn: bool, die: Option<u32>) -> Result<Pbn, FtlError> {
+        loop {
+            let Some((block, confirmed)) = self.pool.take(worn, die) else {
+                self.refill_pool()?;
+                continue;
+            };
+            if confirmed {
+                return Ok(block);
+            }
+            match self.flash.erase(block, Cause::Recovery) {
+                Ok(()) => return Ok(block),
+                Err(NandError::EraseFailed(_)) => self.set_bad(block),
+                Err(other) => {
+                    self.pool
+                        .put(block, self.flash.chip().erase_count(block), false);
+                    return Err(other.into());
+                }
+            }
+        }
+    }
+
+    /// Erases released blocks when failed erases have emptied the pool: the caller had made sure of
+    /// the blocks that it takes, but not of these failures.
+    #[cold]
+    pub(super) fn refill_pool(&mut self) -> Result<(), FtlError> {
+        self.hurry()?;
+        if self.reclaim(Cause::Gc)? > 0 {
+            Ok(())
+        } else {
+            Err(NO_BLOCK)
+        }
+    }
+
+    /// Closes the stream's block, if one is open; its remaining pages stay unused.
+    pub(crate) fn seal(&mut self, stream: StreamId) -> Result<(), FtlError> {
+        if self.streams[stream]
+            .open
+            .as_ref()
+            .is_some_and(OpenBlock::is_provisional)
+        {
+            self.make_stream_safe(stream)?;
+        }
+        self.close(stream);
+        Ok(())
+    }
+
+    /// Closes this block, if a stream is filling it.
+    pub(crate) fn seal_block(&mut self, block: Pbn) -> Result<(), FtlError> {
+        match self.table.state(block) {
+            State::Open => self.seal(self.filled_by[block.index()] as usize),
+            _ => Ok(()),
+        }
+    }
+
+    /// The block that one stream is filling is filled by another one from now on, which has none.
+    pub(crate) fn hand_over(&mut self, from: StreamId, to: StreamId) {
+        assert!(self.streams[to].open.is_none(), "stream {to} has a block");
+        let open = self.streams[from].open.take().expect("a block is open");
+        self.filled_by[open.block.index()] = to as u32;
+        let pairs = self.pair_protection.then(|| self.flash.chip().pairs());
+        let oldest = open.oldest_unsafe(pairs);
+        self.streams[to].open = Some(open);
+        if self.risky && oldest < NEVER {
+            self.streams[to].listed = true;
+            self.at_risk.put(oldest, to);
+        }
+    }
+
+    /// Cold data is about to come: it gets a worn block of its own.
+    pub(crate) fn set_cold_apart(&mut self, stream: StreamId) -> Result<(), FtlError> {
+        self.streams[stream].for_cold = true;
+        self.seal(stream)
+    }
+}
