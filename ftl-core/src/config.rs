@@ -15,6 +15,9 @@ impl Params {
     }
 
     /// The value of `key`, or `default` where none was given.
+    ///
+    /// # Errors
+    /// [`FtlError::Config`] where the text is no value of this type.
     pub fn get<T: FromStr>(&self, key: &str, default: T) -> Result<T, FtlError> {
         match self.0.get(key) {
             None => Ok(default),
@@ -25,6 +28,9 @@ impl Params {
     }
 
     /// Whether `key` says `default` (or nothing) rather than `other`; anything else is refused.
+    ///
+    /// # Errors
+    /// [`FtlError::Config`] where it is neither.
     pub fn choice(&self, key: &str, default: &str, other: &str) -> Result<bool, FtlError> {
         match self.0.get(key).map_or(default, String::as_str) {
             value if value == default => Ok(true),
@@ -36,6 +42,9 @@ impl Params {
     }
 
     /// Refuses keys that are not in the list.
+    ///
+    /// # Errors
+    /// [`FtlError::Config`] names the first that is not, the nearest that is, and all that are.
     pub fn only<'a>(&self, known: impl IntoIterator<Item = &'a ParamDoc>) -> Result<(), FtlError> {
         let keys: Vec<_> = known.into_iter().map(|param| param.key).collect();
         match self.0.keys().find(|key| !keys.contains(&key.as_str())) {

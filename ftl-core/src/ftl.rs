@@ -20,29 +20,52 @@ pub trait Ftl<S: Store>: Send {
     fn logical_pages(&self) -> u32;
 
     /// Reads consecutive pages; `out` is a whole number of pages. Unmapped pages read as zeros.
+    ///
+    /// # Errors
+    /// [`FtlError::MediaLost`] where a page that holds data cannot be read; [`FtlError::Host`] where the
+    /// host cannot read the image; [`FtlError::PowerLost`].
     fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError>;
 
     /// Writes consecutive pages; `data` is a whole number of pages. On an error a prefix of the
     /// pages may have been written.
+    ///
+    /// # Errors
+    /// [`FtlError::ReadOnly`]; [`FtlError::HostFull`] and [`FtlError::Host`] where the image cannot be
+    /// written; [`FtlError::MediaLost`] where a part of the map cannot be read; [`FtlError::PowerLost`].
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError>;
 
     /// Makes `count` pages read as zeros. Also serves write-zeroes: space is never promised to an
     /// address.
+    ///
+    /// # Errors
+    /// As [`Ftl::write`].
     fn trim(&mut self, at: Nanos, first: Lpn, count: u32) -> Result<Nanos, FtlError>;
 
     /// Makes everything acknowledged so far survive a power cut of the flash. The store's own sync
     /// is the volume's business.
+    ///
+    /// # Errors
+    /// As [`Ftl::write`], but a read-only device flushes. What failed is not durable.
     fn flush(&mut self, at: Nanos) -> Result<Nanos, FtlError>;
 
     /// Does background work (collection ahead of need, wear levelling) of about `budget` flash
     /// operations. Returns whether there is more to do.
+    ///
+    /// # Errors
+    /// As [`Ftl::write`].
     fn idle(&mut self, at: Nanos, budget: u32) -> Result<bool, FtlError>;
 
     /// Flushes and writes a checkpoint, so that the next mount need not scan.
+    ///
+    /// # Errors
+    /// As [`Ftl::write`]. The device can be mounted all the same.
     fn shutdown(&mut self, at: Nanos) -> Result<Nanos, FtlError>;
 
     /// Whether the page holds data (as opposed to reading as zeros because nothing was written, or
     /// it was trimmed).
+    ///
+    /// # Errors
+    /// [`FtlError::MediaLost`] where a part of the map cannot be read.
     fn is_mapped(&mut self, lpn: Lpn) -> Result<bool, FtlError>;
 
     /// Counters and gauges; cheap, takes nothing from the flash.
@@ -59,6 +82,9 @@ pub trait Ftl<S: Store>: Send {
 
     /// Compares every table with the chip. Returns what is wrong, one line each; empty when nothing
     /// is.
+    ///
+    /// # Errors
+    /// [`FtlError::PowerLost`], or [`FtlError::Host`] where the host cannot read the image.
     fn check(&mut self) -> Result<Vec<String>, FtlError>;
 
     /// The chip below.

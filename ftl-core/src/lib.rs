@@ -6,6 +6,8 @@
 //! over it.
 #![forbid(unsafe_code)]
 
+#![warn(clippy::missing_errors_doc)]
+
 mod addr;
 mod block_table;
 mod checkpoint;

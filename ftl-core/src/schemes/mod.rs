@@ -104,6 +104,10 @@ impl Scheme {
     }
 
     /// Starts the scheme on a chip.
+    ///
+    /// # Errors
+    /// [`FtlError::Config`] where a parameter is unknown, is not a value, or cannot work on this chip;
+    /// what a mount finds wrong: [`FtlError::Corrupt`] where the flash contradicts itself.
     pub fn start<S: SchemeStore>(
         &self,
         chip: Chip<S>,
@@ -119,6 +123,9 @@ impl Scheme {
     /// A profile by size: data x (1 + over-provisioning), the scheme's overhead, and the bad blocks
     /// its data sheet allows. A paper's device has its raw blocks; then the logical size follows
     /// and `size_bytes` must be 0 or not larger.
+    ///
+    /// # Errors
+    /// [`FtlError::Config`] where the device cannot be laid out as asked; the text says why.
     pub fn layout(
         &self,
         profile: &Profile,

@@ -1,5 +1,5 @@
-//! Writing superblocks: rows of pages over all chips, new ones from the buffer, unchanged ones
-//! copied along; what follows for the tables; reorganisation (section 4.4); and the journal.
+//! Flushing the buffer: which superblock is written, what follows for the tables, reorganisation
+//! (section 4.4), and the journal. How a superblock is written is in `rows.rs`.
 //!
 //! What always holds: a page counts from its program on. Where a program fails, or the host has no
 //! room, the superblock is left as it is: its pages are buffered pages that are on flash, its
