@@ -5,7 +5,6 @@
 //! comes in with every verb, so every run repeats. `schemes` is a table; everything else iterates
 //! over it.
 #![forbid(unsafe_code)]
-
 #![warn(clippy::missing_errors_doc)]
 
 mod addr;
