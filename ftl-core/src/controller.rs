@@ -129,9 +129,22 @@ where
             Start::Mount => {
                 controller.space.flash.begin(0);
                 controller.recover()?;
+                controller.collect_after_mount()?;
             }
         }
         Ok(controller)
+    }
+
+    /// What did not pay while a mount kept pages of every block back for filler may pay at its end.
+    fn collect_after_mount(&mut self) -> Result<(), FtlError> {
+        if self.stats.mount.clean || self.gc.is_read_only() {
+            return Ok(());
+        }
+        match self.collect_until(self.gc.threshold + 1) {
+            // Reading goes on.
+            Err(FtlError::ReadOnly(_)) => Ok(()),
+            other => other,
+        }
     }
 
     /// A step of the mount ends.

@@ -202,9 +202,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             next_settled: 0,
             places: Vec::new(),
         };
-        let mut ftl = Controller::start(start, space, gc, CHECKPOINT, logical_pages, map)?;
-        ftl.note_all_blocks();
-        Ok(ftl)
+        Controller::start(start, space, gc, CHECKPOINT, logical_pages, map)
     }
 }
 
@@ -286,7 +284,9 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
     }
 
     fn recover(&mut self) -> Result<(), FtlError> {
-        MountByRecords::mount(self)
+        MountByRecords::mount(self)?;
+        self.note_all_blocks();
+        Ok(())
     }
 
     fn is_mapped(&self, lpn: Lpn) -> bool {
