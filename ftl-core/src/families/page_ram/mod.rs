@@ -20,7 +20,7 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::Start;
-use crate::gc::Gc;
+use crate::gc::{Gc, policy};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
 use checkpoint::MapWriter;
@@ -91,13 +91,14 @@ pub(crate) fn create<S: Store>(
     ];
     let mut space = Space::new(Flash::new(chip), &streams);
     space.set_pair_protection(settings.pair_protection);
-    let gc = Gc::new(
+    let mut gc = Gc::new(
         &geometry,
         settings.free_threshold,
         RESERVE,
         settings.wear,
         settings.scrub,
     );
+    gc.set_policy(policy::from_params(&config.params)?, &mut space);
     let map = PageMap {
         scheme,
         settings,

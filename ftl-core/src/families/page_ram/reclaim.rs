@@ -23,7 +23,7 @@ impl<S: Store> Collect<S> for PageMapFtl<S> {
     }
 
     fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
-        Ok(self.space.table.greedy_victim())
+        Ok(self.gc.victim(&mut self.space))
     }
 
     fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError> {

@@ -3,7 +3,7 @@
 use super::{GC, HOST};
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
-use crate::gc::{SCRUB_PARAM, Scrub};
+use crate::gc::{SCRUB_PARAM, Scrub, policy};
 use crate::recovery::rescue_blocks;
 use crate::space::StreamId;
 use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
@@ -15,6 +15,8 @@ pub(crate) const PARAMS: &[ParamDoc] = &[
         key: "gc.free_threshold",
         help: "free blocks that collection keeps (default max(4, 0.5 % of blocks), and what a mount rescues)",
     },
+    policy::POLICY_PARAM,
+    policy::CHOICES_PARAM,
     ParamDoc {
         key: "page.gc_stream",
         help: "where collected pages go: same block as host writes, or separate (default)",
