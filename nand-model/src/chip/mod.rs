@@ -12,6 +12,8 @@
 //! what the cut's outcome says, and every later verb returns [`NandError::PowerLost`] until
 //! [`Chip::power_on`].
 
+mod bit_errors;
+mod copyback;
 mod erase;
 mod in_flight;
 mod program;
@@ -21,9 +23,9 @@ pub use in_flight::CutHits;
 pub use program::RunError;
 
 use crate::addr::{Pbn, Ppn};
-use crate::cause::{Cause, Counters};
+use crate::cause::Counters;
 use crate::convert::{to_u16, to_u32};
-use crate::error::{NandError, Part};
+use crate::error::NandError;
 use crate::fault::{FaultPlan, FaultState, WrongBits};
 use crate::geometry::{Geometry, PageSplit};
 use crate::pairing::PairTable;
@@ -397,73 +399,6 @@ impl<S: Store> Chip<S> {
     /// Cuts power between two operations.
     pub fn power_off(&mut self) {
         self.powered = false;
-    }
-
-    /// Moves a page inside one plane without crossing the bus. Its OOB, as far as `oob` has room,
-    /// is read and handed to `renew`; what that makes of it is programmed. If it returns false,
-    /// this is not the page that was meant, and an error. Counts one read and one program.
-    ///
-    /// Returns the instant at which the target page is programmed, in ns.
-    ///
-    /// # Errors
-    ///
-    /// - [`NandError::Uncorrectable`] of `from` if the source cannot be read or `renew` returned
-    ///   false; nothing is programmed.
-    /// - [`NandError::ProgramFailed`] of `to`: as for [`Chip::program`].
-    /// - [`NandError::PowerLost`] while power is off, or if the fault plan cuts it in this program.
-    /// - [`NandError::HostFull`] or [`NandError::Host`]: the host refused a read or write of the
-    ///   image.
-    ///
-    /// # Panics
-    ///
-    /// If the pages are not in one plane, or the target breaks a rule that [`Chip::program`]
-    /// checks.
-    pub fn copyback(
-        &mut self,
-        at: Nanos,
-        from: Ppn,
-        to: Ppn,
-        oob: &mut [u8],
-        renew: impl FnOnce(&mut [u8]) -> bool,
-        cause: Cause,
-    ) -> Result<Nanos, NandError> {
-        let source = self.check_page(from)?;
-        let target = self.check_page(to)?;
-        let domain = |b: Pbn, g: &Geometry| (g.die_of(b), b.raw() / g.dies() % g.planes);
-        let geometry = self.profile.geometry;
-        assert!(
-            oob.len() <= geometry.oob_len(),
-            "law: copyback of {} OOB bytes, a page has {}",
-            oob.len(),
-            geometry.oob_bytes
-        );
-        assert_eq!(
-            domain(source, &geometry),
-            domain(target, &geometry),
-            "law: copyback leaves its plane"
-        );
-        let mut page = std::mem::take(&mut self.scratch);
-        page.resize(geometry.page_len(), 0);
-        let cell_ns = self.profile.timing.read_ns;
-        self.counters.of_mut(cause).reads += 1;
-        self.counters.read_busy_ns += cell_ns;
-        let sensed = self.clocks.work(at, geometry.die_of(source), cell_ns);
-        let result = self
-            .fetch(sensed, cell_ns, from, &mut page, oob)
-            .and_then(|sensed| {
-                if !renew(oob) {
-                    return Err(NandError::Uncorrectable {
-                        ppn: from,
-                        part: Part::Oob,
-                    });
-                }
-                let bus_ns = self.clocks.set_bus_ns(0);
-                let programmed = self.program(sensed, to, &page, oob, cause);
-                self.clocks.set_bus_ns(bus_ns);
-                programmed
-            });
-        self.scratch = page;
-        result
     }
 
     /// Whether the page was programmed since its block was erased.

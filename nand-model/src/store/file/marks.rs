@@ -1,7 +1,8 @@
 //! Health marks of single pages.
 //!
 //! What always holds: a mark is in the file before it is in RAM, and belongs to the operation that
-//! programmed its page. A host crash may lose a mark; a mark of an operation that is undone is void.
+//! programmed its page. A host crash may lose a mark; a mark of an undone operation is
+//! void.
 
 use super::FileStore;
 use crate::addr::Ppn;

@@ -1,4 +1,4 @@
-//! What an open finds after a stop: read-only, with marks and bad blocks, and in images that cannot be.
+//! What an open finds after a stop: read-only, with marks and bad blocks, in contradictory images.
 
 use super::*;
 use crate::image::{TABLE_ENTRY_BYTES, TableEntry};

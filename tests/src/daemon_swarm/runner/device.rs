@@ -1,0 +1,125 @@
+//! The device of a plan: made, opened, read as a whole.
+
+use crate::daemon_swarm::gate::{Gate, Unblocked};
+use crate::daemon_swarm::plan::Plan;
+use ftl_core::{FtlConfig, Params, Start};
+use ftld::config::Latency;
+use ftld::device::BlockDevice;
+use ftld::stack::volume_on;
+use ftld::volume::Volume;
+use ftld_battery::rig::has_param;
+use nand_model::store::{Access, FileStore, SimDisk};
+use nand_model::{Chip, Geometry, ImageSpec, Profile};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What images on a simulated disk are called.
+pub(super) const NAME: &str = "simulated disk";
+
+fn profile_of(plan: &Plan) -> Profile {
+    let profile = plan.cells.profile();
+    let geometry = Geometry {
+        page_bytes: plan.page,
+        pages_per_block: plan.block,
+        ..profile.geometry
+    };
+    // Wear is another suite's.
+    Profile {
+        geometry,
+        endurance: 1 << 20,
+        ..profile
+    }
+}
+
+/// A new image on a new disk.
+pub(super) fn make(plan: &Plan) -> Result<SimDisk, String> {
+    let scheme = plan.scheme()?;
+    let mut params = Params::default();
+    for (key, value) in [
+        ("ckpt.interval", plan.checkpoint.to_string()),
+        ("wear.gap", "4".into()),
+    ] {
+        if has_param(scheme, key) {
+            params.set(key, &value);
+        }
+    }
+    plan.params
+        .iter()
+        .for_each(|(key, value)| params.set(key, value));
+    let text = params.iter().fold(String::new(), |text, (key, value)| {
+        text + &format!("{key}={value}\n")
+    });
+    let told = |error: &dyn std::fmt::Display| format!("plan: {error}");
+    // A device may end inside a page, though one that the command line makes does not.
+    let room = plan.size.next_multiple_of(4096);
+    let layout = scheme.layout(&profile_of(plan), room, f64::from(plan.op) / 100.0, &params);
+    let layout = layout.map_err(|error| told(&error))?;
+    let spec = ImageSpec {
+        profile: layout.profile,
+        size: plan.size,
+        scheme: scheme.name.into(),
+        params: text,
+    };
+    let (disk, store) = SimDisk::create(&spec, plan.spare).map_err(|error| told(&error))?;
+    let chip = Chip::open(layout.profile, store).map_err(|error| told(&error))?;
+    let logical_pages = plan.size.div_ceil(u64::from(plan.page)) as u32;
+    let config = FtlConfig {
+        logical_pages,
+        params,
+    };
+    let mut ftl = scheme
+        .start(chip, &config, Start::Format)
+        .map_err(|error| told(&error))?;
+    ftl.shutdown(0).map_err(|error| told(&error))?;
+    ftl.into_chip()
+        .into_store()
+        .close()
+        .map_err(|error| told(&error))?;
+    Ok(disk)
+}
+
+pub(super) fn open(disk: &SimDisk, gate: Option<&Arc<Gate>>) -> Result<Volume<FileStore>, String> {
+    let (store, _) = disk
+        .open(Access::ReadWrite)
+        .map_err(|error| format!("open: {error}"))?;
+    let stack = volume_on(
+        Path::new(NAME),
+        store,
+        false,
+        Latency::None,
+        |inner| match gate {
+            Some(gate) => Arc::new(Unblocked {
+                inner,
+                gate: gate.clone(),
+            }),
+            None => inner,
+        },
+    );
+    Ok(stack.map_err(|failure| format!("mount: {failure}"))?.volume)
+}
+
+/// Everything that a volume holds, its holes included.
+pub(super) fn contents(volume: &Volume<FileStore>) -> Result<Vec<u8>, String> {
+    let mut bytes = vec![0xA5; volume.size() as usize];
+    volume
+        .read(0, &mut bytes)
+        .map_err(|error| format!("read after a restart: {error}"))?;
+    let mut at = 0;
+    while at < bytes.len() {
+        let left = (bytes.len() - at) as u64;
+        let extents = volume
+            .extents(at as u64, left, 1024)
+            .map_err(|error| format!("extents: {error}"))?;
+        for extent in extents {
+            let part = &bytes[at..at + extent.len as usize];
+            if !extent.mapped && part.iter().any(|byte| *byte != 0) {
+                return Err(format!(
+                    "the hole at byte {at} of {} bytes does not read as zeros",
+                    extent.len
+                ));
+            }
+            at += extent.len as usize;
+        }
+    }
+    Ok(bytes)
+}
