@@ -20,7 +20,12 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("dop.ratio", &["2", "4", "8"]),
     ("fast.predict", &["fp", "lp", "cp", "np", "ebw"]),
     ("fast.sw_break", &["merge_then_rw", "keep_sw_then_rw"]),
+    ("gc.choices", &["1", "3", "10"]),
     ("gc.free_threshold", &["3", "5", "9", "14"]),
+    (
+        "gc.policy",
+        &["greedy", "cost_benefit", "fifo", "d_choices", "cat"],
+    ),
     ("gftl.extra", &["2", "16", "60"]),
     ("gftl.slice_always", &["true", "false"]),
     ("gftl.subtables", &["1", "2", "8"]),
