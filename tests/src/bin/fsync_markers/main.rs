@@ -1,0 +1,68 @@
+//! What a program may rely on after fsync, while the device below is cut off at any moment.
+//!
+//! usage: fsync_markers work FOLDER MARKERS SEED     until the device fails
+//!        fsync_markers check FOLDER MARKERS         after it was mounted again
+//!
+//! Workers change files in FOLDER and note in MARKERS, which lies outside the device, what they are
+//! about to do and what fsync or fdatasync made durable. `check` wants of every file what was
+//! durable last, or what was under way when the device failed, whole; it notes what it saw, which
+//! has to stay. MARKERS is a file, or a raw disk of zeros: every marker is one sector.
+//!
+//! `work` prints `durable: ...` when its first operation is durable. Both print a last line; exit
+//! code 1 and the reason if anything is not as it should be. A run without evidence fails as well:
+//! `work` that made nothing durable, `check` without markers.
+
+mod check;
+mod markers;
+mod objects;
+mod work;
+
+use check::check;
+use markers::Markers;
+use std::path::Path;
+use work::work;
+
+const WORKERS: u32 = 4;
+
+/// Names of each kind that a worker has.
+const NAMES: u32 = 6;
+
+/// Records that are overwritten in place, of one page each.
+const SLOTS: u32 = 32;
+
+const SLOT_BYTES: usize = 4096;
+
+/// Records after which a log is begun anew.
+const LOG_RECORDS: u64 = 64;
+
+const SECTOR: usize = 512;
+
+type Result<T> = std::result::Result<T, String>;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        ["work", folder, markers, seed] => seed
+            .parse()
+            .map_err(|_| format!("{seed} is not a seed"))
+            .and_then(|seed| {
+                work(
+                    Path::new(folder),
+                    Markers::open_or_create(Path::new(markers))?,
+                    seed,
+                )
+            }),
+        ["check", folder, markers] => {
+            Markers::open(Path::new(markers)).and_then(|m| check(Path::new(folder), m))
+        }
+        _ => Err("usage: fsync_markers work FOLDER MARKERS SEED | check FOLDER MARKERS".into()),
+    };
+    match outcome {
+        Ok(line) => println!("{line}"),
+        Err(why) => {
+            println!("fsync_markers: {why}");
+            std::process::exit(1);
+        }
+    }
+}
