@@ -53,7 +53,7 @@ fn amplification(scheme: &Scheme, form: &Form, over_provisioning: f64) -> f64 {
     let mut params = Params::default();
     for (key, value) in [
         ("gc.free_threshold", "4"),
-        ("page.gc_stream", "same"),
+        ("gc.placement", "single"),
         ("ckpt.interval", "0"),
         ("wear.policy", "none"),
         ("nand.pair_policy", "none"),

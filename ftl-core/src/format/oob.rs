@@ -223,7 +223,9 @@ impl Oob {
     /// Version of a record.
     #[inline]
     pub fn ver(slot: &[u8; OOB_SLOT]) -> u64 {
-        let word = slot[8..].first_chunk().expect("a record has eight bytes more");
+        let word = slot[8..]
+            .first_chunk()
+            .expect("a record has eight bytes more");
         u64::from_le_bytes(*word) & COUNTER_MAX
     }
 

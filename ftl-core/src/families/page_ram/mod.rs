@@ -49,7 +49,11 @@ pub(crate) fn overhead_blocks(
     let estimate = logical_pages / geometry.pages_per_block;
     let settings = Settings::new(params, profile, estimate, chunks)?;
     let trims = 2 * Trims::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
-    Ok(Checkpoints::blocks_needed(geometry, chunks) + trims + 6 + settings.more_streams + settings.free_threshold)
+    Ok(Checkpoints::blocks_needed(geometry, chunks)
+        + trims
+        + 6
+        + settings.more_streams
+        + settings.free_threshold)
 }
 
 /// The map and its checkpoints.

@@ -69,7 +69,7 @@ impl<S: Store> PageMapFtl<S> {
         self.name_unknown_pages();
         let lifetime = self.written_since(self.space.table.epoch(victim));
         self.map.streams.collected(victim, lifetime);
-        let is_short = self.space.free_blocks() <= self.gc.reserve;
+        let reserve = self.gc.reserve;
         let page = self.space.geometry().page_bytes as usize;
         let pages = &mut self.gc.pages;
         let total = pages.from.len();
@@ -83,12 +83,16 @@ impl<S: Store> PageMapFtl<S> {
                 Some(stream) => (stream, records.len()),
                 None => {
                     let (space, now) = (&self.space, self.next_ver);
+                    let is_short = space.free_blocks() <= reserve;
                     let mut of = |record: &[u8; OOB_SLOT]| {
                         let age = now.saturating_sub(Oob::ver(record));
                         self.map.streams.of_copy(space, victim, age, is_short)
                     };
                     let stream = of(&records[0]);
-                    (stream, records.iter().take_while(|r| of(r) == stream).count())
+                    (
+                        stream,
+                        records.iter().take_while(|r| of(r) == stream).count(),
+                    )
                 }
             };
             let (first, taken) = self.space.append_copies(

@@ -112,12 +112,6 @@ impl DataStreams {
         &self.host
     }
 
-    /// All streams of data.
-    pub(crate) fn all(&self) -> impl Iterator<Item = StreamId> {
-        let copies = self.copies.iter().filter(|copy| !self.host.contains(copy));
-        self.host.iter().chain(copies).copied()
-    }
-
     /// Whether all copies go to one stream.
     pub(crate) fn one_for_copies(&self) -> Option<StreamId> {
         (self.copies.len() == 1).then(|| self.copies[0])
@@ -145,11 +139,17 @@ impl DataStreams {
     ) -> StreamId {
         let from = self.filled_by(from);
         let wanted = self.placement.of_copy(age, from) as usize;
-        let stream = self.copies[wanted.saturating_sub(self.host.len()).min(self.copies.len() - 1)];
+        let stream = self.copies[wanted
+            .saturating_sub(self.host.len())
+            .min(self.copies.len() - 1)];
         if !is_short || space.room(stream) > 0 {
             return stream;
         }
-        let open = self.copies.iter().copied().find(|copy| space.room(*copy) > 0);
+        let open = self
+            .copies
+            .iter()
+            .copied()
+            .find(|copy| space.room(*copy) > 0);
         open.unwrap_or(stream)
     }
 

@@ -24,13 +24,19 @@ fn copies_go_where_each_source_says() {
 fn sepbit_parts_writes_by_the_mean_lifetime_of_its_first_class() {
     let mut sepbit = named("sepbit");
     // Nothing is known yet: what replaces something counts as short-lived, what is new does not.
-    assert_eq!((sepbit.of_write(Some(1 << 40)), sepbit.of_write(None)), (0, 1));
+    assert_eq!(
+        (sepbit.of_write(Some(1 << 40)), sepbit.of_write(None)),
+        (0, 1)
+    );
     for lifetime in 0..16 {
         sepbit.collected(0, 1_000 + lifetime * 2);
         sepbit.collected(3, 1);
     }
     // The mean is 1,015.
-    assert_eq!((sepbit.of_write(Some(1_014)), sepbit.of_write(Some(1_015))), (0, 1));
+    assert_eq!(
+        (sepbit.of_write(Some(1_014)), sepbit.of_write(Some(1_015))),
+        (0, 1)
+    );
     assert_eq!(sepbit.of_copy(1 << 40, 0), 2, "from the first class");
     let ages = [0, 4_059, 4_060, 16_239, 16_240];
     assert_eq!(ages.map(|age| sepbit.of_copy(age, 1)), [3, 3, 4, 4, 5]);
@@ -41,5 +47,8 @@ fn a_placement_that_there_is_not_is_named() {
     let mut params = Params::default();
     params.set("gc.placement", "sepbits");
     let error = from_params(&params).err().unwrap().to_string();
-    assert!(error.contains("sepbits") && error.contains("mida"), "{error}");
+    assert!(
+        error.contains("sepbits") && error.contains("mida"),
+        "{error}"
+    );
 }

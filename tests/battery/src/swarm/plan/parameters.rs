@@ -23,6 +23,10 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("gc.choices", &["1", "3", "10"]),
     ("gc.free_threshold", &["3", "5", "9", "14"]),
     (
+        "gc.placement",
+        &["copies_apart", "single", "age", "sepbit", "mida"],
+    ),
+    (
         "gc.policy",
         &["greedy", "cost_benefit", "fifo", "d_choices", "cat"],
     ),
@@ -57,7 +61,6 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("mnftl.subtables", &["1", "2", "8"]),
     ("mnftl.victim", &["max_chain", "global_min"]),
     ("nftln.max_length", &["2", "4", "16"]),
-    ("page.gc_stream", &["same", "separate"]),
     ("rose.cheap_merge", &["on", "off"]),
     ("rose.ebw", &["on", "off"]),
     ("rose.fpr", &["on", "off"]),
