@@ -63,7 +63,7 @@ const MNFTL: Preset = Preset {
         ("wear.policy", "none"),
         ("scrub.hours", "0"),
         ("ckpt.interval", "0"),
-        ("page.gc_stream", "same"),
+        ("gc.placement", "single"),
         ("dftl.cache", "65536"),
         ("tpftl.cache", "65536"),
         ("gftl.extra", "1"),

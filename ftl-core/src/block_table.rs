@@ -29,6 +29,9 @@ struct Block {
     state: State,
     role: Role,
     valid: u16,
+    /// The youngest allocation when the valid count last changed, or the block was closed; of its
+    /// number the lowest 32 bits.
+    changed: u32,
     epoch: u64,
 }
 
@@ -43,6 +46,8 @@ pub(crate) struct BlockTable {
     by_state: [u32; 5],
     full_by_role: [u32; Role::SLOTS],
     valid_pages: u64,
+    /// The youngest allocation: the clock of [`Self::unchanged_for`].
+    youngest: u64,
 }
 
 impl BlockTable {
@@ -52,6 +57,7 @@ impl BlockTable {
             state: State::Free,
             role: Role::Pad,
             valid: 0,
+            changed: 0,
             epoch: 0,
         };
         let mut by_state = [0; 5];
@@ -65,7 +71,18 @@ impl BlockTable {
             by_state,
             full_by_role: [0; Role::SLOTS],
             valid_pages: 0,
+            youngest: 0,
         }
+    }
+
+    /// [`Self::victims_by_closing`] answers from now on. No block was used yet.
+    pub(crate) fn keep_order_of_closing(&mut self) {
+        self.victims.keep_order();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
     }
 
     #[inline]
@@ -119,10 +136,12 @@ impl BlockTable {
             assert_eq!(entry.valid, 0, "block {block} is given up with live pages");
         }
         entry.state = state;
+        entry.changed = self.youngest as u32;
     }
 
     /// A new life begins.
     pub(crate) fn set_open(&mut self, block: Pbn, role: Role, epoch: u64) {
+        self.youngest = self.youngest.max(epoch);
         self.set_state(block, State::Open);
         let entry = &mut self.blocks[block.index()];
         (entry.role, entry.epoch) = (role, epoch);
@@ -226,6 +245,7 @@ impl BlockTable {
         self.valid_pages -= pages as u64;
         let entry = &mut self.blocks[block.index()];
         entry.valid -= pages as u16;
+        entry.changed = self.youngest as u32;
         let valid = entry.valid as u32;
         self.victims.update(block, valid);
     }
@@ -257,6 +277,32 @@ impl BlockTable {
     /// The collectable block with the fewest live pages.
     pub(crate) fn greedy_victim(&mut self) -> Option<Pbn> {
         self.victims.greedy()
+    }
+
+    /// Of every valid count that occurs among the collectable blocks, the block that has had it for
+    /// longest.
+    pub(crate) fn victim_heads(&self) -> impl Iterator<Item = Pbn> {
+        self.victims.heads()
+    }
+
+    /// The collectable blocks in the order in which they became that.
+    pub(crate) fn victims_by_closing(&self) -> impl Iterator<Item = Pbn> {
+        self.victims.in_order()
+    }
+
+    /// Share of the block's pages that is valid.
+    pub(crate) fn utilisation(&self, block: Pbn) -> f64 {
+        self.valid(block) as f64 / self.geometry.pages_per_block as f64
+    }
+
+    /// Blocks opened since the block's valid count last changed.
+    pub(crate) fn unchanged_for(&self, block: Pbn) -> u32 {
+        (self.youngest as u32).wrapping_sub(self.blocks[block.index()].changed)
+    }
+
+    /// All blocks of the chip.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.geometry.blocks
     }
 
     pub(crate) fn valid_pages(&self) -> u64 {

@@ -220,6 +220,15 @@ impl Oob {
         u32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]])
     }
 
+    /// Version of a record.
+    #[inline]
+    pub fn ver(slot: &[u8; OOB_SLOT]) -> u64 {
+        let word = slot[8..]
+            .first_chunk()
+            .expect("a record has eight bytes more");
+        u64::from_le_bytes(*word) & COUNTER_MAX
+    }
+
     /// Changes what a record says its page is for.
     #[inline]
     pub fn assume(slot: &mut [u8; OOB_SLOT], role: Role) {

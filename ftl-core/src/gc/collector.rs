@@ -6,6 +6,7 @@
 //! only when no copy can be lost ([`Space::reclaim`]). If power fails meanwhile, the block is still
 //! there.
 
+use super::policy::{Candidates, VictimPolicy};
 use super::scrub::Scrub;
 use crate::block_table::State;
 use crate::copy::CopyBuffer;
@@ -40,6 +41,10 @@ pub(crate) struct Gc {
     partly: Option<(Pbn, u32)>,
     wear_moves: u64,
     refreshed: u64,
+    /// Where the emptiest block is not always the one.
+    policy: Option<Box<dyn VictimPolicy>>,
+    /// Collections have gained nothing for a while: the emptiest block it is.
+    is_short: bool,
 }
 
 impl Gc {
@@ -64,7 +69,41 @@ impl Gc {
             partly: None,
             wear_moves: 0,
             refreshed: 0,
+            policy: None,
+            is_short: false,
         }
+    }
+
+    /// The block is chosen by this policy, not greedily.
+    pub(crate) fn set_policy<S: Store>(
+        &mut self,
+        policy: Option<Box<dyn VictimPolicy>>,
+        space: &mut Space<S>,
+    ) {
+        if policy.as_ref().is_some_and(|policy| policy.wants_order()) {
+            space.table.keep_order_of_closing();
+        }
+        self.policy = policy;
+    }
+
+    /// The block that the policy says; the emptiest where it says none, or that one gives nothing
+    /// or cannot wait.
+    pub(crate) fn victim<S: Store>(&mut self, space: &mut Space<S>) -> Option<Pbn> {
+        let emptiest = space.table.greedy_victim()?;
+        let Some(policy) = &mut self.policy else {
+            return Some(emptiest);
+        };
+        // What is dead costs nothing; and a device that runs short takes what helps most.
+        if space.table.valid(emptiest) == 0 || self.is_short {
+            return Some(emptiest);
+        }
+        let chip = space.flash.chip();
+        let candidates = Candidates {
+            table: &space.table,
+            erases: &|block| chip.erase_count(block),
+        };
+        let pays = |block: &Pbn| space.table.valid(*block) < space.pages_per_block();
+        policy.choose(&candidates).filter(pays).or(Some(emptiest))
     }
 
     /// Whether the device takes no writes any more.
@@ -154,7 +193,9 @@ pub(crate) trait Collect<S: Store> {
 
     /// Collects until so many blocks are free and no bad one holds live pages.
     fn collect_until(&mut self, wanted: u32) -> Result<(), FtlError> {
-        self.parts().0.reclaim(Cause::Gc)?;
+        let (space, gc) = self.parts();
+        space.reclaim(Cause::Gc)?;
+        gc.is_short = false;
         let (mut most, mut futile) = (0, 0);
         loop {
             let (space, gc) = self.parts();
@@ -178,7 +219,9 @@ pub(crate) trait Collect<S: Store> {
             futile = if free + waiting > most { 0 } else { futile + 1 };
             most = most.max(free + waiting);
             // Space that so many collections could not free is not there.
-            let endless = futile > 2 * space.geometry().pages_per_block;
+            let pages = space.geometry().pages_per_block;
+            let endless = futile > 2 * pages;
+            self.parts().1.is_short = futile > u32::max(pages / 4, 8);
             if endless || !(self.collect_together()? || self.collect_one()?) {
                 return self.no_victim(wanted);
             }
@@ -220,11 +263,21 @@ pub(crate) trait Collect<S: Store> {
         if !worth_it {
             return Ok(false);
         }
-        if self.blocks_to_move(victim) > self.parts().0.free_blocks() {
-            return Ok(false);
+        let free = self.parts().0.free_blocks();
+        if self.blocks_to_move(victim) <= free {
+            self.collect(victim)?;
+            return Ok(true);
         }
-        self.collect(victim)?;
-        Ok(true)
+        // A policy may have chosen a block that takes more room than there is.
+        let emptiest = self.parts().0.table.greedy_victim();
+        let other = emptiest.filter(|block| failing.is_none() && *block != victim);
+        match other {
+            Some(emptiest) if self.pays(emptiest) && self.blocks_to_move(emptiest) <= free => {
+                self.collect(emptiest)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Collects this block. Returns how many pages were moved.

@@ -2,6 +2,8 @@
 //! asking. A policy looks at the block table and returns a block or nothing; the collector moves.
 
 mod collector;
+pub(crate) mod placement;
+pub(crate) mod policy;
 mod scrub;
 mod settings;
 mod victims;

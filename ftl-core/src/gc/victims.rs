@@ -21,6 +21,9 @@ pub(crate) struct VictimIndex {
     blocks: u32,
     /// No list below this one has a block.
     lowest: u32,
+    /// All of them in the order in which they came, if somebody asks for it: a ring, whose last link
+    /// is its end and its beginning.
+    order: Vec<Link>,
 }
 
 impl VictimIndex {
@@ -32,7 +35,15 @@ impl VictimIndex {
             links,
             blocks,
             lowest: pages_per_block + 1,
+            order: Vec::new(),
         }
+    }
+
+    /// From now on the order in which blocks come is kept. There are none yet.
+    pub(crate) fn keep_order(&mut self) {
+        self.order = (0..=self.blocks)
+            .map(|i| Link { prev: i, next: i })
+            .collect();
     }
 
     #[inline]
@@ -45,6 +56,16 @@ impl VictimIndex {
     pub(crate) fn insert(&mut self, block: Pbn, valid: u32) {
         debug_assert!(!self.contains(block));
         self.append(block, valid);
+        if !self.order.is_empty() {
+            let end = self.blocks as usize;
+            let last = self.order[end].prev;
+            self.order[block.index()] = Link {
+                prev: last,
+                next: self.blocks,
+            };
+            self.order[last as usize].next = block.raw();
+            self.order[end].prev = block.raw();
+        }
     }
 
     /// Writes the block's link anew, whatever it was.
@@ -67,10 +88,16 @@ impl VictimIndex {
         let Link { prev, next } = self.links[block.index()];
         self.links[prev as usize].next = next;
         self.links[next as usize].prev = prev;
-        self.links[block.index()] = Link {
+        let alone = Link {
             prev: block.raw(),
             next: block.raw(),
         };
+        self.links[block.index()] = alone;
+        if let Some(Link { prev, next }) = self.order.get(block.index()).copied() {
+            self.order[prev as usize].next = next;
+            self.order[next as usize].prev = prev;
+            self.order[block.index()] = alone;
+        }
     }
 
     /// The block's valid count changed.
@@ -96,9 +123,27 @@ impl VictimIndex {
         None
     }
 
+    /// The first block of every list that has one, emptiest first.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = Pbn> {
+        let lists = self.links[self.blocks as usize..].iter();
+        let first = lists.skip(self.lowest as usize).map(|list| list.next);
+        first.filter(|next| *next < self.blocks).map(Pbn::new)
+    }
+
+    /// All blocks in the order in which they came, if that is kept.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = Pbn> {
+        let end = self.blocks;
+        let next = move |block: u32| self.order.get(block as usize).map(|link| link.next);
+        let is_block = move |block: &u32| *block != end;
+        std::iter::successors(next(end).filter(is_block), move |block| {
+            next(*block).filter(is_block)
+        })
+        .map(Pbn::new)
+    }
+
     /// Bytes really allocated.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.links.len() * size_of::<Link>()) as u64
+        ((self.links.len() + self.order.len()) * size_of::<Link>()) as u64
     }
 }
 

@@ -134,7 +134,7 @@ pub fn variants(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) 
         }
     }
     for (key, value) in [
-        ("page.gc_stream", "same"),
+        ("gc.placement", "single"),
         ("ckpt.interval", "0"),
         ("valid_tracking", "ram_bitmap"),
         ("mlam.ack", "buffer"),

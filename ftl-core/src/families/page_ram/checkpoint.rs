@@ -217,9 +217,9 @@ impl<S: Store> PageMapFtl<S> {
         self.make_room(super::CHECKPOINT)?;
         if clean {
             // Mount never continues a block, so it need not look into these again.
-            (0..=super::GC).try_for_each(|stream| self.space.seal(stream))?;
+            (0..self.space.streams()).try_for_each(|stream| self.space.seal(stream))?;
         }
-        let open = (0..=super::GC)
+        let open = (0..self.space.streams())
             .filter_map(|stream| self.space.open_block(stream))
             .map(|(block, _)| block.raw());
         let head = CheckpointHead {

@@ -20,7 +20,8 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::Start;
-use crate::gc::Gc;
+use crate::gc::placement::DataStreams;
+use crate::gc::{Gc, policy};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
 use checkpoint::MapWriter;
@@ -36,8 +37,8 @@ const GC: StreamId = 2;
 /// Blocks below which collection waits for nothing: a copy target and two more.
 const RESERVE: u32 = 3;
 
-/// Three sets of checkpoints; trim records up to their limit, twice; three open blocks, two waiting
-/// for their erase, one for a failing block, and the free threshold.
+/// Three sets of checkpoints; trim records up to their limit, twice; three open blocks and those of
+/// more streams, two waiting for their erase, one for a failing block, and the free threshold.
 pub(crate) fn overhead_blocks(
     profile: &Profile,
     logical_pages: u32,
@@ -48,7 +49,11 @@ pub(crate) fn overhead_blocks(
     let estimate = logical_pages / geometry.pages_per_block;
     let settings = Settings::new(params, profile, estimate, chunks)?;
     let trims = 2 * Trims::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
-    Ok(Checkpoints::blocks_needed(geometry, chunks) + trims + 6 + settings.free_threshold)
+    Ok(Checkpoints::blocks_needed(geometry, chunks)
+        + trims
+        + 6
+        + settings.more_streams
+        + settings.free_threshold)
 }
 
 /// The map and its checkpoints.
@@ -59,6 +64,7 @@ pub(crate) struct PageMap {
     entries: Vec<u32>,
     mapped: u64,
     trims: Trims,
+    streams: DataStreams,
     map_writer: Option<MapWriter>,
     /// `pseq` at which the last checkpoint began.
     last_checkpoint: u64,
@@ -91,19 +97,23 @@ pub(crate) fn create<S: Store>(
     ];
     let mut space = Space::new(Flash::new(chip), &streams);
     space.set_pair_protection(settings.pair_protection);
-    let gc = Gc::new(
+    let mut gc = Gc::new(
         &geometry,
         settings.free_threshold,
         RESERVE,
         settings.wear,
         settings.scrub,
     );
+    let data = stream(Role::Data, true);
+    let streams = DataStreams::new(&config.params, &mut space, (HOST, data), (GC, data))?;
+    gc.set_policy(policy::from_params(&config.params)?, &mut space);
     let map = PageMap {
         scheme,
         settings,
         entries: vec![UNMAPPED; config.logical_pages as usize],
         mapped: 0,
         trims: Trims::new(Trims::limit(&geometry, chunks)),
+        streams,
         map_writer: None,
         last_checkpoint: 0,
         tags: Vec::new(),
@@ -145,7 +155,8 @@ impl<S: Store> Mapping<S> for PageMapFtl<S> {
 
     fn make_durable(&mut self) -> Result<(), FtlError> {
         // Copies need no hurry: until they are safe, the block they came from is not erased.
-        self.space.make_stream_safe(HOST)
+        let mut host = self.map.streams.host().iter();
+        host.try_for_each(|stream| self.space.make_stream_safe(*stream))
     }
 
     fn stop(&mut self) -> Result<(), FtlError> {
@@ -178,7 +189,12 @@ impl<S: Store> Mapping<S> for PageMapFtl<S> {
         vec![
             ram_entry("map", entries, 4 * entries, 4 * entries),
             ram_entry("bitmaps", pages, pages.div_ceil(8), bitmap),
-            ram_entry("gc", gc, 2 * gc, victims + blocks),
+            ram_entry(
+                "gc",
+                gc,
+                2 * gc,
+                victims + blocks + self.map.streams.bytes(),
+            ),
             ram_entry("other", trims.len() as u64, 0, other),
             ram_entry("buffers", 1, 0, self.gc.pages.bytes()),
         ]
@@ -222,7 +238,11 @@ impl<S: Store> PageMapFtl<S> {
     /// Writes one page.
     #[inline]
     fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
-        self.make_room(HOST)?;
+        let stream = match self.map.streams.host() {
+            [only] => *only,
+            _ => self.stream_of_write(lpn),
+        };
+        self.make_room(stream)?;
         let tag = PageTag {
             role: Role::Data,
             flags: Flags::NONE,
@@ -232,7 +252,9 @@ impl<S: Store> PageMapFtl<S> {
         // Looked up before the page is programmed: a table this large is seldom in a near cache,
         // and the program need not wait for it.
         let old = self.map.entries[lpn.index()];
-        let ppn = self.space.append_page(HOST, tag, data, Cause::Host)?;
+        let ppn = self.space.append_page(stream, tag, data, Cause::Host)?;
+        let block = self.space.flash.geometry().block_of(ppn);
+        self.map.streams.note(block, stream);
         self.next_ver += 1;
         self.map.entries[lpn.index()] = ppn.raw();
         self.give_up(old, true);
@@ -240,10 +262,29 @@ impl<S: Store> PageMapFtl<S> {
         self.advance_checkpoint(1)
     }
 
+    /// Where the host's version of this page goes, by how long the one before lived.
+    fn stream_of_write(&mut self, lpn: Lpn) -> StreamId {
+        let old = self.map.entries[lpn.index()];
+        let lifespan = (old != UNMAPPED).then(|| {
+            let block = self.space.geometry().block_of(Ppn::new(old));
+            self.written_since(self.space.table.epoch(block))
+        });
+        self.map.streams.of_write(lifespan)
+    }
+
+    /// Pages written since the block with this epoch was opened, roughly.
+    fn written_since(&self, epoch: u64) -> u64 {
+        (self.space.next_epoch() - epoch) * self.space.geometry().pages_per_block as u64
+    }
+
     /// Writes any number of pages.
     fn write_run(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let page = self.space.geometry().page_bytes as usize;
         let count = (data.len() / page) as u32;
+        if self.map.streams.host().len() > 1 {
+            let mut pages = (0..count).zip(data.chunks_exact(page));
+            return pages.try_for_each(|(i, bytes)| self.write_page(first.plus(i), bytes));
+        }
         let mut done = 0;
         while done < count {
             self.make_room(HOST)?;

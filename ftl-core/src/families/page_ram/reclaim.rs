@@ -18,12 +18,12 @@ impl<S: Store> Collect<S> for PageMapFtl<S> {
     }
 
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
-        self.space
-            .blocks_for(self.map.settings.gc_stream, self.space.table.valid(victim))
+        let valid = self.space.table.valid(victim);
+        self.map.streams.blocks_for_copies(&self.space, valid)
     }
 
     fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
-        Ok(self.space.table.greedy_victim())
+        Ok(self.gc.victim(&mut self.space))
     }
 
     fn prepare(&mut self, block: Pbn) -> Result<bool, FtlError> {
@@ -41,8 +41,10 @@ impl<S: Store> Collect<S> for PageMapFtl<S> {
         moved
     }
 
-    fn set_cold_apart(&mut self, _: Pbn) -> Result<(), FtlError> {
-        self.space.set_cold_apart(self.map.settings.gc_stream)
+    fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
+        let age = self.written_since(self.space.table.epoch(block));
+        let stream = self.map.streams.of_copy(&self.space, block, age, false);
+        self.space.set_cold_apart(stream)
     }
 }
 
@@ -65,6 +67,9 @@ impl<S: Store> PageMapFtl<S> {
     fn copy_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         self.gc.pages.load(&mut self.space, victim, cause)?;
         self.name_unknown_pages();
+        let lifetime = self.written_since(self.space.table.epoch(victim));
+        self.map.streams.collected(victim, lifetime);
+        let reserve = self.gc.reserve;
         let page = self.space.geometry().page_bytes as usize;
         let pages = &mut self.gc.pages;
         let total = pages.from.len();
@@ -74,9 +79,30 @@ impl<S: Store> PageMapFtl<S> {
             &pages.from[..],
         );
         while !records.is_empty() {
-            let (first, taken) =
-                self.space
-                    .append_copies(self.map.settings.gc_stream, records, data, cause)?;
+            let (stream, run) = match self.map.streams.one_for_copies() {
+                Some(stream) => (stream, records.len()),
+                None => {
+                    let (space, now) = (&self.space, self.next_ver);
+                    let is_short = space.free_blocks() <= reserve;
+                    let mut of = |record: &[u8; OOB_SLOT]| {
+                        let age = now.saturating_sub(Oob::ver(record));
+                        self.map.streams.of_copy(space, victim, age, is_short)
+                    };
+                    let stream = of(&records[0]);
+                    (
+                        stream,
+                        records.iter().take_while(|r| of(r) == stream).count(),
+                    )
+                }
+            };
+            let (first, taken) = self.space.append_copies(
+                stream,
+                &mut records[..run],
+                &data[..run * page],
+                cause,
+            )?;
+            let block = self.space.flash.geometry().block_of(first);
+            self.map.streams.note(block, stream);
             let (moved, rest) = records.split_at_mut(taken as usize);
             let mut done = repoint(&mut self.map.entries, first.raw(), moved, from);
             while let Some(record) = moved.get(done) {

@@ -1,11 +1,10 @@
 //! Parameters of page maps in RAM.
 
-use super::{GC, HOST};
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
-use crate::gc::{SCRUB_PARAM, Scrub};
+use crate::gc::placement::{DataStreams, PLACEMENT_PARAM};
+use crate::gc::{SCRUB_PARAM, Scrub, policy};
 use crate::recovery::rescue_blocks;
-use crate::space::StreamId;
 use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
 use nand_model::{PairTable, Profile};
 
@@ -15,10 +14,9 @@ pub(crate) const PARAMS: &[ParamDoc] = &[
         key: "gc.free_threshold",
         help: "free blocks that collection keeps (default max(4, 0.5 % of blocks), and what a mount rescues)",
     },
-    ParamDoc {
-        key: "page.gc_stream",
-        help: "where collected pages go: same block as host writes, or separate (default)",
-    },
+    policy::POLICY_PARAM,
+    policy::CHOICES_PARAM,
+    PLACEMENT_PARAM,
     ParamDoc {
         key: "ckpt.interval",
         help: "programs between checkpoints, 0 = only when trims need one (default max(65536, 100 x pages))",
@@ -36,7 +34,8 @@ pub(crate) const PARAMS: &[ParamDoc] = &[
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) free_threshold: u32,
-    pub(super) gc_stream: StreamId,
+    /// Streams of data beside one for the host and one for copies.
+    pub(super) more_streams: u32,
     pub(super) checkpoint_interval: u64,
     pub(super) wear: Option<ColdToWorn>,
     pub(super) scrub: Scrub,
@@ -52,7 +51,9 @@ impl Settings {
     ) -> Result<Settings, FtlError> {
         let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
         let pages = profile.geometry.pages_per_block;
-        let rescued = rescue_blocks(&PairTable::new(profile.pairing, pages), pages, 1);
+        let more_streams = DataStreams::more(params)?;
+        let pairs = PairTable::new(profile.pairing, pages);
+        let rescued = rescue_blocks(&pairs, pages, 1 + more_streams);
         let least = 2 + if pair_protection { rescued } else { 0 };
         let free_threshold = params.get("gc.free_threshold", 4.max(blocks / 200).max(least))?;
         if free_threshold < least {
@@ -60,10 +61,9 @@ impl Settings {
                 "parameter gc.free_threshold: {free_threshold} blocks; collection and a mount need {least} on this device"
             )));
         }
-        let separate = params.choice("page.gc_stream", "separate", "same")?;
         Ok(Settings {
             free_threshold,
-            gc_stream: if separate { GC } else { HOST },
+            more_streams,
             checkpoint_interval: params.get(
                 "ckpt.interval",
                 u64::max(65_536, 100 * checkpoint_pages as u64),

@@ -50,7 +50,7 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::Start;
-use crate::gc::Gc;
+use crate::gc::{Gc, policy as victims};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
 use checkpoint::Writer;
@@ -364,12 +364,12 @@ impl<S: Store, P: Policy> Paged<S, P> {
     pub(crate) fn create(
         scheme: &'static str,
         chip: Chip<S>,
-        logical_pages: u32,
+        config: &FtlConfig,
         settings: Settings,
         policy: P,
         start: Start,
     ) -> Result<Self, FtlError> {
-        let geometry = *chip.geometry();
+        let (geometry, logical_pages) = (*chip.geometry(), config.logical_pages);
         check_size(&geometry, logical_pages)?;
         let at_once = settings.buffer_blocks.is_none();
         let stream = |role, collectable| StreamSpec {
@@ -385,13 +385,14 @@ impl<S: Store, P: Policy> Paged<S, P> {
         ];
         let mut space = Space::new(Flash::new(chip), &streams);
         space.set_pair_protection(settings.pair_protection);
-        let gc = Gc::new(
+        let mut gc = Gc::new(
             &geometry,
             settings.free_threshold,
             settings.reserve,
             settings.wear,
             settings.scrub,
         );
+        gc.set_policy(victims::from_params(&config.params)?, &mut space);
         let vtpns = map_pages(&geometry, logical_pages) as usize;
         let map = PagedMap {
             scheme,

@@ -41,7 +41,7 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
     /// turn.
     fn best_victim(&mut self) -> Result<Option<Pbn>, FtlError> {
         let pages = self.space.pages_per_block();
-        let best = self.space.table.greedy_victim();
+        let best = self.gc.victim(&mut self.space);
         let live = best.map_or(pages, |block| self.space.table.valid(block));
         if live < pages - pages / 16 || self.map.settings.buffer_blocks.is_none() {
             return Ok(best);

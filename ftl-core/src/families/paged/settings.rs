@@ -10,6 +10,7 @@ use crate::wear::ColdToWorn;
 /// Documentation of the common parameters, for the tables of schemes.
 pub(crate) mod docs {
     use super::ParamDoc;
+    use crate::gc::policy;
 
     pub(crate) const TOMBSTONES: ParamDoc = ParamDoc {
         key: "map.max_tombstones",
@@ -36,6 +37,8 @@ pub(crate) mod docs {
     /// All of them but the age window, which LazyFTL calls something else.
     pub(crate) const SHARED: &[ParamDoc] = &[
         TOMBSTONES,
+        policy::POLICY_PARAM,
+        policy::CHOICES_PARAM,
         FREE_THRESHOLD,
         CHECKPOINT_INTERVAL,
         WEAR_POLICY,

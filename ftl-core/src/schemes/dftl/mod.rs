@@ -99,7 +99,7 @@ fn new<S: Store>(
     Paged::create(
         SCHEME.name,
         chip,
-        config.logical_pages,
+        config,
         settings,
         Cmt::new(capacity, per_page),
         start,

@@ -178,7 +178,7 @@ fn new<S: Store>(
     Paged::create(
         SCHEME.name,
         chip,
-        config.logical_pages,
+        config,
         settings,
         Cache::new(shape),
         start,

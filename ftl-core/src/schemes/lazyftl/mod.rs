@@ -184,14 +184,7 @@ fn new<S: Store>(
     let (settings, cache_pages) =
         settings(&config.params, chip.profile(), geometry.blocks, chunks)?;
     let policy = WholePages::new(&geometry, cache_pages);
-    Paged::create(
-        SCHEME.name,
-        chip,
-        config.logical_pages,
-        settings,
-        policy,
-        start,
-    )
+    Paged::create(SCHEME.name, chip, config, settings, policy, start)
 }
 
 /// Mapping pages as they are on flash, the least recently used one makes room; what is newer is

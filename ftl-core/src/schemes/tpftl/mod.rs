@@ -104,12 +104,5 @@ fn new<S: Store>(
         ..paged::settings_of(&chip, config)?
     };
     let policy = Nodes::new(bytes, threshold, per_page, config.logical_pages);
-    Paged::create(
-        SCHEME.name,
-        chip,
-        config.logical_pages,
-        settings,
-        policy,
-        start,
-    )
+    Paged::create(SCHEME.name, chip, config, settings, policy, start)
 }

@@ -1,0 +1,23 @@
+//! `mida`: pages are parted by how often they were moved: what leaves a stream's block goes to the
+//! next stream.
+//!
+//! Oh, Kim, Han, et al.: *MIDAS: Minimizing Write Amplification in Log-Structured Systems through
+//! Adaptive Group Number and Size Configuration*, FAST 2024, whose groups these are; their number is
+//! fixed here.
+
+use super::Placement;
+
+/// Streams of copies.
+const GROUPS: u32 = 4;
+
+pub(super) struct Mida;
+
+impl Placement for Mida {
+    fn streams(&self) -> (u32, u32) {
+        (1, GROUPS)
+    }
+
+    fn of_copy(&mut self, _: u64, from: u32) -> u32 {
+        (from + 1).min(GROUPS)
+    }
+}

@@ -1,0 +1,177 @@
+//! Which open block a page goes to: `gc.placement`. A policy is a file here; it names the stream of
+//! a host write and of a copy, from how long ago the page was written and where it lay.
+//!
+//! What always holds: a copy never needs more room than one stream of copies would. When blocks are
+//! short, it joins any open copy stream instead of opening a block for its own, so no placement
+//! needs a larger reserve. What FLUSH does for one stream of host data it does for all of them.
+
+mod age;
+mod copies_apart;
+mod mida;
+mod sepbit;
+mod single;
+#[cfg(test)]
+mod tests;
+
+use crate::config::{ParamDoc, Params};
+use crate::error::FtlError;
+use crate::space::{Space, StreamId, StreamSpec};
+use nand_model::{Pbn, Store};
+
+/// The parameter, for the tables of schemes.
+pub(crate) const PLACEMENT_PARAM: ParamDoc = ParamDoc {
+    key: "gc.placement",
+    help: "where pages go: copies_apart (default), single, age, sepbit or mida",
+};
+
+/// A rule that chooses streams. Those of host data have the numbers from 0, those of copies follow.
+pub(crate) trait Placement: Send {
+    /// Streams of host data, and of copies beside them.
+    fn streams(&self) -> (u32, u32);
+
+    /// The stream of a host write. `lifespan`: pages written since the version that it replaces was
+    /// written or moved; `None` if there was none.
+    fn of_write(&mut self, _lifespan: Option<u64>) -> u32 {
+        0
+    }
+
+    /// The stream of a copy. `age`: pages written since the page was; `from`: the stream of the
+    /// block that it leaves.
+    fn of_copy(&mut self, age: u64, from: u32) -> u32;
+
+    /// A block of this stream is collected, so many pages after it was opened.
+    fn collected(&mut self, _from: u32, _lifetime: u64) {}
+}
+
+fn from_params(params: &Params) -> Result<Box<dyn Placement>, FtlError> {
+    let name = params.get(PLACEMENT_PARAM.key, "copies_apart".to_string())?;
+    Ok(match name.as_str() {
+        "copies_apart" => Box::new(copies_apart::CopiesApart),
+        "single" => Box::new(single::Single),
+        "age" => Box::new(age::Age),
+        "sepbit" => Box::new(sepbit::SepBit::default()),
+        "mida" => Box::new(mida::Mida),
+        other => {
+            return Err(FtlError::Config(format!(
+                "parameter gc.placement: {other:?} is none of copies_apart, single, age, sepbit, mida"
+            )));
+        }
+    })
+}
+
+/// The streams of data, and the rule that chooses among them.
+pub(crate) struct DataStreams {
+    placement: Box<dyn Placement>,
+    host: Vec<StreamId>,
+    copies: Vec<StreamId>,
+    /// By block: the number of the stream that filled it last. Empty where nobody asks.
+    filled_by: Vec<u8>,
+}
+
+impl DataStreams {
+    /// Streams that the placement of these parameters needs beside one of host data and one of
+    /// copies.
+    pub(crate) fn more(params: &Params) -> Result<u32, FtlError> {
+        let (host, copies) = from_params(params)?.streams();
+        Ok((host + copies).saturating_sub(2))
+    }
+
+    /// The placement that the parameters ask for. `host` and `copies` are the first stream of
+    /// either; more are added to the space.
+    pub(crate) fn new<S: Store>(
+        params: &Params,
+        space: &mut Space<S>,
+        host: (StreamId, StreamSpec),
+        copies: (StreamId, StreamSpec),
+    ) -> Result<Self, FtlError> {
+        let placement = from_params(params)?;
+        let (hosts, others) = placement.streams();
+        let mut add = |(first, spec): (StreamId, StreamSpec), count: u32| {
+            let mut streams = vec![first];
+            let more = space.add_streams(spec, count.max(1) as usize - 1);
+            streams.extend(more..more + count.max(1) as usize - 1);
+            streams
+        };
+        let host_streams = add(host, hosts);
+        let copy_streams = match others {
+            0 => vec![host.0],
+            _ => add(copies, others),
+        };
+        let is_asked = hosts + others > 2;
+        let blocks = space.geometry().blocks as usize;
+        Ok(DataStreams {
+            placement,
+            host: host_streams,
+            copies: copy_streams,
+            filled_by: vec![0; if is_asked { blocks } else { 0 }],
+        })
+    }
+
+    /// Streams of host data.
+    pub(crate) fn host(&self) -> &[StreamId] {
+        &self.host
+    }
+
+    /// Whether all copies go to one stream.
+    pub(crate) fn one_for_copies(&self) -> Option<StreamId> {
+        (self.copies.len() == 1).then(|| self.copies[0])
+    }
+
+    /// The stream of a host write; see [`Placement::of_write`].
+    pub(crate) fn of_write(&mut self, lifespan: Option<u64>) -> StreamId {
+        self.host[self.placement.of_write(lifespan) as usize]
+    }
+
+    /// A block is about to be collected, so many pages after it was opened.
+    pub(crate) fn collected(&mut self, block: Pbn, lifetime: u64) {
+        let from = self.filled_by(block);
+        self.placement.collected(from, lifetime);
+    }
+
+    /// The stream of a copy out of this block. Where blocks are short (`is_short`) and it would open
+    /// one, another copy stream that has room.
+    pub(crate) fn of_copy<S: Store>(
+        &mut self,
+        space: &Space<S>,
+        from: Pbn,
+        age: u64,
+        is_short: bool,
+    ) -> StreamId {
+        let from = self.filled_by(from);
+        let wanted = self.placement.of_copy(age, from) as usize;
+        let stream = self.copies[wanted
+            .saturating_sub(self.host.len())
+            .min(self.copies.len() - 1)];
+        if !is_short || space.room(stream) > 0 {
+            return stream;
+        }
+        let open = self
+            .copies
+            .iter()
+            .copied()
+            .find(|copy| space.room(*copy) > 0);
+        open.unwrap_or(stream)
+    }
+
+    /// Blocks that copies of so many pages may open.
+    pub(crate) fn blocks_for_copies<S: Store>(&self, space: &Space<S>, pages: u32) -> u32 {
+        let room: u32 = self.copies.iter().map(|copy| space.room(*copy)).sum();
+        pages.saturating_sub(room).div_ceil(space.pages_per_block())
+    }
+
+    /// This stream programmed a page of this block.
+    pub(crate) fn note(&mut self, block: Pbn, stream: StreamId) {
+        if let Some(filled_by) = self.filled_by.get_mut(block.index()) {
+            let all = self.host.iter().chain(&self.copies);
+            *filled_by = all.take_while(|known| **known != stream).count() as u8;
+        }
+    }
+
+    fn filled_by(&self, block: Pbn) -> u32 {
+        self.filled_by.get(block.index()).copied().unwrap_or(0) as u32
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.filled_by.len() as u64
+    }
+}

@@ -1,0 +1,16 @@
+//! `single`: copies go to the block that the host writes, as in a log that knows no temperatures
+//! (Rosenblum, Ousterhout, SOSP 1991, before segments are sorted by age).
+
+use super::Placement;
+
+pub(super) struct Single;
+
+impl Placement for Single {
+    fn streams(&self) -> (u32, u32) {
+        (1, 0)
+    }
+
+    fn of_copy(&mut self, _: u64, _: u32) -> u32 {
+        0
+    }
+}

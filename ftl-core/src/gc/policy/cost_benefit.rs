@@ -1,0 +1,19 @@
+//! `cost_benefit`: the space that a collection frees, times how long it stays free, over what it
+//! costs to read and write the rest: `age (1 - u) / 2u`.
+//!
+//! Kawaguchi, Nishioka, Motoda: *A Flash-Memory Based File System*, USENIX 1995, after Rosenblum and
+//! Ousterhout's log-structured file system (SOSP 1991). Age is the time since a page of the block was
+//! last superseded, as in the former, counted in blocks opened.
+
+use super::{Candidates, VictimPolicy, best};
+use nand_model::Pbn;
+
+pub(super) struct CostBenefit;
+
+impl VictimPolicy for CostBenefit {
+    fn choose(&mut self, candidates: &Candidates) -> Option<Pbn> {
+        best(candidates, |c| {
+            c.age * (1.0 - c.utilisation) / (2.0 * c.utilisation)
+        })
+    }
+}

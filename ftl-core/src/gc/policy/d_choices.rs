@@ -1,0 +1,28 @@
+//! `d_choices`: the emptiest of `gc.choices` blocks drawn at random.
+//!
+//! Van Houdt: *A mean field model for a class of garbage collection algorithms in flash-based solid
+//! state drives*, SIGMETRICS 2013: with ten or so it comes close to greedy, and needs no index.
+
+use super::{Candidates, VictimPolicy};
+use nand_model::{Pbn, SplitMix};
+
+pub(super) struct DChoices {
+    choices: u32,
+    rng: SplitMix,
+}
+
+impl DChoices {
+    pub(super) fn new(choices: u32) -> Self {
+        let rng = SplitMix::new(choices as u64);
+        DChoices { choices, rng }
+    }
+}
+
+impl VictimPolicy for DChoices {
+    fn choose(&mut self, candidates: &Candidates) -> Option<Pbn> {
+        let valid = |block: &Pbn| candidates.table.valid(*block);
+        candidates
+            .draw(&mut self.rng, self.choices)
+            .min_by_key(valid)
+    }
+}

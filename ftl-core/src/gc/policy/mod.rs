@@ -1,0 +1,115 @@
+//! Which full block is collected: `gc.policy`. A policy is a file here; it looks at the candidates
+//! and names one, the collector empties it. All see the same: valid counts, how long these have not
+//! changed, the order of closing, erase counts.
+//!
+//! No policy's cost grows with the device: blocks with equally many valid pages are on one list,
+//! longest unchanged first, so the first block of every list is enough for what weighs age.
+
+mod cat;
+mod cost_benefit;
+mod d_choices;
+mod fifo;
+
+use crate::block_table::BlockTable;
+use crate::config::{ParamDoc, Params};
+use crate::error::FtlError;
+use nand_model::{Pbn, SplitMix};
+
+/// The parameters, for the tables of schemes.
+pub(crate) const POLICY_PARAM: ParamDoc = ParamDoc {
+    key: "gc.policy",
+    help: "which block is collected: greedy (default), cost_benefit, fifo, d_choices or cat",
+};
+/// See above.
+pub(crate) const CHOICES_PARAM: ParamDoc = ParamDoc {
+    key: "gc.choices",
+    help: "blocks that d_choices draws, 1 to 1000 (default 10)",
+};
+
+/// A full block that may be collected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Candidate {
+    pub(crate) block: Pbn,
+    /// Share of its pages that is valid.
+    pub(crate) utilisation: f64,
+    /// Blocks opened since its valid count last changed, and one.
+    pub(crate) age: f64,
+    pub(crate) erases: u32,
+}
+
+/// What a policy sees.
+pub(crate) struct Candidates<'a> {
+    pub(crate) table: &'a BlockTable,
+    pub(crate) erases: &'a dyn Fn(Pbn) -> u32,
+}
+
+impl Candidates<'_> {
+    /// Of every valid count that occurs, the block that has had it for longest; emptiest first.
+    pub(crate) fn longest_unchanged(&self) -> impl Iterator<Item = Candidate> {
+        self.table.victim_heads().map(|block| Candidate {
+            block,
+            utilisation: self.table.utilisation(block),
+            age: self.table.unchanged_for(block) as f64 + 1.0,
+            erases: (self.erases)(block),
+        })
+    }
+
+    /// The collectable blocks in the order in which they were closed.
+    pub(crate) fn by_closing(&self) -> impl Iterator<Item = Pbn> {
+        self.table.victims_by_closing()
+    }
+
+    /// Collectable blocks drawn at random, with repetition; none where hardly any block is.
+    pub(crate) fn draw(&self, rng: &mut SplitMix, count: u32) -> impl Iterator<Item = Pbn> {
+        let blocks = self.table.blocks() as u64;
+        let drawn = (0..16 * count).map(move |_| Pbn::new(rng.below(blocks) as u32));
+        drawn
+            .filter(|block| self.table.is_collectable(*block))
+            .take(count as usize)
+    }
+}
+
+/// A rule that chooses the block to collect.
+pub(crate) trait VictimPolicy: Send {
+    /// The block to collect, if the rule finds one; else the emptiest is.
+    fn choose(&mut self, candidates: &Candidates) -> Option<Pbn>;
+
+    /// Whether it asks for the order of closing.
+    fn wants_order(&self) -> bool {
+        false
+    }
+}
+
+/// The policy that the parameters ask for; `None` is greedy: the block with the fewest valid pages,
+/// which no other beats where every page is as likely to be written (Yang, Misra, Rubenstein,
+/// PERFORMANCE 2015), and which the victim index finds without a search.
+pub(crate) fn from_params(params: &Params) -> Result<Option<Box<dyn VictimPolicy>>, FtlError> {
+    let name = params.get(POLICY_PARAM.key, "greedy".to_string())?;
+    let choices = params.get(CHOICES_PARAM.key, 10)?;
+    if !(1..=1000).contains(&choices) {
+        let text = format!("parameter gc.choices: {choices} is not within 1 to 1000");
+        return Err(FtlError::Config(text));
+    }
+    Ok(match name.as_str() {
+        "greedy" => None,
+        "cost_benefit" => Some(Box::new(cost_benefit::CostBenefit)),
+        "fifo" => Some(Box::new(fifo::Fifo)),
+        "d_choices" => Some(Box::new(d_choices::DChoices::new(choices))),
+        "cat" => Some(Box::new(cat::Cat)),
+        other => {
+            return Err(FtlError::Config(format!(
+                "parameter gc.policy: {other:?} is none of greedy, cost_benefit, fifo, d_choices, cat"
+            )));
+        }
+    })
+}
+
+/// The candidate with the highest score; of equal ones the emptiest.
+fn best(candidates: &Candidates, score: impl Fn(&Candidate) -> f64) -> Option<Pbn> {
+    let scored = candidates.longest_unchanged().map(|c| (score(&c), c.block));
+    let higher = |a: (f64, Pbn), b: (f64, Pbn)| if b.0 > a.0 { b } else { a };
+    scored.reduce(higher).map(|(_, block)| block)
+}
+
+#[cfg(test)]
+mod tests;

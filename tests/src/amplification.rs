@@ -1,0 +1,177 @@
+//! Write amplification of page maps in RAM as theory knows it: no checkpoints, no wear levelling,
+//! nothing paired, 128 pages a block, 4 free blocks kept.
+
+use ftl_core::schemes::Scheme;
+use ftl_core::{Ftl, FtlConfig, Lpn, Params, Start};
+use nand_model::store::OobOnlyStore;
+use nand_model::{Cause, Chip, Geometry, Pairing, Profile, SplitMix};
+
+/// Pages of a block.
+pub const PAGES_PER_BLOCK: u32 = 128;
+/// Blocks that the device keeps free, and the one that it fills.
+pub const NO_SPARE: f64 = 5.0;
+
+/// Which pages are written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// Every page as likely as any other.
+    Uniform,
+    /// This share of the writes goes to the rest of the pages: 0.8 of them to 0.2 of the pages.
+    Hot(f64),
+    /// The k-th page with a probability as `1 / k^s`.
+    Zipf(f64),
+}
+
+impl Load {
+    /// Its name in tables.
+    pub fn name(self) -> String {
+        match self {
+            Load::Uniform => "uniform".into(),
+            Load::Hot(share) => format!("{:.0}/{:.0}", share * 100.0, 100.0 - share * 100.0),
+            Load::Zipf(exponent) => format!("Zipf {exponent}"),
+        }
+    }
+}
+
+/// Draws pages of a load.
+pub struct Draw {
+    load: Load,
+    pages: u32,
+    rng: SplitMix,
+    /// Sums of the probabilities of a Zipf law.
+    sums: Vec<f64>,
+}
+
+impl Draw {
+    /// From this many pages.
+    pub fn new(load: Load, pages: u32, seed: u64) -> Self {
+        let mut sum = 0.0;
+        let sums = match load {
+            Load::Zipf(exponent) => (1..=pages)
+                .map(|k| {
+                    sum += (k as f64).powf(-exponent);
+                    sum
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        let rng = SplitMix::new(seed);
+        Draw {
+            load,
+            pages,
+            rng,
+            sums,
+        }
+    }
+
+    fn share(&mut self) -> f64 {
+        (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// The next page.
+    pub fn page(&mut self) -> u32 {
+        let all = self.pages as u64;
+        match self.load {
+            Load::Uniform => self.rng.below(all) as u32,
+            Load::Hot(share) => {
+                let hot = (all as f64 * (1.0 - share)) as u64;
+                let page = if self.share() < share {
+                    self.rng.below(hot)
+                } else {
+                    hot + self.rng.below(all - hot)
+                };
+                page as u32
+            }
+            Load::Zipf(_) => {
+                let wanted = self.share() * self.sums[self.sums.len() - 1];
+                self.sums.partition_point(|sum| *sum < wanted) as u32
+            }
+        }
+    }
+}
+
+/// A device under a load.
+pub struct Measured {
+    ftl: Box<dyn Ftl<OobOnlyStore>>,
+    pages: u32,
+    draw: Draw,
+}
+
+impl Measured {
+    /// A device of so many logical and physical blocks, every page written once in order. `params`
+    /// are set beside those that switch off what is not measured.
+    ///
+    /// # Panics
+    /// If the device cannot be made or filled so.
+    pub fn filled(
+        logical_blocks: u32,
+        physical_blocks: u32,
+        params: &[(&str, &str)],
+        load: Load,
+        seed: u64,
+    ) -> Self {
+        let lazy = *Profile::find("lazyftl").expect("a built-in profile");
+        let geometry = Geometry {
+            blocks: physical_blocks,
+            pages_per_block: PAGES_PER_BLOCK,
+            page_bytes: 512,
+            ..lazy.geometry
+        };
+        let profile = Profile {
+            geometry,
+            pairing: Pairing::None,
+            ..lazy
+        };
+        let pages = logical_blocks * PAGES_PER_BLOCK;
+        let mut config = FtlConfig {
+            logical_pages: pages,
+            params: Params::default(),
+        };
+        let quiet = [
+            ("gc.free_threshold", "4"),
+            ("ckpt.interval", "0"),
+            ("wear.policy", "none"),
+            ("nand.pair_policy", "none"),
+        ];
+        for (key, value) in quiet.iter().chain(params) {
+            config.params.set(key, value);
+        }
+        let chip = Chip::open(profile, OobOnlyStore::new(geometry)).expect("memory does not fail");
+        let scheme = Scheme::find("pagemap").expect("the reference scheme");
+        let ftl = scheme.start(chip, &config, Start::Format);
+        let mut measured = Measured {
+            ftl: ftl.expect("a new device starts"),
+            pages,
+            draw: Draw::new(load, pages, seed),
+        };
+        (0..pages).for_each(|page| measured.write(page));
+        measured
+    }
+
+    fn write(&mut self, page: u32) {
+        let written = self.ftl.write(0, Lpn::new(page), &[0; 512]);
+        written.expect("space enough");
+    }
+
+    /// Writes so many times the device; returns the flash's programs by the host's meanwhile.
+    ///
+    /// # Panics
+    /// If the device takes a write no more, or programs for anything but host and collection.
+    pub fn write_devices(&mut self, devices: u32) -> f64 {
+        let before = self.programs();
+        for _ in 0..devices as u64 * self.pages as u64 {
+            let page = self.draw.page();
+            self.write(page);
+        }
+        let (host, all) = self.programs();
+        (all - before.1) as f64 / (host - before.0) as f64
+    }
+
+    fn programs(&self) -> (u64, u64) {
+        let counters = self.ftl.chip().counters();
+        let host = counters.of(Cause::Host).programs;
+        let (all, gc) = (counters.total().programs, counters.of(Cause::Gc).programs);
+        assert_eq!(all - host, gc, "nothing but host and collection");
+        (host, all)
+    }
+}
