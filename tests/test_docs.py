@@ -96,8 +96,8 @@ def test_every_exception_is_needed():
 
 # What is stale; a document that has it; the word, and the nearest that there is ("": any).
 STALE = {
-    "a parameter (OPERATING)": ('In the environment `--set` is\n`FTLD_SET="gc.policy=greedy wear.gap=4"`.', "gc.policy", "wear.policy"),
-    "a parameter in a file (manual)": ('```toml\n[set]\n"gc.policy" = "greedy"\n```', "gc.policy", "wear.policy"),
+    "a parameter (OPERATING)": ('In the environment `--set` is\n`FTLD_SET="gc.polices=greedy wear.gap=4"`.', "gc.polices", "gc.policy"),
+    "a parameter in a file (manual)": ('```toml\n[set]\n"gc.polices" = "greedy"\n```', "gc.polices", "gc.policy"),
     "a path that is a folder now (NAND)": ("The contract is `nand-model/src/chip.rs`.", "nand-model/src/chip.rs", "nand-model/src/chip"),
     "a path (CONTRIBUTING)": ("`unsafe` in `daemon/src/transport/ublk.rs`", "daemon/src/transport/ublk.rs", "daemon/src/transport/ublk"),
     "a bare file": ("`clean_stopp.rs` says", "clean_stopp.rs", "clean_stop.rs"),
@@ -171,8 +171,8 @@ def test_an_unused_term(tmp_path):
 
 
 def test_a_stale_manual_page():
-    found = findings(FACTS, "ftld.8", "EXAMPLE\nUse --sise, see ftld-serve(8).\n\"gc.policy\" = \"greedy\"\n")
-    assert {finding.word for finding in found} >= {"--sise", "ftld-serve(8)", "gc.policy"}, show(found)
+    found = findings(FACTS, "ftld.8", "EXAMPLE\nUse --sise, see ftld-serve(8).\n\"gc.polices\" = \"greedy\"\n")
+    assert {finding.word for finding in found} >= {"--sise", "ftld-serve(8)", "gc.polices"}, show(found)
 
 
 @pytest.mark.parametrize(
