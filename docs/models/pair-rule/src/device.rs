@@ -10,29 +10,29 @@ use stateright::{Model, Property};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum By {
     /// The host writes a logical page; a page that it had is overwritten. Code:
-    /// `ftl-core/src/schemes/pagemap/mod.rs`: `write_page`; `ftl-core/src/space/mod.rs`:
+    /// `ftl-core/src/families/page_ram/mod.rs`: `write_page`; `ftl-core/src/space/append.rs`:
     /// `append_page`.
     Write,
     /// A stream is about to open a block whose last erase may have been interrupted. Code:
-    /// `ftl-core/src/space/mod.rs`: `take_free`.
+    /// `ftl-core/src/space/append.rs`: `take_free`.
     Open,
     /// FLUSH: pads the host's block until it is safe, then acknowledges. Code:
-    /// `ftl-core/src/schemes/pagemap/mod.rs`: `flush`; `ftl-core/src/space/mod.rs`:
+    /// `ftl-core/src/families/page_ram/mod.rs`: `make_durable`; `ftl-core/src/space/release.rs`:
     /// `make_stream_safe`.
     Flush,
     /// Garbage collection moves the valid pages of a victim, then releases it. Code:
-    /// `ftl-core/src/gc/collector.rs`: `evacuate`; `ftl-core/src/schemes/pagemap/reclaim.rs`:
-    /// `copy_live_pages`; `ftl-core/src/space/mod.rs`: `release`.
+    /// `ftl-core/src/gc/collector.rs`: `evacuate`; `ftl-core/src/families/page_ram/reclaim.rs`:
+    /// `copy_live_pages`; `ftl-core/src/space/release.rs`: `release`.
     Collect,
-    /// Padding for released blocks that wait. Code: `ftl-core/src/space/mod.rs`: `hurry`,
+    /// Padding for released blocks that wait. Code: `ftl-core/src/space/release.rs`: `hurry`,
     /// `hurry_oldest`.
     Hurry,
-    /// The erase of a released block. Code: `ftl-core/src/space/mod.rs`: `reclaim_one`.
+    /// The erase of a released block. Code: `ftl-core/src/space/release.rs`: `reclaim_one`.
     Reclaim,
     /// A checkpoint: makes everything safe, then names it. Code: `ftl-core/src/checkpoint.rs`:
     /// `write`.
     Checkpoint,
-    /// A mount. Code: `ftl-core/src/schemes/pagemap/recovery.rs`: `mount`.
+    /// A mount. Code: `ftl-core/src/families/page_ram/recovery.rs`: `mount`.
     Mount,
 }
 
@@ -45,7 +45,7 @@ pub enum Action {
     FlushSafe,
     /// Garbage collection chooses this victim. Code: `ftl-core/src/gc/collector.rs`: `collect`.
     Choose(usize),
-    /// A block without valid pages is released. Code: `ftl-core/src/space/mod.rs`: `release`.
+    /// A block without valid pages is released. Code: `ftl-core/src/space/release.rs`: `release`.
     Release(usize),
     /// Power is back, and the mount reads the flash. Each unstable page, in the order of blocks and
     /// pages, reads well (0), has only its record left (1), or is lost (2).

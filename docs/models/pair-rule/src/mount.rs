@@ -17,7 +17,7 @@ struct Found {
 
 impl State {
     /// Reads the flash and draws the mapping table from it; nothing is programmed yet. Code:
-    /// `ftl-core/src/schemes/pagemap/recovery.rs`: `mount`, `scan_window`, `resolve`;
+    /// `ftl-core/src/families/page_ram/recovery.rs`: `mount`, `scan_window`, `resolve`;
     /// `ftl-core/src/recovery/newest.rs`: `find_newest` (the same without checkpoints).
     pub fn read_flash(&mut self, config: &Config) {
         let sets = self.load_sets();
@@ -78,7 +78,7 @@ impl State {
     }
 
     /// The page that a set's map names, if it can still be what it was. Code:
-    /// `ftl-core/src/schemes/pagemap/recovery.rs`: `drop_dangling`.
+    /// `ftl-core/src/families/page_ram/recovery.rs`: `drop_dangling`.
     fn named_page(
         &self,
         config: &Config,
@@ -98,8 +98,7 @@ impl State {
     }
 
     /// Chooses the newest version that can be read; of copies the last. Code:
-    /// `ftl-core/src/schemes/pagemap/recovery.rs`: `resolve_page`;
-    /// `ftl-core/src/recovery/newest.rs`: `choose`.
+    /// `ftl-core/src/recovery/resolve.rs`: `resolve`.
     fn resolve_page(
         &mut self,
         config: &Config,
@@ -134,7 +133,7 @@ impl State {
     }
 
     /// Blocks without valid pages are released, or withheld until the rewritten pages are
-    /// committed. Code: `ftl-core/src/schemes/pagemap/recovery.rs`: `settle_blocks`.
+    /// committed. Code: `ftl-core/src/families/page_ram/recovery.rs`: `settle_blocks`.
     fn settle_blocks(&mut self, config: &Config, sets: &[(usize, u8)], pinned: &[bool]) {
         let early = config.lacks(SeededError::MountReleasesEarly);
         for (at, is_pinned) in pinned.iter().enumerate() {
@@ -152,7 +151,7 @@ impl State {
     }
 
     /// The next flash operation of a mount; `None` when it is done. Code:
-    /// `ftl-core/src/schemes/pagemap/recovery.rs`: `rewrite_suspects`, `refill_pool`;
+    /// `ftl-core/src/families/page_ram/recovery.rs`: `rewrite_suspects`, `refill_pool`;
     /// `ftl-core/src/space/mod.rs`: `begin_mount`, `end_mount`.
     pub fn mount_op(&mut self, config: &Config) -> Option<Op> {
         loop {
@@ -239,7 +238,7 @@ impl State {
     }
 
     /// The next copy out of the victim; releases it when it holds no valid page. Code:
-    /// `ftl-core/src/gc/collector.rs`: `evacuate`; `ftl-core/src/schemes/pagemap/reclaim.rs`:
+    /// `ftl-core/src/gc/collector.rs`: `evacuate`; `ftl-core/src/families/page_ram/reclaim.rs`:
     /// `copy_live_pages`.
     pub fn evacuate_op(&mut self, config: &Config, victim: usize) -> Result<Option<Op>, NoBlock> {
         let Some(data) = self.blocks[victim]

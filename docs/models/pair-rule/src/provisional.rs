@@ -29,7 +29,7 @@ pub fn padding_of_full_block(pairs: &PairTable, pages: u8) -> u8 {
 }
 
 /// The last page of a block and the pages that its program may have destroyed, as a mask. Code:
-/// `ftl-core/src/recovery/mod.rs`: `suspects`.
+/// `ftl-core/src/recovery/evidence.rs`: `suspects`.
 pub fn suspects(config: &Config, block: &Block) -> u16 {
     let Some(last) = block.frontier.checked_sub(1) else {
         return 0;
@@ -41,7 +41,7 @@ pub fn suspects(config: &Config, block: &Block) -> u16 {
 }
 
 /// The pages of a block whose record can be read and is committed, as a mask. Code:
-/// `ftl-core/src/recovery/mod.rs`: `standing_pages`; `ftl-core/src/recovery/provisional.rs`:
+/// `ftl-core/src/recovery/scan.rs`: `standing_pages`; `ftl-core/src/recovery/provisional.rs`:
 /// `drop_unvouched`.
 pub fn committed_pages(config: &Config, block: &Block) -> u16 {
     let suspects = suspects(config, block);
@@ -73,7 +73,7 @@ pub fn committed_pages(config: &Config, block: &Block) -> u16 {
     standing
 }
 
-/// Whether a block holds anything that is committed. Code: `ftl-core/src/recovery/mod.rs`:
+/// Whether a block holds anything that is committed. Code: `ftl-core/src/recovery/scan.rs`:
 /// `scan_head`, `is_vouched_early`.
 pub fn has_head(config: &Config, block: &Block) -> bool {
     let pages = &block.pages[..block.frontier as usize];

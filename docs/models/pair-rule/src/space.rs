@@ -91,7 +91,7 @@ impl State {
             .count() as u8
     }
 
-    /// The oldest page that can be lost. Code: `ftl-core/src/space/mod.rs`: `oldest_at_risk`.
+    /// The oldest page that can be lost. Code: `ftl-core/src/space/release.rs`: `oldest_at_risk`.
     pub fn oldest_unsafe(&self, config: &Config) -> Option<u8> {
         self.blocks
             .iter()
@@ -105,15 +105,15 @@ impl State {
             .filter(|open| config.oldest_unsafe(&self.blocks[*open]).is_some())
     }
 
-    /// The next page of padding that makes all streams safe. Code: `ftl-core/src/space/mod.rs`:
-    /// `make_safe`.
+    /// The next page of padding that makes all streams safe. Code:
+    /// `ftl-core/src/space/release.rs`: `make_safe`.
     pub fn make_safe(&self, config: &Config) -> Option<Op> {
         Stream::ALL
             .into_iter()
             .find_map(|stream| self.make_stream_safe(config, stream))
     }
 
-    /// The next page of padding that makes a stream safe. Code: `ftl-core/src/space/mod.rs`:
+    /// The next page of padding that makes a stream safe. Code: `ftl-core/src/space/release.rs`:
     /// `make_stream_safe`.
     pub fn make_stream_safe(&self, config: &Config, stream: Stream) -> Option<Op> {
         self.unsafe_block(config, stream)
@@ -122,7 +122,7 @@ impl State {
 
     /// The next operation on the way to a page of this stream: its program, the erase of the free
     /// block that it will open, or the padding of the block that it leaves. Code:
-    /// `ftl-core/src/space/mod.rs`: `new_frontier`, `open_new`, `take_free`.
+    /// `ftl-core/src/space/append.rs`: `new_frontier`, `open_new`, `take_free`.
     pub fn append(&self, config: &Config, stream: Stream, content: Content) -> Result<Op, NoBlock> {
         if self.room(config, stream) > 0 {
             return Ok(Op::Program(
@@ -150,7 +150,7 @@ impl State {
         Ok(Op::Erase(at))
     }
 
-    /// Gives up a block without valid pages. Code: `ftl-core/src/space/mod.rs`: `release_to`.
+    /// Gives up a block without valid pages. Code: `ftl-core/src/space/release.rs`: `release_to`.
     pub fn release(&mut self, block: usize) {
         assert_eq!(self.blocks[block].valid(), 0);
         self.blocks[block].used = Use::Released {
@@ -159,7 +159,7 @@ impl State {
     }
 
     /// A released block that may be erased: everything programmed before its release is safe. Code:
-    /// `ftl-core/src/space/mod.rs`: `reclaim_one`, `waits_for`.
+    /// `ftl-core/src/space/release.rs`: `reclaim_one`, `waits_for`.
     pub fn erasable(&self, config: &Config) -> impl Iterator<Item = usize> {
         let oldest = self.oldest_unsafe(config).unwrap_or(u8::MAX);
         let early = config.lacks(SeededError::EraseBeforeSafe);
@@ -167,8 +167,8 @@ impl State {
         (0..self.blocks.len()).filter(move |at| may(&self.blocks[*at]))
     }
 
-    /// Whether released blocks are hurried along by padding. Code: `ftl-core/src/space/mod.rs`:
-    /// `should_hurry`.
+    /// Whether released blocks are hurried along by padding. Code:
+    /// `ftl-core/src/space/release.rs`: `should_hurry`.
     pub fn should_hurry(&self, config: &Config, wanted: u8, needs: u8) -> bool {
         let (free, waiting) = (self.free_blocks(), self.released_blocks());
         let due = match self.is_mounting() && config.kept_back > 0 {
@@ -179,7 +179,7 @@ impl State {
     }
 
     /// Free blocks that moving this block's valid pages takes. Code:
-    /// `ftl-core/src/schemes/pagemap/reclaim.rs`: `blocks_to_move`.
+    /// `ftl-core/src/families/page_ram/reclaim.rs`: `blocks_to_move`.
     pub fn blocks_to_move(&self, config: &Config, victim: usize) -> u8 {
         let more = self.blocks[victim]
             .valid()
@@ -207,7 +207,8 @@ impl State {
         }
     }
 
-    /// Code: `ftl-core/src/space/mod.rs`: `program_where`, `note_programmed`, `pad`, `close`;
+    /// Code: `ftl-core/src/space/append.rs`: `program_where`, `note_programmed`;
+    /// `ftl-core/src/space/release.rs`: `pad`; `ftl-core/src/space/append.rs`: `close`;
     /// `nand-model/src/chip/program.rs`: `program_run`, `cut_program`.
     fn program(
         &mut self,
@@ -334,8 +335,8 @@ impl State {
     }
 
     /// A checkpoint names the valid pages, contains every program so far, and need not look into
-    /// closed blocks again. Code: `ftl-core/src/schemes/pagemap/recovery.rs`: `begin_checkpoint`,
-    /// `write_chunk`.
+    /// closed blocks again. Code: `ftl-core/src/families/page_ram/checkpoint.rs`:
+    /// `begin_checkpoint`, `write_chunk`.
     fn note_set(&mut self, slot: u8) {
         for block in &mut self.blocks {
             let closed = !matches!(
