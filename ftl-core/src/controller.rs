@@ -14,9 +14,10 @@ use crate::error::FtlError;
 use crate::events::EventLog;
 use crate::ftl::{Ftl, Start};
 use crate::gc::{Collect, Gc};
+use crate::recovery::CleanStop;
 use crate::space::{Space, StreamId};
 use crate::stats::{BlockView, MountReport, RamEntry, RamReport, SchemeStats};
-use nand_model::{Chip, Geometry, Nanos, Pbn, Store};
+use nand_model::{Cause, Chip, Geometry, Nanos, Pbn, Store};
 
 /// A scheme over a chip: the parts that all have, and the map of this one.
 pub(crate) struct Controller<S: Store, M> {
@@ -145,6 +146,21 @@ where
             Err(FtlError::ReadOnly(_)) => Ok(()),
             other => other,
         }
+    }
+
+    /// Writes what lets a mount by all records go on where the device stopped. Room for it is made
+    /// before: nothing is moved once it is written.
+    pub(crate) fn write_clean_stop(&mut self) -> Result<(), FtlError> {
+        let geometry = self.space.geometry();
+        let pages = CleanStop::chunks(&geometry);
+        self.collect_until(self.gc.threshold + 1 + pages.div_ceil(geometry.pages_per_block))?;
+        self.level_wear()?;
+        self.space.make_safe()?;
+        self.space.reclaim(Cause::Gc)?;
+        let stop = CleanStop::of(&self.space, self.next_ver, self.logical_pages);
+        stop.write(&mut self.space, &mut self.checkpoints)?;
+        self.stats.checkpoints += 1;
+        Ok(())
     }
 
     /// A step of the mount ends.

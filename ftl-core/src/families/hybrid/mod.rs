@@ -253,7 +253,7 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
     }
 
     fn stop(&mut self) -> Result<(), FtlError> {
-        self.stop_cleanly()
+        self.write_clean_stop()
     }
 
     fn recover(&mut self) -> Result<(), FtlError> {

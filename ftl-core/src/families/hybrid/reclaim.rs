@@ -7,7 +7,6 @@ use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
 use crate::gc::{Collect, Gc};
-use crate::recovery::CleanStop;
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
@@ -414,20 +413,5 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             Some(lbn) => self.pages_of(lbn).find(|lpn| self.place(*lpn) == Some(ppn)),
             None => self.map.logs.page_at(ppn),
         }
-    }
-
-    /// Leaves everything so that the next mount finds nothing to do; the device is idle and stays
-    /// so.
-    pub(super) fn stop_cleanly(&mut self) -> Result<(), FtlError> {
-        let geometry = self.space.geometry();
-        let pages = CleanStop::chunks(&geometry);
-        self.collect_until(self.gc.threshold + 1 + pages.div_ceil(geometry.pages_per_block))?;
-        self.level_wear()?;
-        self.space.make_safe()?;
-        self.space.reclaim(Cause::Gc)?;
-        let stop = CleanStop::of(&self.space, self.next_ver, self.logical_pages);
-        stop.write(&mut self.space, &mut self.checkpoints)?;
-        self.stats.checkpoints += 1;
-        Ok(())
     }
 }

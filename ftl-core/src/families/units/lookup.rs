@@ -1,6 +1,6 @@
-//! Looking pages up: tables come from RAM, or from the spare bytes of the pages that carry them, one
-//! unit's at a time (`at_hand`). Where a carrier cannot be read, the records of the unit's pages say
-//! what it said.
+//! Looking pages up: tables come from RAM, or from the spare bytes of the pages that carry them,
+//! one unit's at a time (`at_hand`). Where a carrier cannot be read, the records of the unit's
+//! pages say what it said.
 
 use super::tables::Place;
 use super::{Policy, UnitFtl};

@@ -340,7 +340,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
     }
 
     fn stop(&mut self) -> Result<(), FtlError> {
-        self.stop_cleanly()
+        self.write_clean_stop()
     }
 
     fn recover(&mut self) -> Result<(), FtlError> {

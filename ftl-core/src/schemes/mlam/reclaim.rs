@@ -13,7 +13,6 @@ use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::gc::{Collect, Gc};
-use crate::recovery::CleanStop;
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
@@ -387,21 +386,6 @@ impl<S: Store> MlamFtl<S> {
                 pages.name(i, Role::Data, lpn, ver);
             }
         }
-        Ok(())
-    }
-
-    /// Leaves everything so that the next mount finds nothing to do; the device is idle and stays
-    /// so.
-    pub(super) fn stop_cleanly(&mut self) -> Result<(), FtlError> {
-        let geometry = self.space.geometry();
-        let pages = CleanStop::chunks(&geometry);
-        self.collect_until(self.gc.threshold + 1 + pages.div_ceil(geometry.pages_per_block))?;
-        self.level_wear()?;
-        self.space.make_safe()?;
-        self.space.reclaim(Cause::Gc)?;
-        let stop = CleanStop::of(&self.space, self.next_ver, self.logical_pages);
-        stop.write(&mut self.space, &mut self.checkpoints)?;
-        self.stats.checkpoints += 1;
         Ok(())
     }
 
