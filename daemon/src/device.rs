@@ -76,14 +76,14 @@ pub trait BlockDevice: Send + Sync {
     /// Writes; acknowledged means it survives the death of the daemon, not a power cut.
     ///
     /// # Errors
-    /// `ENOSPC` beyond the end or without room on the host, `EPERM` on a read-only device, otherwise
-    /// `EIO`. A part may have been written.
+    /// `ENOSPC` beyond the end or without room on the host, `EPERM` on a read-only device,
+    /// otherwise `EIO`. A part may have been written.
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion>;
     /// Makes the range read as zeros, giving up its space.
     ///
     /// # Errors
-    /// `EINVAL` beyond the end, `EPERM` on a read-only device, otherwise `EIO`. A part may have been
-    /// trimmed.
+    /// `EINVAL` beyond the end, `EPERM` on a read-only device, otherwise `EIO`. A part may have
+    /// been trimmed.
     fn trim(&self, offset: u64, len: u64) -> io::Result<Completion>;
     /// Makes the range read as zeros.
     ///

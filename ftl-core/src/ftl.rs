@@ -22,16 +22,17 @@ pub trait Ftl<S: Store>: Send {
     /// Reads consecutive pages; `out` is a whole number of pages. Unmapped pages read as zeros.
     ///
     /// # Errors
-    /// [`FtlError::MediaLost`] where a page that holds data cannot be read; [`FtlError::Host`] where the
-    /// host cannot read the image; [`FtlError::PowerLost`].
+    /// [`FtlError::MediaLost`] where a page that holds data cannot be read; [`FtlError::Host`]
+    /// where the host cannot read the image; [`FtlError::PowerLost`].
     fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError>;
 
     /// Writes consecutive pages; `data` is a whole number of pages. On an error a prefix of the
     /// pages may have been written.
     ///
     /// # Errors
-    /// [`FtlError::ReadOnly`]; [`FtlError::HostFull`] and [`FtlError::Host`] where the image cannot be
-    /// written; [`FtlError::MediaLost`] where a part of the map cannot be read; [`FtlError::PowerLost`].
+    /// [`FtlError::ReadOnly`]; [`FtlError::HostFull`] and [`FtlError::Host`] where the image cannot
+    /// be written; [`FtlError::MediaLost`] where a part of the map cannot be read;
+    /// [`FtlError::PowerLost`].
     fn write(&mut self, at: Nanos, first: Lpn, data: &[u8]) -> Result<Nanos, FtlError>;
 
     /// Makes `count` pages read as zeros. Also serves write-zeroes: space is never promised to an

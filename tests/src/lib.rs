@@ -1,8 +1,9 @@
 //! What the suites in `tests/` share beside the battery (`ftld_battery`). docs/TESTING.md tells how
 //! they fit together and how to repeat a failure.
 //!
-//! [`suite`] is their command line, [`amplification`] what page maps are measured by. [`daemon_swarm`] judges the daemon, [`fuzz`] is what hostile
-//! bytes meet. Nothing here names a scheme: suites iterate over the table.
+//! [`suite`] is their command line, [`amplification`] what page maps are measured by.
+//! [`daemon_swarm`] judges the daemon, [`fuzz`] is what hostile bytes meet. But for the
+//! reference that is measured nothing here names a scheme: suites iterate over the table.
 #![forbid(unsafe_code)]
 
 pub mod amplification;

@@ -1,5 +1,5 @@
-//! Named disasters, a few lines each. What they have in common is in `ftld_battery`; what happened is
-//! the name of the test.
+//! Named disasters, a few lines each. What they have in common is in `ftld_battery`; what happened
+//! is the name of the test.
 
 use ftl_core::format::{Oob, Role};
 use ftl_core::schemes::Scheme;

@@ -1,4 +1,5 @@
-//! Work of a volume besides requests: snapshots, idle work of the scheme, erased space, and the end.
+//! Work of a volume besides requests: snapshots, idle work of the scheme, erased space, and the
+//! end.
 //!
 //! Always true: background work takes the lock only if it is free; [`Volume::close`] and a caller
 //! that insists wait for it. If power fails, a mount repeats what was not finished.
@@ -161,7 +162,8 @@ impl<S: Store + 'static> Volume<S> {
     /// back, and so does one whose flash loses power meanwhile.
     ///
     /// # Errors
-    /// `EIO` if it was closed already, if the scheme failed to shut down, or if the last sync failed.
+    /// `EIO` if it was closed already, if the scheme failed to shut down, or if the last sync
+    /// failed.
     pub fn close(&self) -> io::Result<S> {
         self.resume();
         let mut guard = self.lock();

@@ -230,8 +230,8 @@ pub(crate) trait Collect<S: Store> {
     }
 
     /// Nothing can be collected with profit: released blocks may still help, else the device is at
-    /// its end. Not so amid a mount, which keeps pages of every block back for filler: what does not
-    /// pay then may pay at its end.
+    /// its end. Not so amid a mount, which keeps pages of every block back for filler: what does
+    /// not pay then may pay at its end.
     #[cold]
     fn no_victim(&mut self, wanted: u32) -> Result<(), FtlError> {
         let (space, gc) = self.parts();

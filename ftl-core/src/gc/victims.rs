@@ -21,8 +21,8 @@ pub(crate) struct VictimIndex {
     blocks: u32,
     /// No list below this one has a block.
     lowest: u32,
-    /// All of them in the order in which they came, if somebody asks for it: a ring, whose last link
-    /// is its end and its beginning.
+    /// All of them in the order in which they came, if somebody asks for it: a ring, whose last
+    /// link is its end and its beginning.
     order: Vec<Link>,
 }
 

@@ -1,11 +1,11 @@
 //! Finding out, after power came back, what is on the flash. Schemes plan which blocks are read in
 //! full; the reading is here.
 //!
-//! The records of blocks are read (`scan.rs`) and tell of versions of logical pages (`evidence.rs`).
-//! Of each logical page the newest version that can be had rules (`resolve.rs`); what the cut may
-//! have left unstable is programmed again (`rescue.rs`). A scheme whose map is not on flash is
-//! mounted by all records (`mount.rs`, `newest.rs`); the others bring a map that contains the
-//! programs up to some point, and hear the records of what came later.
+//! The records of blocks are read (`scan.rs`) and tell of versions of logical pages
+//! (`evidence.rs`). Of each logical page the newest version that can be had rules (`resolve.rs`);
+//! what the cut may have left unstable is programmed again (`rescue.rs`). A scheme whose map is not
+//! on flash is mounted by all records (`mount.rs`, `newest.rs`); the others bring a map that
+//! contains the programs up to some point, and hear the records of what came later.
 
 mod clean_stop;
 mod evidence;

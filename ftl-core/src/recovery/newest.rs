@@ -127,7 +127,8 @@ impl Scan {
 }
 
 impl Newest {
-    /// Reads the TRIM pages. Returns the version, by logical page, that it holds nothing older than.
+    /// Reads the TRIM pages. Returns the version, by logical page, that it holds nothing older
+    /// than.
     fn adopt_trims<S: Store>(
         &mut self,
         space: &mut Space<S>,

@@ -106,8 +106,8 @@ impl Scheme {
     /// Starts the scheme on a chip.
     ///
     /// # Errors
-    /// [`FtlError::Config`] where a parameter is unknown, is not a value, or cannot work on this chip;
-    /// what a mount finds wrong: [`FtlError::Corrupt`] where the flash contradicts itself.
+    /// [`FtlError::Config`] where a parameter is unknown, is not a value, or cannot work on this
+    /// chip; what a mount finds wrong: [`FtlError::Corrupt`] where the flash contradicts itself.
     pub fn start<S: SchemeStore>(
         &self,
         chip: Chip<S>,

@@ -1,8 +1,8 @@
 //! Page maps in RAM: the whole table LPN -> PPN, with checkpoints of it on flash.
 //!
 //! What always holds: `entries[lpn] = ppn` if and only if the page at `ppn` is live and carries
-//! `lpn`. A write is acknowledged when its page is programmed. If power fails, mount takes the newest
-//! readable version of every page (`recovery.rs`).
+//! `lpn`. A write is acknowledged when its page is programmed. If power fails, mount takes the
+//! newest readable version of every page (`recovery.rs`).
 
 mod checkpoint;
 mod reclaim;

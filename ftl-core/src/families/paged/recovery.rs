@@ -3,8 +3,8 @@
 //! Steps: read the head of every block; load the newest checkpoint; read every record of the blocks
 //! that may hold what the map on flash does not know; read the newest version of every mapping
 //! page, and give each of its logical pages the newest readable version; rebuild counts; make safe
-//! again what the cut may have left unstable. Which blocks are read is in `window.rs`, which version
-//! rules in `versions.rs`.
+//! again what the cut may have left unstable. Which blocks are read is in `window.rs`, which
+//! version rules in `versions.rs`.
 //!
 //! A version is never larger than the number of the program that wrote it, so new versions continue
 //! above the last program.

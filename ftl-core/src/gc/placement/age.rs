@@ -1,8 +1,8 @@
 //! `age`: copies are sorted by the time since they were written, by powers of four: six streams.
 //!
-//! Ours, after the age-sorted segments of the log-structured file system (Rosenblum, Ousterhout, SOSP
-//! 1991). The collector has the version in its hand, so nothing is kept per page and nothing is
-//! looked up at a write.
+//! Ours, after the age-sorted segments of the log-structured file system (Rosenblum, Ousterhout,
+//! SOSP 1991). The collector has the version in its hand, so nothing is kept per page and nothing
+//! is looked up at a write.
 
 use super::Placement;
 

@@ -2,8 +2,8 @@
 //! next stream.
 //!
 //! Oh, Kim, Han, et al.: *MIDAS: Minimizing Write Amplification in Log-Structured Systems through
-//! Adaptive Group Number and Size Configuration*, FAST 2024, whose groups these are; their number is
-//! fixed here.
+//! Adaptive Group Number and Size Configuration*, FAST 2024, whose groups these are; their number
+//! is fixed here.
 
 use super::Placement;
 

@@ -128,8 +128,8 @@ impl DataStreams {
         self.placement.collected(from, lifetime);
     }
 
-    /// The stream of a copy out of this block. Where blocks are short (`is_short`) and it would open
-    /// one, another copy stream that has room.
+    /// The stream of a copy out of this block. Where blocks are short (`is_short`) and it would
+    /// open one, another copy stream that has room.
     pub(crate) fn of_copy<S: Store>(
         &mut self,
         space: &Space<S>,

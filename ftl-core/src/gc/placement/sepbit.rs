@@ -1,11 +1,11 @@
 //! `sepbit`: host writes are parted by how long the version that they replace had lived; copies of
 //! short-lived ones go to a stream, the others by their age.
 //!
-//! Wang, Li, Lee, et al.: *Separating Data via Block Invalidation Time Inference for Write Amplification
-//! Reduction in Log-Structured Storage*, FAST 2022. Classes 1 and 2 are ours 0 and 1, class 3 is 2,
-//! classes 4 to 6 are 3 to 5; the threshold is the mean lifetime of the last 16 collected blocks of
-//! class 1. The lifespan of a replaced version is counted from when its block was opened, where the
-//! authors look it up in a queue of recent writes.
+//! Wang, Li, Lee, et al.: *Separating Data via Block Invalidation Time Inference for Write
+//! Amplification Reduction in Log-Structured Storage*, FAST 2022. Classes 1 and 2 are ours 0 and 1,
+//! class 3 is 2, classes 4 to 6 are 3 to 5; the threshold is the mean lifetime of the last 16
+//! collected blocks of class 1. The lifespan of a replaced version is counted from when its block
+//! was opened, where the authors look it up in a queue of recent writes.
 
 use super::Placement;
 

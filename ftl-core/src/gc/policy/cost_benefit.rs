@@ -1,9 +1,9 @@
 //! `cost_benefit`: the space that a collection frees, times how long it stays free, over what it
 //! costs to read and write the rest: `age (1 - u) / 2u`.
 //!
-//! Kawaguchi, Nishioka, Motoda: *A Flash-Memory Based File System*, USENIX 1995, after Rosenblum and
-//! Ousterhout's log-structured file system (SOSP 1991). Age is the time since a page of the block was
-//! last superseded, as in the former, counted in blocks opened.
+//! Kawaguchi, Nishioka, Motoda: *A Flash-Memory Based File System*, USENIX 1995, after Rosenblum
+//! and Ousterhout's log-structured file system (SOSP 1991). Age is the time since a page of the
+//! block was last superseded, as in the former, counted in blocks opened.
 
 use super::{Candidates, VictimPolicy, best};
 use nand_model::Pbn;

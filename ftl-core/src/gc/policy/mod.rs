@@ -81,9 +81,9 @@ pub(crate) trait VictimPolicy: Send {
 }
 
 /// The policy that the parameters ask for; `None` is greedy: the block with the fewest valid pages,
-/// which no other beats where every page is as likely to be written (Yang, Misra, Rubenstein: *On the
-/// Optimality of Greedy Garbage Collection for SSDs*, 2015), and which the victim index finds without a
-/// search.
+/// which no other beats where every page is as likely to be written (Yang, Misra, Rubenstein: *On
+/// the Optimality of Greedy Garbage Collection for SSDs*, 2015), and which the victim index finds
+/// without a search.
 pub(crate) fn from_params(params: &Params) -> Result<Option<Box<dyn VictimPolicy>>, FtlError> {
     let name = params.get(POLICY_PARAM.key, "greedy".to_string())?;
     let choices = params.get(CHOICES_PARAM.key, 10)?;

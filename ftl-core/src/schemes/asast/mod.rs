@@ -6,8 +6,8 @@
 //! of its own, which are merged half empty; FAST lets all share them, and each merge takes many
 //! logical blocks. SAST is between: N adjacent logical blocks share up to K log blocks. A-SAST
 //! begins with groups of one, without K, and lets them grow and shrink. All else is
-//! [`crate::families::hybrid`] with a log stream per group, that of the group's first logical block; here are
-//! the groups, and which log block is merged.
+//! [`crate::families::hybrid`] with a log stream per group, that of the group's first logical
+//! block; here are the groups, and which log block is merged.
 //!
 //! RAM: 4 bytes per logical block, a byte for its group, and per log block 4 bytes for its group
 //! and 4 per page. Ours beside it in the report.

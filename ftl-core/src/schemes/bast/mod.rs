@@ -7,8 +7,8 @@
 //!       make room for that of another logical block, is merged: it *becomes* the data block if it
 //!       has all pages in order (switch), also after the missing ones were copied behind them
 //!       (partial merge); otherwise the newest pages are gathered in a new data block (full merge).
-//!       All of that is [`crate::families::hybrid`] with a log stream per logical block; here is the choice
-//!       of the log block that has to go.
+//!       All of that is [`crate::families::hybrid`] with a log stream per logical block; here is
+//!       the choice of the log block that has to go.
 //!
 //! RAM: 4 bytes per logical block, and per log block 4 bytes for its owner and 4 per page. Ours
 //! beside it in the report: a hash map for log pages, and on parts with a page order 2 bytes per

@@ -10,11 +10,12 @@
 //!
 //! RAM by the paper: 8 bytes per cached entry, 4 per mapping page.
 //!
-//! The mechanism is that of all schemes whose map lies on flash ([`crate::families::paged`], with what always
-//! holds and what happens if power fails). Deviations, where the paper is silent: probationary and
-//! protected segment are equal halves; validity is in RAM; blocks in an age window bound what a
-//! mount scans, so the flash learns of every page before it leaves the window; a mapping page never
-//! names a page that can still be lost, so an entry may be written later than it leaves the cache.
+//! The mechanism is that of all schemes whose map lies on flash ([`crate::families::paged`], with
+//! what always holds and what happens if power fails). Deviations, where the paper is silent:
+//! probationary and protected segment are equal halves; validity is in RAM; blocks in an age window
+//! bound what a mount scans, so the flash learns of every page before it leaves the window; a
+//! mapping page never names a page that can still be lost, so an entry may be written later than it
+//! leaves the cache.
 
 mod cmt;
 #[cfg(test)]

@@ -12,11 +12,11 @@
 //!
 //! RAM by the paper: the cache; 4 bytes per mapping page and 2 for its CTPA.
 //!
-//! The mechanism is that of all schemes whose map lies on flash ([`crate::families::paged`], with what always
-//! holds and what happens if power fails). Ours, where the paper is silent: an update that
-//! continues the last extent makes it longer; a full compressed page is built anew, and becomes
-//! original only if that does not help; the cache is a 64th of the table; and what DFTL's header
-//! here says of age window, safe pages and validity.
+//! The mechanism is that of all schemes whose map lies on flash ([`crate::families::paged`], with
+//! what always holds and what happens if power fails). Ours, where the paper is silent: an update
+//! that continues the last extent makes it longer; a full compressed page is built anew, and
+//! becomes original only if that does not help; the cache is a 64th of the table; and what DFTL's
+//! header here says of age window, safe pages and validity.
 
 mod cache;
 mod node;

@@ -3,12 +3,12 @@
 //! Lee, Park, Chung, Lee, Park, Song: *A Log Buffer-Based Flash Translation Layer Using
 //! Fully-Associative Sector Translation*, ACM Transactions on Embedded Computing Systems 6(3),
 //! 2007. Overwrites go to the current random log block, whichever logical block they are of, so
-//! that log blocks are full before they are merged; but the oldest one has pages of many
-//! logical blocks, and each of these is merged then. One log block is kept for sequential
-//! writes: the first page of a logical block begins it, the next ones follow, and it becomes
-//! the data block without or with few copies. All of that is [`crate::families::hybrid`] with two log
-//! streams; here is what counts as sequential, and that random log blocks are merged in the
-//! order in which they were filled.
+//!       that log blocks are full before they are merged; but the oldest one has pages of many
+//!       logical blocks, and each of these is merged then. One log block is kept for sequential
+//!       writes: the first page of a logical block begins it, the next ones follow, and it becomes
+//!       the data block without or with few copies. All of that is [`crate::families::hybrid`] with
+//!       two log streams; here is what counts as sequential, and that random log blocks are merged
+//!       in the order in which they were filled.
 //!
 //! RAM: 4 bytes per logical block and 4 per page of a log block. Ours beside it in the report.
 //!

@@ -8,9 +8,9 @@
 //! (*partial block cleaning*): one erase, or as many copies as fit into the time of one, at least
 //! one. The rest of the time is the request's. Writes to a logical block whose block is full or
 //! being cleaned go to a *write buffer* of 16 % extra blocks, which are page-mapped in RAM; they
-//! come home when their buffer block is cleaned in turn. All of that is [`crate::families::units`], with
-//! logical blocks as units and the common blocks as write buffer; here are the shape and the length
-//! of a slice.
+//! come home when their buffer block is cleaned in turn. All of that is [`crate::families::units`],
+//! with logical blocks as units and the common blocks as write buffer; here are the shape and the
+//! length of a slice.
 //!
 //! A slice lasts at most max(erase, alpha copies), alpha = erase / (read of spare bytes + read +
 //! program), rounded down, at least 1. A read takes its slice, a read of spare bytes and one of a
@@ -39,8 +39,8 @@
 //!   that.
 //! - Trims, recovery and wear levelling are those of [`crate::families::units`].
 //!
-//! What always holds, and what happens if power fails: [`crate::families::units`]; a block that was being
-//! cleaned is one with fewer live pages.
+//! What always holds, and what happens if power fails: [`crate::families::units`]; a block that was
+//! being cleaned is one with fewer live pages.
 
 #[cfg(test)]
 mod tests;

@@ -7,9 +7,9 @@
 //! any logical blocks; a page that is overwritten again soon is hot, and goes to another partition
 //! of them than the cold ones. There blocks die as a whole and cost an erase, while the victim
 //! among the cold ones is the block whose merge is cheapest. What still lives in the oldest hot
-//! block when there are too many is copied to the cold ones. All of that is [`crate::families::hybrid`] with
-//! a log stream per sequential block and one per partition; here is what counts as sequential and
-//! as hot, and how large the partitions are.
+//! block when there are too many is copied to the cold ones. All of that is
+//! [`crate::families::hybrid`] with a log stream per sequential block and one per partition; here
+//! is what counts as sequential and as hot, and how large the partitions are.
 //!
 //! RAM: 4 bytes per logical block and 8 per page of a log block, for its place and for when it was
 //! written. Ours beside it in the report: times only of the writes that may still count.

@@ -27,9 +27,9 @@
 //! - when space is short, a filled block with fewer live pages than any collectable one is
 //!   converted ahead of its turn.
 //!
-//! The mechanism is that of all schemes whose map lies on flash ([`crate::families::paged`], with what always
-//! holds and what happens if power fails): UMT = pending entries, GMD = directory. The scheme is:
-//! writes look nothing up, blocks are converted, whole pages are cached.
+//! The mechanism is that of all schemes whose map lies on flash ([`crate::families::paged`], with
+//! what always holds and what happens if power fails): UMT = pending entries, GMD = directory. The
+//! scheme is: writes look nothing up, blocks are converted, whole pages are cached.
 
 #[cfg(test)]
 mod tests;

@@ -9,8 +9,8 @@
 //! subtables; each page that is programmed carries in its spare bytes the subtable that it belongs
 //! to, as it is from then on. RAM holds a pointer to the newest copy of each. A read costs one read
 //! of spare bytes and one of a page, a write one of spare bytes and a program. All of that is
-//! [`crate::families::units`], with logical blocks as units and a pointer per table; here are the shape and
-//! the choice of victims.
+//! [`crate::families::units`], with logical blocks as units and a pointer per table; here are the
+//! shape and the choice of victims.
 //!
 //! RAM: 4 + 3 N + 6 M bytes per logical block with M physical ones in the paper; ours beside it in
 //! the report. One bit per physical and one per logical page are ours.

@@ -5,8 +5,8 @@
 //! replacement block, whose spare bytes say which page is which. A read looks through them from the
 //! newest to the oldest, and finds the page there or, after all, in the primary block. When a
 //! replacement block is full, or blocks are short, the two are folded into one new block. All of
-//! that is [`crate::families::hybrid`] with a log stream per logical block; here are the choice of the pair
-//! to fold, and that reads search.
+//! that is [`crate::families::hybrid`] with a log stream per logical block; here are the choice of
+//! the pair to fold, and that reads search.
 //!
 //! RAM: 9 bytes per logical block (two block numbers and the next free page). Ours beside it in the
 //! report: the engine knows where log pages are, for merges and recovery; the host's reads pay for

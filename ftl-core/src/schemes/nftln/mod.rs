@@ -5,8 +5,8 @@
 //! place free; if there is none, a block is added. What is newest is in the last block that has the
 //! place taken. When a list is as long as it may be, or blocks are short, the longest one is
 //! folded: what the last block lacks is copied into it from those before, which are erased. All of
-//! that is [`crate::families::hybrid`] with as many log streams for each logical block as the list is long;
-//! here are the choice of the block, and of the list to fold.
+//! that is [`crate::families::hybrid`] with as many log streams for each logical block as the list
+//! is long; here are the choice of the block, and of the list to fold.
 //!
 //! RAM: 4 bytes per logical block and 8 per block in a list. Ours beside it in the report.
 //!

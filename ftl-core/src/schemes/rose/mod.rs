@@ -14,9 +14,9 @@
 //!
 //! `rose` is the paper's ROSE on parts that take pages in any order. On others it is **ROSE-M**,
 //! which the paper leaves to future work: the same decisions over data blocks that are appended to
-//! ([`crate::families::hybrid`]). Because each depends only on how many pages of a block are free, live and
-//! dead, and on whether the data block has the page, both program and erase the same pages for the
-//! same requests; a test holds them against each other.
+//! ([`crate::families::hybrid`]). Because each depends only on how many pages of a block are free,
+//! live and dead, and on whether the data block has the page, both program and erase the same pages
+//! for the same requests; a test holds them against each other.
 //!
 //! RAM: 4 bytes per logical block and per page of a log block, two counts of 2 bytes and 2 bits per
 //! page for each data block, and for each log block score, age stamp and live count. Ours beside it
@@ -36,8 +36,8 @@
 //! - Wear levelling moves cold data into worn blocks instead of swapping; trims, recovery by all
 //!   records, refreshing and patrol reads are ours.
 //!
-//! What always holds, and what happens if power fails: [`crate::families::hybrid`]. A swapped block holds
-//! dead data pages beside log pages; versions tell.
+//! What always holds, and what happens if power fails: [`crate::families::hybrid`]. A swapped block
+//! holds dead data pages beside log pages; versions tell.
 
 #[cfg(test)]
 mod tests;

@@ -7,9 +7,9 @@
 //! levels: page tables of 16 entries and middle directories of 16 entries travel in the spare bytes
 //! of the pages that are programmed, the global directory in RAM points to the page with the newest
 //! copy of each middle directory. A read costs two reads of spare bytes and one of a page (one less
-//! if one page has both), a write two and a program. All of that is [`crate::families::units`], with
-//! superblocks as units and a directory per group of tables; here are the shape and the choice of
-//! victims.
+//! if one page has both), a write two and a program. All of that is [`crate::families::units`],
+//! with superblocks as units and a directory per group of tables; here are the shape and the choice
+//! of victims.
 //!
 //! When a superblock has N + K full blocks it is collected: a block without valid pages is erased,
 //! else the one with the fewest is emptied. When free blocks are short, or more than a limit of
@@ -18,11 +18,11 @@
 //!
 //! RAM: 4 bytes per middle directory, and per superblock the list of its blocks.
 //!
-//! Where we deviate, or the sources are silent: what [`crate::families::units`] says of trims, common blocks
-//! and recovery. Entries have as many bits as a block of the list and its pages need (three and the
-//! page number's). Page tables have 8 entries where 16 do not fit into the spare bytes (blocks of
-//! 128 pages with 64): the charge is the same, the global directory twice as large. Parts with
-//! still fewer are refused.
+//! Where we deviate, or the sources are silent: what [`crate::families::units`] says of trims,
+//! common blocks and recovery. Entries have as many bits as a block of the list and its pages need
+//! (three and the page number's). Page tables have 8 entries where 16 do not fit into the spare
+//! bytes (blocks of 128 pages with 64): the charge is the same, the global directory twice as
+//! large. Parts with still fewer are refused.
 //!
 //! What always holds, and what happens if power fails: [`crate::families::units`].
 

@@ -13,10 +13,10 @@
 //! RAM by the paper: 6 bytes per cached entry (its place in the node, the physical page) and a head
 //! per node; 4 bytes per mapping page.
 //!
-//! The mechanism is that of all schemes whose map lies on flash ([`crate::families::paged`], with what always
-//! holds and what happens if power fails). Ours, where descriptions differ: a head counts 8 bytes;
-//! the threshold of phases is 3; prefetching takes at most what the coldest node can give; and what
-//! DFTL's header here says of age window, safe pages and validity.
+//! The mechanism is that of all schemes whose map lies on flash ([`crate::families::paged`], with
+//! what always holds and what happens if power fails). Ours, where descriptions differ: a head
+//! counts 8 bytes; the threshold of phases is 3; prefetching takes at most what the coldest node
+//! can give; and what DFTL's header here says of age window, safe pages and validity.
 
 mod nodes;
 #[cfg(test)]

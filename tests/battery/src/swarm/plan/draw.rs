@@ -8,8 +8,8 @@ use ftl_core::schemes::Scheme;
 use nand_model::{Fault, Pairing, SplitMix};
 
 impl Plan {
-    /// The plan of a seed, for one of these schemes. Not the same as [`Plan::of`] where there is but
-    /// one: the choice of the scheme is a draw, too.
+    /// The plan of a seed, for one of these schemes. Not the same as [`Plan::of`] where there is
+    /// but one: the choice of the scheme is a draw, too.
     pub fn draw(schemes: &'static [Scheme], seed: u64) -> Plan {
         let mut rng = SplitMix::new(seed);
         let scheme = &schemes[rng.below(schemes.len() as u64) as usize];

@@ -1,5 +1,5 @@
-//! A device goes down and comes back: what is lost in between, what strikes inside mounts, and what a
-//! mount must find.
+//! A device goes down and comes back: what is lost in between, what strikes inside mounts, and what
+//! a mount must find.
 
 use super::{Runner, Verdict};
 use crate::host::blocks_add_up;
