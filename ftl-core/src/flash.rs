@@ -394,20 +394,22 @@ impl<S: Store> Flash<S> {
         Ok(())
     }
 
-    /// Reads logical pages from `lpn` on for the host, wherever they are: physical page,
-    /// [`UNMAPPED`] or [`LOST`]. What lies one behind the other in a block is read at once.
+    /// Reads `count` logical pages from `lpn` on for the host, wherever they are: `place` of a
+    /// number from 0 on says the physical page, [`UNMAPPED`] or [`LOST`]. What lies one behind the
+    /// other in a block is read at once.
     pub(crate) fn read_places(
         &mut self,
         lpn: u32,
-        places: &[u32],
+        count: usize,
+        place: impl Fn(usize) -> u32,
         out: &mut [u8],
     ) -> Result<(), FtlError> {
         let page = self.geometry().page_bytes as usize;
         let mut done = 0;
-        while done < places.len() {
-            let run = self.run_length(&places[done..]);
+        while done < count {
+            let run = self.run_length(count - done, |i| place(done + i));
             let (bytes, lpn) = (&mut out[done * page..][..run * page], lpn + done as u32);
-            match places[done] {
+            match place(done) {
                 UNMAPPED => bytes.fill(0),
                 LOST => return Err(FtlError::MediaLost(lpn)),
                 ppn => self.read_host(lpn, Ppn::new(ppn), bytes)?,
@@ -418,15 +420,15 @@ impl<S: Store> Flash<S> {
     }
 
     /// How many of these are unmapped together, or lie one behind the other in one block.
-    fn run_length(&self, places: &[u32]) -> usize {
-        let first = places[0];
+    fn run_length(&self, count: usize, place: impl Fn(usize) -> u32) -> usize {
+        let first = place(0);
         let block = |ppn: u32| self.geometry().block_of(Ppn::new(ppn));
-        let follows = |(i, ppn): &(u32, &u32)| match first {
-            UNMAPPED => **ppn == UNMAPPED,
-            LOST => false,
-            first => **ppn < LOST && **ppn == first + *i && block(**ppn) == block(first),
+        let follows = |i: &usize| match (first, place(*i)) {
+            (UNMAPPED, ppn) => ppn == UNMAPPED,
+            (LOST, _) => false,
+            (first, ppn) => ppn < LOST && ppn == first + *i as u32 && block(ppn) == block(first),
         };
-        1 + (1..).zip(&places[1..]).take_while(follows).count()
+        1 + (1..count).take_while(follows).count()
     }
 
     /// Reads consecutive pages of one block for the host: logical pages from `lpn` on, or an error.

@@ -8,6 +8,7 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod addr;
+pub mod author;
 mod block_table;
 mod checkpoint;
 mod config;

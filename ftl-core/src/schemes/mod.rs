@@ -18,8 +18,12 @@ mod rose;
 mod superblock;
 mod tpftl;
 
+#[cfg(test)]
+pub(crate) use pagemap::FlatMap;
+
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::error::FtlError;
+use crate::families::page_ram::{self, PageMap};
 use crate::ftl::{Ftl, Start};
 use nand_model::store::{FileStore, MemStore, OobOnlyStore};
 use nand_model::{Capacity, Chip, Profile, Store};
@@ -60,9 +64,12 @@ pub struct Scheme {
     pub shared_params: &'static [ParamDoc],
     /// Blocks beyond data and over-provisioning: mapping, checkpoints, open blocks, reserve.
     pub overhead_blocks: fn(&Profile, logical_pages: u32, &Params) -> Result<u32, FtlError>,
-    mem: Constructor<MemStore>,
-    file: Constructor<FileStore>,
-    oob_only: Constructor<OobOnlyStore>,
+    /// Starts it over memory: tests, crash batteries.
+    pub mem: Constructor<MemStore>,
+    /// Starts it over an image: devices.
+    pub file: Constructor<FileStore>,
+    /// Starts it over spare bytes alone: replay of traces.
+    pub oob_only: Constructor<OobOnlyStore>,
 }
 
 /// Every scheme, the default first. A static, so that the schemes are compiled here: whoever names
@@ -88,6 +95,27 @@ pub static SCHEMES: &[Scheme] = &[
 ];
 
 impl Scheme {
+    /// A scheme that keeps this page map in RAM, without a word about it: name, parameters of its
+    /// own and what people read are for its author to fill in.
+    pub const fn of_page_map<M: PageMap>() -> Scheme {
+        Scheme {
+            name: M::NAME,
+            title: "",
+            about: "",
+            paper: "",
+            mapping: "page, in RAM",
+            ram: "",
+            fidelity: 'A',
+            mlc: MlcUse::AsPublished,
+            params: &[],
+            shared_params: page_ram::PARAMS,
+            overhead_blocks: page_ram::overhead_blocks::<M>,
+            mem: page_ram::start::<MemStore, M>,
+            file: page_ram::start::<FileStore, M>,
+            oob_only: page_ram::start::<OobOnlyStore, M>,
+        }
+    }
+
     /// The scheme of this name.
     pub fn find(name: &str) -> Option<&'static Scheme> {
         SCHEMES.iter().find(|s| s.name == name)

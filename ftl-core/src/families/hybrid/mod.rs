@@ -202,7 +202,8 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
             self.map.places.push(place.map_or(UNMAPPED, Ppn::raw));
         }
         let places = &self.map.places;
-        self.space.flash.read_places(first.raw(), places, out)
+        let flash = &mut self.space.flash;
+        flash.read_places(first.raw(), places.len(), |i| places[i], out)
     }
 
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {

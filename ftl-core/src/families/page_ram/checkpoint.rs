@@ -7,7 +7,8 @@
 //! If power fails, the newest complete checkpoint counts; what is younger is found by records.
 
 use super::trims::Record;
-use super::{PageMapFtl, UNMAPPED};
+use super::{PageMap, PageMapFtl, UNMAPPED};
+use crate::addr::Lpn;
 use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
@@ -157,7 +158,7 @@ pub(super) struct Reach {
     pub(super) ver: u64,
 }
 
-impl<S: Store> PageMapFtl<S> {
+impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     /// Called after `programs` host programs: begins a checkpoint when one is due, and writes its
     /// chunks a few at a time.
     #[inline]
@@ -203,7 +204,7 @@ impl<S: Store> PageMapFtl<S> {
         // Room for all of it first: what collection programs after the beginning would make the
         // next mount scan.
         let geometry = self.space.geometry();
-        let pages = MapWriter::chunks(&geometry, self.map.entries.len() as u32);
+        let pages = MapWriter::chunks(&geometry, self.logical_pages);
         self.collect_until(self.gc.threshold + 2 + pages.div_ceil(geometry.pages_per_block))?;
         self.level_wear()?;
         self.begin_checkpoint(true)?;
@@ -227,7 +228,7 @@ impl<S: Store> PageMapFtl<S> {
             begin_pseq: self.space.flash.pseq(),
             begin_epoch: self.space.next_epoch(),
             next_ver: self.next_ver,
-            logical_pages: self.map.entries.len() as u32,
+            logical_pages: self.logical_pages,
             open: open.collect(),
             trims: self.map.trims.iter().collect(),
             free: if clean {
@@ -239,7 +240,7 @@ impl<S: Store> PageMapFtl<S> {
         .encode();
         let geometry = self.space.geometry();
         let head_chunks = head.len().div_ceil(Checkpoints::chunk_bytes(&geometry)) as u32;
-        let total = head_chunks + MapWriter::map_chunks(&geometry, self.map.entries.len() as u32);
+        let total = head_chunks + MapWriter::map_chunks(&geometry, self.logical_pages);
         self.checkpoints.begin(&mut self.space, total)?;
         self.map.last_checkpoint = self.space.flash.pseq();
         self.map.map_writer = Some(MapWriter { head, clean });
@@ -274,14 +275,13 @@ impl<S: Store> PageMapFtl<S> {
                 .expect("counted above")
                 .to_vec()
         } else {
-            let entries = MapWriter::entries(&geometry) as usize;
-            let part = self
-                .map
-                .entries
-                .chunks(entries)
-                .nth(number - head_chunks)
-                .expect("counted at the beginning");
-            let entries = part.iter().flat_map(|ppn| ppn.to_le_bytes());
+            let entries = MapWriter::entries(&geometry);
+            let first = (number - head_chunks) as u32 * entries;
+            let part = first..(first + entries).min(self.logical_pages);
+            let entries = part.flat_map(|lpn| {
+                let place = self.map.pages.get(Lpn::new(lpn));
+                place.map_or(UNMAPPED, Ppn::raw).to_le_bytes()
+            });
             self.next_ver
                 .to_le_bytes()
                 .into_iter()
@@ -321,7 +321,7 @@ impl<S: Store> PageMapFtl<S> {
     pub(super) fn read_base(&mut self, set: &Found) -> Result<Base, FtlError> {
         let geometry = self.space.geometry();
         let entries = MapWriter::entries(&geometry) as usize;
-        let map_chunks = MapWriter::map_chunks(&geometry, self.map.entries.len() as u32) as usize;
+        let map_chunks = MapWriter::map_chunks(&geometry, self.logical_pages) as usize;
         let damaged = |what: &str| FtlError::Corrupt(format!("checkpoint {}: {what}", set.id));
         let head_chunks = set
             .chunks
@@ -333,7 +333,7 @@ impl<S: Store> PageMapFtl<S> {
             .flat_map(|(payload, _)| payload.clone())
             .collect();
         let head = CheckpointHead::decode(&head).ok_or_else(|| damaged("unreadable head"))?;
-        if head.logical_pages as usize != self.map.entries.len() {
+        if head.logical_pages != self.logical_pages {
             return Err(damaged("made for another size"));
         }
         let counters = [head.begin_pseq, head.begin_epoch, head.next_ver];
@@ -345,23 +345,21 @@ impl<S: Store> PageMapFtl<S> {
             return Err(damaged("it counts as no device does"));
         }
         let mut reach = Vec::with_capacity(map_chunks);
-        for (part, (payload, upto)) in self
-            .map
-            .entries
-            .chunks_mut(entries)
-            .zip(&set.chunks[head_chunks..])
-        {
+        let pages: Vec<_> = (0..self.logical_pages).map(Lpn::new).collect();
+        for (part, (payload, upto)) in pages.chunks(entries).zip(&set.chunks[head_chunks..]) {
             let Some((ver, payload)) = payload
                 .split_first_chunk()
                 .filter(|(_, rest)| rest.len() == part.len() * 4)
             else {
                 return Err(damaged("a chunk has the wrong length"));
             };
-            for (entry, bytes) in part.iter_mut().zip(payload.chunks_exact(4)) {
-                *entry = u32::from_le_bytes(bytes.try_into().expect("four bytes"));
-                if *entry != UNMAPPED && !geometry.contains(Ppn::new(*entry)) {
+            for (lpn, bytes) in part.iter().zip(payload.chunks_exact(4)) {
+                let entry = u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+                let place = (entry != UNMAPPED).then(|| Ppn::new(entry));
+                if place.is_some_and(|ppn| !geometry.contains(ppn)) {
                     return Err(damaged("it names a page that does not exist"));
                 }
+                self.map.pages.set(*lpn, place);
             }
             reach.push(Reach {
                 upto: *upto,

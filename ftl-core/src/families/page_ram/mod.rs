@@ -1,10 +1,11 @@
 //! Page maps in RAM: the whole table LPN -> PPN, with checkpoints of it on flash.
 //!
-//! What always holds: `entries[lpn] = ppn` if and only if the page at `ppn` is live and carries
-//! `lpn`. A write is acknowledged when its page is programmed. If power fails, mount takes the
+//! What always holds: the map says `ppn` of a page if and only if the page at `ppn` is live and
+//! carries its number. A write is acknowledged when its page is programmed. If power fails, mount takes the
 //! newest readable version of every page (`recovery.rs`).
 
 mod checkpoint;
+mod map;
 mod reclaim;
 mod recovery;
 mod settings;
@@ -19,12 +20,13 @@ use crate::controller::{Controller, Mapping, check_size, ram_entry};
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
-use crate::ftl::Start;
+use crate::ftl::{Ftl, Start};
+use crate::gc::Gc;
 use crate::gc::placement::DataStreams;
-use crate::gc::{Gc, policy};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
 use checkpoint::MapWriter;
+pub use map::PageMap;
 use nand_model::{Cause, Chip, Ppn, Profile, Store};
 pub(crate) use settings::PARAMS;
 use settings::Settings;
@@ -39,7 +41,7 @@ const RESERVE: u32 = 3;
 
 /// Three sets of checkpoints; trim records up to their limit, twice; three open blocks and those of
 /// more streams, two waiting for their erase, one for a failing block, and the free threshold.
-pub(crate) fn overhead_blocks(
+pub(crate) fn overhead_blocks<M: PageMap>(
     profile: &Profile,
     logical_pages: u32,
     params: &Params,
@@ -47,7 +49,8 @@ pub(crate) fn overhead_blocks(
     let geometry = &profile.geometry;
     let chunks = MapWriter::chunks(geometry, logical_pages);
     let estimate = logical_pages / geometry.pages_per_block;
-    let settings = Settings::new(params, profile, estimate, chunks)?;
+    let streams = M::placement(params)?.streams();
+    let settings = Settings::new(params, profile, estimate, chunks, streams)?;
     let trims = 2 * Trims::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
     Ok(Checkpoints::blocks_needed(geometry, chunks)
         + trims
@@ -57,11 +60,9 @@ pub(crate) fn overhead_blocks(
 }
 
 /// The map and its checkpoints.
-pub(crate) struct PageMap {
-    scheme: &'static str,
+pub(crate) struct PageRam<M> {
     settings: Settings,
-    /// Physical page by logical page, [`UNMAPPED`] where there is none.
-    entries: Vec<u32>,
+    pages: M,
     mapped: u64,
     trims: Trims,
     streams: DataStreams,
@@ -72,19 +73,34 @@ pub(crate) struct PageMap {
 }
 
 /// The scheme over a chip.
-pub(crate) type PageMapFtl<S> = Controller<S, PageMap>;
+pub(crate) type PageMapFtl<S, M> = Controller<S, PageRam<M>>;
 
-/// Starts a scheme of this family.
-pub(crate) fn create<S: Store>(
-    scheme: &'static str,
+/// Starts the scheme of this map.
+pub(crate) fn start<S: Store, M: PageMap>(
     chip: Chip<S>,
     config: &FtlConfig,
     start: Start,
-) -> Result<PageMapFtl<S>, FtlError> {
+) -> Result<Box<dyn Ftl<S>>, FtlError> {
+    Ok(Box::new(create::<S, M>(chip, config, start)?))
+}
+
+fn create<S: Store, M: PageMap>(
+    chip: Chip<S>,
+    config: &FtlConfig,
+    start: Start,
+) -> Result<PageMapFtl<S, M>, FtlError> {
     let geometry = *chip.geometry();
     check_size(&geometry, config.logical_pages)?;
     let chunks = MapWriter::chunks(&geometry, config.logical_pages);
-    let settings = Settings::new(&config.params, chip.profile(), geometry.blocks, chunks)?;
+    let params = &config.params;
+    let placement = M::placement(params)?;
+    let settings = Settings::new(
+        params,
+        chip.profile(),
+        geometry.blocks,
+        chunks,
+        placement.streams(),
+    )?;
     let stream = |role, collectable| StreamSpec {
         role,
         collectable,
@@ -105,12 +121,11 @@ pub(crate) fn create<S: Store>(
         settings.scrub,
     );
     let data = stream(Role::Data, true);
-    let streams = DataStreams::new(&config.params, &mut space, (HOST, data), (GC, data))?;
-    gc.set_policy(policy::from_params(&config.params)?, &mut space);
-    let map = PageMap {
-        scheme,
+    let streams = DataStreams::new(placement, &mut space, (HOST, data), (GC, data));
+    gc.set_policy(M::victim_policy(params)?, &mut space);
+    let map = PageRam {
         settings,
-        entries: vec![UNMAPPED; config.logical_pages as usize],
+        pages: M::new(config.logical_pages, params)?,
         mapped: 0,
         trims: Trims::new(Trims::limit(&geometry, chunks)),
         streams,
@@ -122,15 +137,16 @@ pub(crate) fn create<S: Store>(
     Controller::start(start, space, gc, CHECKPOINT, pages, map)
 }
 
-impl<S: Store> Mapping<S> for PageMapFtl<S> {
+impl<S: Store, M: PageMap> Mapping<S> for PageMapFtl<S, M> {
     fn name(&self) -> &'static str {
-        self.map.scheme
+        M::NAME
     }
 
     fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
         let count = out.len() / self.space.flash.geometry().page_bytes as usize;
-        let places = &self.map.entries[first.index()..][..count];
-        self.space.flash.read_places(first.raw(), places, out)
+        let pages = &self.map.pages;
+        let place = |i: usize| pages.get(first.plus(i as u32)).map_or(UNMAPPED, Ppn::raw);
+        self.space.flash.read_places(first.raw(), count, place, out)
     }
 
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
@@ -142,8 +158,7 @@ impl<S: Store> Mapping<S> for PageMapFtl<S> {
     }
 
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
-        let range = first.index()..first.index() + count as usize;
-        if self.map.entries[range].iter().all(|ppn| *ppn == UNMAPPED) {
+        if (0..count).all(|i| self.map.pages.get(first.plus(i)).is_none()) {
             return Ok(());
         }
         self.make_room(HOST)?;
@@ -168,7 +183,7 @@ impl<S: Store> Mapping<S> for PageMapFtl<S> {
     }
 
     fn is_mapped(&self, lpn: Lpn) -> bool {
-        self.map.entries[lpn.index()] != UNMAPPED
+        self.map.pages.get(lpn).is_some()
     }
 
     fn gauges(&self, common: SchemeStats) -> SchemeStats {
@@ -182,12 +197,13 @@ impl<S: Store> Mapping<S> for PageMapFtl<S> {
     fn ram(&self) -> RamReport {
         let geometry = self.space.geometry();
         let (bitmap, victims, blocks) = self.space.table.bytes();
-        let (pages, entries) = (geometry.pages(), self.map.entries.len() as u64);
+        let (pages, entries) = (geometry.pages(), self.logical_pages as u64);
+        let (paper, real) = self.map.pages.bytes();
         let trims = &self.map.trims;
         let other = trims.bytes() + self.space.pool_bytes();
         let gc = geometry.blocks as u64;
         vec![
-            ram_entry("map", entries, 4 * entries, 4 * entries),
+            ram_entry("map", entries, paper, real),
             ram_entry("bitmaps", pages, pages.div_ceil(8), bitmap),
             ram_entry(
                 "gc",
@@ -201,7 +217,9 @@ impl<S: Store> Mapping<S> for PageMapFtl<S> {
     }
 
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
-        let mapped = self.map.entries.iter().filter(|p| **p != UNMAPPED).count() as u64;
+        let pages = (0..self.logical_pages).map(Lpn::new);
+        let mapped = pages.clone().filter_map(|lpn| self.map.pages.get(lpn));
+        let mapped = mapped.count() as u64;
         let live = self.space.table.valid_pages();
         if mapped != self.map.mapped || live != mapped + self.map.trims.len() as u64 {
             wrong.push(format!(
@@ -210,11 +228,8 @@ impl<S: Store> Mapping<S> for PageMapFtl<S> {
                 self.map.trims.len()
             ));
         }
-        for lpn in 0..self.map.entries.len() as u32 {
-            let Some(ppn) = Some(self.map.entries[lpn as usize])
-                .filter(|p| *p != UNMAPPED)
-                .map(Ppn::new)
-            else {
+        for lpn in pages {
+            let Some(ppn) = self.map.pages.get(lpn) else {
                 continue;
             };
             if !self.space.geometry().contains(ppn) || !self.space.table.is_live(ppn) {
@@ -224,7 +239,7 @@ impl<S: Store> Mapping<S> for PageMapFtl<S> {
                 continue;
             }
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
-            if oob.is_none_or(|oob| oob.tag.lpn != lpn || oob.tag.role != Role::Data) {
+            if oob.is_none_or(|oob| oob.tag.lpn != lpn.raw() || oob.tag.role != Role::Data) {
                 wrong.push(format!(
                     "logical page {lpn} maps to {ppn}, which says {oob:?}"
                 ));
@@ -234,7 +249,7 @@ impl<S: Store> Mapping<S> for PageMapFtl<S> {
     }
 }
 
-impl<S: Store> PageMapFtl<S> {
+impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     /// Writes one page.
     #[inline]
     fn write_page(&mut self, lpn: Lpn, data: &[u8]) -> Result<(), FtlError> {
@@ -251,12 +266,12 @@ impl<S: Store> PageMapFtl<S> {
         };
         // Looked up before the page is programmed: a table this large is seldom in a near cache,
         // and the program need not wait for it.
-        let old = self.map.entries[lpn.index()];
+        let old = self.map.pages.get(lpn);
         let ppn = self.space.append_page(stream, tag, data, Cause::Host)?;
         let block = self.space.flash.geometry().block_of(ppn);
         self.map.streams.note(block, stream);
         self.next_ver += 1;
-        self.map.entries[lpn.index()] = ppn.raw();
+        self.map.pages.set(lpn, Some(ppn));
         self.give_up(old, true);
         self.stats.host_pages_written += 1;
         self.advance_checkpoint(1)
@@ -264,12 +279,11 @@ impl<S: Store> PageMapFtl<S> {
 
     /// Where the host's version of this page goes, by how long the one before lived.
     fn stream_of_write(&mut self, lpn: Lpn) -> StreamId {
-        let old = self.map.entries[lpn.index()];
-        let lifespan = (old != UNMAPPED).then(|| {
-            let block = self.space.geometry().block_of(Ppn::new(old));
+        let lifespan = self.map.pages.get(lpn).map(|old| {
+            let block = self.space.geometry().block_of(old);
             self.written_since(self.space.table.epoch(block))
         });
-        self.map.streams.of_write(lifespan)
+        self.map.streams.of_write(lpn, lifespan)
     }
 
     /// Pages written since the block with this epoch was opened, roughly.
@@ -315,21 +329,19 @@ impl<S: Store> PageMapFtl<S> {
     /// Points the page at its new place and gives up the old one.
     #[inline]
     fn set_map(&mut self, lpn: Lpn, ppn: Option<Ppn>) {
-        let old = std::mem::replace(
-            &mut self.map.entries[lpn.index()],
-            ppn.map_or(UNMAPPED, Ppn::raw),
-        );
+        let old = self.map.pages.get(lpn);
+        self.map.pages.set(lpn, ppn);
         self.give_up(old, ppn.is_some());
     }
 
     /// An entry of the map was replaced: by that of another page, or by none.
     #[inline(always)]
-    fn give_up(&mut self, old: u32, mapped: bool) {
+    fn give_up(&mut self, old: Option<Ppn>, mapped: bool) {
         match old {
-            UNMAPPED => self.map.mapped += mapped as u64,
-            old => {
+            None => self.map.mapped += mapped as u64,
+            Some(old) => {
                 self.map.mapped -= !mapped as u64;
-                self.space.table.clear_live(Ppn::new(old));
+                self.space.table.clear_live(old);
             }
         }
     }

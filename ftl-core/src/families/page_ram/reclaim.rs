@@ -1,7 +1,7 @@
 //! Garbage collection and the writing of trim records: everything that makes or takes space.
 
 use super::trims::Record;
-use super::{HOST, PageMapFtl, UNMAPPED};
+use super::{HOST, PageMap, PageMapFtl, UNMAPPED};
 use crate::addr::Lpn;
 use crate::copy::misplaced;
 use crate::error::FtlError;
@@ -11,7 +11,7 @@ use crate::gc::{Collect, Gc};
 use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 
-impl<S: Store> Collect<S> for PageMapFtl<S> {
+impl<S: Store, M: PageMap> Collect<S> for PageMapFtl<S, M> {
     #[inline]
     fn parts(&mut self) -> (&mut Space<S>, &mut Gc) {
         (&mut self.space, &mut self.gc)
@@ -48,7 +48,7 @@ impl<S: Store> Collect<S> for PageMapFtl<S> {
     }
 }
 
-impl<S: Store> PageMapFtl<S> {
+impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     /// Makes sure that the stream can take a page without touching the reserve.
     #[inline(always)]
     pub(super) fn make_room(&mut self, stream: StreamId) -> Result<(), FtlError> {
@@ -104,7 +104,8 @@ impl<S: Store> PageMapFtl<S> {
             let block = self.space.flash.geometry().block_of(first);
             self.map.streams.note(block, stream);
             let (moved, rest) = records.split_at_mut(taken as usize);
-            let mut done = repoint(&mut self.map.entries, first.raw(), moved, from);
+            let logical = self.logical_pages;
+            let mut done = repoint(&mut self.map.pages, logical, first, moved, from);
             while let Some(record) = moved.get(done) {
                 match Oob::owner(record) {
                     (Role::Trim, _) => self
@@ -114,12 +115,9 @@ impl<S: Store> PageMapFtl<S> {
                     (_, lpn) => return Err(misplaced(from[done], lpn)),
                 }
                 done += 1;
-                done += repoint(
-                    &mut self.map.entries,
-                    first.raw() + done as u32,
-                    &moved[done..],
-                    &from[done..],
-                );
+                let to = Ppn::new(first.raw() + done as u32);
+                let pages = &mut self.map.pages;
+                done += repoint(pages, logical, to, &moved[done..], &from[done..]);
             }
             self.space.table.clear_live_pages(&from[..taken as usize]);
             (data, records, from) = (
@@ -136,12 +134,9 @@ impl<S: Store> PageMapFtl<S> {
     fn name_unknown_pages(&mut self) {
         let unknown: Vec<(usize, Ppn)> = self.gc.pages.unknown().collect();
         for (i, ppn) in unknown {
-            let lpn = self
-                .map
-                .entries
-                .iter()
-                .position(|entry| *entry == ppn.raw())
-                .map_or(UNMAPPED, |lpn| lpn as u32);
+            let mut pages = (0..self.logical_pages).map(Lpn::new);
+            let owner = pages.find(|lpn| self.map.pages.get(*lpn) == Some(ppn));
+            let lpn = owner.map_or(UNMAPPED, Lpn::raw);
             let role = if lpn == UNMAPPED {
                 Role::Trim
             } else {
@@ -189,12 +184,19 @@ impl<S: Store> PageMapFtl<S> {
 /// Points the map at the copies of these pages, which lie from `to` on, up to the first that is
 /// none of the map's. Returns how many. (Apart from its caller: the loop needs every register.)
 #[inline(never)]
-fn repoint(map: &mut [u32], to: u32, records: &[[u8; OOB_SLOT]], from: &[Ppn]) -> usize {
-    for (now, (record, from)) in (to..to + records.len() as u32).zip(records.iter().zip(from)) {
-        match map.get_mut(Oob::lpn(record) as usize) {
-            Some(entry) if *entry == from.raw() => *entry = now,
-            _ => return (now - to) as usize,
+fn repoint<M: PageMap>(
+    map: &mut M,
+    logical_pages: u32,
+    to: Ppn,
+    records: &[[u8; OOB_SLOT]],
+    from: &[Ppn],
+) -> usize {
+    for (now, (record, from)) in (to.raw()..).zip(records.iter().zip(from)) {
+        let lpn = Lpn::new(Oob::lpn(record));
+        if lpn.raw() >= logical_pages || map.get(lpn) != Some(*from) {
+            return (now - to.raw()) as usize;
         }
+        map.set(lpn, Some(Ppn::new(now)));
     }
     records.len()
 }

@@ -6,7 +6,7 @@
 
 use super::checkpoint::Base;
 use super::trims::Record;
-use super::{HOST, PageMapFtl, UNMAPPED};
+use super::{HOST, PageMap, PageMapFtl};
 use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::error::FtlError;
@@ -21,7 +21,7 @@ use crate::space::{Space, StreamId};
 use nand_model::{Cause, Pbn, Ppn, Store};
 use std::collections::{HashMap, HashSet};
 
-impl<S: Store> PageMapFtl<S> {
+impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     /// Finds what an earlier run left.
     pub(super) fn mount(&mut self) -> Result<(), FtlError> {
         let mut scanned = 0;
@@ -160,28 +160,27 @@ impl<S: Store> PageMapFtl<S> {
         let groups = window.evidence.all();
         for group in groups.chunk_by(|a, b| a.oob.tag.lpn == b.oob.tag.lpn) {
             let lpn = group[0].oob.tag.lpn;
-            if lpn as usize >= self.map.entries.len() {
+            if lpn >= self.logical_pages {
                 break;
             }
             self.next_ver = self.next_ver.max(group[group.len() - 1].oob.tag.ver + 1);
-            let named = Some(self.map.entries[lpn as usize]).filter(|ppn| *ppn != UNMAPPED);
             let claim = Claim {
                 reach: base.reach(lpn as usize).upto,
-                named: named.map(Ppn::new),
+                named: self.map.pages.get(Lpn::new(lpn)),
                 record: None,
                 trimmed_at: window.trimmed_at(lpn).unwrap_or(0),
             };
             let (space, discarded) = (&mut self.space, &mut self.stats.mount.pages_discarded);
             let evidence = &window.evidence;
             if let Some(ppn) = resolve(space, evidence, &claim, group, &mut rescues, discarded)? {
-                self.map.entries[lpn as usize] = ppn.raw();
+                self.map.pages.set(Lpn::new(lpn), Some(ppn));
             }
         }
         self.drop_dangling(base, window);
-        for index in 0..self.map.entries.len() {
-            if self.map.entries[index] != UNMAPPED {
+        for lpn in (0..self.logical_pages).map(Lpn::new) {
+            if let Some(ppn) = self.map.pages.get(lpn) {
                 self.map.mapped += 1;
-                self.adopt_live(Ppn::new(self.map.entries[index]))?;
+                self.adopt_live(ppn)?;
             }
         }
         self.adopt_trims(base, window, &mut rescues)?;
@@ -206,10 +205,8 @@ impl<S: Store> PageMapFtl<S> {
         };
         let newer = window.evidence.all().iter();
         let newer = newer.filter(|v| covered(v.oob.tag.lpn)).map(|v| v.ppn);
-        let older = (0..)
-            .zip(&self.map.entries)
-            .filter(|(lpn, ppn)| covered(*lpn) && **ppn != UNMAPPED)
-            .map(|(_, ppn)| Ppn::new(*ppn));
+        let older = (0..self.logical_pages).filter(|lpn| covered(*lpn));
+        let older = older.filter_map(|lpn| self.map.pages.get(Lpn::new(lpn)));
         let geometry = self.space.geometry();
         let copies = trim.copies.iter().copied();
         rescues.pin(&geometry, newer.chain(older).chain(copies));
@@ -237,10 +234,10 @@ impl<S: Store> PageMapFtl<S> {
                 ..range
                     .lpn
                     .saturating_add(range.count)
-                    .min(self.map.entries.len() as u32)
+                    .min(self.logical_pages)
             {
                 if range.ver >= base.reach(lpn as usize).ver {
-                    self.map.entries[lpn as usize] = UNMAPPED;
+                    self.map.pages.set(Lpn::new(lpn), None);
                 }
             }
         }
@@ -253,22 +250,21 @@ impl<S: Store> PageMapFtl<S> {
         if base.reach.is_empty() {
             return;
         }
-        let seen: HashMap<u32, u32> = window
+        let seen: HashMap<Ppn, Lpn> = window
             .evidence
             .all()
             .iter()
-            .map(|v| (v.ppn.raw(), v.oob.tag.lpn))
+            .map(|v| (v.ppn, Lpn::new(v.oob.tag.lpn)))
             .collect();
-        for lpn in 0..self.map.entries.len() {
-            let entry = self.map.entries[lpn];
-            if entry == UNMAPPED {
+        for lpn in (0..self.logical_pages).map(Lpn::new) {
+            let Some(ppn) = self.map.pages.get(lpn) else {
                 continue;
-            }
-            let block = self.space.geometry().block_of(Ppn::new(entry));
+            };
+            let block = self.space.geometry().block_of(ppn);
             let in_window = self.space.table.epoch(block) >= base.begin_epoch;
             let blank = self.space.table.state(block) != State::Full;
-            if blank || (in_window && seen.get(&entry) != Some(&(lpn as u32))) {
-                self.map.entries[lpn] = UNMAPPED;
+            if blank || (in_window && seen.get(&ppn) != Some(&lpn)) {
+                self.map.pages.set(lpn, None);
                 self.stats.mount.pages_discarded += 1;
             }
         }
@@ -318,7 +314,7 @@ impl<S: Store> PageMapFtl<S> {
     }
 }
 
-impl<S: Store> Rescuer<S> for PageMapFtl<S> {
+impl<S: Store, M: PageMap> Rescuer<S> for PageMapFtl<S, M> {
     fn space(&mut self) -> &mut Space<S> {
         &mut self.space
     }

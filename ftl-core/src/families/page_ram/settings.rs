@@ -2,7 +2,7 @@
 
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
-use crate::gc::placement::{DataStreams, PLACEMENT_PARAM};
+use crate::gc::placement::{PLACEMENT_PARAM, more_streams};
 use crate::gc::{SCRUB_PARAM, Scrub, policy};
 use crate::recovery::rescue_blocks;
 use crate::wear::{ColdToWorn, GAP_PARAM, POLICY_PARAM};
@@ -48,10 +48,11 @@ impl Settings {
         profile: &Profile,
         blocks: u32,
         checkpoint_pages: u32,
+        streams: (u32, u32),
     ) -> Result<Settings, FtlError> {
         let pair_protection = params.choice("nand.pair_policy", "defer_erase", "none")?;
         let pages = profile.geometry.pages_per_block;
-        let more_streams = DataStreams::more(params)?;
+        let more_streams = more_streams(streams);
         let pairs = PairTable::new(profile.pairing, pages);
         let rescued = rescue_blocks(&pairs, pages, 1 + more_streams);
         let least = 2 + if pair_protection { rescued } else { 0 };

@@ -1,6 +1,6 @@
 use super::*;
 use crate::format::UNMAPPED;
-use crate::ftl::Ftl;
+use crate::schemes::FlatMap;
 use nand_model::store::MemStore;
 use nand_model::{Geometry, SplitMix};
 
@@ -9,7 +9,7 @@ fn start(
     config: &FtlConfig,
     how: Start,
 ) -> Result<Box<dyn Ftl<MemStore>>, FtlError> {
-    Ok(Box::new(create("pagemap", chip, config, how)?))
+    super::start::<_, FlatMap>(chip, config, how)
 }
 
 fn torture(blocks: u32) -> Profile {

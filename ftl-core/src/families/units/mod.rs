@@ -224,7 +224,8 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
             self.map.places.push(ppn);
         }
         let places = &self.map.places;
-        self.space.flash.read_places(first.raw(), places, out)
+        let flash = &mut self.space.flash;
+        flash.read_places(first.raw(), places.len(), |i| places[i], out)
     }
 
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {

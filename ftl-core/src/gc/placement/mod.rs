@@ -13,6 +13,7 @@ mod single;
 #[cfg(test)]
 mod tests;
 
+use crate::addr::Lpn;
 use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::space::{Space, StreamId, StreamSpec};
@@ -25,13 +26,13 @@ pub(crate) const PLACEMENT_PARAM: ParamDoc = ParamDoc {
 };
 
 /// A rule that chooses streams. Those of host data have the numbers from 0, those of copies follow.
-pub(crate) trait Placement: Send {
+pub trait Placement: Send {
     /// Streams of host data, and of copies beside them.
     fn streams(&self) -> (u32, u32);
 
-    /// The stream of a host write. `lifespan`: pages written since the version that it replaces was
-    /// written or moved; `None` if there was none.
-    fn of_write(&mut self, _lifespan: Option<u64>) -> u32 {
+    /// The stream of a host write of this page. `lifespan`: pages written since the version that it
+    /// replaces was written or moved; `None` if there was none. Asked only where there are several.
+    fn of_write(&mut self, _lpn: Lpn, _lifespan: Option<u64>) -> u32 {
         0
     }
 
@@ -43,7 +44,7 @@ pub(crate) trait Placement: Send {
     fn collected(&mut self, _from: u32, _lifetime: u64) {}
 }
 
-fn from_params(params: &Params) -> Result<Box<dyn Placement>, FtlError> {
+pub(crate) fn from_params(params: &Params) -> Result<Box<dyn Placement>, FtlError> {
     let name = params.get(PLACEMENT_PARAM.key, "copies_apart".to_string())?;
     Ok(match name.as_str() {
         "copies_apart" => Box::new(copies_apart::CopiesApart),
@@ -59,6 +60,11 @@ fn from_params(params: &Params) -> Result<Box<dyn Placement>, FtlError> {
     })
 }
 
+/// Streams beside one of host data and one of copies.
+pub(crate) fn more_streams((host, copies): (u32, u32)) -> u32 {
+    (host + copies).saturating_sub(2)
+}
+
 /// The streams of data, and the rule that chooses among them.
 pub(crate) struct DataStreams {
     placement: Box<dyn Placement>,
@@ -69,22 +75,14 @@ pub(crate) struct DataStreams {
 }
 
 impl DataStreams {
-    /// Streams that the placement of these parameters needs beside one of host data and one of
-    /// copies.
-    pub(crate) fn more(params: &Params) -> Result<u32, FtlError> {
-        let (host, copies) = from_params(params)?.streams();
-        Ok((host + copies).saturating_sub(2))
-    }
-
-    /// The placement that the parameters ask for. `host` and `copies` are the first stream of
-    /// either; more are added to the space.
+    /// Streams for this placement. `host` and `copies` are the first stream of either; more are
+    /// added to the space.
     pub(crate) fn new<S: Store>(
-        params: &Params,
+        placement: Box<dyn Placement>,
         space: &mut Space<S>,
         host: (StreamId, StreamSpec),
         copies: (StreamId, StreamSpec),
-    ) -> Result<Self, FtlError> {
-        let placement = from_params(params)?;
+    ) -> Self {
         let (hosts, others) = placement.streams();
         let mut add = |(first, spec): (StreamId, StreamSpec), count: u32| {
             let mut streams = vec![first];
@@ -99,12 +97,12 @@ impl DataStreams {
         };
         let is_asked = hosts + others > 2;
         let blocks = space.geometry().blocks as usize;
-        Ok(DataStreams {
+        DataStreams {
             placement,
             host: host_streams,
             copies: copy_streams,
             filled_by: vec![0; if is_asked { blocks } else { 0 }],
-        })
+        }
     }
 
     /// Streams of host data.
@@ -118,8 +116,9 @@ impl DataStreams {
     }
 
     /// The stream of a host write; see [`Placement::of_write`].
-    pub(crate) fn of_write(&mut self, lifespan: Option<u64>) -> StreamId {
-        self.host[self.placement.of_write(lifespan) as usize]
+    pub(crate) fn of_write(&mut self, lpn: Lpn, lifespan: Option<u64>) -> StreamId {
+        let wanted = self.placement.of_write(lpn, lifespan) as usize;
+        self.host[wanted.min(self.host.len() - 1)]
     }
 
     /// A block is about to be collected, so many pages after it was opened.

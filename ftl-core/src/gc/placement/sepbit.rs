@@ -8,6 +8,7 @@
 //! was opened, where the authors look it up in a queue of recent writes.
 
 use super::Placement;
+use crate::addr::Lpn;
 
 /// Blocks of class 1 over which the mean is taken.
 const SAMPLE: u64 = 16;
@@ -34,7 +35,7 @@ impl Placement for SepBit {
         (2, 4)
     }
 
-    fn of_write(&mut self, lifespan: Option<u64>) -> u32 {
+    fn of_write(&mut self, _: Lpn, lifespan: Option<u64>) -> u32 {
         lifespan.is_none_or(|lifespan| lifespan as f64 >= self.mean) as u32
     }
 

@@ -25,7 +25,10 @@ fn sepbit_parts_writes_by_the_mean_lifetime_of_its_first_class() {
     let mut sepbit = named("sepbit");
     // Nothing is known yet: what replaces something counts as short-lived, what is new does not.
     assert_eq!(
-        (sepbit.of_write(Some(1 << 40)), sepbit.of_write(None)),
+        (
+            sepbit.of_write(Lpn::new(0), Some(1 << 40)),
+            sepbit.of_write(Lpn::new(0), None)
+        ),
         (0, 1)
     );
     for lifetime in 0..16 {
@@ -34,7 +37,10 @@ fn sepbit_parts_writes_by_the_mean_lifetime_of_its_first_class() {
     }
     // The mean is 1,015.
     assert_eq!(
-        (sepbit.of_write(Some(1_014)), sepbit.of_write(Some(1_015))),
+        (
+            sepbit.of_write(Lpn::new(0), Some(1_014)),
+            sepbit.of_write(Lpn::new(0), Some(1_015))
+        ),
         (0, 1)
     );
     assert_eq!(sepbit.of_copy(1 << 40, 0), 2, "from the first class");

@@ -5,14 +5,14 @@
 //! Software: Practice and Experience 29 (1999): the lowest `u / (1 - u) x 1 / age x erases` goes
 //! first. Erases are counted from one, so that a block that was never erased has an order, too.
 
-use super::{Candidates, VictimPolicy, best};
+use super::{Candidates, VictimPolicy};
 use nand_model::Pbn;
 
 pub(super) struct Cat;
 
 impl VictimPolicy for Cat {
     fn choose(&mut self, candidates: &Candidates) -> Option<Pbn> {
-        best(candidates, |c| {
+        candidates.best(|c| {
             let cost = c.utilisation / (1.0 - c.utilisation);
             -cost / c.age * (c.erases as f64 + 1.0)
         })

@@ -28,39 +28,54 @@ pub(crate) const CHOICES_PARAM: ParamDoc = ParamDoc {
 
 /// A full block that may be collected.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Candidate {
-    pub(crate) block: Pbn,
+pub struct Candidate {
+    /// The block.
+    pub block: Pbn,
     /// Share of its pages that is valid.
-    pub(crate) utilisation: f64,
+    pub utilisation: f64,
     /// Blocks opened since its valid count last changed, and one.
-    pub(crate) age: f64,
-    pub(crate) erases: u32,
+    pub age: f64,
+    /// Times it was erased.
+    pub erases: u32,
 }
 
 /// What a policy sees.
-pub(crate) struct Candidates<'a> {
+pub struct Candidates<'a> {
     pub(crate) table: &'a BlockTable,
     pub(crate) erases: &'a dyn Fn(Pbn) -> u32,
 }
 
 impl Candidates<'_> {
     /// Of every valid count that occurs, the block that has had it for longest; emptiest first.
-    pub(crate) fn longest_unchanged(&self) -> impl Iterator<Item = Candidate> {
-        self.table.victim_heads().map(|block| Candidate {
+    pub fn longest_unchanged(&self) -> impl Iterator<Item = Candidate> {
+        self.table.victim_heads().map(|block| self.about(block))
+    }
+
+    /// What is known of a collectable block.
+    pub fn about(&self, block: Pbn) -> Candidate {
+        Candidate {
             block,
             utilisation: self.table.utilisation(block),
             age: self.table.unchanged_for(block) as f64 + 1.0,
             erases: (self.erases)(block),
-        })
+        }
+    }
+
+    /// Of [`Candidates::longest_unchanged`] the block with the highest score; of equal ones the
+    /// emptiest.
+    pub fn best(&self, score: impl Fn(&Candidate) -> f64) -> Option<Pbn> {
+        let scored = self.longest_unchanged().map(|c| (score(&c), c.block));
+        let higher = |a: (f64, Pbn), b: (f64, Pbn)| if b.0 > a.0 { b } else { a };
+        scored.reduce(higher).map(|(_, block)| block)
     }
 
     /// The collectable blocks in the order in which they were closed.
-    pub(crate) fn by_closing(&self) -> impl Iterator<Item = Pbn> {
+    pub fn by_closing(&self) -> impl Iterator<Item = Pbn> {
         self.table.victims_by_closing()
     }
 
     /// Collectable blocks drawn at random, with repetition; none where hardly any block is.
-    pub(crate) fn draw(&self, rng: &mut SplitMix, count: u32) -> impl Iterator<Item = Pbn> {
+    pub fn draw(&self, rng: &mut SplitMix, count: u32) -> impl Iterator<Item = Pbn> {
         let blocks = self.table.blocks() as u64;
         let drawn = (0..16 * count).map(move |_| Pbn::new(rng.below(blocks) as u32));
         drawn
@@ -70,7 +85,7 @@ impl Candidates<'_> {
 }
 
 /// A rule that chooses the block to collect.
-pub(crate) trait VictimPolicy: Send {
+pub trait VictimPolicy: Send {
     /// The block to collect, if the rule finds one; else the emptiest is.
     fn choose(&mut self, candidates: &Candidates) -> Option<Pbn>;
 
@@ -103,13 +118,6 @@ pub(crate) fn from_params(params: &Params) -> Result<Option<Box<dyn VictimPolicy
             )));
         }
     })
-}
-
-/// The candidate with the highest score; of equal ones the emptiest.
-fn best(candidates: &Candidates, score: impl Fn(&Candidate) -> f64) -> Option<Pbn> {
-    let scored = candidates.longest_unchanged().map(|c| (score(&c), c.block));
-    let higher = |a: (f64, Pbn), b: (f64, Pbn)| if b.0 > a.0 { b } else { a };
-    scored.reduce(higher).map(|(_, block)| block)
 }
 
 #[cfg(test)]

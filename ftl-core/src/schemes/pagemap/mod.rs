@@ -1,4 +1,4 @@
-//! Page-level ideal: the whole table LPN -> PPN in RAM ([`page_ram`]).
+//! Page-level ideal: the whole table LPN -> PPN in RAM ([`page_ram`](crate::families::page_ram)).
 //!
 //! Not one paper's scheme but everybody's reference: any page may lie anywhere, a lookup costs no
 //! flash. Greedy garbage collection at a threshold of free blocks. RAM: 4 bytes per logical page,
@@ -8,41 +8,51 @@
 //! contain them; checkpoints of the map bound the scan of a mount; a page whose data is lost while
 //! it is moved stays an error.
 
-use crate::config::FtlConfig;
+use crate::addr::Lpn;
+use crate::author::PageMap;
+use crate::config::Params;
 use crate::error::FtlError;
-use crate::families::page_ram;
-use crate::ftl::{Ftl, Start};
-use crate::schemes::{MlcUse, Scheme};
-use nand_model::{Chip, Store};
+use crate::format::UNMAPPED;
+use crate::schemes::Scheme;
+use nand_model::Ppn;
 
 /// The table's line.
 pub(super) const SCHEME: Scheme = Scheme {
-    name: "pagemap",
     title: "page-level ideal: the whole map in RAM",
     about: "The whole map is in RAM: any page may lie anywhere, a lookup costs no flash, and collection takes the block with the \
             fewest valid pages. Every other scheme is measured against it; it pays with the most RAM.",
     paper: "folklore; the reference of every paper here",
-    mapping: "page, in RAM",
     ram: "4 B per logical page + 1 bit per physical page",
-    fidelity: 'A',
-    mlc: MlcUse::AsPublished,
-    params: page_ram::PARAMS,
-    shared_params: &[],
-    overhead_blocks: page_ram::overhead_blocks,
-    mem: start,
-    file: start,
-    oob_only: start,
+    ..Scheme::of_page_map::<FlatMap>()
 };
 
-fn start<S: Store>(
-    chip: Chip<S>,
-    config: &FtlConfig,
-    start: Start,
-) -> Result<Box<dyn Ftl<S>>, FtlError> {
-    Ok(Box::new(page_ram::create(
-        SCHEME.name,
-        chip,
-        config,
-        start,
-    )?))
+/// One entry of 4 bytes per logical page.
+pub(crate) struct FlatMap {
+    /// Physical page by logical page, [`UNMAPPED`] where there is none.
+    entries: Vec<u32>,
+}
+
+impl PageMap for FlatMap {
+    const NAME: &'static str = "pagemap";
+
+    fn new(logical_pages: u32, _: &Params) -> Result<Self, FtlError> {
+        let entries = vec![UNMAPPED; logical_pages as usize];
+        Ok(FlatMap { entries })
+    }
+
+    #[inline(always)]
+    fn get(&self, lpn: Lpn) -> Option<Ppn> {
+        let entry = self.entries[lpn.index()];
+        (entry != UNMAPPED).then(|| Ppn::new(entry))
+    }
+
+    #[inline(always)]
+    fn set(&mut self, lpn: Lpn, place: Option<Ppn>) {
+        self.entries[lpn.index()] = place.map_or(UNMAPPED, Ppn::raw);
+    }
+
+    fn bytes(&self) -> (u64, u64) {
+        let bytes = 4 * self.entries.len() as u64;
+        (bytes, bytes)
+    }
 }
