@@ -80,6 +80,8 @@ long-test: deps
 	tests/results.py record coverage tests/coverage.py
 	tests/canaries/run.py --state target/canaries/state.jsonl --table tests/results/canaries.md
 	tests/toy_scheme.sh
+	tests/template.sh test -- --nocapture
+	tests/template.sh run --release --features program -- schemes
 	$(CARGO) run --release --locked --manifest-path docs/models/pair-rule/Cargo.toml
 	tests/results.py record run-fuzz env FUZZ_SECONDS=1200 tests/fuzz/run.sh
 	tests/results.py record run-native env FIO_SECONDS=60 CPU_SECONDS=60 KILLS=50 DATA_MIB=1024 SESSIONS=1000000 CUTS=200 CANARY=yes FSX_OPS=200000 BLOCK_CALLS=20000 SCHEMES=all tests/native/run.sh

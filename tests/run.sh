@@ -48,6 +48,7 @@ format() { part format cargo fmt --check; }
 build() { part build linted test -q --workspace --no-run; }
 # It has to build where there is no libclang.
 without_ublk() { part without_ublk linted check -q -p ftld --no-default-features; }
+template() { part template tests/template.sh check -q --all-targets --features program; }
 suites() { part suites linted test --workspace; }
 # shellcheck disable=SC2086 # one word a canary
 canaries() { part canaries tests/canaries/run.py --level 0 --count 2 $quick_canaries; }
@@ -60,7 +61,7 @@ systemd() { part systemd tests/systemd/run.sh kill9 stop_mounted nbd security; }
 
 began=$(seconds) failed=0
 lane format policy build || exit
-lane without_ublk suites scripts canaries tools native &
+lane without_ublk template suites scripts canaries tools native &
 lane guest systemd &
 for _ in 1 2; do wait -n || failed=1; done
 echo "== seconds"

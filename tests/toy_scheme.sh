@@ -1,5 +1,6 @@
 #!/bin/bash
-# Adds the scheme that docs/SCHEMES.md shows, in a copy of the tree: one folder and its line in the table. Runs the battery of every scheme on it.
+# Adds the scheme that docs/SCHEMES.md shows, and that of docs/examples/my-scheme, in a copy of the tree: a folder and a line in the table each.
+# Runs the battery of every scheme on them.
 # usage: toy_scheme.sh [SUITE...]     suites of tests/tests; without any, all but those that need no scheme
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,12 +17,16 @@ schemes=ftl-core/src/schemes
 mkdir $schemes/toy
 # shellcheck disable=SC2016 # backquotes of Markdown
 sed -n '/^```rust$/,/^```$/{/^```/!p}' docs/SCHEMES.md > $schemes/toy/mod.rs
-sed -i 's/^mod tpftl;/mod toy;\n&/; s/^    pagemap::SCHEME,/&\n    toy::SCHEME,/' $schemes/mod.rs
+mkdir $schemes/my_scheme
+sed 's/ftl_core::/crate::/; s/^pub const/pub(super) const/; s/^pub struct/pub(super) struct/' docs/examples/my-scheme/src/lib.rs > $schemes/my_scheme/mod.rs
+sed -i 's/^mod nftl1;/mod my_scheme;\n&/; s/^mod tpftl;/mod toy;\n&/; s/^    pagemap::SCHEME,/&\n    my_scheme::SCHEME,\n    toy::SCHEME,/' $schemes/mod.rs
 grep -q toy::SCHEME $schemes/mod.rs || { echo "toy_scheme: the line of its table is not where it was" >&2; exit 1; }
 diff -r "$OLDPWD/$schemes" $schemes || true
 
 rows=$(printf -- ' --test %s' "${suites[@]}")
-# shellcheck disable=SC2086
-FTLD_CASE=toy FTLD_DECISIONS=write cargo test -p ftld-tests $rows
+for scheme in toy my-scheme; do
+  # shellcheck disable=SC2086
+  FTLD_CASE=$scheme FTLD_DECISIONS=write cargo test -p ftld-tests $rows
+done
 cargo clippy -q -p ftl-core -- -D warnings
 cargo fmt --check

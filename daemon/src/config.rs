@@ -8,7 +8,7 @@ use crate::size::parse_size;
 use crate::target::Target;
 use crate::transport::nbd::TlsOptions;
 use clap::Args;
-use ftl_core::schemes::{SCHEMES, Scheme};
+use ftl_core::schemes::{self, Scheme};
 use ftl_core::{FtlError, Params, near_miss};
 use nand_model::{PROFILES, Profile};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
@@ -434,7 +434,7 @@ pub(crate) fn usage(error: FtlError) -> Failure {
 
 pub(crate) fn find_scheme(name: &str) -> Result<&'static Scheme, Failure> {
     Scheme::find(name).ok_or_else(|| {
-        let names: Vec<_> = SCHEMES.iter().map(|s| s.name).collect();
+        let names: Vec<_> = schemes::all().map(|s| s.name).collect();
         let hint = near_miss(name, names.iter().copied());
         Failure::usage(format!(
             "no scheme {name:?}{hint}; there are {}",

@@ -47,6 +47,27 @@ use failure::Failure;
 use inject::Injection;
 use instance::Dirs;
 use pause::Turn;
+use std::process::ExitCode;
+
+/// The program: reads the command line, does what it says and prints what failed.
+///
+/// A program with a scheme of its own calls [`ftl_core::schemes::add`] first.
+pub fn main() -> ExitCode {
+    let cli = Cli::read();
+    logging::start();
+    let as_json = cli.json;
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if as_json {
+                eprintln!("{}", failure.json());
+            } else {
+                eprintln!("ftld: {failure}");
+            }
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
 
 /// Does what the command line says.
 ///

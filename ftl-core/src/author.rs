@@ -7,7 +7,7 @@
 //! to start from, docs/SCHEMES.md ("Write your own") the way through it.
 //!
 //! ```
-//! use ftl_core::author::{Candidates, PageMap, VictimPolicy};
+//! use ftl_core::author::{Candidates, NewPolicy, PageMap, VictimPolicy};
 //! use ftl_core::schemes::Scheme;
 //! use ftl_core::{FtlConfig, FtlError, Lpn, Params, Start};
 //! use nand_model::store::MemStore;
@@ -18,6 +18,8 @@
 //!
 //! impl PageMap for Oldest {
 //!     const NAME: &'static str = "oldest";
+//!     const POLICIES: &'static [(&'static str, NewPolicy)] =
+//!         &[("oldest_block", |_| Ok(Box::new(OldestBlock)))];
 //!
 //!     fn new(logical_pages: u32, _: &Params) -> Result<Self, FtlError> {
 //!         Ok(Oldest(vec![None; logical_pages as usize]))
@@ -30,9 +32,6 @@
 //!     }
 //!     fn bytes(&self) -> (u64, u64) {
 //!         (4 * self.0.len() as u64, 8 * self.0.len() as u64)
-//!     }
-//!     fn victim_policy(_: &Params) -> Result<Option<Box<dyn VictimPolicy>>, FtlError> {
-//!         Ok(Some(Box::new(OldestBlock)))
 //!     }
 //! }
 //!
@@ -77,5 +76,5 @@
 //! ```
 
 pub use crate::families::page_ram::PageMap;
-pub use crate::gc::placement::Placement;
-pub use crate::gc::policy::{Candidate, Candidates, VictimPolicy};
+pub use crate::gc::placement::{NewPlacement, Placement};
+pub use crate::gc::policy::{Candidate, Candidates, NewPolicy, VictimPolicy};

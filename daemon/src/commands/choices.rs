@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::output::{print, print_json};
 use crate::preset::{PRESETS, Preset};
 use crate::size::show_size;
-use ftl_core::schemes::{MlcUse, SCHEMES, Scheme};
+use ftl_core::schemes::{self, MlcUse, Scheme};
 use ftld_traces::workload::{COMMON, GENERATORS, Generator, Key};
 use ftld_traces::{DIALECTS, Dialect};
 use nand_model::{Capacity, PROFILES, PageOrder, Profile};
@@ -28,11 +28,11 @@ pub fn schemes(as_json: bool) -> Result<(), Failure> {
     if as_json {
         return print_json(
             "schemes",
-            json!({"schemes": SCHEMES.iter().enumerate().map(scheme_json).collect::<Value>()}),
+            json!({"schemes": schemes::all().enumerate().map(scheme_json).collect::<Value>()}),
         );
     }
     let mut text = String::new();
-    for (i, scheme) in SCHEMES.iter().enumerate() {
+    for (i, scheme) in schemes::all().enumerate() {
         let default = if i == 0 { " (default)" } else { "" };
         text += &format!("{}{default}: {}\n", scheme.name, scheme.title);
         text += &format!(

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::preset::Preset;
 use crate::replay::{Address, Job, Method};
 use clap::Args;
-use ftl_core::schemes::{SCHEMES, Scheme};
+use ftl_core::schemes::{self, Scheme};
 
 /// What is compared: every combination is one run.
 #[derive(Args, Clone, Debug)]
@@ -104,7 +104,7 @@ impl Sweep {
     /// The schemes that run under a preset, or without one.
     fn schemes(&self, preset: Option<&String>) -> Result<Vec<&'static Scheme>, Failure> {
         match (&self.scheme[..], preset) {
-            ([], None) => Ok(SCHEMES.iter().collect()),
+            ([], None) => Ok(schemes::all().collect()),
             ([], Some(name)) => Ok(vec![find_scheme(Preset::find(name)?.scheme)?]),
             (names, _) => names.iter().map(|name| find_scheme(name)).collect(),
         }

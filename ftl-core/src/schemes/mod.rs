@@ -27,6 +27,7 @@ use crate::families::page_ram::{self, PageMap};
 use crate::ftl::{Ftl, Start};
 use nand_model::store::{FileStore, MemStore, OobOnlyStore};
 use nand_model::{Capacity, Chip, Profile, Store};
+use std::sync::{Mutex, PoisonError};
 
 /// Makes a scheme run on a chip whose bytes live in `S`.
 pub type Constructor<S> = fn(Chip<S>, &FtlConfig, Start) -> Result<Box<dyn Ftl<S>>, FtlError>;
@@ -94,6 +95,31 @@ pub static SCHEMES: &[Scheme] = &[
     asast::SCHEME,
 ];
 
+/// Schemes from other crates, after those of the table.
+static ADDED: Mutex<Vec<&'static Scheme>> = Mutex::new(Vec::new());
+
+/// Adds a scheme of another crate to those that [`Scheme::find`] and [`all`] know, so that a
+/// program has it beside those of the table.
+///
+/// # Errors
+/// [`FtlError::Config`] where a scheme of this name is known.
+pub fn add(scheme: &'static Scheme) -> Result<(), FtlError> {
+    let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = SCHEMES.iter().chain(added.iter().copied());
+    if known.any(|known| known.name == scheme.name) {
+        let text = format!("there is a scheme {:?} already", scheme.name);
+        return Err(FtlError::Config(text));
+    }
+    added.push(scheme);
+    Ok(())
+}
+
+/// Every scheme: those of the table, the default first, then those that were [added](add).
+pub fn all() -> impl Iterator<Item = &'static Scheme> + Clone {
+    let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    SCHEMES.iter().chain(added.clone())
+}
+
 impl Scheme {
     /// A scheme that keeps this page map in RAM, without a word about it: name, parameters of its
     /// own and what people read are for its author to fill in.
@@ -118,7 +144,7 @@ impl Scheme {
 
     /// The scheme of this name.
     pub fn find(name: &str) -> Option<&'static Scheme> {
-        SCHEMES.iter().find(|s| s.name == name)
+        all().find(|scheme| scheme.name == name)
     }
 
     /// Every parameter it understands.

@@ -3,8 +3,8 @@
 use crate::addr::Lpn;
 use crate::config::Params;
 use crate::error::FtlError;
-use crate::gc::placement::{self, Placement};
-use crate::gc::policy::{self, VictimPolicy};
+use crate::gc::placement::NewPlacement;
+use crate::gc::policy::NewPolicy;
 use nand_model::Ppn;
 
 /// A map LPN -> PPN in RAM, and the policies that go with it. Everything else is the controller's:
@@ -32,21 +32,11 @@ pub trait PageMap: Send + Sized + 'static {
     /// Bytes of the map: as a paper would count them, and as they are allocated.
     fn bytes(&self) -> (u64, u64);
 
-    /// The rule that chooses the block to collect; `None` is the block with the fewest valid pages.
-    /// By default what `gc.policy` says.
-    ///
-    /// # Errors
-    /// [`FtlError::Config`] as in [`PageMap::new`].
-    fn victim_policy(params: &Params) -> Result<Option<Box<dyn VictimPolicy>>, FtlError> {
-        policy::from_params(params)
-    }
+    /// Victim policies of its own, by the value of `gc.policy` that chooses them. The first is the
+    /// default; without any, `greedy` is. The policies of ftld can be chosen all the same.
+    const POLICIES: &'static [(&'static str, NewPolicy)] = &[];
 
-    /// The rule that chooses the stream, and so the open block, of a host write and of a copy. By
-    /// default what `gc.placement` says.
-    ///
-    /// # Errors
-    /// [`FtlError::Config`] as in [`PageMap::new`].
-    fn placement(params: &Params) -> Result<Box<dyn Placement>, FtlError> {
-        placement::from_params(params)
-    }
+    /// Placements of its own, by the value of `gc.placement` that chooses them. The first is the
+    /// default; without any, `copies_apart` is. Those of ftld can be chosen all the same.
+    const PLACEMENTS: &'static [(&'static str, NewPlacement)] = &[];
 }

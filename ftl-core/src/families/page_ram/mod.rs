@@ -21,8 +21,8 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::{Ftl, Start};
-use crate::gc::Gc;
-use crate::gc::placement::DataStreams;
+use crate::gc::{Gc, policy};
+use crate::gc::placement::{self, DataStreams};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
 use checkpoint::MapWriter;
@@ -49,7 +49,7 @@ pub(crate) fn overhead_blocks<M: PageMap>(
     let geometry = &profile.geometry;
     let chunks = MapWriter::chunks(geometry, logical_pages);
     let estimate = logical_pages / geometry.pages_per_block;
-    let streams = M::placement(params)?.streams();
+    let streams = placement::from_params(params, M::PLACEMENTS)?.streams();
     let settings = Settings::new(params, profile, estimate, chunks, streams)?;
     let trims = 2 * Trims::limit(geometry, chunks).div_ceil(geometry.pages_per_block);
     Ok(Checkpoints::blocks_needed(geometry, chunks)
@@ -93,7 +93,7 @@ fn create<S: Store, M: PageMap>(
     check_size(&geometry, config.logical_pages)?;
     let chunks = MapWriter::chunks(&geometry, config.logical_pages);
     let params = &config.params;
-    let placement = M::placement(params)?;
+    let placement = placement::from_params(params, M::PLACEMENTS)?;
     let settings = Settings::new(
         params,
         chip.profile(),
@@ -122,7 +122,7 @@ fn create<S: Store, M: PageMap>(
     );
     let data = stream(Role::Data, true);
     let streams = DataStreams::new(placement, &mut space, (HOST, data), (GC, data));
-    gc.set_policy(M::victim_policy(params)?, &mut space);
+    gc.set_policy(policy::from_params(params, M::POLICIES)?, &mut space);
     let map = PageRam {
         settings,
         pages: M::new(config.logical_pages, params)?,

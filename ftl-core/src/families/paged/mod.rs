@@ -392,7 +392,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             settings.wear,
             settings.scrub,
         );
-        gc.set_policy(victims::from_params(&config.params)?, &mut space);
+        gc.set_policy(victims::from_params(&config.params, &[])?, &mut space);
         let vtpns = map_pages(&geometry, logical_pages) as usize;
         let map = PagedMap {
             scheme,

@@ -25,6 +25,9 @@ pub(crate) const PLACEMENT_PARAM: ParamDoc = ParamDoc {
     help: "where pages go: copies_apart (default), single, age, sepbit or mida",
 };
 
+/// Streams of either kind that a placement may ask for: each keeps a block open.
+const STREAMS_MAX: u32 = 16;
+
 /// A rule that chooses streams. Those of host data have the numbers from 0, those of copies follow.
 pub trait Placement: Send {
     /// Streams of host data, and of copies beside them.
@@ -44,8 +47,28 @@ pub trait Placement: Send {
     fn collected(&mut self, _from: u32, _lifetime: u64) {}
 }
 
-pub(crate) fn from_params(params: &Params) -> Result<Box<dyn Placement>, FtlError> {
-    let name = params.get(PLACEMENT_PARAM.key, "copies_apart".to_string())?;
+/// Makes a placement, from parameters of the scheme.
+pub type NewPlacement = fn(&Params) -> Result<Box<dyn Placement>, FtlError>;
+
+/// The placement that the parameters ask for. `own` are those that the scheme brings; the first of
+/// them is its default.
+pub(crate) fn from_params(
+    params: &Params,
+    own: &[(&'static str, NewPlacement)],
+) -> Result<Box<dyn Placement>, FtlError> {
+    let default = own.first().map_or("copies_apart", |(name, _)| name);
+    let name = params.get(PLACEMENT_PARAM.key, default.to_string())?;
+    if let Some((_, new)) = own.iter().find(|(known, _)| *known == name) {
+        let placement = new(params)?;
+        let (host, copies) = placement.streams();
+        return match (1..=STREAMS_MAX).contains(&host) && copies <= STREAMS_MAX {
+            true => Ok(placement),
+            false => Err(FtlError::Config(format!(
+                "gc.placement {name}: {host} streams of host data and {copies} of copies; need 1 to \
+                 {STREAMS_MAX} and at most {STREAMS_MAX}"
+            ))),
+        };
+    }
     Ok(match name.as_str() {
         "copies_apart" => Box::new(copies_apart::CopiesApart),
         "single" => Box::new(single::Single),
@@ -53,8 +76,9 @@ pub(crate) fn from_params(params: &Params) -> Result<Box<dyn Placement>, FtlErro
         "sepbit" => Box::new(sepbit::SepBit::default()),
         "mida" => Box::new(mida::Mida),
         other => {
+            let own: String = own.iter().map(|(name, _)| format!("{name}, ")).collect();
             return Err(FtlError::Config(format!(
-                "parameter gc.placement: {other:?} is none of copies_apart, single, age, sepbit, mida"
+                "parameter gc.placement: {other:?} is none of {own}copies_apart, single, age, sepbit, mida"
             )));
         }
     })

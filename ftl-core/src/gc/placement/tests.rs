@@ -5,7 +5,7 @@ use super::*;
 fn named(name: &str) -> Box<dyn Placement> {
     let mut params = Params::default();
     params.set("gc.placement", name);
-    from_params(&params).unwrap()
+    from_params(&params, &[]).unwrap()
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn sepbit_parts_writes_by_the_mean_lifetime_of_its_first_class() {
 fn a_placement_that_there_is_not_is_named() {
     let mut params = Params::default();
     params.set("gc.placement", "sepbits");
-    let error = from_params(&params).err().unwrap().to_string();
+    let error = from_params(&params, &[]).err().unwrap().to_string();
     assert!(
         error.contains("sepbits") && error.contains("mida"),
         "{error}"

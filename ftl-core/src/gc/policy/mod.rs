@@ -95,12 +95,24 @@ pub trait VictimPolicy: Send {
     }
 }
 
+/// Makes a policy, from parameters of the scheme.
+pub type NewPolicy = fn(&Params) -> Result<Box<dyn VictimPolicy>, FtlError>;
+
 /// The policy that the parameters ask for; `None` is greedy: the block with the fewest valid pages,
 /// which no other beats where every page is as likely to be written (Yang, Misra, Rubenstein: *On
 /// the Optimality of Greedy Garbage Collection for SSDs*, 2015), and which the victim index finds
 /// without a search.
-pub(crate) fn from_params(params: &Params) -> Result<Option<Box<dyn VictimPolicy>>, FtlError> {
-    let name = params.get(POLICY_PARAM.key, "greedy".to_string())?;
+///
+/// `own` are those that the scheme brings; the first of them is its default.
+pub(crate) fn from_params(
+    params: &Params,
+    own: &[(&'static str, NewPolicy)],
+) -> Result<Option<Box<dyn VictimPolicy>>, FtlError> {
+    let default = own.first().map_or("greedy", |(name, _)| name);
+    let name = params.get(POLICY_PARAM.key, default.to_string())?;
+    if let Some((_, new)) = own.iter().find(|(known, _)| *known == name) {
+        return new(params).map(Some);
+    }
     let choices = params.get(CHOICES_PARAM.key, 10)?;
     if !(1..=1000).contains(&choices) {
         let text = format!("parameter gc.choices: {choices} is not within 1 to 1000");
@@ -113,8 +125,9 @@ pub(crate) fn from_params(params: &Params) -> Result<Option<Box<dyn VictimPolicy
         "d_choices" => Some(Box::new(d_choices::DChoices::new(choices))),
         "cat" => Some(Box::new(cat::Cat)),
         other => {
+            let own: String = own.iter().map(|(name, _)| format!("{name}, ")).collect();
             return Err(FtlError::Config(format!(
-                "parameter gc.policy: {other:?} is none of greedy, cost_benefit, fifo, d_choices, cat"
+                "parameter gc.policy: {other:?} is none of {own}greedy, cost_benefit, fifo, d_choices, cat"
             )));
         }
     })

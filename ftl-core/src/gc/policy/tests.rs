@@ -49,7 +49,7 @@ fn choice(name: &str) -> Option<u32> {
         table: &table,
         erases: &erases,
     };
-    let mut policy = from_params(&params).unwrap()?;
+    let mut policy = from_params(&params, &[]).unwrap()?;
     policy.choose(&candidates).map(Pbn::raw)
 }
 
@@ -71,12 +71,12 @@ fn each_policy_chooses_as_its_source_says() {
 fn a_policy_that_there_is_not_is_named() {
     let mut params = Params::default();
     params.set("gc.policy", "gredy");
-    let error = from_params(&params).err().unwrap().to_string();
+    let error = from_params(&params, &[]).err().unwrap().to_string();
     assert!(
         error.contains("gredy") && error.contains("cost_benefit"),
         "{error}"
     );
     let mut params = Params::default();
     params.set("gc.choices", "0");
-    assert!(from_params(&params).is_err());
+    assert!(from_params(&params, &[]).is_err());
 }
