@@ -1,8 +1,8 @@
 //! Fields of the header: numbers and texts one after the other, and the codes of what a profile
 //! names.
 //!
-//! What always holds: numbers are little-endian; a text takes the same room whatever its length, so
-//! every field has a fixed offset; a code of an older image keeps its meaning.
+//! What always holds: numbers are little-endian; nothing is read beyond the bytes that there are; a
+//! code of an older image keeps its meaning.
 
 use crate::convert::{index, to_u32};
 use crate::pairing::Pairing;
@@ -17,41 +17,57 @@ impl Put {
     pub(super) fn u64(&mut self, n: u64) {
         self.0.extend_from_slice(&n.to_le_bytes());
     }
-    /// Length, then room for the longest text.
+    /// Length, then the text.
     pub(super) fn text(&mut self, text: &str, bytes_max: usize) {
         assert!(
             text.len() <= bytes_max,
             "{text:?} is longer than {bytes_max} bytes"
         );
         self.u32(to_u32(text.len()));
-        let end = self.0.len() + bytes_max;
         self.0.extend_from_slice(text.as_bytes());
-        self.0.resize(end, 0);
     }
 }
 
-/// Reads fields in order; the header's fixed size covers them all.
+/// Reads fields in order; one that does not fit in what is left is an error.
 pub(super) struct Take<'a>(pub(super) &'a [u8]);
 
 impl<'a> Take<'a> {
-    pub(super) fn bytes(&mut self, count: usize) -> &'a [u8] {
-        let (head, tail) = self.0.split_at(count);
+    pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], String> {
+        let (head, tail) = self.0.split_at_checked(count).ok_or_else(|| {
+            let left = self.0.len();
+            format!("{count} bytes where {left} are left")
+        })?;
         self.0 = tail;
-        head
+        Ok(head)
     }
-    pub(super) fn u32(&mut self) -> u32 {
-        u32::from_le_bytes(self.bytes(4).try_into().expect("four bytes"))
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        let bytes = self.bytes(N)?;
+        Ok(bytes.try_into().expect("as many bytes as were taken"))
     }
-    pub(super) fn u64(&mut self) -> u64 {
-        u64::from_le_bytes(self.bytes(8).try_into().expect("eight bytes"))
+    pub(super) fn u32(&mut self) -> Result<u32, String> {
+        self.array().map(u32::from_le_bytes)
+    }
+    pub(super) fn u64(&mut self) -> Result<u64, String> {
+        self.array().map(u64::from_le_bytes)
+    }
+    /// A number of bytes.
+    pub(super) fn length(&mut self) -> Result<usize, String> {
+        self.u32().map(index)
     }
     pub(super) fn text(&mut self, bytes_max: usize) -> Result<String, String> {
-        let length = index(self.u32());
-        let room = self.bytes(bytes_max);
-        let text = room
-            .get(..length)
-            .ok_or_else(|| format!("a text of {length} bytes"))?;
-        String::from_utf8(text.to_vec()).map_err(|_| "a text that is not UTF-8".into())
+        let length = self.length()?;
+        if length > bytes_max {
+            return Err(format!("a text of {length} bytes"));
+        }
+        let text = self.bytes(length)?.to_vec();
+        String::from_utf8(text).map_err(|_| "a text that is not UTF-8".into())
+    }
+    /// An error if something is left.
+    pub(super) fn end(&self) -> Result<(), String> {
+        match self.0.len() {
+            0 => Ok(()),
+            left => Err(format!("{left} bytes behind its last field")),
+        }
     }
 }
 

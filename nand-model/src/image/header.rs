@@ -5,7 +5,9 @@
 
 use super::fields::{Put, Take, order_code, pairing_code, pairing_of};
 use super::layout::{COPY_BYTES, Layout};
+use super::sections::{self, Section};
 use super::{FORMAT_VERSION, ImageInfo, NAME_BYTES_MAX, PARAMS_BYTES_MAX};
+use crate::convert::to_u32;
 use crate::geometry::Geometry;
 use crate::pairing::Pairing;
 use crate::profile::{Capacity, Profile, Timing};
@@ -13,6 +15,8 @@ use crc32c::crc32c;
 
 const MAGIC: &[u8; 8] = b"FTLDIMG\0";
 const CHECK_AT: usize = COPY_BYTES - 4;
+/// The fixed part ends and the sections begin.
+const SECTIONS_AT: usize = 64;
 const CLEAN: u32 = 1;
 const SYNC_FAILED: u32 = 2;
 const UNDOING: u32 = 4;
@@ -31,6 +35,8 @@ pub(crate) struct Header {
     pub(crate) hour: u32,
     /// An opening undoes operations, and no sync has covered that yet.
     pub(crate) undoing: bool,
+    /// Sections that this build does not know and may pass over: it keeps them.
+    pub(crate) unknown: Vec<Section>,
 }
 
 /// Why no header could be had.
@@ -84,72 +90,42 @@ fn checks(copy: &[u8]) -> bool {
     copy[CHECK_AT..] == crc32c(&copy[..CHECK_AT]).to_le_bytes()
 }
 
+/// What the host sees of the device.
+const DEVICE: u16 = 1;
+/// The flash part.
+const PART: u16 = 2;
+/// The translation layer and its parameters.
+const SCHEME: u16 = 3;
+
 impl Header {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut put = Put(Vec::with_capacity(COPY_BYTES));
         let Header { info, .. } = self;
-        let Profile {
-            geometry: g,
-            timing: t,
-            ..
-        } = info.profile;
-        put.0.extend_from_slice(MAGIC);
-        put.u32(info.version);
         let flags = [
             (info.clean, CLEAN),
             (info.sync_failed, SYNC_FAILED),
             (self.undoing, UNDOING),
         ];
+        let mut sections = vec![self.device(), part(&info.profile), scheme(info)];
+        sections.extend_from_slice(&self.unknown);
+        let mut list = Put(Vec::new());
+        sections::encode(&sections, &mut list);
+
+        let mut put = Put(Vec::with_capacity(COPY_BYTES));
+        put.0.extend_from_slice(MAGIC);
+        put.u32(info.version);
         put.u32(flags.iter().map(|(set, flag)| u32::from(*set) * flag).sum());
         put.0.extend_from_slice(&info.uuid);
         put.u64(self.generation);
         put.u64(self.synced_seq);
-        put.u64(info.size);
-        for n in [
-            g.channels,
-            g.ways,
-            g.planes,
-            g.blocks,
-            g.pages_per_block,
-            g.page_bytes,
-            g.oob_bytes,
-        ] {
-            put.u32(n);
-        }
-        put.u32(self.spare_slots);
-        for n in [
-            t.read_ns,
-            t.partial_read_ns,
-            t.program_ns,
-            t.program_msb_ns,
-            t.oob_program_ns,
-            t.erase_ns,
-            t.bus_ns,
-        ] {
-            put.u64(n);
-        }
-        put.u32(order_code(info.profile.order));
-        put.u32(u32::from(info.profile.nop));
-        put.u32(pairing_code(info.profile.pairing));
-        for n in [
-            info.profile.endurance,
-            info.profile.factory_bad_permille,
-            info.profile.max_bad_permille,
-        ] {
-            put.u32(n);
-        }
-        put.u32(match info.profile.capacity {
-            Capacity::BySize => 0,
-            Capacity::Blocks(blocks) => blocks,
-        });
-        put.text(info.profile.name, NAME_BYTES_MAX);
-        put.text(&info.scheme, NAME_BYTES_MAX);
-        put.text(&info.params, PARAMS_BYTES_MAX);
         put.u32(self.hour);
+        put.u32(to_u32(list.0.len()));
+        put.u64(0);
+        debug_assert_eq!(put.0.len(), SECTIONS_AT, "the fixed part has one length");
+        put.0.extend_from_slice(&list.0);
         let mut out = put.0;
         assert!(
             out.len() <= CHECK_AT,
-            "{} bytes of fields leave no room for the check",
+            "{} bytes of sections leave no room for the check",
             out.len()
         );
         out.resize(CHECK_AT, 0);
@@ -159,95 +135,66 @@ impl Header {
         out
     }
 
+    fn device(&self) -> Section {
+        let mut put = Put(Vec::new());
+        put.u64(self.info.size);
+        put.u32(self.spare_slots);
+        Section::needed(DEVICE, put)
+    }
+
     fn decode(copy: &[u8]) -> Result<Header, HeaderFault> {
+        let damaged = |_| HeaderFault::Damaged;
         let mut take = Take(copy);
-        if take.bytes(8) != MAGIC {
+        if take.bytes(8).map_err(damaged)? != MAGIC {
             return Err(HeaderFault::NotAnImage);
         }
-        let version = take.u32();
+        let version = take.u32().map_err(damaged)?;
         if version != FORMAT_VERSION {
             return Err(HeaderFault::Version(version));
         }
         if !checks(copy) {
             return Err(HeaderFault::Damaged);
         }
-        Header::decode_fields(version, take).map_err(HeaderFault::Contradiction)
+        let body = Take(&copy[copy.len() - take.0.len()..CHECK_AT]);
+        Header::decode_fields(version, body).map_err(HeaderFault::Contradiction)
     }
 
     fn decode_fields(version: u32, mut take: Take<'_>) -> Result<Header, String> {
-        let flags = take.u32();
-        let uuid = take.bytes(16).try_into().expect("sixteen bytes");
-        let (generation, synced_seq, size) = (take.u64(), take.u64(), take.u64());
-        let geometry = Geometry {
-            channels: take.u32(),
-            ways: take.u32(),
-            planes: take.u32(),
-            blocks: take.u32(),
-            pages_per_block: take.u32(),
-            page_bytes: take.u32(),
-            oob_bytes: take.u32(),
-        };
-        let spare_slots = take.u32();
-        let timing = Timing {
-            read_ns: take.u64(),
-            partial_read_ns: take.u64(),
-            program_ns: take.u64(),
-            program_msb_ns: take.u64(),
-            oob_program_ns: take.u64(),
-            erase_ns: take.u64(),
-            bus_ns: take.u64(),
-        };
-        let (order, nop, pairing) = (take.u32(), take.u32(), take.u32());
-        let (endurance, factory_bad_permille, max_bad_permille) =
-            (take.u32(), take.u32(), take.u32());
-        let capacity = match take.u32() {
-            0 => Capacity::BySize,
-            blocks => Capacity::Blocks(blocks),
-        };
-        let name = take.text(NAME_BYTES_MAX)?;
-        let known =
-            Profile::find(&name).ok_or_else(|| format!("no profile {name:?} in this build"))?;
-        let pairing = pairing_of(pairing)?;
-        let is_random = matches!(pairing, Pairing::Random { .. }) && known.pairing != Pairing::None;
-        if (order, nop) != (order_code(known.order), u32::from(known.nop))
-            || !(is_random || pairing == known.pairing)
-        {
-            return Err(format!(
-                "its page order, NOP or pairing is not that of profile {name}"
-            ));
-        }
-        // Times, endurance and shape stay those the image was made with, the law is the profile's.
-        let own = Profile {
-            capacity,
-            geometry,
-            timing,
-            pairing,
-            endurance,
-            factory_bad_permille,
-            max_bad_permille,
-            ..*known
-        };
-        own.check_bounds()?;
-        Layout::new(geometry, known.nop, spare_slots)?;
-        if spare_slots > geometry.blocks / 8 + 65_536 {
-            return Err(format!(
-                "{spare_slots} spare slots for {} blocks",
-                geometry.blocks
-            ));
-        }
+        let flags = take.u32()?;
+        let uuid = take.array()?;
+        let (generation, synced_seq) = (take.u64()?, take.u64()?);
+        let hour = take.u32()?;
+        let length = take.length()?;
+        take.u64()?;
         if synced_seq > SEQ_MAX || generation > SEQ_MAX {
             return Err("a sequence number or generation that cannot have been reached".into());
         }
-        let (scheme, params, hour) = (
-            take.text(NAME_BYTES_MAX)?,
-            take.text(PARAMS_BYTES_MAX)?,
-            take.u32(),
-        );
+        let mut sections = sections::decode(take.bytes(length)?)?;
+        let mut known = |id| take_section(&mut sections, id);
+        let (device, part, scheme) = (known(DEVICE)?, known(PART)?, known(SCHEME)?);
+        if let Some(section) = sections.iter().find(|section| section.is_needed) {
+            return Err(section.unknown());
+        }
+
+        let profile = profile_of(Take(&part))?;
+        let mut take = Take(&device);
+        let (size, spare_slots) = (take.u64()?, take.u32()?);
+        take.end()?;
+        Layout::new(profile.geometry, profile.nop, spare_slots)?;
+        if spare_slots > profile.geometry.blocks / 8 + 65_536 {
+            return Err(format!(
+                "{spare_slots} spare slots for {} blocks",
+                profile.geometry.blocks
+            ));
+        }
+        let mut take = Take(&scheme);
+        let (scheme, params) = (take.text(NAME_BYTES_MAX)?, take.text(PARAMS_BYTES_MAX)?);
+        take.end()?;
         let [clean, sync_failed, undoing] =
             [CLEAN, SYNC_FAILED, UNDOING].map(|flag| flags & flag != 0);
         let info = ImageInfo {
             uuid,
-            profile: own,
+            profile,
             size,
             scheme,
             params,
@@ -262,8 +209,120 @@ impl Header {
             spare_slots,
             hour,
             undoing,
+            unknown: sections,
         })
     }
+}
+
+/// Takes the fields of a section that this build knows in version 1.
+fn take_section(sections: &mut Vec<Section>, id: u16) -> Result<Vec<u8>, String> {
+    let found = sections.iter().position(|section| section.id == id);
+    let found = found.ok_or_else(|| format!("there is no section {id}"))?;
+    let section = sections.remove(found);
+    match section.version {
+        1 => Ok(section.bytes),
+        _ => Err(section.unknown()),
+    }
+}
+
+fn part(profile: &Profile) -> Section {
+    let (g, t) = (&profile.geometry, &profile.timing);
+    let mut put = Put(Vec::new());
+    for n in [
+        g.channels,
+        g.ways,
+        g.planes,
+        g.blocks,
+        g.pages_per_block,
+        g.page_bytes,
+        g.oob_bytes,
+        match profile.capacity {
+            Capacity::BySize => 0,
+            Capacity::Blocks(blocks) => blocks,
+        },
+        order_code(profile.order),
+        u32::from(profile.nop),
+        pairing_code(profile.pairing),
+        profile.endurance,
+        profile.factory_bad_permille,
+        profile.max_bad_permille,
+    ] {
+        put.u32(n);
+    }
+    for n in [
+        t.read_ns,
+        t.partial_read_ns,
+        t.program_ns,
+        t.program_msb_ns,
+        t.oob_program_ns,
+        t.erase_ns,
+        t.bus_ns,
+    ] {
+        put.u64(n);
+    }
+    put.text(profile.name, NAME_BYTES_MAX);
+    Section::needed(PART, put)
+}
+
+fn scheme(info: &ImageInfo) -> Section {
+    let mut put = Put(Vec::new());
+    put.text(&info.scheme, NAME_BYTES_MAX);
+    put.text(&info.params, PARAMS_BYTES_MAX);
+    Section::needed(SCHEME, put)
+}
+
+/// The profile that a section describes, over the one of its name.
+fn profile_of(mut take: Take<'_>) -> Result<Profile, String> {
+    let geometry = Geometry {
+        channels: take.u32()?,
+        ways: take.u32()?,
+        planes: take.u32()?,
+        blocks: take.u32()?,
+        pages_per_block: take.u32()?,
+        page_bytes: take.u32()?,
+        oob_bytes: take.u32()?,
+    };
+    let capacity = match take.u32()? {
+        0 => Capacity::BySize,
+        blocks => Capacity::Blocks(blocks),
+    };
+    let (order, nop, pairing) = (take.u32()?, take.u32()?, take.u32()?);
+    let (endurance, factory_bad_permille, max_bad_permille) =
+        (take.u32()?, take.u32()?, take.u32()?);
+    let timing = Timing {
+        read_ns: take.u64()?,
+        partial_read_ns: take.u64()?,
+        program_ns: take.u64()?,
+        program_msb_ns: take.u64()?,
+        oob_program_ns: take.u64()?,
+        erase_ns: take.u64()?,
+        bus_ns: take.u64()?,
+    };
+    let name = take.text(NAME_BYTES_MAX)?;
+    take.end()?;
+    let known = Profile::find(&name).ok_or_else(|| format!("no profile {name:?} in this build"))?;
+    let pairing = pairing_of(pairing)?;
+    let is_random = matches!(pairing, Pairing::Random { .. }) && known.pairing != Pairing::None;
+    if (order, nop) != (order_code(known.order), u32::from(known.nop))
+        || !(is_random || pairing == known.pairing)
+    {
+        return Err(format!(
+            "its page order, NOP or pairing is not that of profile {name}"
+        ));
+    }
+    // Times, endurance and shape stay those the image was made with, the law is the profile's.
+    let own = Profile {
+        capacity,
+        geometry,
+        timing,
+        pairing,
+        endurance,
+        factory_bad_permille,
+        max_bad_permille,
+        ..*known
+    };
+    own.check_bounds()?;
+    Ok(own)
 }
 
 impl Profile {
@@ -321,6 +380,7 @@ mod tests {
             spare_slots: 16,
             hour: 5_000,
             undoing: true,
+            unknown: Vec::new(),
         }
     }
 
@@ -355,6 +415,54 @@ mod tests {
         for code in [6, 6 | 8 << 8, 7, 1 << 8, u32::MAX] {
             assert!(pairing_of(code).is_err(), "{code:#x}");
         }
+    }
+
+    #[test]
+    fn a_section_that_is_unknown_is_kept_or_refuses_the_image() {
+        let section = |id, is_needed| Section {
+            id,
+            version: 1,
+            is_needed,
+            bytes: vec![1, 2, 3],
+        };
+        let mut newer = header(&PROFILES[0]);
+        newer.unknown = vec![section(7, false), section(900, false)];
+        assert_eq!(Header::decode(&newer.encode()), Ok(newer.clone()));
+
+        let refused = |header: &Header, part: &str| match Header::decode(&header.encode()) {
+            Err(HeaderFault::Contradiction(reason)) => assert!(reason.contains(part), "{reason}"),
+            other => panic!("{part}: {other:?}"),
+        };
+        newer.unknown[1].is_needed = true;
+        refused(&newer, "section 900, version 1, is unknown here");
+        newer.unknown = vec![section(7, false), section(7, false)];
+        refused(&newer, "section 7 stands twice");
+        newer.unknown = vec![section(PART, false)];
+        refused(&newer, "section 2 stands twice");
+    }
+
+    #[test]
+    fn a_section_of_another_version_or_length_refuses_the_image() {
+        let good = header(&PROFILES[0]).encode();
+        let refused = |at: usize, byte: u8, part: &str| {
+            let mut bytes = good.clone();
+            bytes[at] = byte;
+            let check = crc32c(&bytes[..CHECK_AT]);
+            bytes[CHECK_AT..].copy_from_slice(&check.to_le_bytes());
+            match Header::decode(&bytes) {
+                Err(HeaderFault::Contradiction(reason)) => {
+                    assert!(reason.contains(part), "{reason}, not {part}");
+                }
+                other => panic!("{part}: {other:?}"),
+            }
+        };
+        refused(SECTIONS_AT + 2, 2, "section 1, version 2, is unknown here");
+        refused(SECTIONS_AT, 4, "there is no section 1");
+        refused(SECTIONS_AT + 4, 16, "4 bytes behind its last field");
+        refused(SECTIONS_AT + 4, 8, "4 bytes where 0 are left");
+        refused(SECTIONS_AT + 6, 1, "are left");
+        refused(52, 0xFF, "");
+        refused(54, 1, "are left");
     }
 
     #[test]

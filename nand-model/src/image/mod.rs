@@ -11,6 +11,7 @@ mod fields;
 mod header;
 mod layout;
 mod record;
+mod sections;
 
 pub use error::ImageError;
 pub(crate) use header::{Header, HeaderFault, SEQ_MAX, choose_header};
@@ -23,7 +24,7 @@ pub(crate) use record::{
 use crate::profile::Profile;
 
 /// The version this build reads and writes.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 
 /// Longest scheme parameters an image keeps, in bytes.
 pub const PARAMS_BYTES_MAX: usize = 2048;

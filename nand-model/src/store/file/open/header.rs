@@ -55,6 +55,7 @@ pub(in crate::store::file) fn new_header(
         spare_slots,
         hour: 0,
         undoing: false,
+        unknown: Vec::new(),
     };
     // What cannot be read back must not be written.
     match choose_header([&header.encode(), &[0; COPY_BYTES]]) {
