@@ -3,15 +3,15 @@
 
 use crate::error::FtlError;
 use crate::format::{Flags, LOST, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
-use crate::hash::FastMap;
 use nand_model::{
     Cause, Chip, Geometry, Health, NandError, Nanos, Part, Pbn, Ppn, RunError, Store,
 };
+use rustc_hash::FxHashMap;
 
 /// Data of the controller's own pages (everything but host data), where the store keeps none. The
 /// chip counts and times their reads as ever.
 #[derive(Default)]
-struct Kept(FastMap<u32, Vec<Box<[u8]>>>);
+struct Kept(FxHashMap<u32, Vec<Box<[u8]>>>);
 
 impl Kept {
     fn put(&mut self, geometry: &Geometry, ppn: Ppn, data: &[u8]) {

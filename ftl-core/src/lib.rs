@@ -21,7 +21,6 @@ mod flash;
 pub mod format;
 mod ftl;
 mod gc;
-mod hash;
 mod mapping;
 mod recovery;
 pub mod schemes;

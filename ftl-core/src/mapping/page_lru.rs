@@ -1,7 +1,7 @@
 //! A cache of whole, clean mapping pages; the least recently used one makes room.
 
 use super::Lists;
-use crate::hash::FastMap;
+use rustc_hash::FxHashMap;
 
 struct Slot {
     vtpn: u32,
@@ -12,7 +12,7 @@ struct Slot {
 /// writes it and tells the cache.
 pub(crate) struct PageLru {
     slots: Vec<Slot>,
-    index: FastMap<u32, u32>,
+    index: FxHashMap<u32, u32>,
     /// Slots in order of use.
     used: Lists,
     capacity: u32,
@@ -26,7 +26,7 @@ impl PageLru {
         let page_bytes = page_bytes as usize;
         PageLru {
             slots: Vec::new(),
-            index: FastMap::default(),
+            index: FxHashMap::default(),
             used: Lists::new(1),
             capacity,
             page_bytes,

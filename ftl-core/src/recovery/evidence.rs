@@ -5,8 +5,8 @@ use super::IN_FLIGHT;
 use super::scan::Ends;
 use crate::flash::Flash;
 use crate::format::Oob;
-use crate::hash::FastMap;
 use nand_model::{PageOrder, Pbn, Ppn, Store};
+use rustc_hash::FxHashMap;
 use std::ops::Range;
 
 /// A page whose record was read.
@@ -68,7 +68,7 @@ impl Evidence {
 #[derive(Default)]
 pub(crate) struct Suspects {
     /// The block's end, at each of its suspects.
-    pages: FastMap<u32, Option<u64>>,
+    pages: FxHashMap<u32, Option<u64>>,
     newest: u64,
     /// Whether no page can be unstable. Pages that an earlier cut tore are still where it struck.
     stable: bool,

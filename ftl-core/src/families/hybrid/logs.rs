@@ -3,8 +3,8 @@
 //! What always holds: a page that is on the map is live, and its block is on the list; a block's
 //! associations are the logical blocks of its pages on the map, with their numbers.
 
-use crate::hash::FastMap;
 use nand_model::{Pbn, Ppn};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
 /// Number of a log stream: the shared ones first, then those of the groups of logical blocks.
@@ -44,30 +44,30 @@ impl LogBlock {
 pub(crate) struct Logs {
     pages_per_block: u32,
     /// Physical page by logical page.
-    map: FastMap<u32, u32>,
+    map: FxHashMap<u32, u32>,
     /// By age, the oldest first.
     blocks: BTreeMap<u64, LogBlock>,
     /// Age by physical block.
-    ages: FastMap<u32, u64>,
+    ages: FxHashMap<u32, u64>,
     /// Blocks by stream, the oldest first.
-    streams: FastMap<LogStream, Vec<Pbn>>,
+    streams: FxHashMap<LogStream, Vec<Pbn>>,
     next_age: u64,
     reclaimed: u64,
     /// Pages in log blocks by logical block.
-    by_owner: FastMap<u32, u32>,
+    by_owner: FxHashMap<u32, u32>,
 }
 
 impl Logs {
     pub(crate) fn new(pages_per_block: u32) -> Self {
         Logs {
             pages_per_block,
-            map: FastMap::default(),
+            map: FxHashMap::default(),
             blocks: BTreeMap::new(),
-            ages: FastMap::default(),
-            streams: FastMap::default(),
+            ages: FxHashMap::default(),
+            streams: FxHashMap::default(),
             next_age: 0,
             reclaimed: 0,
-            by_owner: FastMap::default(),
+            by_owner: FxHashMap::default(),
         }
     }
 
@@ -232,7 +232,7 @@ impl Logs {
 
     /// Counts again; one line per contradiction.
     pub(crate) fn audit(&self, block_of: impl Fn(Ppn) -> Pbn) -> Vec<String> {
-        let mut counted: FastMap<(u32, u32), u32> = FastMap::default();
+        let mut counted: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         for (lpn, ppn) in &self.map {
             *counted
                 .entry((block_of(Ppn::new(*ppn)).raw(), lpn / self.pages_per_block))

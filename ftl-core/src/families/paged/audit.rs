@@ -4,8 +4,8 @@ use super::map::entry_at;
 use super::{Paged, Policy, UNMAPPED};
 use crate::error::FtlError;
 use crate::format::{Oob, Role};
-use crate::hash::FastMap;
 use nand_model::{Cause, Ppn, Store};
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the tables say, gathered for comparison.
@@ -193,7 +193,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         wrong: &mut Vec<String>,
     ) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
-        let mut newest: FastMap<u32, u64> = FastMap::default();
+        let mut newest: FxHashMap<u32, u64> = FxHashMap::default();
         let mut data = vec![0; geometry.page_bytes as usize];
         let blocks: Vec<_> = self.map.pending.blocks().map(|(block, _)| block).collect();
         for block in blocks {

@@ -6,8 +6,8 @@
 //! costs.
 
 use crate::format::UNMAPPED;
-use crate::hash::FastMap;
 use nand_model::{Geometry, Pbn, Ppn};
+use rustc_hash::FxHashMap;
 
 /// What is pending for a logical page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,11 +52,11 @@ pub(crate) struct Pending {
     per_page: u32,
     /// Whether an entry stays after the flash was told, until its block is converted.
     keeps_clean: bool,
-    entries: FastMap<u32, Entry>,
-    dirty: FastMap<u32, Dirty>,
+    entries: FxHashMap<u32, Entry>,
+    dirty: FxHashMap<u32, Dirty>,
     /// Dirty entries by block and mapping page.
-    counts: FastMap<(u32, u32), u32>,
-    blocks: FastMap<u32, BufferBlock>,
+    counts: FxHashMap<(u32, u32), u32>,
+    blocks: FxHashMap<u32, BufferBlock>,
     tombstones: u32,
 }
 
@@ -66,10 +66,10 @@ impl Pending {
             geometry,
             keeps_clean,
             per_page: geometry.page_bytes / 4,
-            entries: FastMap::default(),
-            dirty: FastMap::default(),
-            counts: FastMap::default(),
-            blocks: FastMap::default(),
+            entries: FxHashMap::default(),
+            dirty: FxHashMap::default(),
+            counts: FxHashMap::default(),
+            blocks: FxHashMap::default(),
             tombstones: 0,
         }
     }
@@ -320,8 +320,8 @@ impl Pending {
     /// Compares the indexes with the entries; one line per difference.
     pub(crate) fn audit(&self) -> Vec<String> {
         let mut wrong = Vec::new();
-        let mut counts: FastMap<(u32, u32), u32> = FastMap::default();
-        let mut dirty: FastMap<u32, Vec<u32>> = FastMap::default();
+        let mut counts: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+        let mut dirty: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         let mut tombstones = 0;
         for (lpn, entry) in self.entries() {
             let vtpn = lpn / self.per_page;

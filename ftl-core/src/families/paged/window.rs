@@ -12,18 +12,18 @@ use super::versions::Trim;
 use super::{Paged, Policy, UNMAPPED};
 use crate::error::FtlError;
 use crate::format::{Oob, Role};
-use crate::hash::FastMap;
 use crate::recovery::{Evidence, Head, Rescues, Version, scan_block};
 use nand_model::{Cause, Pbn, Ppn, Store};
+use rustc_hash::FxHashMap;
 use std::collections::HashSet;
 
 /// What the scanned blocks hold.
 #[derive(Default)]
 pub(super) struct Window {
     /// Versions of each mapping page.
-    pub(super) maps: FastMap<u32, Vec<Version>>,
+    pub(super) maps: FxHashMap<u32, Vec<Version>>,
     pub(super) trims: Vec<Version>,
-    pub(super) roles: FastMap<u32, Role>,
+    pub(super) roles: FxHashMap<u32, Role>,
     pub(super) evidence: Evidence,
     /// Whether any block but checkpoints was used after the checkpoint began.
     pub(super) touched: bool,
@@ -41,7 +41,7 @@ impl Window {
 
     /// One copy of every trim record that no cut can have hit.
     pub(super) fn stable_trims(&self) -> impl Iterator<Item = Ppn> {
-        let mut first: FastMap<u64, Version> = FastMap::default();
+        let mut first: FxHashMap<u64, Version> = FxHashMap::default();
         let suspects = &self.evidence.suspects;
         for version in self.trims.iter().filter(|v| !suspects.contains(v.ppn)) {
             let known = first.entry(version.oob.tag.ver).or_insert(*version);

@@ -40,9 +40,9 @@ use crate::families::hybrid::{
     self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
-use crate::hash::FastMap;
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
+use rustc_hash::FxHashMap;
 
 /// The table's line.
 pub(super) const SCHEME: Scheme = Scheme {
@@ -108,7 +108,7 @@ fn start<S: Store>(
         sizes: vec![group.ilog2() as u8; logical_blocks as usize],
         changed: 0,
         by_use: params.choice("asast.victim", "lru", "least_valid")?,
-        used: FastMap::default(),
+        used: FxHashMap::default(),
         writes: 0,
     };
     Ok(Box::new(HybridFtl::create(chip, config, start, policy)?))
@@ -127,7 +127,7 @@ struct Asast {
     changed: u64,
     by_use: bool,
     /// When a log stream was written last, in log pages. Of streams with log blocks.
-    used: FastMap<LogStream, u64>,
+    used: FxHashMap<LogStream, u64>,
     writes: u64,
 }
 

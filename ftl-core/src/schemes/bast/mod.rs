@@ -33,9 +33,9 @@ use crate::families::hybrid::{
     self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
-use crate::hash::FastMap;
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
+use rustc_hash::FxHashMap;
 
 /// The table's line.
 pub(super) const SCHEME: Scheme = Scheme {
@@ -68,7 +68,7 @@ fn start<S: Store>(
 ) -> Result<Box<dyn Ftl<S>>, FtlError> {
     let policy = Bast {
         by_use: config.params.choice("bast.victim", "lru", "least_valid")?,
-        used: FastMap::default(),
+        used: FxHashMap::default(),
         writes: 0,
     };
     Ok(Box::new(HybridFtl::create(chip, config, start, policy)?))
@@ -78,7 +78,7 @@ fn start<S: Store>(
 struct Bast {
     by_use: bool,
     /// When a log stream was written last, in log pages. Of streams with a log block.
-    used: FastMap<LogStream, u64>,
+    used: FxHashMap<LogStream, u64>,
     writes: u64,
 }
 

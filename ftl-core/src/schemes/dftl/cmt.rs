@@ -6,10 +6,10 @@ use super::ENTRY_BYTES;
 use crate::families::paged::Policy;
 use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
-use crate::hash::FastMap;
 use crate::mapping::Lists;
 use crate::stats::RamEntry;
 use nand_model::Ppn;
+use rustc_hash::FxHashMap;
 
 const PROBATION: u32 = 0;
 const PROTECTED: u32 = 1;
@@ -24,7 +24,7 @@ struct Slot {
 /// See the module.
 pub(super) struct Cmt {
     slots: Vec<Slot>,
-    index: FastMap<u32, u32>,
+    index: FxHashMap<u32, u32>,
     unused: Vec<u32>,
     used: Lists,
     protected: u32,
@@ -37,7 +37,7 @@ impl Cmt {
     pub(super) fn new(capacity: u32, per_page: u32) -> Self {
         Cmt {
             slots: Vec::new(),
-            index: FastMap::default(),
+            index: FxHashMap::default(),
             unused: Vec::new(),
             used: Lists::new(2),
             protected: 0,

@@ -39,9 +39,9 @@ use crate::families::hybrid::{
     self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
 };
 use crate::ftl::{Ftl, Start};
-use crate::hash::FastMap;
 use crate::schemes::{MlcUse, Scheme};
 use nand_model::{Chip, Pbn, Store};
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
 /// The table's line.
@@ -122,7 +122,7 @@ struct Recent {
     /// Pages in the order of their writes.
     written: VecDeque<u32>,
     /// By page: its latest write, counted from the first ever.
-    latest: FastMap<u32, u64>,
+    latest: FxHashMap<u32, u64>,
     writes: u64,
 }
 

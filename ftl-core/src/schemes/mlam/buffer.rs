@@ -8,7 +8,7 @@
 
 use super::shape::{QUARTERS, Shape};
 use crate::format::UNMAPPED;
-use crate::hash::FastMap;
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 const NO_SLOT: u32 = u32::MAX;
@@ -107,9 +107,9 @@ pub(super) struct Buffer {
     shape: Shape,
     /// Pages that it takes; a mount may find more.
     capacity: u32,
-    entries: FastMap<u32, Entry>,
+    entries: FxHashMap<u32, Entry>,
     fresh: BTreeSet<u32>,
-    units: FastMap<u32, Unit>,
+    units: FxHashMap<u32, Unit>,
     /// Logical superblocks by when they were used last.
     by_use: BTreeMap<u64, u32>,
     clock: u64,
@@ -121,9 +121,9 @@ impl Buffer {
         Buffer {
             shape,
             capacity,
-            entries: FastMap::default(),
+            entries: FxHashMap::default(),
             fresh: BTreeSet::new(),
-            units: FastMap::default(),
+            units: FxHashMap::default(),
             by_use: BTreeMap::new(),
             clock: 0,
             slots: Slots::new(capacity, page_bytes as usize, keeps),

@@ -5,9 +5,9 @@ use super::{ENTRY_BYTES, NODE_BYTES};
 use crate::families::paged::Policy;
 use crate::families::paged::map::entry_at;
 use crate::families::paged::pending::Pending;
-use crate::hash::FastMap;
 use crate::stats::RamEntry;
 use nand_model::Ppn;
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ impl Phase {
 
 /// See the module.
 pub(super) struct Nodes {
-    nodes: FastMap<u32, Node>,
+    nodes: FxHashMap<u32, Node>,
     /// Mapping pages by the mean last use of their entries.
     by_heat: BTreeSet<(u64, u32)>,
     entries: u32,
@@ -82,7 +82,7 @@ impl Nodes {
     /// Room for `bytes` by the paper's count; mapping pages have `per_page` entries.
     pub(super) fn new(bytes: u32, threshold: u32, per_page: u32, logical_pages: u32) -> Self {
         Nodes {
-            nodes: FastMap::default(),
+            nodes: FxHashMap::default(),
             by_heat: BTreeSet::new(),
             entries: 0,
             clock: 0,
