@@ -1,0 +1,252 @@
+//! Programs and erases: each program gets the next number and a record.
+
+use super::Flash;
+use super::kept::is_own;
+use crate::error::FtlError;
+use crate::format::{Flags, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
+use nand_model::{Cause, NandError, Part, Pbn, Ppn, RunError, Store};
+
+impl<S: Store> Flash<S> {
+    /// Programs a page of filler, which bears no mark.
+    pub(crate) fn program_filler(
+        &mut self,
+        ppn: Ppn,
+        epoch: u64,
+        blank: &[u8],
+    ) -> Result<(), NandError> {
+        self.pseq += 1;
+        let tag = PageTag {
+            role: Role::Pad,
+            flags: Flags::NONE,
+            lpn: UNMAPPED,
+            ver: 0,
+        };
+        let oob = Oob {
+            tag,
+            pseq: self.pseq,
+            epoch,
+        }
+        .encode();
+        let done = self.chip.program(self.now, ppn, blank, &oob, Cause::Pad)?;
+        self.proceed(done);
+        Ok(())
+    }
+
+    /// Programs one page per tag, upwards from `first`. On an error [`RunError::done`] says how
+    /// many are there.
+    #[inline(always)]
+    pub(crate) fn program(
+        &mut self,
+        first: Ppn,
+        epoch: u64,
+        tags: &[PageTag],
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(), RunError> {
+        if tags.iter().any(|tag| is_own(tag.role as u8)) {
+            self.wait();
+        }
+        let pseq = self.pseq;
+        self.pseq += tags.len() as u64;
+        let mark = self.mark;
+        let record = |(pseq, tag): (u64, &PageTag)| {
+            let flags = tag.flags.without(Flags::PROVISIONAL).with(mark);
+            Oob {
+                tag: PageTag { flags, ..*tag },
+                pseq,
+                epoch,
+            }
+            .encode()
+        };
+        if let [tag] = tags {
+            let oob = record((pseq + 1, tag));
+            let done = self
+                .chip
+                .program_run(self.now, first, 1, data, &oob, cause)?;
+            self.proceed(done);
+        } else {
+            self.oobs.clear();
+            self.oobs.extend((pseq + 1..).zip(tags).map(record));
+            let oobs = self.oobs.as_flattened();
+            let done =
+                self.chip
+                    .program_run(self.now, first, tags.len() as u32, data, oobs, cause)?;
+            self.proceed(done);
+        }
+        self.keep(first, data, tags.iter().map(|tag| tag.role));
+        Ok(())
+    }
+
+    /// Makes room for a scheme part of so many bytes behind the record of a page; an error where
+    /// the part's spare bytes are too few.
+    pub(crate) fn reserve_spare(&mut self, bytes: usize) -> Result<(), FtlError> {
+        let (needed, there) = (OOB_BYTES + bytes, self.chip.geometry().oob_bytes as usize);
+        if needed > there {
+            return Err(FtlError::Config(format!(
+                "{needed} spare bytes per page are needed ({OOB_BYTES} for the record, {bytes} for the scheme), the flash has \
+                 {there}: choose a profile with more, or smaller tables"
+            )));
+        }
+        self.spare.resize(needed, 0xFF);
+        Ok(())
+    }
+
+    /// Programs one page with a scheme part, which `fill` writes.
+    #[inline]
+    pub(crate) fn program_with_spare(
+        &mut self,
+        ppn: Ppn,
+        epoch: u64,
+        tag: PageTag,
+        fill: impl FnOnce(&mut [u8]),
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(), RunError> {
+        self.pseq += 1;
+        let flags = tag.flags.without(Flags::PROVISIONAL).with(self.mark);
+        let record = Oob {
+            tag: PageTag { flags, ..tag },
+            pseq: self.pseq,
+            epoch,
+        }
+        .encode();
+        self.spare[..OOB_BYTES].copy_from_slice(&record[..OOB_BYTES]);
+        fill(&mut self.spare[OOB_BYTES..]);
+        let done = self
+            .chip
+            .program_run(self.now, ppn, 1, data, &self.spare, cause)?;
+        self.proceed(done);
+        self.keep(ppn, data, std::iter::once(tag.role));
+        Ok(())
+    }
+
+    /// Whether a page can be copied without crossing the bus.
+    pub(crate) fn can_copy_back(&self, from: Ppn, to: Ppn) -> bool {
+        let geometry = self.geometry();
+        let plane = |ppn: Ppn| {
+            let block = geometry.block_of(ppn);
+            (
+                geometry.die_of(block),
+                block.raw() / geometry.dies() % geometry.planes,
+            )
+        };
+        plane(from) == plane(to)
+    }
+
+    /// Copies logical page `lpn` without a transfer over the bus, with its record renewed and a
+    /// scheme part, which `fill` writes. `Uncorrectable` where the page is unreadable, belongs to
+    /// another address, or is in another plane than `to`.
+    pub(crate) fn copy_back(
+        &mut self,
+        lpn: u32,
+        from: Ppn,
+        to: Ppn,
+        epoch: u64,
+        fill: impl FnOnce(&mut [u8]),
+        cause: Cause,
+    ) -> Result<(), RunError> {
+        if !self.can_copy_back(from, to) {
+            let error = NandError::Uncorrectable {
+                ppn: from,
+                part: Part::Data,
+            };
+            return Err(RunError {
+                done: 0,
+                at: self.now,
+                error,
+            });
+        }
+        self.pseq += 1;
+        let (mark, pseq, at) = (self.mark, self.pseq, self.now);
+        let renew = |spare: &mut [u8]| {
+            let mut slot = [0xFF; OOB_SLOT];
+            slot[..OOB_BYTES].copy_from_slice(&spare[..OOB_BYTES]);
+            let is_meant = Oob::decode(&slot)
+                .is_some_and(|oob| oob.tag.lpn == lpn && oob.tag.role.is_host_data());
+            if is_meant {
+                Oob::recopy(std::slice::from_mut(&mut slot), mark, pseq, epoch);
+                Oob::assume(&mut slot, Role::Data);
+                spare[..OOB_BYTES].copy_from_slice(&slot[..OOB_BYTES]);
+                fill(&mut spare[OOB_BYTES..]);
+            }
+            is_meant
+        };
+        match self
+            .chip
+            .copyback(at, from, to, &mut self.spare, renew, cause)
+        {
+            Ok(done) => self.proceed(done),
+            Err(error) => return Err(RunError { done: 0, at, error }),
+        }
+        Ok(())
+    }
+
+    /// Clears OOB bits of a page, as a hint: a page that cannot legally take them goes without. It
+    /// is blank if its program went astray and the chip has restarted since, or was marked before
+    /// and became live again because its mapping page went astray.
+    pub(crate) fn mark(&mut self, ppn: Ppn, bits: &[u8], cause: Cause) -> Result<(), NandError> {
+        if self.chip.takes_oob_program(ppn) {
+            let done = self.chip.program_oob(self.now, ppn, bits, cause)?;
+            self.proceed(done);
+        }
+        Ok(())
+    }
+
+    /// Programs copies of pages, upwards from `first`: their records as read, renewed here. On an
+    /// error [`RunError::done`] says how many are there.
+    pub(crate) fn program_copies(
+        &mut self,
+        first: Ppn,
+        epoch: u64,
+        records: &mut [[u8; OOB_SLOT]],
+        data: &[u8],
+        cause: Cause,
+    ) -> Result<(), RunError> {
+        let pseq = self.pseq;
+        self.pseq += records.len() as u64;
+        Oob::recopy(records, self.mark, pseq + 1, epoch);
+        let (count, oobs) = (records.len() as u32, records.as_flattened());
+        let done = self
+            .chip
+            .program_run(self.now, first, count, data, oobs, cause)?;
+        self.proceed(done);
+        // Mostly there are none, and a look at one byte is the cheapest way to know. What was not
+        // kept before is none, either.
+        let any_kept = self.kept.as_ref().is_some_and(|kept| !kept.0.is_empty());
+        if any_kept
+            && records
+                .iter()
+                .fold(false, |any, record| any | is_own(record[1]))
+        {
+            self.keep(
+                first,
+                data,
+                records.iter().map(|record| Oob::owner(record).0),
+            );
+        }
+        Ok(())
+    }
+
+    /// Where the store keeps no data: pages that a scheme reads back itself are kept here.
+    #[inline(always)]
+    fn keep(&mut self, first: Ppn, data: &[u8], roles: impl Iterator<Item = Role>) {
+        let Some(kept) = &mut self.kept else { return };
+        let page = self.chip.geometry().page_bytes as usize;
+        for (i, _) in roles.enumerate().filter(|(_, role)| is_own(*role as u8)) {
+            kept.put(
+                self.chip.geometry(),
+                Ppn::new(first.raw() + i as u32),
+                &data[i * page..][..page],
+            );
+        }
+    }
+
+    pub(crate) fn erase(&mut self, block: Pbn, cause: Cause) -> Result<(), NandError> {
+        let at = self.wait();
+        self.now = self.chip.erase(at, block, cause)?;
+        if let Some(kept) = &mut self.kept {
+            kept.0.remove(&block.raw());
+        }
+        Ok(())
+    }
+}

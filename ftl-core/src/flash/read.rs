@@ -1,0 +1,189 @@
+//! Reads: for the host, of the controller's own pages, and of records alone.
+
+use super::Flash;
+use crate::error::FtlError;
+use crate::format::{Flags, LOST, OOB_BYTES, OOB_SLOT, Oob, UNMAPPED};
+use nand_model::{Cause, Health, NandError, Part, Ppn, Store};
+
+impl<S: Store> Flash<S> {
+    /// Reads a page's record and scheme part alone: `None` where they are blank, foreign or lost.
+    #[inline]
+    pub(crate) fn read_spare(
+        &mut self,
+        ppn: Ppn,
+        cause: Cause,
+    ) -> Result<Option<(Oob, &[u8])>, FtlError> {
+        match self.chip.read_oob(self.now, ppn, &mut self.spare, cause) {
+            Ok(done) => self.now = done,
+            Err(NandError::Uncorrectable { .. }) => return Ok(None),
+            Err(other) => return Err(other.into()),
+        }
+        Ok(Oob::decode(&self.spare).map(|oob| (oob, &self.spare[OOB_BYTES..])))
+    }
+
+    /// Reads consecutive pages of one block. `pages` receives per page its record and whether its
+    /// data is good; `None` where the OOB is blank, foreign or lost.
+    pub(crate) fn read_run(
+        &mut self,
+        first: Ppn,
+        data: &mut [u8],
+        pages: &mut Vec<(Option<Oob>, bool)>,
+        cause: Cause,
+    ) -> Result<(), NandError> {
+        let count = data.len() / self.geometry().page_bytes as usize;
+        self.oobs.resize(count, [0; OOB_SLOT]);
+        self.health.resize(count, Health::Good);
+        let oobs = self.oobs.as_flattened_mut();
+        self.now = self
+            .chip
+            .read_run(self.now, first, data, oobs, &mut self.health, cause)?;
+        if let Some(kept) = &self.kept {
+            kept.restore(
+                self.chip.geometry(),
+                (first.raw()..).map(Ppn::new).take(count),
+                data,
+            );
+        }
+        pages.clear();
+        pages.extend(self.oobs.iter().zip(&self.health).map(|(oob, health)| {
+            let oob = if health.oob_ok() {
+                Oob::decode(oob)
+            } else {
+                None
+            };
+            (oob, health.data_ok())
+        }));
+        Ok(())
+    }
+
+    /// Reads `count` logical pages from `lpn` on for the host, wherever they are: `place` of a
+    /// number from 0 on says the physical page, [`UNMAPPED`] or [`LOST`]. What lies one behind the
+    /// other in a block is read at once.
+    pub(crate) fn read_places(
+        &mut self,
+        lpn: u32,
+        count: usize,
+        place: impl Fn(usize) -> u32,
+        out: &mut [u8],
+    ) -> Result<(), FtlError> {
+        let page = self.geometry().page_bytes as usize;
+        let mut done = 0;
+        while done < count {
+            let run = self.run_length(count - done, |i| place(done + i));
+            let (bytes, lpn) = (&mut out[done * page..][..run * page], lpn + done as u32);
+            match place(done) {
+                UNMAPPED => bytes.fill(0),
+                LOST => return Err(FtlError::MediaLost(lpn)),
+                ppn => self.read_host(lpn, Ppn::new(ppn), bytes)?,
+            }
+            done += run;
+        }
+        Ok(())
+    }
+
+    /// How many of these are unmapped together, or lie one behind the other in one block.
+    fn run_length(&self, count: usize, place: impl Fn(usize) -> u32) -> usize {
+        let first = place(0);
+        let block = |ppn: u32| self.geometry().block_of(Ppn::new(ppn));
+        let follows = |i: &usize| match (first, place(*i)) {
+            (UNMAPPED, ppn) => ppn == UNMAPPED,
+            (LOST, _) => false,
+            (first, ppn) => ppn < LOST && ppn == first + *i as u32 && block(ppn) == block(first),
+        };
+        1 + (1..count).take_while(follows).count()
+    }
+
+    /// Reads consecutive pages of one block for the host: logical pages from `lpn` on, or an error.
+    pub(crate) fn read_host(
+        &mut self,
+        lpn: u32,
+        first: Ppn,
+        out: &mut [u8],
+    ) -> Result<(), FtlError> {
+        let mut found = std::mem::take(&mut self.found);
+        let outcome = self.read_run(first, out, &mut found, Cause::Host);
+        let ours = |lpn: u32, oob: &Option<Oob>| {
+            oob.is_some_and(|o| o.tag.lpn == lpn && !o.tag.flags.has(Flags::LOST))
+        };
+        let lost = (lpn..)
+            .zip(&found)
+            .find(|(lpn, (oob, data_ok))| !ours(*lpn, oob) || !data_ok);
+        let lost = lost.map(|(lpn, _)| lpn);
+        self.found = found;
+        outcome?;
+        lost.map_or(Ok(()), |lpn| Err(FtlError::MediaLost(lpn)))
+    }
+
+    /// Reads pages of one block, ascending, one behind the other into `data` and `records`. Returns
+    /// whether all is well; if not, [`Flash::health`] tells about each page, and a record may be
+    /// none.
+    pub(crate) fn read_pages(
+        &mut self,
+        pages: &[Ppn],
+        data: &mut [u8],
+        records: &mut [[u8; OOB_SLOT]],
+        cause: Cause,
+    ) -> Result<bool, NandError> {
+        self.health.resize(pages.len(), Health::Good);
+        let oobs = records.as_flattened_mut();
+        self.now = self
+            .chip
+            .read_pages(self.now, pages, data, oobs, &mut self.health, cause)?;
+        if let Some(kept) = &self.kept {
+            kept.restore(self.chip.geometry(), pages.iter().copied(), data);
+        }
+        // Without a branch per page.
+        let all_good = || {
+            self.health.iter().fold(true, |so_far, health| {
+                so_far & matches!(health, Health::Good)
+            })
+        };
+        let good = self.chip.reads_are_sure() || all_good();
+        Ok(good
+            && records
+                .iter()
+                .fold(true, |so_far, record| so_far & Oob::is_record(record)))
+    }
+
+    /// What the last [`Flash::read_pages`] found, page by page.
+    pub(crate) fn health(&self) -> &[Health] {
+        &self.health
+    }
+
+    /// Reads a page's record alone: `None` where it is blank, foreign or lost.
+    pub(crate) fn read_oob(&mut self, ppn: Ppn, cause: Cause) -> Result<Option<Oob>, FtlError> {
+        let mut bytes = [0; OOB_BYTES];
+        match self.chip.read_oob(self.now, ppn, &mut bytes, cause) {
+            Ok(done) => self.now = done,
+            Err(NandError::Uncorrectable { .. }) => return Ok(None),
+            Err(other) => return Err(other.into()),
+        }
+        Ok(Oob::decode(&bytes))
+    }
+
+    /// Reads a whole page. `Ok(None)` where data or record cannot be had.
+    pub(crate) fn read(
+        &mut self,
+        ppn: Ppn,
+        data: &mut [u8],
+        cause: Cause,
+    ) -> Result<Option<Oob>, FtlError> {
+        let mut bytes = [0; OOB_BYTES];
+        match self.chip.read(self.now, ppn, data, &mut bytes, cause) {
+            Ok(done) => self.now = done,
+            Err(NandError::Uncorrectable {
+                part: Part::Data | Part::Oob,
+                ..
+            }) => return Ok(None),
+            Err(other) => return Err(other.into()),
+        }
+        if let Some(own) = self
+            .kept
+            .as_ref()
+            .and_then(|kept| kept.get(self.chip.geometry(), ppn))
+        {
+            data.copy_from_slice(own);
+        }
+        Ok(Oob::decode(&bytes))
+    }
+}
