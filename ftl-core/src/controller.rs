@@ -136,7 +136,8 @@ where
         Ok(controller)
     }
 
-    /// What did not pay while a mount kept pages of every block back for filler may pay at its end.
+    /// Collects at the end of a mount. Meanwhile pages of every block were reserved for padding, so
+    /// that a victim could gain nothing which is worth collecting now.
     fn collect_after_mount(&mut self) -> Result<(), FtlError> {
         if self.stats.mount.clean || self.gc.is_read_only() {
             return Ok(());

@@ -162,7 +162,7 @@ pub struct SchemeStats {
     pub mapped_pages: u64,
     /// Physical pages that hold live content of any kind.
     pub valid_pages: u64,
-    /// Erased blocks that collection never goes below.
+    /// Free blocks that collection keeps (`gc.free_threshold`).
     pub reserve_blocks: u32,
     /// Where the blocks are.
     pub blocks: BlockCounts,

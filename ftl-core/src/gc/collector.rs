@@ -41,9 +41,9 @@ pub(crate) struct Gc {
     partly: Option<(Pbn, u32)>,
     wear_moves: u64,
     refreshed: u64,
-    /// Where the emptiest block is not always the one.
+    /// Chooses the victim; `None` is greedy.
     policy: Option<Box<dyn VictimPolicy>>,
-    /// Collections have gained nothing for a while: the emptiest block it is.
+    /// Recent collections freed no block: the victim is the block with the fewest valid pages.
     is_short: bool,
 }
 

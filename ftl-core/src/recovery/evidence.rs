@@ -96,9 +96,9 @@ impl Suspects {
         self.pages.contains_key(&ppn.raw())
     }
 
-    /// Whether a page that was read well has to be programmed again to stay so: the block's last
-    /// program did not end well, or only just before the cut. (What an earlier cut hit, the mount
-    /// after that programmed again, or the cut in that mount is this one.)
+    /// Whether a readable page must be rewritten to stay readable: the block's last program failed,
+    /// or ended just before the cut. Pages that an earlier cut hit need no rewrite. The mount after
+    /// that cut rewrote them, unless it was cut itself, and then that is the latest cut.
     pub(crate) fn is_shaky(&self, ppn: Ppn) -> bool {
         let recent = |last: u64| last + IN_FLIGHT > self.newest;
         let unstable = self

@@ -11,11 +11,12 @@ use crate::format::{Flags, Oob};
 use nand_model::{PairTable, Ppn};
 use std::ops::Range;
 
-/// Whether the filler at the end of a block, these pages, vouches for what is before it. Of its
-/// first two pages, where it meets what it vouches for, neither may be hit by the cut that hits the
-/// last page and what its word line held, nor by a later one; and beside all that are hit it has to
-/// have two pages. Then one may rot. No page before it may be hit by a later cut either, filler of
-/// an earlier stretch included: what that leaves cannot be told from the stretch that follows.
+/// Whether the padding at the end of a block, these pages, commits the pages before it:
+///
+/// - a cut in its last program cannot damage its first two pages, nor can a later program;
+/// - at least two of its pages survive that cut, so that one of them may decay;
+/// - no later program can damage a page before it. Padding of an earlier mount counts as such a
+///   page: if it were damaged, the next mount could not tell it from the run that follows.
 pub(crate) fn vouches(pairs: &PairTable, filler: Range<u32>) -> bool {
     let hit = || pairs.victims(filler.end - 1);
     let seam = filler.start..filler.start + 2;
@@ -29,17 +30,17 @@ pub(crate) fn vouches(pairs: &PairTable, filler: Range<u32>) -> bool {
         })
 }
 
-/// Pages of filler with which a full block always vouches for the rest.
+/// Pages of padding that always commit the rest of a full block.
 pub(crate) fn filler_of_full_block(pairs: &PairTable, pages: u32) -> u32 {
     (1..pages)
         .find(|filler| vouches(pairs, pages - filler..pages))
         .unwrap_or(pages)
 }
 
-/// Takes out the runs of provisional pages, unreadable ones among them, that nothing vouches for:
-/// there is no final page behind the run that no cut can have hit. A run that a cut can have hit
-/// was not vouched for when that struck. Pages that a cut can have hit count as unreadable, because
-/// they may yet become so, and every mount has to come to the same verdict.
+/// Takes out the runs of provisional pages, unreadable ones among them, that no padding commits:
+/// no final page follows the run that is out of a cut's reach. If a page of a run may have been hit
+/// by a cut, the padding was incomplete at that cut. Pages that may have been hit count as
+/// unreadable: they may become so later, and every mount must come to the same result.
 pub(super) fn drop_unvouched(pages: &mut [(Ppn, Option<Oob>)], suspects: &[Ppn]) {
     let is_provisional =
         |slot: &Option<Oob>| slot.is_some_and(|oob| oob.tag.flags.has(Flags::PROVISIONAL));

@@ -1,12 +1,12 @@
-//! Which version of a logical page rules after a crash.
+//! Which version of a logical page is the current one after a crash.
 //!
-//! A map that was found on flash contains the programs up to some point, its *reach*. What was
-//! programmed later is news to it; the newest version of what it names and of the news rules,
-//! unless a trim is newer. A page that the cut may have hit is read in full before it is believed;
-//! one that may not stay as it is gets programmed again ([`Rescues`]), and until that is safe the
-//! blocks with what would rule in its place are pinned.
+//! A map that was found on flash contains the programs up to some point, its *reach*. Candidates
+//! are the page that it names and all versions that were programmed later. The newest candidate
+//! wins, unless a trim is newer. A page that the cut may have hit is read in full before it is
+//! trusted. One that may become unreadable is rewritten ([`Rescues`]); until the rewrite is safe,
+//! the blocks with the next candidates are not erased.
 //!
-//! Nothing is programmed here. If power fails, the next mount hears the same records.
+//! Nothing is programmed here. If power fails, the next mount finds the same records.
 
 use super::evidence::{Evidence, Suspects, Version};
 use super::rescue::Rescues;
