@@ -1,8 +1,7 @@
-//! Fields of the header: numbers and texts one after the other, and the codes of what a profile
-//! names.
+//! Fields of the header: numbers and texts in sequence, and the codes of a profile's enumerations.
 //!
-//! What always holds: numbers are little-endian; a text takes the same room whatever its length, so
-//! every field has a fixed offset; a code of an older image keeps its meaning.
+//! Invariants: numbers are little-endian; a text has a fixed size whatever its length, so every
+//! field has a fixed offset; a code of an older image keeps its meaning.
 
 use crate::convert::{index, to_u32};
 use crate::pairing::Pairing;
@@ -30,7 +29,7 @@ impl Put {
     }
 }
 
-/// Reads fields in order; the header's fixed size covers them all.
+/// Reads fields in order; the header's fixed size is long enough for all of them.
 pub(super) struct Take<'a>(pub(super) &'a [u8]);
 
 impl<'a> Take<'a> {

@@ -8,7 +8,7 @@ use crate::verdicts::{Budget, Verdicts};
 use crate::workload::{HostOp, Kind, Workload};
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlError, Lpn};
-use nand_model::{Bomb, Fault, FaultPlan, Pbn, SplitMix};
+use nand_model::{BlockFault, Fault, FaultPlan, Pbn, SplitMix};
 use std::cell::Cell;
 
 /// Pages of the devices here.
@@ -270,16 +270,16 @@ fn faults_of_blocks(rig: &Rig, seed: u64) -> FaultPlan {
     let erases = blocks.split_off(spare / 2);
     let programs = blocks
         .into_iter()
-        .map(|block| Bomb::next(block, Fault::ProgramFail));
-    let bombs = programs
+        .map(|block| BlockFault::next(block, Fault::ProgramFail));
+    let block_faults = programs
         .chain(
             erases
                 .into_iter()
-                .map(|block| Bomb::next(block, Fault::EraseFail)),
+                .map(|block| BlockFault::next(block, Fault::EraseFail)),
         )
         .collect();
     FaultPlan {
-        bombs,
+        block_faults,
         ..FaultPlan::default()
     }
 }
@@ -346,13 +346,13 @@ pub fn worn_out(rig: &Rig, verdicts: &mut Verdicts) {
         verdicts.case(&format!("{}/worn_out/{salt}", rig.path()), || {
             let seed = rig.seed + salt;
             let mut host = Host::format(rig);
-            let chances = [
+            let rates = [
                 (Fault::EraseFail, 60_000_000),
                 (Fault::ProgramFail, 3_000_000),
             ]
             .into();
             let plan = FaultPlan {
-                chances,
+                rates,
                 seed,
                 ..FaultPlan::default()
             };

@@ -192,8 +192,8 @@ pub fn refuse_write(
             Err(other) => return Err(other.into()),
         }
     }
-    *reached = !disk.fuse_is_whole();
-    disk.mend();
+    *reached = !disk.has_write_faults();
+    disk.clear_faults();
     host.compare_all()?;
     host.check()?;
     let model = host.model.clone();

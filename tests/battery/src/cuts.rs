@@ -37,7 +37,7 @@ pub fn record(rig: &Rig, kind: Kind) -> Recording {
 pub fn record_operations(rig: &Rig, kind: Kind, operations: u64) -> Recording {
     let mut host = Host::format(rig);
     host.set_faults(FaultPlan {
-        bombs: rig.bombs.clone(),
+        block_faults: rig.block_faults.clone(),
         ..FaultPlan::default()
     });
     let workload = Workload::new(kind, rig.config.logical_pages, rig.seed).take(MAX_STEPS);

@@ -3,7 +3,7 @@
 use ftl_core::schemes::{Scheme, SchemeStore};
 use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
 use nand_model::store::MemStore;
-use nand_model::{Bad, BlockFacts, Bomb, Chip, Geometry, Pbn, Profile, SplitMix, Store};
+use nand_model::{Bad, BlockFacts, BlockFault, Chip, Geometry, Pbn, Profile, SplitMix, Store};
 
 /// Kind of cells: which rules the chip enforces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct Rig {
     /// Seed of payloads, workloads and chances.
     pub seed: u64,
     /// What waits in some blocks in recorded runs.
-    pub bombs: Vec<Bomb>,
+    pub block_faults: Vec<BlockFault>,
     /// More of a case's path, when the rig differs from the usual.
     pub variant: String,
 }
@@ -134,14 +134,14 @@ impl Rig {
             logical_pages: layout.logical_pages,
             params,
         };
-        let (bombs, variant) = (Vec::new(), String::new());
+        let (block_faults, variant) = (Vec::new(), String::new());
         Ok(Rig {
             scheme,
             cells,
             profile: layout.profile,
             config,
             seed,
-            bombs,
+            block_faults,
             variant,
         })
     }

@@ -111,9 +111,9 @@ impl Smallest {
             candidate.device.params.remove(at);
             self.offer(candidate);
         }
-        for at in (0..self.plan.parts.chances.len()).rev() {
+        for at in (0..self.plan.parts.rates.len()).rev() {
             let mut candidate = self.plan.clone();
-            candidate.parts.chances.remove(at);
+            candidate.parts.rates.remove(at);
             self.offer(candidate);
         }
         let simpler: [fn(&mut Plan); 6] = [

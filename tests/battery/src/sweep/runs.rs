@@ -7,7 +7,7 @@ use crate::rig::Rig;
 use crate::verdicts::Verdicts;
 use ftl_core::format::Oob;
 use nand_model::store::Change;
-use nand_model::{Bomb, Cut, Fault, Pbn, SplitMix};
+use nand_model::{BlockFault, Cut, Fault, Pbn, SplitMix};
 
 /// Cuts a recorded run at every `every`-th operation. `name` stands for it in a case's path.
 pub fn cut_run(
@@ -69,6 +69,6 @@ pub fn with_failing_blocks(rig: Rig, salt: u64) -> Rig {
             Fault::EraseFail,
             Fault::EraseFail,
         ];
-        rig.bombs = faults.map(|fault| Bomb::next(any(), fault)).to_vec();
+        rig.block_faults = faults.map(|fault| BlockFault::next(any(), fault)).to_vec();
     })
 }

@@ -102,17 +102,17 @@ fn draw_parts(slc: bool, rng: &mut SplitMix) -> Parts {
         0 => {
             // Faults that the part reports.
             parts
-                .chances
+                .rates
                 .push((Fault::ProgramFail, 200_000 << rng.below(5)));
             parts
-                .chances
+                .rates
                 .push((Fault::EraseFail, 200_000 << rng.below(5)));
         }
         1 => parts
-            .chances
+            .rates
             .push((Fault::ProgramFail, 500_000 << rng.below(4))),
         2 => parts
-            .chances
+            .rates
             .push((Fault::EraseFail, 2_000_000 << rng.below(3))),
         // Faults that it keeps to itself.
         3 => {
@@ -130,10 +130,10 @@ fn draw_parts(slc: bool, rng: &mut SplitMix) -> Parts {
             } else {
                 800_000
             };
-            parts.chances.push((silent, ppb << rng.below(3)));
+            parts.rates.push((silent, ppb << rng.below(3)));
             if rng.one_in(2) {
                 parts
-                    .chances
+                    .rates
                     .push((Fault::ProgramFail, 500_000 << rng.below(4)));
             }
         }

@@ -80,7 +80,7 @@ impl ChipKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     /// Chances in parts per billion.
-    pub chances: Vec<(Fault, u32)>,
+    pub rates: Vec<(Fault, u32)>,
     /// Failures by wear, as a multiple of the part's.
     pub wear_out: u32,
     /// Bit errors, as a multiple of the part's.

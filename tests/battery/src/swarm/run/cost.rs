@@ -15,11 +15,7 @@ pub(super) fn cost_of(plan: &Plan) -> Cost {
         |step: &Step| matches!(step, Step::WrongBits(_, bits, _) if *bits > correctable_bits(plan));
     // Where bits go wrong by themselves, records are lost, too.
     let harsh = plan.parts.bit_errors > mild_bit_errors(plan);
-    let silent = plan
-        .parts
-        .chances
-        .iter()
-        .any(|(fault, _)| fault.is_silent());
+    let silent = plan.parts.rates.iter().any(|(fault, _)| fault.is_silent());
     if harsh || silent || plan.steps.iter().any(lies) {
         Cost::Service
     } else if plan.steps.iter().any(rots) {
@@ -68,8 +64,8 @@ mod tests {
         for cells in Cells::ALL {
             let profile = cells.profile();
             let (ecc, bits) = (profile.ecc, f64::from(8 * profile.geometry.page_bytes));
-            let rber =
-                profile.decay.rber(50, 90.0, 10_000) * f64::from(MILD_BIT_ERRORS[cells as usize]);
+            let rber = profile.error_model.rber(50, 90.0, 10_000)
+                * f64::from(MILD_BIT_ERRORS[cells as usize]);
             // A read retry leaves three quarters of the wrong bits.
             let wrong = rber * bits * 0.75f64.powi(ecc.retries as i32);
             let chance = 1e5 * poisson_tail(wrong, ecc.bits);

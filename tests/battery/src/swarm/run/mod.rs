@@ -19,7 +19,9 @@ use crate::classes::Classes;
 use crate::rig::Rig;
 use cost::cost_of;
 use ftl_core::{Ftl, Start};
-use nand_model::{Bomb, Chip, Cut, DieFailure, FaultPlan, Nanos, Pbn, Ppn, SplitMix, SyncHandle};
+use nand_model::{
+    BlockFault, Chip, Cut, DieFailure, FaultPlan, Nanos, Pbn, Ppn, SplitMix, SyncHandle,
+};
 use std::collections::{HashMap, VecDeque};
 
 /// Runs a plan and counts what happened in it.
@@ -145,7 +147,7 @@ impl<'p, W: World> Runner<'p, W> {
         match step {
             Step::Do(op) => self.request(op),
             Step::Cut(cut, restart) => {
-                self.chip().amend_faults(|plan| plan.cut = Some(*cut));
+                self.chip().update_faults(|plan| plan.cut = Some(*cut));
                 self.armed = Some(restart);
                 Ok(())
             }
@@ -161,7 +163,7 @@ impl<'p, W: World> Runner<'p, W> {
             Step::DieFails(_) if self.dead_die.is_some() => Ok(()),
             Step::DieFails(die) => {
                 self.dead_die = Some(*die);
-                self.chip().amend_faults(|plan| {
+                self.chip().update_faults(|plan| {
                     plan.die = Some(DieFailure {
                         die: *die,
                         at_op: 0,
@@ -173,7 +175,7 @@ impl<'p, W: World> Runner<'p, W> {
             Step::BlockFails(block, fault) => {
                 let block = Pbn::new(block % self.rig.profile.geometry.blocks);
                 self.chip()
-                    .amend_faults(|plan| plan.bombs.push(Bomb::next(block, *fault)));
+                    .update_faults(|plan| plan.block_faults.push(BlockFault::next(block, *fault)));
                 Ok(())
             }
             Step::Disk(fault) => {
@@ -216,7 +218,7 @@ impl<'p, W: World> Runner<'p, W> {
     /// What is wrong with the parts, and a cut.
     fn environment(&self, cut: Option<Cut>) -> FaultPlan {
         let Parts {
-            chances,
+            rates,
             wear_out,
             bit_errors,
             in_flight,
@@ -230,7 +232,7 @@ impl<'p, W: World> Runner<'p, W> {
             seed: self.plan.seed,
             ..FaultPlan::default()
         };
-        plan.chances = chances.iter().copied().collect();
+        plan.rates = rates.iter().copied().collect();
         plan
     }
 }

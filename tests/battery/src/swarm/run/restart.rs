@@ -136,7 +136,10 @@ impl<'p, W: World> Runner<'p, W> {
 
     pub(super) fn mend(&mut self) {
         self.disk_fails = false;
-        self.world.disk().into_iter().for_each(|disk| disk.mend());
+        self.world
+            .disk()
+            .into_iter()
+            .for_each(|disk| disk.clear_faults());
     }
 
     /// Mounts until the device serves.

@@ -322,7 +322,7 @@ impl<'a> Draft<'a> {
             "chance" => {
                 let fault = line.fault()?;
                 self.once(fault.name())?;
-                self.parts.chances.push((fault, line.number()?));
+                self.parts.rates.push((fault, line.number()?));
                 return line.end();
             }
             "wear" => self.parts.wear_out = line.number()?,

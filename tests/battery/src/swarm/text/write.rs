@@ -34,7 +34,7 @@ impl Display for Plan {
             .iter()
             .try_for_each(|(key, value)| writeln!(f, "param {key}={value}"))?;
         self.parts
-            .chances
+            .rates
             .iter()
             .try_for_each(|(fault, ppb)| writeln!(f, "chance {} {ppb}", fault.name()))?;
         let Parts {
