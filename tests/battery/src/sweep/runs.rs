@@ -9,7 +9,7 @@ use ftl_core::format::Oob;
 use nand_model::store::Change;
 use nand_model::{BlockFault, Cut, Fault, Pbn, SplitMix};
 
-/// Cuts a recorded run at every `every`-th operation. `name` stands for it in a case's path.
+/// Cuts a recorded run at every `every`-th operation. `name` is its name in a case's path.
 pub fn cut_run(
     rig: &Rig,
     name: &str,
@@ -58,7 +58,7 @@ fn describe(rig: &Rig, next: &Change, cut: &Cut) -> String {
     }
 }
 
-/// The usual rig with two programs and two erases that will fail, in blocks that `salt` chooses.
+/// The default rig with two failing programs and two failing erases, in blocks chosen by `salt`.
 pub fn with_failing_blocks(rig: Rig, salt: u64) -> Rig {
     rig.variant(&format!("failing{salt}"), |rig| {
         let mut rng = SplitMix::new(rig.seed + salt);
