@@ -11,7 +11,8 @@ use crate::failure::{Exit, Failure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use nand_model::{
-    Bomb, Chip, Cut, EraseCut, Fault, NandError, PartnerCut, Pbn, Ppn, ProgramCut, SplitMix, Store,
+    BlockFault, Chip, Cut, EraseCut, Fault, NandError, PartnerCut, Pbn, Ppn, ProgramCut, SplitMix,
+    Store,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -216,7 +217,7 @@ impl PowerCut {
         let (program_name, program) = choose(&PROGRAM_CUTS, self.program.as_deref(), &mut rng)?;
         let (partner_name, partner) = choose(&PARTNER_CUTS, self.partner.as_deref(), &mut rng)?;
         let (erase_name, erase) = choose(&ERASE_CUTS, self.erase.as_deref(), &mut rng)?;
-        chip.amend_faults(|plan| {
+        chip.update_faults(|plan| {
             plan.cut = Some(Cut {
                 at_op,
                 program,
@@ -239,8 +240,8 @@ impl PowerCut {
 
 impl BadBlock {
     fn apply<S: Store>(&self, chip: &mut Chip<S>) -> Result<Injected, Failure> {
-        let bombs = chip.faults().map_or(&[][..], |plan| &plan.bombs);
-        let doomed: Vec<_> = bombs.iter().map(|bomb| bomb.block).collect();
+        let block_faults = chip.faults().map_or(&[][..], |plan| &plan.block_faults);
+        let doomed: Vec<_> = block_faults.iter().map(|fault| fault.block).collect();
         let seed = self.seed.unwrap_or_else(fresh_seed);
         let blocks = match self.count {
             Some(count) => {
@@ -256,10 +257,11 @@ impl BadBlock {
                 .map(|&block| good_block(chip, &doomed, block))
                 .collect::<Result<_, _>>()?,
         };
-        chip.amend_faults(|plan| {
+        chip.update_faults(|plan| {
             for block in &blocks {
-                plan.bombs.extend(
-                    [Fault::ProgramFail, Fault::EraseFail].map(|fault| Bomb::next(*block, fault)),
+                plan.block_faults.extend(
+                    [Fault::ProgramFail, Fault::EraseFail]
+                        .map(|fault| BlockFault::next(*block, fault)),
                 );
             }
         });
@@ -379,7 +381,7 @@ fn everywhere<S: Store>(chip: &mut Chip<S>, factor: f64, seed: u64) -> Result<In
             "--factor {factor} is not a number from 0 to 1e9"
         )));
     }
-    chip.amend_faults(|plan| (plan.bit_errors, plan.seed) = (factor, seed));
+    chip.update_faults(|plan| (plan.bit_errors, plan.seed) = (factor, seed));
     Ok(Injected {
         kind: Kind::BitErrors,
         count: 1,

@@ -1,5 +1,5 @@
-//! How long the image file takes per verb when the host's page cache absorbs everything: `cargo run
-//! --release --example image_speed [PATH]`.
+//! Measures the image file's time per operation when the host's page cache absorbs all writes:
+//! `cargo run --release --example image_speed [PATH]`.
 
 use nand_model::{Access, Cause, Chip, FileStore, ImageSpec, Pbn, Profile};
 use std::time::Instant;

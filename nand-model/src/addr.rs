@@ -16,7 +16,7 @@ pub struct Ppn(u32);
 pub struct Pbn(u32);
 
 impl Ppn {
-    /// The page with this raw number; [`Geometry::contains`](crate::Geometry::contains) tells
+    /// The page with this raw number; [`Geometry::contains`](crate::Geometry::contains) returns
     /// whether a chip has it.
     #[inline]
     pub const fn new(raw: u32) -> Self {

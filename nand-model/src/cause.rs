@@ -106,11 +106,11 @@ pub struct Counters {
     pub program_fails: u64,
     /// Erases that ended in a status failure.
     pub erase_fails: u64,
-    /// Page reads of which a part that was asked for could not be had.
+    /// Page reads with an uncorrectable ECC error in a requested part.
     pub uncorrectable_reads: u64,
     /// Wrong bits that were corrected.
     pub corrected_bits: u64,
-    /// Times that a page was sensed again because its bits could not be corrected.
+    /// Read retries: times a page was sensed again because its bits could not be corrected.
     pub read_retries: u64,
     faults: [u64; Fault::COUNT],
 }

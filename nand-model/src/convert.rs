@@ -1,8 +1,8 @@
 //! Conversions between the widths of numbers, each in one place.
 //!
-//! What always holds: `usize` has 64 bits, so every count and file offset of an image is a length
-//! in memory, and back. Where a conversion narrows, the caller knows that the value fits; builds
-//! with debug assertions check that.
+//! Invariants: `usize` has 64 bits, so every count and file offset of an image is a length in
+//! memory, and the reverse. Where a conversion narrows, the caller knows that the value fits;
+//! builds with debug assertions check it.
 
 const _: () = assert!(usize::BITS == 64, "offsets in an image need 64-bit usize");
 

@@ -1,22 +1,21 @@
-//! How bits go wrong and how many a part corrects.
+//! The bit error model and the ECC of a part.
 //!
-//! A raw bit error rate follows from wear, age and reads ([`Decay::rber`]); each codeword has its
-//! own fixed quantile, drawn from seed, page and life, and as many wrong bits as a Poisson variable
-//! of the present rate has there. So errors only ever become more, a page read twice under the same
-//! conditions gives the same result, and over many pages the counts are distributed as the rate
-//! says. Nothing is flipped in the bytes: corrected data is right, and what cannot be corrected is
-//! not returned.
+//! [`ErrorModel::rber`] computes a raw bit error rate from wear, age and reads. Each codeword has a
+//! fixed quantile, drawn from seed, page and life. Its number of wrong bits is that quantile
+//! of a Poisson variable with the current rate. So the errors of a codeword never decrease, reads
+//! of a page under the same conditions give the same result, and over many pages the counts follow
+//! the rate. The bytes are not changed: a read returns corrected data, or an error and no data.
 
 use crate::convert::index;
 use crate::rng::SplitMix;
 
-/// Whose bits go wrong how fast: `e + a PE^k + b PE^m days^n + g PE^p reads^q`, reads counted per
+/// A part's raw bit error rate: `e + a PE^k + b PE^m days^n + g PE^p reads^q`, reads counted per
 /// block since its erase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decay {
+pub enum ErrorModel {
     /// SLC. Ours: 1e-9 when new, a few 1e-5 at 100,000 cycles after three months.
     Slc,
-    /// MLC of about 30 nm. Constants as handed down, without a source that could be checked.
+    /// MLC of about 30 nm. Constants of unknown source that could not be checked.
     Mlc3xnm,
     /// MLC of about 20 nm: Kim, Choi, Min (FAST'19) as coded in SimpleSSD's read reclaim.
     Mlc2ynm,
@@ -68,15 +67,15 @@ const MLC_2YNM: Law = Law {
     q: 0.47,
 };
 
-/// The fits end here: beyond, the laws give absurd rates (8.6e-2 after a year).
+/// Limits of the fits: beyond them the formulas give absurd rates (8.6e-2 after a year).
 const DAYS_MAX: f64 = 90.0;
 const READS_MAX: f64 = 1e5;
 const RBER_MAX: f64 = 5e-3;
 
-impl Decay {
-    /// The raw bit error rate of a block after `erases`, `days` after its first program, with
-    /// `reads` since its erase. Age is taken as 90 days at most, reads as 100,000, and the result
-    /// is never above 5e-3.
+impl ErrorModel {
+    /// The raw bit error rate of a block after `erases` erases, `days` after its first program,
+    /// with `reads` reads since its erase. Age is limited to 90 days, reads to 100,000, and the
+    /// result to 5e-3.
     pub fn rber(self, erases: u32, days: f64, reads: u32) -> f64 {
         let Law {
             e,
@@ -89,9 +88,9 @@ impl Decay {
             p,
             q,
         } = match self {
-            Decay::Slc => SLC,
-            Decay::Mlc3xnm => MLC_3XNM,
-            Decay::Mlc2ynm => MLC_2YNM,
+            ErrorModel::Slc => SLC,
+            ErrorModel::Mlc3xnm => MLC_3XNM,
+            ErrorModel::Mlc2ynm => MLC_2YNM,
         };
         let (pe, days, reads) = (
             f64::from(erases),
@@ -105,43 +104,43 @@ impl Decay {
     }
 }
 
-/// Error correction of a part: what it can mend, and how often it tries again with shifted read
+/// Error correction of a part: the correctable bits, and the read retries with shifted read
 /// voltages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ecc {
-    /// Data bytes per codeword; the OOB is a codeword of its own.
+    /// Data bytes per codeword; the OOB is one codeword.
     pub codeword_bytes: u32,
-    /// Wrong bits that a codeword may have.
+    /// Correctable wrong bits per codeword.
     pub bits: u32,
-    /// Read retries, each the price of sensing the page again.
+    /// Read retries; each senses the page again and takes as long as a read.
     pub retries: u32,
 }
 
-/// What one read retry leaves of the errors of the try before. Ours.
+/// Share of the wrong bits that remain after a read retry. Ours.
 const RETRY_LEAVES: f64 = 0.75;
 
-/// What correcting one page took.
+/// Result of correcting one page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Correction {
-    /// Bits corrected in the codewords that could be.
+    /// Bits corrected in the correctable codewords.
     pub(crate) bits: u32,
-    /// Tries beyond the first.
+    /// Read retries.
     pub(crate) retries: u32,
-    /// A codeword came near to what can be corrected, or beyond it at the first try.
+    /// A codeword was close to the ECC limit, or beyond it at the first try.
     pub(crate) near_limit: bool,
     pub(crate) data_lost: bool,
     pub(crate) oob_lost: bool,
 }
 
 impl Ecc {
-    /// Wrong bits of a codeword from which on its data should be written anew: three quarters of
-    /// what can be corrected.
+    /// Wrong bits per codeword from which the data should be rewritten: three quarters of the
+    /// correctable bits.
     pub const fn refresh_bits(&self) -> u32 {
         self.bits * 3 / 4
     }
 
     /// Reads the codewords of a page at a raw bit error rate; `data` and `oob` are the bytes of the
-    /// parts that are wanted, 0 for none. `seed` stands for the page in its present life.
+    /// wanted parts, 0 for none. `seed` identifies the page in its block's life.
     pub(crate) fn correct(&self, mut rber: f64, seed: u64, data: u32, oob: u32) -> Correction {
         let mut correction = self.sense(rber, seed, data, oob);
         while (correction.data_lost || correction.oob_lost) && correction.retries < self.retries {
@@ -187,7 +186,7 @@ impl Ecc {
             correction.bits += if lost { 0 } else { wrong };
             lost
         };
-        // The OOB first, so that its errors are the same whatever else is read.
+        // The OOB first, so that its errors do not depend on the other parts that are read.
         let oob_lost = note(wrong_bits(oob));
         let mut data_lost = false;
         for at in (0..data).step_by(index(self.codeword_bytes)) {
@@ -201,8 +200,8 @@ impl Ecc {
     }
 }
 
-/// How many of a codeword's bits are wrong: the `quantile` of a Poisson variable. Beyond `limit`,
-/// where it makes no difference any more, the answer is one more than that.
+/// Wrong bits of a codeword: the `quantile` of a Poisson variable. Values above `limit` are
+/// equivalent; the function returns `limit + 1` for them.
 fn wrong_bits(quantile: f64, mean: f64, limit: u32) -> u32 {
     debug_assert!(
         (0.0..1.0).contains(&quantile) && mean >= 0.0,
@@ -236,7 +235,7 @@ mod tests {
                 "{seen:e}, not {wanted:e}"
             )
         };
-        let mlc = |erases, days, reads| Decay::Mlc2ynm.rber(erases, days, reads);
+        let mlc = |erases, days, reads| ErrorModel::Mlc2ynm.rber(erases, days, reads);
         about(mlc(0, 0.0, 0), 8.34e-5);
         about(mlc(3_000, 0.0, 0), 1.12e-4);
         about(mlc(3_000, 30.0, 10_000), 2.0e-4);
@@ -247,7 +246,7 @@ mod tests {
 
     #[test]
     fn rates_grow_with_everything_and_stay_below_their_limit() {
-        for decay in [Decay::Slc, Decay::Mlc3xnm, Decay::Mlc2ynm] {
+        for decay in [ErrorModel::Slc, ErrorModel::Mlc3xnm, ErrorModel::Mlc2ynm] {
             let rate = |erases, days, reads| decay.rber(erases, days, reads);
             assert!(rate(1_000, 9.0, 9) > rate(500, 9.0, 9), "{decay:?} wear");
             assert!(rate(1_000, 30.0, 9) > rate(1_000, 9.0, 9), "{decay:?} age");
@@ -262,10 +261,10 @@ mod tests {
                 "{decay:?}: no further than the fit"
             );
         }
-        assert!(Decay::Slc.rber(100_000, 90.0, 10_000) < 3e-5);
+        assert!(ErrorModel::Slc.rber(100_000, 90.0, 10_000) < 3e-5);
     }
 
-    /// Mean, variance and tail against the binomial distribution that independent bits have.
+    /// Mean, variance and tail against the binomial distribution of independent bits.
     #[test]
     fn errors_are_distributed_as_the_rate_says() {
         const PAGES: u64 = 200_000;
@@ -306,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Chance of more than `limit` wrong bits of `bits`.
+    /// Probability of more than `limit` wrong bits of `bits`.
     fn binomial_tail(bits: u32, rber: f64, limit: u32) -> f64 {
         let mut chance = (bits as f64 * (-rber).ln_1p()).exp();
         let mut sum = chance;

@@ -1,9 +1,9 @@
-//! What silicon, or the host below the emulator, really does. Breaking a rule of the chip is not in
-//! here: that panics.
+//! Errors of the hardware, and of the host below the emulator. Breaking a NAND rule is not an
+//! error: it panics.
 
 use crate::addr::{Pbn, Ppn};
 
-/// Which part of a page a check refused.
+/// The part of a page whose check failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The page's data bytes.
@@ -12,11 +12,11 @@ pub enum Part {
     Oob,
 }
 
-/// Outcome of a verb that did not succeed, and what the caller has to do next.
+/// Outcome of a failed operation, and the action the caller must take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NandError {
-    /// The page is used up and its content is undefined. The block is bad from now on: program the
-    /// data elsewhere, move the block's other pages away, never erase it.
+    /// The page is used and its content is undefined. The block is bad from now on: program the
+    /// data elsewhere, relocate the block's other pages, never erase it.
     #[error("program of page {0} failed; its block is bad")]
     ProgramFailed(Ppn),
     /// The block is bad from now on: never use it again.
@@ -30,14 +30,14 @@ pub enum NandError {
         /// The part that was asked for and is lost.
         part: Part,
     },
-    /// Power is off: nothing happens any more until the chip is opened again.
+    /// Power is off: every operation fails until the chip is powered on again.
     #[error("power lost")]
     PowerLost,
-    /// The host file system is full. Nothing happened to the flash: the same verb may be tried
-    /// again later.
+    /// The host file system is full. Nothing happened to the flash: the same operation may be
+    /// retried later.
     #[error("no space left on the host for the image")]
     HostFull,
-    /// The host could not read or write the image (errno). Nothing is known about the page.
+    /// The host could not read or write the image (errno). The state of the page is unknown.
     #[error("host I/O error on the image: {}", std::io::Error::from_raw_os_error(*.0))]
     Host(i32),
 }

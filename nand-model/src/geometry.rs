@@ -1,10 +1,10 @@
-//! Counts and sizes, and the only place that turns a [`Ppn`] into a block and a page offset or
-//! back.
+//! Counts and sizes, and the only code that splits a [`Ppn`] into a block and a page offset and
+//! joins them again.
 
 use crate::addr::{Pbn, Ppn};
 use crate::convert::{index, to_u64};
 
-/// Shape of a flash device. Blocks are striped over the dies: block `b` lies on die `b mod dies`.
+/// Shape of a flash device. Blocks are striped over the dies: block `b` is on die `b mod dies`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Buses that transfer independently.
@@ -23,19 +23,18 @@ pub struct Geometry {
     pub oob_bytes: u32,
 }
 
-/// Largest counts an image may declare; keeps every product inside `u64` and every page number
+/// Largest counts an image may declare; they keep every product inside `u64` and every page number
 /// inside `u32`.
 const MAX_PAGES_PER_BLOCK: u32 = 4096;
 const MAX_PAGE_BYTES: u32 = 64 << 10;
 const MAX_OOB_BYTES: u32 = 8 << 10;
 
 impl Geometry {
-    /// Says what is wrong with the shape, if anything is. Everything else in this type assumes a
-    /// valid one.
+    /// Checks the shape. All other functions of this type assume a valid one.
     ///
     /// # Errors
     ///
-    /// One line for a human: which count or size is out of range, and the range.
+    /// One human-readable line: which count or size is out of range, and the range.
     pub fn validate(&self) -> Result<(), String> {
         let positive = [
             ("channels", self.channels),
@@ -71,7 +70,7 @@ impl Geometry {
                 self.oob_bytes
             ));
         }
-        // One raw page number is kept back: tables use all ones for "no page".
+        // One raw page number is reserved: tables use all ones for "no page".
         if u64::from(self.blocks) << self.page_shift() >= u64::from(u32::MAX) {
             return Err(format!(
                 "geometry: {} blocks do not fit 32-bit page numbers",
@@ -84,7 +83,7 @@ impl Geometry {
     /// Bits of a [`Ppn`] that number the page inside its block.
     #[inline]
     pub const fn page_shift(&self) -> u32 {
-        // Without checks for what validation has excluded: every split of a page number comes by
+        // Without overflow checks, because validation excludes overflow: every page number is split
         // here.
         u32::BITS.wrapping_sub((self.pages_per_block.wrapping_sub(1) | 1).leading_zeros())
     }
@@ -119,7 +118,7 @@ impl Geometry {
         index(self.oob_bytes)
     }
 
-    /// Pages that really exist.
+    /// Pages of the device.
     pub const fn pages(&self) -> u64 {
         to_u64(self.block_slots()) * to_u64(self.block_pages())
     }
@@ -141,7 +140,7 @@ impl Geometry {
         self.block_of(ppn).raw() < self.blocks && self.offset_of(ppn) < self.pages_per_block
     }
 
-    /// What takes page numbers apart.
+    /// Returns the splitter of page numbers.
     #[inline]
     pub const fn split(&self) -> PageSplit {
         PageSplit {
@@ -156,23 +155,24 @@ impl Geometry {
         self.split().page(block, offset)
     }
 
-    /// The block a page lies in.
+    /// The block of a page.
     #[inline]
     pub const fn block_of(&self, ppn: Ppn) -> Pbn {
         self.split().block_of(ppn)
     }
 
-    /// The page's place inside its block.
+    /// The page's offset inside its block.
     #[inline]
     pub const fn offset_of(&self, ppn: Ppn) -> u32 {
         self.split().offset_of(ppn)
     }
 
-    /// The die a block lies on.
+    /// The die of a block.
     #[inline]
     pub const fn die_of(&self, block: Pbn) -> u32 {
         debug_assert!(block.raw() < self.blocks, "no such block");
-        // Mostly a power of two; a division takes longer than the rest of a program's accounts.
+        // The die count is mostly a power of two; a division takes longer than the rest of a
+        // program's accounting.
         let (dies, mask) = (self.dies(), self.dies().wrapping_sub(1));
         if dies & mask == 0 {
             block.raw() & mask
@@ -187,8 +187,7 @@ impl Geometry {
     }
 }
 
-/// How page numbers come apart: [`Geometry::split`], worked out once for those who ask at every
-/// page.
+/// Splitter of page numbers: [`Geometry::split`], computed once for callers that split every page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageSplit {
     shift: u32,

@@ -1,8 +1,8 @@
-//! A NAND flash emulator: what real flash promises, forbids and does when power fails.
+//! A NAND flash emulator: the rules of real flash, its faults, and its state after a power cut.
 //!
-//! [`Chip`] is the contract: read, program, erase and copyback over a [`Geometry`], with the law of
-//! the part always enforced. A [`Store`] keeps the bytes: [`store::MemStore`],
-//! [`store::OobOnlyStore`], or [`FileStore`], an image file. Nothing here knows what a mapping is.
+//! [`Chip`] is the interface: read, program, erase and copyback over a [`Geometry`]. It always
+//! enforces the rules of the part. A [`Store`] keeps the bytes: [`store::MemStore`],
+//! [`store::OobOnlyStore`], or [`FileStore`], an image file. This crate contains no mapping.
 //!
 //! ```
 //! use nand_model::{Cause, Chip, Profile, store::MemStore};
@@ -15,7 +15,7 @@
 //! assert_eq!((data[0], &oob), (7, b"spare"));
 //! ```
 #![forbid(unsafe_code)]
-// What an error means to the caller stands with each function.
+// Each function documents its errors and what the caller must do.
 #![warn(clippy::missing_errors_doc)]
 
 mod addr;
@@ -36,10 +36,11 @@ mod timing;
 pub use addr::{Pbn, Ppn};
 pub use cause::{Cause, Counters, OpCounts};
 pub use chip::{Chip, CutHits, RunError};
-pub use decay::{Decay, Ecc};
+pub use decay::{Ecc, ErrorModel};
 pub use error::{NandError, Part};
 pub use fault::{
-    Bomb, Chances, Cut, DieFailure, EraseCut, Fault, FaultPlan, PartnerCut, ProgramCut, WrongBits,
+    BlockFault, Cut, DieFailure, EraseCut, Fault, FaultPlan, FaultRates, PartnerCut, ProgramCut,
+    WrongBits,
 };
 pub use geometry::{Geometry, PageSplit};
 pub use image::{

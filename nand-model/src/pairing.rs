@@ -3,7 +3,7 @@
 //! On MLC the two bits of a cell belong to two pages, programmed at different times: LSB first, MSB
 //! later. A power cut during the MSB program may destroy the LSB page although it was complete.
 //! Every table here is a bijection between the LSB pages and the MSB pages of a block, for any even
-//! number of pages (tested), which the kernel's own tables are not at the block's end.
+//! number of pages (tested). The kernel's own tables are not bijections at the block's end.
 
 use crate::convert::{index, to_u16, to_u32};
 use crate::rng::SplitMix;
@@ -24,9 +24,9 @@ pub enum Pairing {
     /// Micron parts.
     Shared4,
     /// Hynix H27UCG8T2 class: [`Pairing::Dist6`], but the two LSB and the two MSB pages of a step
-    /// stand and fall together: a cut in either MSB program may destroy all that the group holds.
+    /// form one group: a cut in either MSB program may destroy all pages of the group.
     Group4,
-    /// Each LSB page with a random later MSB page, for tests and for devices that a file describes.
+    /// Each LSB page with a random later MSB page, for tests and for devices described by a file.
     Random {
         /// Chooses the table.
         seed: u16,
@@ -36,7 +36,7 @@ pub enum Pairing {
 }
 
 impl Pairing {
-    /// The longest span of any table here: translation layers keep so many blocks back as it takes.
+    /// The longest span of any table here: translation layers reserve blocks for it.
     pub const SPAN_MAX: u8 = 7;
 
     /// Name as in profiles and image headers.
@@ -56,8 +56,8 @@ impl Pairing {
 /// The pairing of one block, looked up by page offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairTable {
-    /// Pages of the word line of each page, ascending: LSB pages first, as many MSB pages behind
-    /// them. Alone: no pairing.
+    /// Pages of the word line of each page, ascending: LSB pages first, then as many MSB pages. A
+    /// single page has no partner.
     word_lines: Vec<Vec<u16>>,
     /// Index into `word_lines`, by page.
     line_of: Vec<u16>,
@@ -109,9 +109,9 @@ impl PairTable {
         }
     }
 
-    /// The first page without a partner gets a random free page within the span, until all have
-    /// one. There is always one: no earlier page reaches the end of a later one's span, and at the
-    /// block's end as many are free as must be.
+    /// Gives the first page without a partner a random free page within the span, until all pages
+    /// have one. A free page always exists: no earlier page reaches the end of a later page's span,
+    /// and enough pages are free at the block's end.
     fn random_pairs(seed: u16, span: u8, pages: u32) -> Vec<Vec<u16>> {
         assert!(
             (1..=Pairing::SPAN_MAX).contains(&span),
@@ -137,7 +137,8 @@ impl PairTable {
         lines
     }
 
-    /// Word lines where `step` pages move together; pages left over at the block's end stand alone.
+    /// Word lines where `step` pages form one group; pages left over at the block's end have no
+    /// partner.
     fn pairs(rule: Pairing, pages: u32, step: u32) -> Vec<Vec<u16>> {
         let spread = |group: u32| (group * step..(group + 1) * step).map(to_u16);
         let groups = Self::group_pairs(rule, pages / step);
@@ -175,7 +176,7 @@ impl PairTable {
         &self.word_lines[usize::from(self.line_of[index(offset)])]
     }
 
-    /// Whether `offset` is programmed into cells that hold an LSB page already.
+    /// Whether `offset` is programmed into cells that already hold an LSB page.
     #[inline]
     pub fn is_msb(&self, offset: u32) -> bool {
         let line = self.line(offset);
@@ -196,7 +197,7 @@ impl PairTable {
             .take_while(move |page| *page < offset)
     }
 
-    /// The last page whose program may still destroy `offset`: it is safe once that one is
+    /// The last page whose program may still destroy `offset`: the page is safe once that one is
     /// programmed.
     #[inline]
     pub fn last_threat(&self, offset: u32) -> Option<u32> {
@@ -293,8 +294,8 @@ mod tests {
         );
     }
 
-    /// What the translation layer relies on: a page is destroyed by no program later than its last
-    /// threat, and by that one.
+    /// The translation layer depends on this: the last threat is the last program that can destroy
+    /// a page.
     #[test]
     fn victims_and_threats_are_two_sides_of_one_table() {
         for rule in RULES {

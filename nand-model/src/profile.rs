@@ -1,7 +1,7 @@
-//! Devices to choose from: the papers' own, and chips by data sheet. docs/NAND.md repeats the
-//! figures with their sources.
+//! Device profiles: those of the papers, and chips by data sheet. docs/NAND.md repeats the figures
+//! with their sources.
 
-use crate::decay::{Decay, Ecc};
+use crate::decay::{Ecc, ErrorModel};
 use crate::geometry::Geometry;
 use crate::pairing::Pairing;
 
@@ -10,13 +10,13 @@ use crate::pairing::Pairing;
 pub enum PageOrder {
     /// Any order (old SLC).
     Any,
-    /// Upwards, pages may be left out.
+    /// Ascending, with gaps allowed.
     Ascending,
-    /// Upwards, one after the other (MLC).
+    /// Ascending without gaps (MLC).
     Consecutive,
 }
 
-/// How long operations take, in nanoseconds.
+/// Operation times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Full page read.
@@ -31,16 +31,16 @@ pub struct Timing {
     pub oob_program_ns: u64,
     /// Block erase.
     pub erase_ns: u64,
-    /// Transfer of one page over its channel's bus; a partial read pays none.
+    /// Transfer of one page over its channel's bus; a partial read has none.
     pub bus_ns: u64,
 }
 
-/// How much raw flash a device of this profile gets.
+/// Raw flash capacity of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capacity {
     /// The paper fixes the number of blocks.
     Blocks(u32),
-    /// As many blocks as the asked-for size needs.
+    /// As many blocks as the requested size needs.
     BySize,
 }
 
@@ -49,7 +49,7 @@ pub enum Capacity {
 pub struct Profile {
     /// Name on the command line and in image headers.
     pub name: &'static str,
-    /// One line: what it stands for and where the figures come from.
+    /// One line: the device and the source of its figures.
     pub source: &'static str,
     /// Raw capacity.
     pub capacity: Capacity,
@@ -71,8 +71,8 @@ pub struct Profile {
     pub max_bad_permille: u32,
     /// Error correction.
     pub ecc: Ecc,
-    /// How fast bits go wrong, where a fault plan lets them.
-    pub decay: Decay,
+    /// Raw bit error rate, for fault plans with bit errors.
+    pub error_model: ErrorModel,
 }
 
 const US: u64 = 1_000;
@@ -121,7 +121,7 @@ const ECC_EARLY_MLC: Ecc = Ecc {
     bits: 8,
     retries: 0,
 };
-/// 24 bits per KiB: what the error rates of `Decay::Mlc2ynm` need. Three retries are ours.
+/// 24 bits per KiB: required by the error rates of `ErrorModel::Mlc2ynm`. Three retries are ours.
 const ECC_MLC: Ecc = Ecc {
     codeword_bytes: 1024,
     bits: 24,
@@ -143,7 +143,7 @@ pub const PROFILES: &[Profile] = &[
         factory_bad_permille: 15,
         max_bad_permille: 39,
         ecc: ECC_MLC,
-        decay: Decay::Mlc2ynm,
+        error_model: ErrorModel::Mlc2ynm,
     },
     Profile {
         name: "slc-2k",
@@ -158,7 +158,7 @@ pub const PROFILES: &[Profile] = &[
         factory_bad_permille: 10,
         max_bad_permille: 20,
         ecc: ECC_SLC,
-        decay: Decay::Slc,
+        error_model: ErrorModel::Slc,
     },
     Profile {
         name: "mnftl",
@@ -173,7 +173,7 @@ pub const PROFILES: &[Profile] = &[
         factory_bad_permille: 0,
         max_bad_permille: 39,
         ecc: ECC_EARLY_MLC,
-        decay: Decay::Mlc3xnm,
+        error_model: ErrorModel::Mlc3xnm,
     },
     Profile {
         name: "mnftl-region",
@@ -188,7 +188,7 @@ pub const PROFILES: &[Profile] = &[
         factory_bad_permille: 0,
         max_bad_permille: 39,
         ecc: ECC_EARLY_MLC,
-        decay: Decay::Mlc3xnm,
+        error_model: ErrorModel::Mlc3xnm,
     },
     Profile {
         name: "lazyftl",
@@ -203,7 +203,7 @@ pub const PROFILES: &[Profile] = &[
         factory_bad_permille: 0,
         max_bad_permille: 20,
         ecc: ECC_SLC,
-        decay: Decay::Slc,
+        error_model: ErrorModel::Slc,
     },
     Profile {
         name: "rose",
@@ -218,7 +218,7 @@ pub const PROFILES: &[Profile] = &[
         factory_bad_permille: 0,
         max_bad_permille: 20,
         ecc: ECC_SLC,
-        decay: Decay::Slc,
+        error_model: ErrorModel::Slc,
     },
     Profile {
         name: "rose-part",
@@ -233,7 +233,7 @@ pub const PROFILES: &[Profile] = &[
         factory_bad_permille: 0,
         max_bad_permille: 20,
         ecc: ECC_SLC,
-        decay: Decay::Slc,
+        error_model: ErrorModel::Slc,
     },
     Profile {
         name: "rose-m",
@@ -248,7 +248,7 @@ pub const PROFILES: &[Profile] = &[
         factory_bad_permille: 0,
         max_bad_permille: 20,
         ecc: ECC_SLC,
-        decay: Decay::Slc,
+        error_model: ErrorModel::Slc,
     },
     Profile {
         name: "mlam",
@@ -263,7 +263,7 @@ pub const PROFILES: &[Profile] = &[
         factory_bad_permille: 0,
         max_bad_permille: 39,
         ecc: ECC_EARLY_MLC,
-        decay: Decay::Mlc3xnm,
+        error_model: ErrorModel::Mlc3xnm,
     },
     Profile {
         name: "torture",
@@ -278,7 +278,7 @@ pub const PROFILES: &[Profile] = &[
         factory_bad_permille: 30,
         max_bad_permille: 200,
         ecc: ECC_MLC,
-        decay: Decay::Mlc2ynm,
+        error_model: ErrorModel::Mlc2ynm,
     },
 ];
 
@@ -299,9 +299,9 @@ impl Profile {
         self
     }
 
-    /// The chance that the next erase of a block fails for its `erases` so far. A Weibull hazard:
-    /// at the rated cycles the share of blocks that the sheet allows to go bad after the factory
-    /// has failed, at twice as many cycles up to sixteen times that.
+    /// The probability that the next erase of a block fails after `erases` erases. A Weibull
+    /// hazard: at the rated cycles, the share of grown bad blocks equals the data sheet's limit
+    /// minus the factory's share; at twice as many cycles it is up to 16 times that.
     pub fn erase_hazard(&self, erases: u32) -> f64 {
         const SHAPE: f64 = 4.0;
         let allowed = self
@@ -312,8 +312,8 @@ impl Profile {
         share * SHAPE / rated * (f64::from(erases) / rated).powf(SHAPE - 1.0)
     }
 
-    /// The chance that a program of a block fails for its `erases` so far: over all pages of the
-    /// block a tenth of [`Profile::erase_hazard`]. Ours; no rates were published.
+    /// The probability that a program of a block fails after `erases` erases. Over all pages of the
+    /// block it is a tenth of [`Profile::erase_hazard`]. Ours; no rates were published.
     pub fn program_hazard(&self, erases: u32) -> f64 {
         self.erase_hazard(erases) / 10.0 / f64::from(self.geometry.pages_per_block)
     }
@@ -347,7 +347,7 @@ mod tests {
         assert!(Profile::find("nosuch").is_none());
     }
 
-    /// Lives of many blocks, erased until one fails.
+    /// Erases many blocks until each fails.
     #[test]
     fn as_many_blocks_fail_by_the_rated_cycles_as_the_sheet_allows() {
         let slc = Profile {

@@ -8,7 +8,7 @@ use crate::convert::to_u64;
 pub struct SplitMix(u64);
 
 impl SplitMix {
-    /// A generator whose whole future follows from `seed`.
+    /// Creates a generator whose output depends on `seed` alone.
     pub const fn new(seed: u64) -> Self {
         SplitMix(seed)
     }

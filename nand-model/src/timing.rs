@@ -1,5 +1,5 @@
-//! Emulated time: dies and buses are resources with a busy-until; an operation takes the instant it
-//! may start and returns the instant it is done.
+//! Emulated time. Dies and buses are resources with a busy-until instant; an operation takes its
+//! earliest start and returns the instant it is done.
 
 use crate::convert::index;
 use crate::geometry::Geometry;
@@ -9,7 +9,7 @@ use crate::profile::Timing;
 /// An instant or a span of emulated time, in nanoseconds.
 pub type Nanos = u64;
 
-/// When each die and each bus is free again.
+/// Busy-until instants of all dies and buses.
 #[derive(Clone, Debug)]
 pub(crate) struct Clocks {
     timing: Timing,
@@ -17,7 +17,7 @@ pub(crate) struct Clocks {
     buses: Vec<Nanos>,
 }
 
-/// When a die is free again, and the bus that leads to it.
+/// Busy-until instant of a die, and its bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Die {
     busy: Nanos,
@@ -40,7 +40,7 @@ impl Clocks {
         }
     }
 
-    /// When the last die and the last bus are free.
+    /// The instant at which the last die and the last bus are free.
     pub(crate) fn busy_until(&self) -> Nanos {
         self.dies
             .iter()
@@ -51,12 +51,12 @@ impl Clocks {
             .unwrap_or(0)
     }
 
-    /// Sets the price of a bus transfer, returns the old one: a copyback pays none.
+    /// Sets the time of a bus transfer and returns the old one: a copyback has none.
     pub(crate) fn set_bus_ns(&mut self, bus_ns: Nanos) -> Nanos {
         std::mem::replace(&mut self.timing.bus_ns, bus_ns)
     }
 
-    /// A die works for `cell_ns`, nothing crosses the bus.
+    /// Occupies a die for `cell_ns` without a bus transfer.
     #[inline]
     pub(crate) fn work(&mut self, at: Nanos, die: u32, cell_ns: Nanos) -> Nanos {
         let die = &mut self.dies[index(die)];
@@ -64,7 +64,7 @@ impl Clocks {
         die.busy
     }
 
-    /// `count` pages, one after the other: cells first, then the page crosses the bus.
+    /// Reads `count` pages in sequence: the die senses a page, then the page crosses the bus.
     #[inline]
     pub(crate) fn read_run(&mut self, at: Nanos, die: u32, cell_ns: Nanos, count: u32) -> Nanos {
         debug_assert!(count > 0, "a read of no page");
@@ -74,7 +74,7 @@ impl Clocks {
         if count == 1 {
             return first;
         }
-        // Only the first page may have to wait: each later one starts when the one before is done.
+        // Only the first page can wait: each later one starts when its predecessor is done.
         let done = first + (cell_ns + bus_ns) * u64::from(count - 1);
         let die = &mut self.dies[index(die)];
         die.busy = done - bus_ns;
@@ -84,8 +84,8 @@ impl Clocks {
         done
     }
 
-    /// `count` pages, one after the other: the page crosses the bus, then the cells. `cells_ns` is
-    /// the cell time of them all, `last_ns` that of the last.
+    /// Programs `count` pages in sequence: a page crosses the bus, then the die programs it.
+    /// `cells_ns` is the cell time of all pages, `last_ns` that of the last.
     #[inline(always)]
     pub(crate) fn program_run(
         &mut self,
@@ -163,8 +163,7 @@ mod tests {
     use super::*;
     use crate::profile::Profile;
 
-    /// The times of runs are those of their pages, one by one, whatever the die and the bus were
-    /// doing before.
+    /// A run takes as long as its pages one by one, whatever the state of the die and the bus.
     #[test]
     fn a_run_takes_as_long_as_its_pages() {
         for name in ["mlam", "mlc-4k"] {

@@ -49,6 +49,6 @@ after() {
   *"--detach"*) grep -q '^ready /dev/ublkb0' /tmp/readme.out || bad "not ready" ;;
   esac
 }
-blocks /bin/TUTORIAL.md "^# A lesson" "^## To go on"
+blocks /bin/TUTORIAL.md "^# A lesson" "^## Further exercises"
 play 20
 finish

@@ -127,7 +127,7 @@ fn parts_that_lie_never_make_a_wrong_read() {
                         fua: false,
                     })?;
                 }
-                let chances = [(
+                let rates = [(
                     fault,
                     if fault == Fault::LostErase {
                         5_000_000
@@ -137,7 +137,7 @@ fn parts_that_lie_never_make_a_wrong_read() {
                 )]
                 .into();
                 host.set_faults(FaultPlan {
-                    chances,
+                    rates,
                     seed,
                     ..FaultPlan::default()
                 });

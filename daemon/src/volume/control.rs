@@ -68,7 +68,7 @@ impl<S: Store + 'static> Volume<S> {
             .as_mut()
             .filter(|core| core.ftl.chip().faults().is_some())
         {
-            core.ftl.chip_mut().amend_faults(|plan| plan.cut = None);
+            core.ftl.chip_mut().update_faults(|plan| plan.cut = None);
         }
         !self.is_powerless()
     }

@@ -42,7 +42,7 @@ impl Scrub {
     /// The next block to read, if one is due. Chips whose bits do not go wrong need none.
     #[inline]
     pub(crate) fn next<S: Store>(&mut self, space: &Space<S>) -> Option<Pbn> {
-        if self.hours == 0 || !space.flash.chip().bits_go_wrong() {
+        if self.hours == 0 || !space.flash.chip().has_bit_errors() {
             None
         } else {
             self.next_due(space)

@@ -1,9 +1,8 @@
-//! Bits that go wrong with wear, age and reads: their rate, what the part corrects of them, and the
-//! reads that count for it.
+//! Bit errors from wear, age and reads: the rate, the ECC, and the read counts that the rate
+//! depends on.
 //!
-//! What always holds: a block with a page near what can be corrected is among
-//! [`Chip::blocks_to_refresh`]. If power fails here, the newest counts of reads may be lost: the
-//! rate is then too low by those.
+//! Invariant: a block with a page close to the ECC limit is in [`Chip::blocks_to_refresh`]. If
+//! power fails, the newest read counts may be lost; the rate is then too low by those reads.
 
 use super::Chip;
 use crate::addr::{Pbn, Ppn};
@@ -12,11 +11,11 @@ use crate::rng::SplitMix;
 use crate::store::{Health, Store};
 use crate::timing::Nanos;
 
-/// The store keeps a block's count of reads once per so many: reads write next to nothing.
+/// The store records a block's read count once per this many reads, so that reads cause few writes.
 const READS_PER_NOTE: u32 = 1024;
 
 impl<S: Store> Chip<S> {
-    /// The raw bit error rate of a block of which some pages are being read.
+    /// Returns the raw bit error rate of a block of which `pages` pages are being read.
     pub(super) fn rber(&mut self, at: Nanos, block: Pbn, pages: u32) -> f64 {
         let hour = self.hour(at);
         let facts = &mut self.blocks[block.index()];
@@ -26,18 +25,18 @@ impl<S: Store> Chip<S> {
         if before / READS_PER_NOTE != facts.reads / READS_PER_NOTE
             && self.frontier[block.index()] > 0
         {
-            // A count that cannot be kept is only less exact after the next start.
+            // A count that cannot be stored only makes the rate less exact after the next start.
             let _ = self.store.set_facts(block, facts);
         }
         let days = f64::from(hour.saturating_sub(facts.since)) / 24.0;
         self.profile
-            .decay
+            .error_model
             .rber(facts.erase_count, days, facts.reads)
     }
 
-    /// Corrects the wanted parts, data and OOB, of one page as far as that goes. Returns how many
-    /// read retries it took.
-    pub(super) fn decay(
+    /// Corrects the wanted parts, data and OOB, of one page as far as the ECC can. Returns the
+    /// number of read retries.
+    pub(super) fn correct_errors(
         &mut self,
         rber: f64,
         seed: u64,
@@ -58,8 +57,8 @@ impl<S: Store> Chip<S> {
         self.note_correction(ppn, &found, health)
     }
 
-    /// Counts what correcting a page took, and says what is lost. Returns how many read retries
-    /// there were.
+    /// Counts a page's corrected bits and read retries, and sets its health. Returns the number of
+    /// read retries.
     pub(super) fn note_correction(
         &mut self,
         ppn: Ppn,
@@ -89,8 +88,8 @@ impl<S: Store> Chip<S> {
         u64::from(found.retries)
     }
 
-    /// Has the store keep all counts of reads.
-    pub(super) fn tell_reads(&mut self) {
+    /// Writes all read counts to the store.
+    pub(super) fn write_read_counts(&mut self) {
         for block in self.profile.geometry.all_blocks() {
             let facts = self.blocks[block.index()];
             if !facts.reads.is_multiple_of(READS_PER_NOTE) && self.frontier[block.index()] > 0 {

@@ -1,7 +1,7 @@
-//! Copyback: a page moves inside its plane without crossing the bus.
+//! Copyback: moves a page inside its plane without a bus transfer.
 //!
-//! What always holds: the target is programmed as [`Chip::program`] does it, so a power cut leaves
-//! what the cut of a program leaves; the source stays as it is.
+//! Invariant: the target is programmed as by [`Chip::program`], so a power cut has the outcomes of
+//! a program's cut; the source does not change.
 
 use super::Chip;
 use crate::addr::{Pbn, Ppn};
@@ -12,9 +12,9 @@ use crate::store::Store;
 use crate::timing::Nanos;
 
 impl<S: Store> Chip<S> {
-    /// Moves a page inside one plane without crossing the bus. Its OOB, as far as `oob` has room,
-    /// is read and handed to `renew`; what that makes of it is programmed. If it returns false,
-    /// this is not the page that was meant, and an error. Counts one read and one program.
+    /// Moves a page inside one plane without a bus transfer. The chip reads the OOB, up to the
+    /// length of `oob`, and passes it to `renew`; then it programs the updated OOB. `renew` returns
+    /// false if this is not the expected page, which is an error. Counts one read and one program.
     ///
     /// Returns the instant at which the target page is programmed, in ns.
     ///

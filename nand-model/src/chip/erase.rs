@@ -1,4 +1,4 @@
-//! Erases: what they leave when power fails, and what else becomes of them.
+//! Erases: the outcomes of power cuts, and injected faults.
 
 use super::Chip;
 use crate::addr::Pbn;
@@ -12,16 +12,16 @@ use crate::timing::Nanos;
 impl<S: Store> Chip<S> {
     /// Erases a block.
     ///
-    /// `at` is the instant, in ns of emulated time, before which the erase does not begin; returns
-    /// the one at which the block is erased.
+    /// `at` is the earliest start of the erase, in ns of emulated time; returns the instant at
+    /// which the block is erased.
     ///
     /// # Errors
     ///
     /// - [`NandError::EraseFailed`]: the block is bad, from before or from now on. It must not be
     ///   used again.
     /// - [`NandError::PowerLost`] while power is off, or if the fault plan cuts it in this erase;
-    ///   then the cut's outcome says what is left of the block.
-    /// - [`NandError::HostFull`]: nothing happened, the same erase may be tried later.
+    ///   the cut's outcome then determines the state of the block.
+    /// - [`NandError::HostFull`]: nothing happened; the same erase may be retried later.
     /// - [`NandError::Host`]: the host refused to write the image.
     ///
     /// # Panics
@@ -64,11 +64,11 @@ impl<S: Store> Chip<S> {
         let erase_count = self.blocks[block.index()].erase_count + 1;
         let facts = self.fresh_facts(at, erase_count, false);
         match verdict {
-            Verdict::Suffer(Fault::LostErase) => {
+            Verdict::Inject(Fault::LostErase) => {
                 self.forget_op(block);
                 self.lose_erase(block, facts)?;
             }
-            Verdict::Suffer(fault) => {
+            Verdict::Inject(fault) => {
                 self.forget_op(block);
                 self.counters.note_fault(fault);
                 self.counters.erase_fails += 1;
@@ -76,7 +76,7 @@ impl<S: Store> Chip<S> {
                 return Err(NandError::EraseFailed(block));
             }
             Verdict::Cut(_) | Verdict::Succeed => {
-                self.keep_ghosts(block)?;
+                self.keep_erased_contents(block)?;
                 let before = self.blocks[block.index()];
                 let pages = if self.tracks_ops() {
                     self.programmed_pages(block)?
@@ -105,7 +105,7 @@ impl<S: Store> Chip<S> {
         faults.erase(self.profile.geometry.die_of(block), block, worn)
     }
 
-    /// The block counts as erased, its cells stay as they are.
+    /// Counts the block as erased without changing its cells.
     #[cold]
     fn lose_erase(&mut self, block: Pbn, facts: BlockFacts) -> Result<(), NandError> {
         assert!(
@@ -128,28 +128,32 @@ impl<S: Store> Chip<S> {
         Ok(())
     }
 
-    /// Remembers what a block holds before its erase, if a later read may still return it.
-    fn keep_ghosts(&mut self, block: Pbn) -> Result<(), NandError> {
-        let Some(faults) = self.faults.as_mut().filter(|faults| faults.keeps_ghosts()) else {
+    /// Keeps a block's contents before its erase, if a stale read may return them.
+    fn keep_erased_contents(&mut self, block: Pbn) -> Result<(), NandError> {
+        let Some(faults) = self
+            .faults
+            .as_mut()
+            .filter(|faults| faults.keeps_erased_contents())
+        else {
             return Ok(());
         };
         for offset in 0..self.profile.geometry.pages_per_block {
             let ppn = self.profile.geometry.page(block, offset);
             faults
-                .ghosts
+                .erased_contents
                 .extend(self.store.cells(ppn)?.map(|cells| (ppn, cells)));
         }
         Ok(())
     }
 
-    /// Facts of a good block at the end of an erase.
-    fn fresh_facts(&mut self, at: Nanos, erase_count: u32, weak: bool) -> BlockFacts {
+    /// Returns the facts of a good block after an erase.
+    fn fresh_facts(&mut self, at: Nanos, erase_count: u32, erase_interrupted: bool) -> BlockFacts {
         debug_assert!(erase_count > 0, "no erase of {erase_count}");
-        self.tell_hour(at);
+        self.write_hour(at);
         BlockFacts {
             erase_count,
             bad: None,
-            weak,
+            erase_interrupted,
             since: self.hour(at),
             reads: 0,
         }
@@ -167,7 +171,7 @@ impl<S: Store> Chip<S> {
             EraseCut::Mixed | EraseCut::AllButOne | EraseCut::OnlyOne => {
                 let facts = BlockFacts {
                     erase_count,
-                    weak: true,
+                    erase_interrupted: true,
                     ..self.blocks[block.index()]
                 };
                 let pages = self.programmed_pages(block)?;
@@ -176,7 +180,7 @@ impl<S: Store> Chip<S> {
         }
     }
 
-    /// Every programmed page of a block with what can be read of it.
+    /// Lists the block's programmed pages with the parts that can be read.
     fn programmed_pages(&mut self, block: Pbn) -> Result<Vec<LeftPage>, NandError> {
         let geometry = self.profile.geometry;
         let offsets = (0..self.frontier(block))
@@ -201,10 +205,10 @@ impl<S: Store> Chip<S> {
         Ok(pages)
     }
 
-    /// Erases a block and puts back what an interrupted erase leaves of its pages. All of it is
-    /// erases and programs: a host crash that undoes the programs before this erase must undo the
-    /// erase, too. Pages that look blank in the middle of a block cannot be told from unreadable
-    /// ones once the frontier is past them, so only the tail reads blank.
+    /// Erases a block and programs again the pages that an interrupted erase leaves. A host crash
+    /// that undoes the programs before this erase must undo the erase too, so all of it is erases
+    /// and programs. A blank page below the frontier cannot be distinguished from an unreadable
+    /// one, so only the tail reads blank.
     pub(super) fn erase_in_part(
         &mut self,
         block: Pbn,

@@ -1,9 +1,8 @@
-//! Operations in flight on several dies when power fails: each die remembers its last program or
-//! erase while a fault plan asks for it.
+//! Operations in flight on several dies when power fails. Each die keeps its last program or erase
+//! if a fault plan needs it.
 //!
-//! Power fails when the last of them begins, so that every operation the chip accepted has begun.
-//! An operation that the host was told of before it issued the next one had ended by then, and is
-//! never hit.
+//! Power fails when the last of them starts, so every accepted operation has started. An operation
+//! whose completion the host saw before it issued the next one had ended by then, and is never hit.
 
 use super::Chip;
 use crate::addr::{Pbn, Ppn};
@@ -13,16 +12,16 @@ use crate::rng::SplitMix;
 use crate::store::{Bad, BlockFacts, Health, Store};
 use crate::timing::Nanos;
 
-/// What a power cut interrupted.
+/// The operations that a power cut interrupted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CutHits {
-    /// What became of the program that the cut was armed for, and of its word line.
+    /// Outcome of the program that the cut was armed for, and of its word line.
     pub program: Option<(ProgramCut, PartnerCut)>,
-    /// What became of the erase that the cut was armed for.
+    /// Outcome of the erase that the cut was armed for.
     pub erase: Option<EraseCut>,
-    /// Programs in flight on other dies, whatever became of them.
+    /// Programs in flight on other dies, whatever their outcome.
     pub programs: u32,
-    /// Erases in flight on other dies, whatever became of them.
+    /// Erases in flight on other dies, whatever their outcome.
     pub erases: u32,
 }
 
@@ -39,8 +38,8 @@ impl<S: Store> Chip<S> {
             .is_some_and(|faults| faults.tracks_ops())
     }
 
-    /// Remembers an operation that a cut may hit later. Its die did nothing else in the meantime,
-    /// so what it did before has ended.
+    /// Records an operation that a cut may hit later. Its die did nothing else in the meantime, so
+    /// the operation before it has ended.
     pub(super) fn note_op(
         &mut self,
         block: Pbn,
@@ -61,7 +60,7 @@ impl<S: Store> Chip<S> {
         }
     }
 
-    /// Forgets what the die of a block did before an operation that cannot be hit.
+    /// Forgets the die's operation before one that cannot be hit.
     pub(super) fn forget_op(&mut self, block: Pbn) {
         let die = self.profile.geometry.die_of(block);
         if let Some(faults) = &mut self.faults {
@@ -69,8 +68,8 @@ impl<S: Store> Chip<S> {
         }
     }
 
-    /// Hits what is in flight on other dies when power fails in the operation on `block`. Returns
-    /// the cut of that operation: it is complete if it had ended.
+    /// Hits the operations in flight on other dies when power fails in the operation on `block`.
+    /// Returns the cut of that operation, which is complete if the operation had ended.
     pub(super) fn cut_in_flight(
         &mut self,
         block: Pbn,
@@ -140,7 +139,7 @@ impl<S: Store> Chip<S> {
             2 => PartnerCut::Unstable(number % 4),
             _ => PartnerCut::Flickering(number),
         };
-        // What was worse before stays so.
+        // A page in a worse state keeps it.
         let mut before = [Health::Good];
         self.store.read(ppn, &mut [], &mut [], &mut before)?;
         if before == [Health::Good] && health != Health::Good {
@@ -149,7 +148,7 @@ impl<S: Store> Chip<S> {
         self.spoil_partners(ppn, partner)
     }
 
-    /// Undoes an accepted erase in part.
+    /// Undoes a part of an accepted erase.
     fn hit_erase(
         &mut self,
         block: Pbn,
@@ -167,20 +166,20 @@ impl<S: Store> Chip<S> {
         match outcome {
             EraseCut::Complete => Ok(()),
             EraseCut::LooksBlank => {
-                self.blocks[block.index()].weak = true;
+                self.blocks[block.index()].erase_interrupted = true;
                 Ok(self.store.set_facts(block, self.blocks[block.index()])?)
             }
-            // A second erase of the store, which counts as none: the block has one more erase
-            // behind it, and its old pages.
+            // A second erase of the store that is not counted: the block has one more erase and its
+            // old pages.
             EraseCut::NotStarted | EraseCut::Mixed | EraseCut::AllButOne | EraseCut::OnlyOne => {
-                let weak = if outcome == EraseCut::NotStarted {
-                    before.weak
+                let erase_interrupted = if outcome == EraseCut::NotStarted {
+                    before.erase_interrupted
                 } else {
                     true
                 };
                 let facts = BlockFacts {
                     erase_count: erased.erase_count,
-                    weak,
+                    erase_interrupted,
                     ..before
                 };
                 self.erase_in_part(block, facts, pages, outcome, rng)

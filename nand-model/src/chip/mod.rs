@@ -1,15 +1,15 @@
-//! The chip: geometry, the law, wear, bad blocks, timing and counters by cause, in one verb each.
+//! The chip: geometry, NAND rules, wear, bad blocks, timing and counters by cause.
 //!
-//! What always holds, in release builds too: a page is programmed only when erased, in the order
-//! its profile allows, at most NOP times; a bad block is never programmed or erased with success.
-//! Breaking the law is the caller's bug and panics. What silicon really does (a failed program, a
-//! torn page, lost power) is a [`NandError`] that says what to do.
+//! Invariants, in release builds too: a page is programmed only when erased, in the order its
+//! profile allows, at most NOP times; a bad block is never programmed or erased with success. A
+//! caller that breaks a rule has a bug, and the chip panics. What hardware really does (a failed
+//! program, a torn page, lost power) is a [`NandError`] with the action the caller must take.
 //!
-//! The chip judges what was *asked*: a program that silently did nothing counts as done until power
-//! fails. Then only the cells are left to tell, and the chip looks at them again.
+//! The chip checks the requested operation: a program that silently did nothing counts as done
+//! until power fails. After that the chip reads the state of the cells again.
 //!
-//! If power fails here (a [`Cut`](crate::Cut) of the fault plan), the operation under way leaves
-//! what the cut's outcome says, and every later verb returns [`NandError::PowerLost`] until
+//! If power fails (a [`Cut`](crate::Cut) of the fault plan), the operation in flight leaves the
+//! state that the cut's outcome names. Every later operation returns [`NandError::PowerLost`] until
 //! [`Chip::power_on`].
 
 mod bit_errors;
@@ -48,36 +48,36 @@ pub struct Chip<S> {
     /// Per block: one past the highest page programmed since the erase.
     frontier: Vec<u16>,
     /// Per page: programs since the erase; empty when pages are programmed consecutively and once,
-    /// where the frontier says all.
+    /// where the frontier is sufficient.
     programs: Vec<u8>,
     clocks: Clocks,
     program_times: ProgramTimes,
     counters: Counters,
     faults: Option<Box<FaultState>>,
-    /// Whether programs, and whether reads, have to ask the plan.
+    /// Whether programs, and whether reads, must consult the fault plan.
     program_faults: bool,
     read_faults: bool,
-    /// Some cells may hold other than what was asked for since power came.
+    /// Some cells may differ from what was programmed since power-on.
     strays: bool,
     powered: bool,
     cut_hits: CutHits,
-    /// Blocks of which a page came near to what can be corrected.
+    /// Blocks with a page close to the ECC limit.
     to_refresh: BTreeSet<Pbn>,
     /// Hour of the device's life at emulated instant 0.
     hour_base: u32,
-    /// The hour that the store was told last.
-    hour_told: u32,
+    /// The hour last written to the store.
+    written_hour: u32,
     /// Programs and erases that the chip accepted since it was opened.
     ops: u64,
     scratch: Vec<u8>,
 }
 
 impl<S: Store> Chip<S> {
-    /// A chip of this profile over a store that may hold pages already.
+    /// Opens a chip of this profile over a store that may already hold pages.
     ///
     /// # Errors
     ///
-    /// [`NandError::Host`] or [`NandError::HostFull`] if the store cannot tell what it holds.
+    /// [`NandError::Host`] or [`NandError::HostFull`] if the store cannot list its contents.
     ///
     /// # Panics
     ///
@@ -108,16 +108,17 @@ impl<S: Store> Chip<S> {
             cut_hits: CutHits::default(),
             to_refresh: BTreeSet::new(),
             hour_base: hour,
-            hour_told: hour,
+            written_hour: hour,
             ops: 0,
             scratch: Vec::new(),
         };
-        chip.look_at_cells()?;
+        chip.scan_store()?;
         Ok(chip)
     }
 
-    /// Takes facts and programmed pages from the store, as a blank check of every page tells them.
-    fn look_at_cells(&mut self) -> Result<(), NandError> {
+    /// Loads facts and programmed pages from the store, as a blank check of every page would find
+    /// them.
+    fn scan_store(&mut self) -> Result<(), NandError> {
         let Chip {
             store,
             blocks,
@@ -149,12 +150,12 @@ impl<S: Store> Chip<S> {
         Ok(())
     }
 
-    /// Marks the factory-bad blocks of a new device, the profile's share of them, chosen by `seed`.
+    /// Marks the factory-bad blocks of a new device: the profile's share, chosen by `seed`.
     ///
     /// # Errors
     ///
     /// [`NandError::Host`] or [`NandError::HostFull`] if the store cannot record a mark: some
-    /// blocks are marked, and the device should be made again.
+    /// blocks are marked, and the device should be created again.
     pub fn mark_factory_bad(&mut self, seed: u64) -> Result<(), NandError> {
         assert!(
             self.profile.factory_bad_permille < 1000,
@@ -209,12 +210,12 @@ impl<S: Store> Chip<S> {
         &self.counters
     }
 
-    /// When every die and bus is done with what it was given.
+    /// The instant at which every die and bus is idle.
     pub fn busy_until(&self) -> Nanos {
         self.clocks.busy_until()
     }
 
-    /// Programs and erases begun since the chip was opened: the index space of
+    /// Programs and erases started since the chip was opened: the index space of
     /// [`Cut::at_op`](crate::Cut::at_op).
     pub fn ops(&self) -> u64 {
         self.ops
@@ -226,7 +227,7 @@ impl<S: Store> Chip<S> {
         self.blocks[block.index()].bad
     }
 
-    /// Erases of this block in its life.
+    /// Erases of this block since the device was new.
     #[inline]
     pub fn erase_count(&self, block: Pbn) -> u32 {
         self.blocks[block.index()].erase_count
@@ -238,13 +239,13 @@ impl<S: Store> Chip<S> {
     }
 
     /// One past the highest page programmed since the last erase, as a blank check of every page
-    /// would tell.
+    /// would find it.
     #[inline]
     pub fn frontier(&self, block: Pbn) -> u32 {
         u32::from(self.frontier[block.index()])
     }
 
-    /// The store below, for what is beside the flash (sync points, capacity).
+    /// The store below, for operations that no flash has (sync points, capacity).
     pub fn store(&self) -> &S {
         &self.store
     }
@@ -254,14 +255,14 @@ impl<S: Store> Chip<S> {
         &mut self.store
     }
 
-    /// Gives the store back; emulated clocks and counters end here.
+    /// Returns the store; emulated clocks and counters are discarded.
     pub fn into_store(mut self) -> S {
-        self.tell_hour(self.clocks.busy_until());
-        self.tell_reads();
+        self.write_hour(self.clocks.busy_until());
+        self.write_read_counts();
         self.store
     }
 
-    /// Installs a fault plan; its operation count starts at the next verb.
+    /// Installs a fault plan; its operation count starts at the next operation.
     pub fn set_faults(&mut self, plan: FaultPlan) {
         let checked = self.store.tag(Ppn::new(0)).is_some();
         assert!(
@@ -273,14 +274,14 @@ impl<S: Store> Chip<S> {
         self.faults = Some(Box::new(state));
     }
 
-    /// The plan in use; its operations are counted from when it was installed.
+    /// The plan in use; its operations are counted from its installation.
     pub fn faults(&self) -> Option<&FaultPlan> {
         self.faults.as_ref().map(|state| state.plan())
     }
 
-    /// Changes the plan in use, or one that lets nothing happen. What the old plan has counted
-    /// stays counted; chances are drawn anew from the seed.
-    pub fn amend_faults(&mut self, amend: impl FnOnce(&mut FaultPlan)) {
+    /// Changes the plan in use, or an empty one. Counts of the old plan are kept; random faults are
+    /// drawn again from the seed.
+    pub fn update_faults(&mut self, amend: impl FnOnce(&mut FaultPlan)) {
         let mut plan = self
             .faults
             .take()
@@ -290,10 +291,10 @@ impl<S: Store> Chip<S> {
         self.set_faults(plan);
     }
 
-    /// Lets so many bits of one data codeword of a programmed page be wrong until its block is
-    /// erased. Returns whether they can be corrected: then they stand in the fault plan
-    /// ([`FaultPlan::wrong_bits`]); otherwise the page's data is lost, also for those who open the
-    /// store again.
+    /// Makes `bits` bits of one data codeword of a programmed page wrong until its block is erased.
+    /// Returns whether the ECC can correct them: then the fault plan lists them
+    /// ([`FaultPlan::wrong_bits`]). Otherwise the page's data is lost, also after the store is
+    /// opened again.
     ///
     /// # Errors
     ///
@@ -311,7 +312,7 @@ impl<S: Store> Chip<S> {
             "law: wrong bits in the erased page {ppn}"
         );
         if !self.profile.ecc.correct_bits(bits).data_lost {
-            self.amend_faults(|plan| plan.wrong_bits.push(WrongBits { page: ppn, bits }));
+            self.update_faults(|plan| plan.wrong_bits.push(WrongBits { page: ppn, bits }));
             return Ok(true);
         }
         let mut health = [Health::Good];
@@ -328,66 +329,66 @@ impl<S: Store> Chip<S> {
         Ok(false)
     }
 
-    /// Ends a power cut and removes the fault plan. Whatever ran on the chip must mount again.
+    /// Ends a power cut and removes the fault plan. The scheme must mount again.
     pub fn power_on(&mut self) {
         self.powered = true;
         self.faults = None;
         (self.program_faults, self.read_faults) = (false, false);
         self.to_refresh.clear();
-        // Without strays the cells hold what was asked for. A store that cannot be read says so at
-        // the next verb.
-        if self.strays && self.look_at_cells().is_ok() {
+        // Without strays the cells hold what was programmed. A store that cannot be read fails at
+        // the next operation.
+        if self.strays && self.scan_store().is_ok() {
             self.strays = false;
         }
     }
 
-    /// Blocks whose data should soon be written anew elsewhere: since the chip got power, some
-    /// codeword read from them had three quarters of the wrong bits that can be corrected
-    /// ([`Ecc::refresh_bits`](crate::Ecc::refresh_bits)), or needed a read retry. A block leaves
-    /// the set by its erase.
+    /// Blocks whose data should soon be rewritten elsewhere. Since power-on, one of their codewords
+    /// had three quarters of the correctable wrong bits
+    /// ([`Ecc::refresh_bits`](crate::Ecc::refresh_bits)) or needed a read retry. An erase removes a
+    /// block from the set.
     pub fn blocks_to_refresh(&self) -> &BTreeSet<Pbn> {
         &self.to_refresh
     }
 
-    /// Whether bits of this chip go wrong by themselves.
-    pub fn bits_go_wrong(&self) -> bool {
+    /// Whether the fault plan makes bits go wrong with wear, age and reads.
+    pub fn has_bit_errors(&self) -> bool {
         self.faults
             .as_ref()
             .is_some_and(|faults| faults.plan().bit_errors > 0.0)
     }
 
-    /// Whether every programmed page can be read: nothing is kept that could be lost, and no fault
-    /// plan says otherwise.
+    /// Whether every programmed page can be read: the store keeps no data that could be lost, and
+    /// no fault plan affects reads.
     #[inline]
     pub fn reads_are_sure(&self) -> bool {
         !self.read_faults && !self.store.keeps_data()
     }
 
-    /// What a block's data was exposed to: hours since its first page was programmed, and reads of
-    /// its pages since the erase.
+    /// Exposure of a block's data: hours since its first page was programmed, and reads of its
+    /// pages since the erase.
     pub fn exposure(&self, at: Nanos, block: Pbn) -> (u32, u32) {
         let facts = self.blocks[block.index()];
         (self.hour(at).saturating_sub(facts.since), facts.reads)
     }
 
-    /// The device's hour at an emulated instant: the clock of retention. It goes on where the
-    /// image's last use ended.
+    /// The device's hour at an emulated instant: the clock of retention. It resumes at the hour of
+    /// the image's last use.
     pub fn hour(&self, at: Nanos) -> u32 {
         self.hour_base
             .saturating_add(u32::try_from(at / HOUR_NS).unwrap_or(u32::MAX))
     }
 
-    /// Lets the device lie for this many hours: every page gets older.
+    /// Ages every page by this many hours without power.
     pub fn age(&mut self, hours: u32) {
         self.hour_base = self.hour_base.saturating_add(hours);
-        self.tell_hour(self.clocks.busy_until());
+        self.write_hour(self.clocks.busy_until());
     }
 
-    fn tell_hour(&mut self, at: Nanos) {
+    fn write_hour(&mut self, at: Nanos) {
         let hour = self.hour(at);
-        if hour > self.hour_told {
+        if hour > self.written_hour {
             self.store.set_hour(hour);
-            self.hour_told = hour;
+            self.written_hour = hour;
         }
     }
 
@@ -419,8 +420,8 @@ impl<S: Store> Chip<S> {
             .is_some_and(|programs| (1..self.profile.nop).contains(programs))
     }
 
-    /// Pages of the block that were programmed since it was erased: where pages go in order,
-    /// [`Chip::frontier`].
+    /// Pages of the block programmed since its erase; equals [`Chip::frontier`] where pages are
+    /// programmed in order.
     pub fn programmed(&self, block: Pbn) -> u32 {
         let frontier = self.frontier(block);
         if self.programs.is_empty() {

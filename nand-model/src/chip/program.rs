@@ -1,4 +1,4 @@
-//! Programs: the law, what they leave when power fails, and what else becomes of them.
+//! Programs: the NAND rules, the outcomes of power cuts, and injected faults.
 
 use super::Chip;
 use crate::addr::{Pbn, Ppn};
@@ -16,26 +16,25 @@ use crate::timing::Nanos;
 pub struct RunError {
     /// Pages of the run that were programmed before the one that failed.
     pub done: u32,
-    /// When the chip was done with them.
+    /// The instant at which the chip had programmed them.
     pub at: Nanos,
-    /// What happened to the next one.
+    /// The error of the next page.
     pub error: NandError,
 }
 
 impl<S: Store> Chip<S> {
     /// Programs one page, data and OOB in one cycle. OOB bytes beyond the slice stay erased.
     ///
-    /// `data` is one whole page, `oob` at most the OOB, both in bytes. `at` is the instant, in ns
-    /// of emulated time, before which the program does not begin; returns the one at which it is
-    /// done.
+    /// `data` is one whole page, `oob` at most the OOB, both in bytes. `at` is the earliest start
+    /// of the program, in ns of emulated time; returns the instant at which it is done.
     ///
     /// # Errors
     ///
     /// - [`NandError::ProgramFailed`]: the block is bad, from before or from now on. The caller
-    ///   programs the data elsewhere and moves the block's other pages away.
+    ///   programs the data elsewhere and relocates the block's other pages.
     /// - [`NandError::PowerLost`] while power is off, or if the fault plan cuts it in this program;
-    ///   then the cut's outcome says what is left of the page and of its word line.
-    /// - [`NandError::HostFull`]: nothing is programmed, the same program may be tried later.
+    ///   the cut's outcome then determines the state of the page and of its word line.
+    /// - [`NandError::HostFull`]: nothing is programmed; the same program may be retried later.
     /// - [`NandError::Host`]: the host refused to write the image.
     ///
     /// # Panics
@@ -56,8 +55,8 @@ impl<S: Store> Chip<S> {
     }
 
     /// Programs `count` pages of one block, upwards from `first`; `oobs` holds `count` equal
-    /// slices. Same time, counts and faults as page by page, one store access. On an error the
-    /// first [`RunError::done`] pages are programmed.
+    /// slices. Times, counts and faults equal those of single programs, with one store access. On
+    /// an error the first [`RunError::done`] pages are programmed.
     ///
     /// # Errors
     ///
@@ -102,13 +101,13 @@ impl<S: Store> Chip<S> {
         if self.bad(block).is_some() {
             return fail(0, at, NandError::ProgramFailed(first));
         }
-        let frontier = self.judge_programs(first, count);
+        let frontier = self.check_program_rules(first, count);
         if frontier == 0
             && let Err(error) = self.begin_life(at, block)
         {
             return fail(0, at, error);
         }
-        if !self.program_faults && !self.blocks[block.index()].weak {
+        if !self.program_faults && !self.blocks[block.index()].erase_interrupted {
             if let Err(error) = self.store.program(first, count, data, oobs) {
                 return fail(0, at, error.into());
             }
@@ -117,8 +116,8 @@ impl<S: Store> Chip<S> {
         self.program_run_with_faults(at, block, first, count, data, oobs, cause)
     }
 
-    /// Clears OOB bits of a page that is programmed already: those that are 0 in `oob`. Legal where
-    /// the profile's NOP allows another program.
+    /// Clears those OOB bits of a programmed page that are 0 in `oob`. Legal where the profile's
+    /// NOP allows another program.
     ///
     /// # Errors
     ///
@@ -129,8 +128,8 @@ impl<S: Store> Chip<S> {
     ///
     /// # Panics
     ///
-    /// If the page is erased, or was programmed as often as NOP allows: [`Chip::takes_oob_program`]
-    /// tells.
+    /// If the page is erased, or was programmed as often as NOP allows: see
+    /// [`Chip::takes_oob_program`].
     pub fn program_oob(
         &mut self,
         at: Nanos,
@@ -168,13 +167,13 @@ impl<S: Store> Chip<S> {
             .work(at, self.profile.geometry.die_of(block), cell_ns))
     }
 
-    /// The law of programs, as asked for: `count` pages upwards from `first`. Returns how far the
-    /// block is programmed already.
+    /// Checks the NAND rules for a program of `count` pages upwards from `first`. Returns the
+    /// block's frontier.
     #[inline(always)]
-    fn judge_programs(&self, first: Ppn, count: u32) -> u32 {
+    fn check_program_rules(&self, first: Ppn, count: u32) -> u32 {
         let (block, offset) = (self.split.block_of(first), self.split.offset_of(first));
         let frontier = self.frontier(block);
-        // Pages behind the first follow one another, so in an ordered block only the first can be
+        // The later pages of a run follow the first, so in an ordered block only the first can be
         // out of order.
         match self.profile.order {
             PageOrder::Consecutive => {
@@ -207,7 +206,7 @@ impl<S: Store> Chip<S> {
         frontier
     }
 
-    /// The first program since the erase: retention counts from here.
+    /// Records the first program since the erase: retention counts from here.
     #[cold]
     fn begin_life(&mut self, at: Nanos, block: Pbn) -> Result<(), NandError> {
         debug_assert_eq!(self.frontier(block), 0, "a life begins in an erased block");
@@ -215,7 +214,7 @@ impl<S: Store> Chip<S> {
         if since == before.since {
             return Ok(());
         }
-        self.tell_hour(at);
+        self.write_hour(at);
         let facts = BlockFacts { since, ..before };
         self.store.set_facts(block, facts)?;
         self.blocks[block.index()] = facts;
@@ -269,7 +268,7 @@ impl<S: Store> Chip<S> {
         }
     }
 
-    /// A run when chance has a say.
+    /// Programs a run page by page while the fault plan may affect programs.
     #[cold]
     #[expect(
         clippy::too_many_arguments,
@@ -300,7 +299,7 @@ impl<S: Store> Chip<S> {
         Ok(at)
     }
 
-    /// One page when chance has a say.
+    /// Programs one page while the fault plan may affect programs.
     fn program_with_faults(
         &mut self,
         at: Nanos,
@@ -323,7 +322,7 @@ impl<S: Store> Chip<S> {
                 self.cut_program(block, ppn, data, oob, cut)?;
                 return Err(NandError::PowerLost);
             }
-            Verdict::Suffer(fault) => {
+            Verdict::Inject(fault) => {
                 self.counters.note_fault(fault);
                 self.forget_op(block);
                 match fault {
@@ -333,8 +332,12 @@ impl<S: Store> Chip<S> {
                 }
             }
             Verdict::Succeed => {
-                let weak = self.blocks[block.index()].weak;
-                let health = if weak { Health::Lost } else { Health::Good };
+                let erase_interrupted = self.blocks[block.index()].erase_interrupted;
+                let health = if erase_interrupted {
+                    Health::Lost
+                } else {
+                    Health::Good
+                };
                 self.store.program_as(ppn, data, oob, health)?;
                 let done = self.account_programs(at, block, ppn, 1, cause);
                 self.note_op(block, (done - self.cell_ns(ppn), done), || {
@@ -379,7 +382,7 @@ impl<S: Store> Chip<S> {
         Err(NandError::ProgramFailed(ppn))
     }
 
-    /// Programs what was meant for a page into another one, of the same block as often as not.
+    /// Programs a page's data into another page, in half of the cases one of the same block.
     fn misdirect(&mut self, ppn: Ppn, data: &[u8], oob: &[u8]) -> Result<(), NandError> {
         let geometry = self.profile.geometry;
         let faults = self
@@ -457,7 +460,7 @@ impl<S: Store> Chip<S> {
         self.spoil_partners(ppn, cut.partner)
     }
 
-    /// Does to the earlier pages of a word line what the interrupted program of this one does.
+    /// Applies the interrupted program's outcome to the earlier pages of its word line.
     pub(super) fn spoil_partners(
         &mut self,
         ppn: Ppn,
@@ -480,7 +483,7 @@ impl<S: Store> Chip<S> {
             if !self.is_programmed(victim) {
                 continue;
             }
-            // What cannot be read any more does not come back as unstable.
+            // A page that is already unreadable does not become unstable.
             let mut before = [Health::Good];
             self.store.read(victim, &mut [], &mut [], &mut before)?;
             if after == Health::Lost || before == [Health::Good] {

@@ -1,4 +1,4 @@
-//! Reads: whole pages, OOBs and runs, and what wear, age and faults make of them.
+//! Reads: whole pages, OOBs and runs, and the effects of wear, age and faults.
 
 use super::Chip;
 use crate::addr::{Pbn, Ppn};
@@ -11,19 +11,19 @@ use crate::timing::Nanos;
 
 impl<S: Store> Chip<S> {
     /// Reads a page: data and OOB. Either buffer may be empty; an OOB buffer may be shorter than
-    /// the OOB. An erased page reads as all ones. `Uncorrectable` names the first part asked for
-    /// that is lost; the other part's buffer is filled all the same. Like every read, one that came
-    /// near to what can be corrected puts its block among [`Chip::blocks_to_refresh`].
+    /// the OOB. An erased page reads as all ones. `Uncorrectable` names the first requested part
+    /// that is lost; the other part's buffer is filled all the same. Like every read, one close to
+    /// the ECC limit adds its block to [`Chip::blocks_to_refresh`].
     ///
-    /// `at` is the instant, in ns of emulated time, before which the read does not begin; returns
-    /// the one at which the bytes are there.
+    /// `at` is the earliest start of the read, in ns of emulated time. Returns the instant at which
+    /// the data has arrived.
     ///
     /// # Errors
     ///
-    /// - [`NandError::Uncorrectable`]: a part that was asked for is torn or decayed.
+    /// - [`NandError::Uncorrectable`]: a requested part is torn or decayed.
     /// - [`NandError::PowerLost`] while power is off.
     /// - [`NandError::Host`] or [`NandError::HostFull`]: the host refused to read the image, or to
-    ///   write down that an unstable page was read.
+    ///   record the read of an unstable page.
     ///
     /// # Panics
     ///
@@ -47,7 +47,7 @@ impl<S: Store> Chip<S> {
         self.fetch(done, cell_ns, ppn, data, oob)
     }
 
-    /// Reads the OOB alone, at the price of a short read.
+    /// Reads the OOB alone, with the time of a short read.
     ///
     /// # Errors
     ///
@@ -74,8 +74,8 @@ impl<S: Store> Chip<S> {
         self.fetch(done, cell_ns, ppn, &mut [], oob)
     }
 
-    /// Reads `health.len()` pages of one block in one go: same time and counts as page by page, one
-    /// store access. Pages that cannot be read are reported in `health` instead of as an error;
+    /// Reads `health.len()` pages of one block with one store access; times and counts equal those
+    /// of single reads. Pages that cannot be read are reported in `health` instead of as an error;
     /// erased pages read as all ones.
     ///
     /// `data` is empty or holds a page for each element of `health`; `oobs` is empty or holds as
@@ -84,7 +84,7 @@ impl<S: Store> Chip<S> {
     /// # Errors
     ///
     /// [`NandError::PowerLost`], [`NandError::Host`] or [`NandError::HostFull`] as for
-    /// [`Chip::read`]; the buffers then hold anything.
+    /// [`Chip::read`]; the contents of the buffers are then undefined.
     ///
     /// # Panics
     ///
@@ -127,8 +127,8 @@ impl<S: Store> Chip<S> {
         self.conclude(done, cell_ns, block, pages, data, oobs, health)
     }
 
-    /// Reads pages of one block, ascending, one behind the other into the buffers: same time,
-    /// counts and reports as [`Chip::read_run`] of each.
+    /// Reads pages of one block, in ascending order, into consecutive parts of the buffers; times,
+    /// counts and reports equal those of [`Chip::read_run`] of each.
     ///
     /// # Errors
     ///
@@ -136,8 +136,8 @@ impl<S: Store> Chip<S> {
     ///
     /// # Panics
     ///
-    /// If the pages do not ascend or are of more than one block, or `health` has not one element
-    /// for each.
+    /// If the pages do not ascend or are of more than one block, or `health` does not have one
+    /// element per page.
     pub fn read_pages(
         &mut self,
         at: Nanos,
@@ -194,7 +194,7 @@ impl<S: Store> Chip<S> {
         )
     }
 
-    /// One page, and an error if a part that was asked for is lost.
+    /// Reads one page; an error if a requested part is lost.
     #[inline]
     pub(super) fn fetch(
         &mut self,
@@ -247,7 +247,7 @@ impl<S: Store> Chip<S> {
         }
     }
 
-    /// Pages of which some may be erased.
+    /// Reads pages of which some may be erased.
     fn fetch_each(
         &mut self,
         pages: impl Iterator<Item = Ppn>,
@@ -281,8 +281,7 @@ impl<S: Store> Chip<S> {
         if !self.is_programmed(ppn) {
             data.fill(0xFF);
             oob.fill(0xFF);
-            // What lies in cells that nobody was told of belongs to another page or life: its check
-            // fails.
+            // A stray page belongs to another page or life: its check fails.
             let stray = self.strays && self.store.cells(ppn)?.is_some();
             return Ok(if stray { Health::Lost } else { Health::Good });
         }
@@ -291,8 +290,8 @@ impl<S: Store> Chip<S> {
         Ok(health[0])
     }
 
-    /// The end of every read: `pages` of one block, their bytes, and what the store could read of
-    /// them. Returns when the chip is done.
+    /// Finishes every read: `pages` of one block, their bytes, and what the store could read of
+    /// them. Returns the instant at which the chip is done.
     #[inline]
     #[expect(
         clippy::too_many_arguments,
@@ -317,7 +316,7 @@ impl<S: Store> Chip<S> {
             health.len()
         );
         let retries = if self.read_faults {
-            self.suffer(done, block, pages, data, oobs, health)
+            self.apply_read_faults(done, block, pages, data, oobs, health)
         } else {
             0
         };
@@ -338,9 +337,9 @@ impl<S: Store> Chip<S> {
             .work(done, self.profile.geometry.die_of(block), again_ns))
     }
 
-    /// What the fault plan makes of pages that were read. Returns how many read retries it took.
+    /// Applies the fault plan to pages that were read. Returns the number of read retries.
     #[cold]
-    fn suffer(
+    fn apply_read_faults(
         &mut self,
         at: Nanos,
         block: Pbn,
@@ -353,7 +352,7 @@ impl<S: Store> Chip<S> {
             return 0;
         };
         let (page, part) = (data.len() / health.len(), oobs.len() / health.len());
-        let dead = faults.die_is_dead(self.profile.geometry.die_of(block));
+        let dead = faults.has_die_failed(self.profile.geometry.die_of(block));
         let (factor, seed) = (faults.plan().bit_errors, faults.plan().seed);
         let rber = if factor > 0.0 {
             factor * self.rber(at, block, to_u32(health.len()))
@@ -366,13 +365,13 @@ impl<S: Store> Chip<S> {
                 *health = Health::Lost;
             } else if self.is_programmed(ppn) {
                 let (data, oob) = (&mut data[i * page..][..page], &mut oobs[i * part..][..part]);
-                self.haunt(&mut faults, ppn, data, oob, health);
+                self.apply_stale_read(&mut faults, ppn, data, oob, health);
                 if rber > 0.0 {
                     let wanted = (
                         !data.is_empty() && health.data_ok(),
                         !oob.is_empty() && health.oob_ok(),
                     );
-                    retries += self.decay(rber, seed, ppn, wanted, health);
+                    retries += self.correct_errors(rber, seed, ppn, wanted, health);
                 }
                 let wrong = faults.wrong_bits(ppn);
                 if wrong > 0 && !data.is_empty() && health.data_ok() {
@@ -385,9 +384,9 @@ impl<S: Store> Chip<S> {
         retries
     }
 
-    /// Perhaps returns what the page held in its block's former life. Its tag is judged as that of
-    /// any other page.
-    fn haunt(
+    /// Returns the page's content from before the last erase, if the plan says so. Its tag is
+    /// checked like that of any other page.
+    fn apply_stale_read(
         &mut self,
         faults: &mut FaultState,
         ppn: Ppn,
@@ -396,17 +395,17 @@ impl<S: Store> Chip<S> {
         health: &mut Health,
     ) {
         let block = self.profile.geometry.block_of(ppn);
-        if !faults.ghosts.contains_key(&ppn) || !faults.read_is_stale(block) {
+        if !faults.erased_contents.contains_key(&ppn) || !faults.read_is_stale(block) {
             return;
         }
-        let ghost = &faults.ghosts[&ppn];
+        let erased = &faults.erased_contents[&ppn];
         debug_assert!(
-            data.len() <= ghost.data.len() && oob.len() <= ghost.oob.len(),
+            data.len() <= erased.data.len() && oob.len() <= erased.oob.len(),
             "a former life of page {ppn} was kept in part"
         );
-        data.copy_from_slice(&ghost.data[..data.len()]);
-        oob.copy_from_slice(&ghost.oob[..oob.len()]);
-        *health = if self.store.tag(ppn) == Some(ghost.tag) {
+        data.copy_from_slice(&erased.data[..data.len()]);
+        oob.copy_from_slice(&erased.oob[..oob.len()]);
+        *health = if self.store.tag(ppn) == Some(erased.tag) {
             Health::Good
         } else {
             Health::Lost

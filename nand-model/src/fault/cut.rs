@@ -1,18 +1,19 @@
-//! Power cuts: where they strike and what they leave. The menu is that of Tseng, Grupp, Swanson
-//! (DAC'11), Djelic's unstable bits and the paired-page effect; docs/NAND.md lists sources.
+//! Power cuts: their position and their outcomes. The menu is that of Tseng, Grupp, Swanson
+//! (DAC'11), Djelic's unstable bits and the paired-page effect; docs/NAND.md lists the sources.
 
-/// What an interrupted program leaves behind.
+/// Outcome of an interrupted program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramCut {
     /// Power failed before the first pulse: the page is still erased.
     NotStarted,
-    /// The first bytes of the data arrived, the rest reads as erased; neither check holds.
+    /// The first bytes of the data arrived, the rest reads as erased; both checks fail.
     Prefix,
-    /// Every 0 bit arrived or not by chance; neither check holds.
+    /// Each 0 bit arrived or not, at random; both checks fail.
     RandomBits,
-    /// The page reads well this many more times, then never again.
+    /// The page is readable this many more times, then never again.
     Unstable(u8),
-    /// The page reads well or not at random at every read; the number chooses the row of reads.
+    /// The page is readable or not, at random at every read; the number chooses the sequence of
+    /// reads.
     Flickering(u8),
     /// The OOB is good, the data is torn.
     DataTorn,
@@ -22,38 +23,38 @@ pub enum ProgramCut {
     Complete,
 }
 
-/// What an interrupted MSB program does to the pages that its word line held before.
+/// Outcome of an interrupted MSB program for the earlier pages of its word line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartnerCut {
-    /// Nothing.
+    /// No change.
     Intact,
-    /// They read well this many more times, then never again.
+    /// They are readable this many more times, then never again.
     Unstable(u8),
-    /// They read well or not at random at every read; the number chooses the row of reads.
+    /// They are readable or not, at random at every read; the number chooses the sequence of reads.
     Flickering(u8),
-    /// They can no longer be read.
+    /// They are unreadable.
     Destroyed,
 }
 
-/// What an interrupted erase leaves behind.
+/// Outcome of an interrupted erase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EraseCut {
-    /// Power failed before the first pulse: the old pages are all there.
+    /// Power failed before the first pulse: all old pages survive.
     NotStarted,
-    /// Some pages survive, some are unreadable, some look blank, by chance.
+    /// Some pages survive, some are unreadable, some look blank, at random.
     Mixed,
-    /// One page is unreadable, all others survive; the block is weak.
+    /// One page is unreadable, all others survive; the block needs another erase.
     AllButOne,
-    /// One page survives, all others are unreadable; the block is weak.
+    /// One page survives, all others are unreadable; the block needs another erase.
     OnlyOne,
-    /// Every page reads blank, but what is programmed next without another erase will not hold.
+    /// Every page reads blank, but pages programmed before another erase will not hold their data.
     LooksBlank,
     /// The erase completed; only its acknowledgement was lost.
     Complete,
 }
 
 impl EraseCut {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [EraseCut; 6] = [
         EraseCut::NotStarted,
         EraseCut::Mixed,
@@ -67,22 +68,22 @@ impl EraseCut {
 /// A power cut at one program or erase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Which program or erase, counted from 0 since the plan was installed.
+    /// The program or erase, counted from 0 since the plan was installed.
     pub at_op: u64,
     /// Outcome if that operation is a program.
     pub program: ProgramCut,
-    /// What happens to the word line's earlier pages if that operation programs an MSB page.
+    /// Outcome for the word line's earlier pages if that operation programs an MSB page.
     pub partner: PartnerCut,
     /// Outcome if that operation is an erase.
     pub erase: EraseCut,
-    /// Chooses the bits of random outcomes.
+    /// Seed of random outcomes.
     pub seed: u64,
 }
 
 impl Cut {
-    /// Every distinct outcome for a cut at operation `at_op` but flickering; each program outcome
-    /// comes with each of the partner's. A mount takes the older version of a page that it cannot
-    /// read. If that page flickers, a later mount may read it: no translation layer here promises
+    /// Every distinct outcome for a cut at operation `at_op`, except flickering; each program
+    /// outcome is combined with each outcome of its partner. A mount takes the older version of an
+    /// unreadable page. If that page flickers, a later mount may read it: no scheme here guarantees
     /// one content then.
     pub fn menu(at_op: u64, seed: u64) -> Vec<Cut> {
         let programs = [

@@ -1,9 +1,8 @@
-//! Everything that can go wrong, asked once per verb.
+//! Fault injection: the plan of all faults, consulted once per operation.
 //!
-//! A plan decides what silicon does to a verb that was *legal*; the law is judged before, on what
-//! was asked. All chances come from the plan's seed, so a run repeats. Faults that the part reports
-//! (a failed program) and those it keeps to itself (a program that did nothing) stand in one list,
-//! [`Fault`].
+//! A plan decides the outcome of a *legal* operation; the chip checks the NAND rules before. All
+//! random faults come from the plan's seed, so a run repeats. [`Fault`] lists the faults that the
+//! part reports (a failed program) and the silent ones (a program without effect).
 
 mod cut;
 
@@ -15,7 +14,7 @@ use crate::store::{BlockFacts, Cells, Health};
 use crate::timing::Nanos;
 use std::collections::{BTreeMap, HashMap};
 
-/// What can go wrong with one verb, other than a power cut.
+/// A fault of one operation, other than a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Fault {
@@ -23,20 +22,20 @@ pub enum Fault {
     ProgramFail,
     /// The erase ends in a status failure; its block is bad.
     EraseFail,
-    /// The program reports success and did nothing.
+    /// The program reports success but has no effect.
     LostProgram,
-    /// The program reports success and changed another page.
+    /// The program reports success but changes another page.
     MisdirectedProgram,
-    /// The erase reports success and did nothing.
+    /// The erase reports success but has no effect.
     LostErase,
-    /// The read reports success and returns what the page held before its block was last erased.
+    /// The read reports success but returns the page's content from before its block's last erase.
     StaleRead,
 }
 
 impl Fault {
-    /// How many there are.
+    /// The number of faults.
     pub const COUNT: usize = 6;
-    /// All of them, in the order of their numbers.
+    /// All faults, in the order of their numbers.
     pub const ALL: [Fault; Fault::COUNT] = [
         Fault::ProgramFail,
         Fault::EraseFail,
@@ -64,55 +63,54 @@ impl Fault {
         }
     }
 
-    /// Whether the part says nothing, so that only a page's checks can tell.
+    /// Whether the part does not report the fault, so that only a page's checks detect it.
     pub const fn is_silent(self) -> bool {
         !matches!(self, Fault::ProgramFail | Fault::EraseFail)
     }
 }
 
-/// How often each fault strikes, in parts per billion of the verbs it can befall.
+/// Rate of each fault, in parts per billion of the operations that it applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Chances([u32; Fault::COUNT]);
+pub struct FaultRates([u32; Fault::COUNT]);
 
-impl Chances {
+impl FaultRates {
     /// Parts per billion of this fault.
     pub const fn of(&self, fault: Fault) -> u32 {
         self.0[fault.index()]
     }
 }
 
-impl<const N: usize> From<[(Fault, u32); N]> for Chances {
+impl<const N: usize> From<[(Fault, u32); N]> for FaultRates {
     fn from(listed: [(Fault, u32); N]) -> Self {
         listed.into_iter().collect()
     }
 }
 
-impl FromIterator<(Fault, u32)> for Chances {
+impl FromIterator<(Fault, u32)> for FaultRates {
     fn from_iter<I: IntoIterator<Item = (Fault, u32)>>(listed: I) -> Self {
-        let mut chances = Chances::default();
+        let mut rates = FaultRates::default();
         listed
             .into_iter()
-            .for_each(|(fault, ppb)| chances.0[fault.index()] = ppb);
-        chances
+            .for_each(|(fault, ppb)| rates.0[fault.index()] = ppb);
+        rates
     }
 }
 
-/// A fault that waits in a block: the manufacturer's test did not find it.
+/// A fault armed in a block for the n-th operation of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bomb {
-    /// Where.
+pub struct BlockFault {
+    /// The block.
     pub block: Pbn,
-    /// What it does; a program's fault strikes at a page program, an erase's at an erase, a read's
-    /// at a page read.
+    /// The fault: it applies to page programs, erases or page reads of the block.
     pub fault: Fault,
-    /// How many verbs of that kind on the block still go well.
+    /// Operations of that kind on the block that still succeed.
     pub after: u32,
 }
 
-impl Bomb {
-    /// Strikes at the next verb of its kind on the block.
+impl BlockFault {
+    /// A fault at the next operation of its kind on the block.
     pub const fn next(block: Pbn, fault: Fault) -> Self {
-        Bomb {
+        BlockFault {
             block,
             fault,
             after: 0,
@@ -120,63 +118,60 @@ impl Bomb {
     }
 }
 
-/// A die that stops working: it programs and erases nothing any more, and nothing can be read from
-/// it.
+/// A failed die: its programs, erases and reads all fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DieFailure {
-    /// Which.
+    /// The die.
     pub die: u32,
-    /// From which program or erase of the whole chip on, counted from 0 since the plan was
-    /// installed.
+    /// The chip's first program or erase that fails, counted from 0 since the plan was installed.
     pub at_op: u64,
 }
 
 /// Bits of one data codeword of a page that are wrong until its block is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongBits {
-    /// Which page.
+    /// The page.
     pub page: Ppn,
-    /// How many.
+    /// The number of wrong bits.
     pub bits: u32,
 }
 
-/// Everything that may go wrong on a chip. The default plan is a perfect chip.
+/// All faults of a chip. The default plan has none.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
     /// Cut power at this operation.
     pub cut: Option<Cut>,
-    /// The cut also hits operations in flight on other dies, each with an outcome that follows from
-    /// the cut's seed. Of each die the last operation since the plan was installed counts. Power
-    /// fails at the latest instant at which one of them begins, the one that was cut included;
-    /// those that end later are in flight. They leave flickering pages only if the cut names such
-    /// an outcome itself.
+    /// The cut also hits operations in flight on other dies, each with an outcome drawn from the
+    /// cut's seed. Only the last operation of each die since the plan was installed can be in
+    /// flight. Power fails at the latest start of these operations and the cut one; those that end
+    /// later are in flight. They leave flickering pages only if the cut names such an outcome
+    /// itself.
     ///
-    /// What a FLUSH covers is never hit if the caller keeps to the emulated instants of a host that
-    /// waits: it issues the FLUSH when what it is to cover is done, and the next request when the
-    /// FLUSH is. Then all of that ends before the last operation begins. Requests issued at the
-    /// same instant overlap; one after the other they never do.
+    /// A caller that keeps to the emulated instants of a waiting host never loses flushed data.
+    /// Such a host issues the FLUSH when the operations that it covers are done, and the next
+    /// request when the FLUSH is done. All of them then end before the last operation starts.
+    /// Requests issued at the same instant overlap; requests issued one after the other do not.
     pub in_flight: bool,
-    /// Faults by chance.
-    pub chances: Chances,
-    /// Faults of named blocks.
-    pub bombs: Vec<Bomb>,
+    /// Rates of random faults.
+    pub rates: FaultRates,
+    /// Faults armed in single blocks.
+    pub block_faults: Vec<BlockFault>,
     /// A die that stops working.
     pub die: Option<DieFailure>,
-    /// Programs and erases fail more often as blocks wear, this many times as often as the
-    /// profile's part does. 0: never.
+    /// Factor on the part's failure rate of programs and erases, which grows with wear. 0: no such
+    /// failures.
     pub wear_out: f64,
-    /// Bits go wrong with wear, age and reads, this many times as often as in the profile's part.
-    /// 0: never. Which pages are weak follows from the seed alone: under the next plan with the
-    /// same one they still are.
+    /// Factor on the part's bit error rate, which grows with wear, age and reads. 0: no bit errors.
+    /// The seed alone determines the weak pages: a later plan with the same seed has the same ones.
     pub bit_errors: f64,
-    /// Wrong bits of named pages.
+    /// Wrong bits of single pages.
     pub wrong_bits: Vec<WrongBits>,
-    /// Seed of all chances above.
+    /// Seed of all random faults above.
     pub seed: u64,
 }
 
 impl FaultPlan {
-    /// Whether a fault may strike that the part keeps to itself.
+    /// Whether the plan has silent faults.
     pub fn is_silent(&self) -> bool {
         Fault::ALL
             .into_iter()
@@ -184,15 +179,15 @@ impl FaultPlan {
     }
 
     fn may_strike(&self, fault: Fault) -> bool {
-        self.chances.of(fault) > 0 || self.bombs.iter().any(|bomb| bomb.fault == fault)
+        self.rates.of(fault) > 0 || self.block_faults.iter().any(|armed| armed.fault == fault)
     }
 }
 
-/// The verdict on one program or erase.
+/// The outcome of one program or erase.
 pub(crate) enum Verdict {
     Succeed,
     Cut(Cut),
-    Suffer(Fault),
+    Inject(Fault),
 }
 
 const PROGRAM_MENU: &[Fault] = &[
@@ -203,15 +198,16 @@ const PROGRAM_MENU: &[Fault] = &[
 const ERASE_MENU: &[Fault] = &[Fault::EraseFail, Fault::LostErase];
 const READ_MENU: &[Fault] = &[Fault::StaleRead];
 
-/// A plan in use: counts operations and draws chances.
+/// A plan in use, with its operation count and random generator.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultState {
     plan: FaultPlan,
     ops: u64,
     rng: SplitMix,
-    /// What pages held before their block was last erased; kept only if a read may return it.
-    pub(crate) ghosts: HashMap<Ppn, Cells>,
-    /// Per die its last program or erase that went well; kept only if a cut may hit it.
+    /// Page contents from before their block's last erase; kept only if a stale read may return
+    /// them.
+    pub(crate) erased_contents: HashMap<Ppn, Cells>,
+    /// The last successful program or erase of each die; kept only if a cut may hit it.
     pub(crate) last_ops: BTreeMap<u32, LastOp>,
 }
 
@@ -223,11 +219,11 @@ pub(crate) struct LastOp {
     pub(crate) what: LastVerb,
 }
 
-/// What a die did last.
+/// The last operation of a die.
 #[derive(Clone, Debug)]
 pub(crate) enum LastVerb {
     Program(Ppn),
-    /// An erase, the block's facts before it and what it held.
+    /// An erase, with the block's facts and pages before it.
     Erase(Pbn, BlockFacts, Vec<LeftPage>),
 }
 
@@ -253,7 +249,7 @@ impl FaultState {
             plan,
             ops: 0,
             rng,
-            ghosts: HashMap::new(),
+            erased_contents: HashMap::new(),
             last_ops: BTreeMap::new(),
         }
     }
@@ -262,7 +258,7 @@ impl FaultState {
         &self.plan
     }
 
-    /// What is still to come of the plan, counted from now.
+    /// Returns the remaining plan, counted from now.
     pub(crate) fn into_rest(self) -> FaultPlan {
         let FaultState { mut plan, ops, .. } = self;
         plan.cut = plan.cut.map(|cut| Cut {
@@ -276,7 +272,7 @@ impl FaultState {
         plan
     }
 
-    /// Wrong bits of a page, beside those of the rate.
+    /// Wrong bits that the plan adds to a page, besides those of the error rate.
     pub(crate) fn wrong_bits(&self, page: Ppn) -> u32 {
         self.plan
             .wrong_bits
@@ -286,12 +282,12 @@ impl FaultState {
             .sum()
     }
 
-    /// A block was erased: its pages are as good as new.
+    /// Removes the wrong bits of an erased block's pages.
     pub(crate) fn renew(&mut self, is_renewed: impl Fn(Ppn) -> bool) {
         self.plan.wrong_bits.retain(|wrong| !is_renewed(wrong.page));
     }
 
-    /// Whether programs have to ask.
+    /// Whether programs must consult the plan.
     pub(crate) fn touches_programs(&self) -> bool {
         let FaultPlan {
             cut, die, wear_out, ..
@@ -302,7 +298,7 @@ impl FaultState {
         listed || cut.is_some() || die.is_some() || *wear_out > 0.0
     }
 
-    /// Whether reads have to ask.
+    /// Whether reads must consult the plan.
     pub(crate) fn touches_reads(&self) -> bool {
         let FaultPlan {
             die,
@@ -310,7 +306,7 @@ impl FaultState {
             wrong_bits,
             ..
         } = &self.plan;
-        die.is_some() || *bit_errors > 0.0 || !wrong_bits.is_empty() || self.keeps_ghosts()
+        die.is_some() || *bit_errors > 0.0 || !wrong_bits.is_empty() || self.keeps_erased_contents()
     }
 
     /// Whether a cut may hit operations that were issued before.
@@ -318,74 +314,75 @@ impl FaultState {
         self.plan.in_flight && self.plan.cut.is_some()
     }
 
-    pub(crate) fn keeps_ghosts(&self) -> bool {
+    pub(crate) fn keeps_erased_contents(&self) -> bool {
         self.plan.may_strike(Fault::StaleRead)
     }
 
-    /// `worn` is the chance that wear alone makes this program fail.
+    /// Decides a program; `worn` is the probability that wear alone makes it fail.
     pub(crate) fn program(&mut self, die: u32, block: Pbn, worn: f64) -> Verdict {
         self.operation(die, block, PROGRAM_MENU, worn)
     }
 
-    /// `worn` is the chance that wear alone makes this erase fail.
+    /// Decides an erase; `worn` is the probability that wear alone makes it fail.
     pub(crate) fn erase(&mut self, die: u32, block: Pbn, worn: f64) -> Verdict {
         self.operation(die, block, ERASE_MENU, worn)
     }
 
-    /// Whether this read of a page returns what the page held before.
+    /// Whether this read returns the page's content from before the last erase.
     pub(crate) fn read_is_stale(&mut self, block: Pbn) -> bool {
-        self.strike(block, READ_MENU, 0.0).is_some()
+        self.next_fault(block, READ_MENU, 0.0).is_some()
     }
 
-    pub(crate) fn die_is_dead(&self, die: u32) -> bool {
+    pub(crate) fn has_die_failed(&self, die: u32) -> bool {
         self.plan
             .die
             .is_some_and(|failure| failure.die == die && self.ops >= failure.at_op)
     }
 
-    /// A number below `bound` for what a fault leaves open.
+    /// A random number below `bound`, for the open choices of a fault.
     pub(crate) fn choose(&mut self, bound: u32) -> u32 {
         self.rng.number(bound)
     }
 
-    /// The first of `menu` is the status failure.
+    /// Decides one operation. The first fault of `menu` is the status failure.
     fn operation(&mut self, die: u32, block: Pbn, menu: &[Fault], worn: f64) -> Verdict {
         debug_assert!(worn >= 0.0, "a chance of {worn}");
-        let (op, dead) = (self.ops, self.die_is_dead(die));
+        let (op, dead) = (self.ops, self.has_die_failed(die));
         self.ops += 1;
         if let Some(cut) = self.plan.cut.filter(|cut| cut.at_op == op) {
             return Verdict::Cut(cut);
         }
-        let struck = self.strike(block, menu, worn);
+        let struck = self.next_fault(block, menu, worn);
         let fault = if dead { Some(menu[0]) } else { struck };
-        fault.map_or(Verdict::Succeed, Verdict::Suffer)
+        fault.map_or(Verdict::Succeed, Verdict::Inject)
     }
 
-    fn strike(&mut self, block: Pbn, menu: &[Fault], worn: f64) -> Option<Fault> {
-        self.explode(block, menu).or_else(|| self.draw(menu, worn))
+    fn next_fault(&mut self, block: Pbn, menu: &[Fault], worn: f64) -> Option<Fault> {
+        self.take_block_fault(block, menu)
+            .or_else(|| self.draw(menu, worn))
     }
 
-    fn explode(&mut self, block: Pbn, menu: &[Fault]) -> Option<Fault> {
-        let armed = |bomb: &Bomb| bomb.block == block && menu.contains(&bomb.fault);
+    fn take_block_fault(&mut self, block: Pbn, menu: &[Fault]) -> Option<Fault> {
+        let concerns = |armed: &BlockFault| armed.block == block && menu.contains(&armed.fault);
         let ripe = self
             .plan
-            .bombs
+            .block_faults
             .iter()
-            .position(|bomb| armed(bomb) && bomb.after == 0);
+            .position(|armed| concerns(armed) && armed.after == 0);
         if let Some(ripe) = ripe {
-            return Some(self.plan.bombs.swap_remove(ripe).fault);
+            return Some(self.plan.block_faults.swap_remove(ripe).fault);
         }
         self.plan
-            .bombs
+            .block_faults
             .iter_mut()
-            .filter(|bomb| armed(bomb))
-            .for_each(|bomb| bomb.after -= 1);
+            .filter(|armed| concerns(armed))
+            .for_each(|armed| armed.after -= 1);
         None
     }
 
     fn draw(&mut self, menu: &[Fault], worn: f64) -> Option<Fault> {
         const BILLION: f64 = 1e9;
-        if worn <= 0.0 && menu.iter().all(|fault| self.plan.chances.of(*fault) == 0) {
+        if worn <= 0.0 && menu.iter().all(|fault| self.plan.rates.of(*fault) == 0) {
             return None;
         }
         let mut at = self.rng.unit() - worn;
@@ -393,7 +390,7 @@ impl FaultState {
             return Some(menu[0]);
         }
         menu.iter().copied().find(|fault| {
-            at -= f64::from(self.plan.chances.of(*fault)) / BILLION;
+            at -= f64::from(self.plan.rates.of(*fault)) / BILLION;
             at < 0.0
         })
     }
@@ -414,20 +411,20 @@ mod tests {
     }
 
     #[test]
-    fn chances_are_what_was_asked_for_and_repeat_from_the_seed() {
-        let chances = [
+    fn rates_are_what_was_asked_for_and_repeat_from_the_seed() {
+        let rates = [
             (Fault::ProgramFail, 100_000_000),
             (Fault::LostProgram, 30_000_000),
         ]
         .into();
         let run = |seed| {
             let mut state = FaultState::new(FaultPlan {
-                chances,
+                rates,
                 seed,
                 ..FaultPlan::default()
             });
             let verdicts = (0..100_000).map(|_| match state.program(0, Pbn::new(0), 0.05) {
-                Verdict::Suffer(fault) => Some(fault),
+                Verdict::Inject(fault) => Some(fault),
                 _ => None,
             });
             verdicts.collect::<Vec<_>>()
@@ -444,21 +441,21 @@ mod tests {
     }
 
     #[test]
-    fn bombs_count_the_verbs_of_their_kind_on_their_block() {
-        let bombs = vec![
-            Bomb {
+    fn block_faults_count_the_verbs_of_their_kind_on_their_block() {
+        let block_faults = vec![
+            BlockFault {
                 block: Pbn::new(3),
                 fault: Fault::ProgramFail,
                 after: 2,
             },
-            Bomb {
+            BlockFault {
                 block: Pbn::new(3),
                 fault: Fault::LostErase,
                 after: 1,
             },
         ];
         let mut state = FaultState::new(FaultPlan {
-            bombs,
+            block_faults,
             ..FaultPlan::default()
         });
         let mut struck = Vec::new();
@@ -468,7 +465,7 @@ mod tests {
                     ("p", state.program(0, block, 0.0)),
                     ("e", state.erase(0, block, 0.0)),
                 ] {
-                    if let Verdict::Suffer(fault) = verdict {
+                    if let Verdict::Inject(fault) = verdict {
                         struck.push((step, block.raw(), verb, fault));
                     }
                 }

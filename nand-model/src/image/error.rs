@@ -1,4 +1,4 @@
-//! Why an image cannot be made or opened: the file, the reason and the way out, in one line each.
+//! Errors of creating or opening an image: the file, the reason and the remedy, in one line each.
 
 use std::path::PathBuf;
 
@@ -14,10 +14,10 @@ pub enum ImageError {
     /// A directory, device, pipe or symbolic link.
     #[error("{path}: not a regular file (symbolic links are not followed); name the image itself", path = .0.display())]
     NotRegular(PathBuf),
-    /// The lock is taken.
+    /// Another process has locked the file.
     #[error("{path}: in use by another process; stop that one first", path = .0.display())]
     InUse(PathBuf),
-    /// Neither header copy starts as one.
+    /// Neither header copy starts with the magic bytes.
     #[error("{path}: not an ftld image; check the path, or remove the file and create a new one", path = .0.display())]
     NotAnImage(PathBuf),
     /// Written by another version of the program.
@@ -36,12 +36,12 @@ pub enum ImageError {
     /// Both header copies fail their check.
     #[error("{path}: both header copies are damaged; restore the image from a copy", path = .0.display())]
     HeaderDamaged(PathBuf),
-    /// The header's check holds, but what it says cannot be.
+    /// The header's check holds, but its values contradict each other.
     #[error("{path}: the header contradicts itself ({reason}); restore the image from a copy", path = .path.display())]
     Contradiction {
         /// The file.
         path: PathBuf,
-        /// What does not fit.
+        /// The contradiction.
         reason: String,
     },
     /// The file was cut off.
@@ -57,7 +57,7 @@ pub enum ImageError {
         /// The length its header asks for.
         wanted_bytes: u64,
     },
-    /// Something below the header is damaged.
+    /// A part after the header is damaged.
     #[error("{path}: damaged: {reason}; restore the image from a copy", path = .path.display())]
     Damaged {
         /// The file.
@@ -65,7 +65,7 @@ pub enum ImageError {
         /// What was found.
         reason: String,
     },
-    /// A new image was asked for that cannot be.
+    /// No image can be made of the requested parameters.
     #[error("{path}: no such image can be made: {reason}", path = .path.display())]
     BadSpec {
         /// The file.
@@ -78,7 +78,7 @@ pub enum ImageError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The host's reason.
         source: std::io::Error,

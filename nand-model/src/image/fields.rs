@@ -1,5 +1,4 @@
-//! Fields of the header: numbers and texts one after the other, and the codes of what a profile
-//! names.
+//! Fields of the header: numbers and texts in sequence, and the codes of a profile's enumerations.
 //!
 //! What always holds: numbers are little-endian; nothing is read beyond the bytes that there are; a
 //! code of an older image keeps its meaning.

@@ -1,7 +1,7 @@
-//! The header: who the image is, its flash, and up to which operation everything is on the disk.
+//! The header: identity of the image, its flash, and the number of the last synced operation.
 //!
-//! Two copies are written alternately with a sync between, so power failing in one write leaves the
-//! other. The newest copy whose check holds counts.
+//! Two copies are written alternately with a sync between them, so power failing in one write
+//! leaves the other intact. The newest copy whose check holds is valid.
 
 use super::fields::{Put, Take, order_code, pairing_code, pairing_of};
 use super::layout::{COPY_BYTES, Layout};
@@ -20,7 +20,7 @@ const SECTIONS_AT: usize = 64;
 const CLEAN: u32 = 1;
 const SYNC_FAILED: u32 = 2;
 const UNDOING: u32 = 4;
-/// Larger numbers cannot have been given; keeps the arithmetic on sequence numbers inside `u64`.
+/// Upper bound of valid numbers; keeps the arithmetic on sequence numbers inside `u64`.
 pub(crate) const SEQ_MAX: u64 = 1 << 62;
 
 /// One header copy.
@@ -31,15 +31,15 @@ pub(crate) struct Header {
     /// Every operation up to this one is on the disk.
     pub(crate) synced_seq: u64,
     pub(crate) spare_slots: u32,
-    /// Hours of emulated time that passed for the device.
+    /// Hours of emulated time since the device was created.
     pub(crate) hour: u32,
-    /// An opening undoes operations, and no sync has covered that yet.
+    /// The current opening undoes operations, and no sync has covered that yet.
     pub(crate) undoing: bool,
     /// Sections that this build does not know and may pass over: it keeps them.
     pub(crate) unknown: Vec<Section>,
 }
 
-/// Why no header could be had.
+/// Reason why no header could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderFault {
     NotAnImage,
@@ -48,7 +48,7 @@ pub(crate) enum HeaderFault {
     Contradiction(String),
 }
 
-/// The newest good copy and which one it is.
+/// Returns the newest valid copy and its index.
 pub(crate) fn choose_header(copies: [&[u8]; 2]) -> Result<(Header, usize), HeaderFault> {
     assert!(
         copies.iter().all(|copy| copy.len() == COPY_BYTES),
@@ -65,8 +65,8 @@ pub(crate) fn choose_header(copies: [&[u8]; 2]) -> Result<(Header, usize), Heade
             {
                 best = Some((header.clone(), copy));
             }
-            // A whole header of another version: the file was rewritten by another build, the other
-            // copy is history.
+            // A whole header of another version: another build rewrote the file, and the other copy
+            // is obsolete.
             Err(HeaderFault::Version(version)) if checks(copies[copy]) => {
                 return Err(HeaderFault::Version(*version));
             }
@@ -326,7 +326,7 @@ fn profile_of(mut take: Take<'_>) -> Result<Profile, String> {
 }
 
 impl Profile {
-    /// Figures no part has, so that emulated time cannot overflow on a hostile image.
+    /// Rejects figures that no part has, so that emulated time cannot overflow on a hostile image.
     fn check_bounds(&self) -> Result<(), String> {
         const HOUR_NS: u64 = 3_600_000_000_000;
         let Timing {
@@ -543,7 +543,7 @@ mod tests {
             |h| h.info.profile.max_bad_permille = 1001,
             "more bad blocks",
         );
-        // Texts: of a length that has no room, and of bytes that are no text.
+        // Texts: one that exceeds its room, and one that is not UTF-8.
         let checked = |mut bytes: Vec<u8>| {
             let check = crc32c(&bytes[..CHECK_AT]);
             bytes[CHECK_AT..].copy_from_slice(&check.to_le_bytes());

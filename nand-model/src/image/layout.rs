@@ -1,5 +1,5 @@
-//! Where everything lies. Every offset follows from the geometry, the NOP count and the number of
-//! spare slots.
+//! File layout. Every offset follows from the geometry, the NOP count and the number of spare
+//! slots.
 //!
 //! ```text
 //! 0        header copy 0
@@ -13,13 +13,13 @@ use super::record::{CORE_BYTES, HINT_HEAD_BYTES, TABLE_ENTRY_BYTES};
 use crate::convert::{index, to_u64, to_usize};
 use crate::geometry::Geometry;
 
-/// Alignment of every area: what a host punches and caches in.
+/// Alignment of every area: the host's unit of hole punching and caching.
 pub(crate) const PAGE: u64 = 4096;
 /// The same, as a length in memory.
 pub(crate) const PAGE_LEN: usize = to_usize(PAGE);
 /// Size of one header copy.
 pub(crate) const COPY_BYTES: usize = PAGE_LEN;
-/// Smallest write that a host crash leaves whole; no slot header, record core or table entry
+/// Smallest write that a host crash leaves intact; no slot header, record core or table entry
 /// crosses a multiple of it.
 const SECTOR: u64 = 512;
 
@@ -40,7 +40,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The layout, or why there is none.
+    /// Computes the layout, or the reason why there is none.
     pub(crate) fn new(geometry: Geometry, nop: u8, spare_slots: u32) -> Result<Layout, String> {
         geometry.validate()?;
         let slots = geometry
@@ -88,7 +88,7 @@ impl Layout {
         })
     }
 
-    /// How many slots beyond one per block a new image gets: one sync serves that many erases.
+    /// Slots beyond one per block of a new image: one sync allows that many erases.
     pub(crate) fn spare_slots_for(geometry: &Geometry) -> u32 {
         (geometry.blocks / 8).max(16)
     }
@@ -166,8 +166,8 @@ impl Layout {
     }
 }
 
-/// A record holds its core, the OOB and perhaps a hint. Without a hint, cores only must not cross a
-/// sector; with one, the hint should not either, because it is changed in place.
+/// A record consists of its core, the OOB and optionally a hint. Without a hint, only the cores
+/// must not cross a sector; with one, the hint must not either, because it is changed in place.
 fn record_bytes(oob_bytes: u64, hints: bool) -> u64 {
     let core = to_u64(CORE_BYTES);
     if !hints {

@@ -1,10 +1,10 @@
-//! The image file's bytes: header, block table, slots, page records, and the offsets of all of
-//! them. docs/FORMAT.md says the same in prose; a change here changes that page and
+//! The byte format of the image file: header, block table, slots, page records, and their offsets.
+//! docs/FORMAT.md describes the same in prose; a change here changes that page and
 //! [`FORMAT_VERSION`].
 //!
-//! What always holds: every offset follows from the header and is computed with checked arithmetic;
-//! whatever was read from a file is validated before it is used as an index or a length. Nothing
-//! here does I/O, so nothing is lost here when power fails.
+//! Invariants: every offset follows from the header and is computed with checked arithmetic; every
+//! value read from a file is validated before it is used as an index or a length. This module does
+//! no I/O, so a power failure cannot lose anything here.
 
 mod error;
 mod fields;
@@ -26,18 +26,18 @@ use crate::profile::Profile;
 /// The version this build reads and writes.
 pub const FORMAT_VERSION: u32 = 3;
 
-/// Longest scheme parameters an image keeps, in bytes.
+/// Maximum length of the scheme parameters in an image, in bytes.
 pub const PARAMS_BYTES_MAX: usize = 2048;
 
-/// Longest scheme or profile name, in bytes.
+/// Maximum length of a scheme or profile name, in bytes.
 pub const NAME_BYTES_MAX: usize = 63;
 
-/// What a new image is made from.
+/// Parameters of a new image.
 #[derive(Clone, Debug)]
 pub struct ImageSpec {
     /// The flash, with its number of blocks filled in.
     pub profile: Profile,
-    /// Bytes the host sees.
+    /// Size of the block device in bytes.
     pub size: u64,
     /// Name of the translation layer.
     pub scheme: String,
@@ -45,14 +45,14 @@ pub struct ImageSpec {
     pub params: String,
 }
 
-/// What an image says about itself.
+/// Description of an image, from its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageInfo {
-    /// Identity, given at creation.
+    /// Identity, generated at creation.
     pub uuid: [u8; 16],
     /// The flash.
     pub profile: Profile,
-    /// Bytes the host sees.
+    /// Size of the block device in bytes.
     pub size: u64,
     /// Name of the translation layer.
     pub scheme: String,
@@ -60,8 +60,8 @@ pub struct ImageInfo {
     pub params: String,
     /// Format version.
     pub version: u32,
-    /// Whether it was closed in order (as found; an image in use is never clean).
+    /// Whether it was closed cleanly (as found; an image in use is never clean).
     pub clean: bool,
-    /// Whether a sync failed while it was last used (as found).
+    /// Whether a sync failed during its last use (as found).
     pub sync_failed: bool,
 }

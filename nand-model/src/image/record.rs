@@ -1,8 +1,8 @@
 //! The small fixed parts of an image: slot header, page record, block table entry. All numbers are
 //! little-endian.
 //!
-//! Each part that is ever changed in place is smaller than a disk sector and inside one, so a host
-//! crash leaves its old or its new bytes, never a mixture.
+//! Each part that is changed in place is smaller than a disk sector and inside one, so a host crash
+//! leaves its old or its new bytes, never a mixture.
 
 use crate::convert::to_u32;
 use crate::store::{Bad, BlockFacts, Health};
@@ -20,7 +20,7 @@ const MARK_AT: usize = 24;
 const NO_SLOT: u32 = u32::MAX;
 
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
-    // A piece at a time, so that the compiler compares many bytes at once.
+    // In pieces, so that the compiler compares many bytes at once.
     bytes
         .chunks(64)
         .all(|piece| piece.iter().fold(0, |all, byte| all | byte) == 0)
@@ -34,13 +34,13 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// What a page record says beside the OOB.
+/// The fixed fields of a page record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Core {
     pub(crate) seq: u64,
     pub(crate) data_check: u32,
     pub(crate) oob_check: u32,
-    /// What the page was programmed as: see [`crate::store`].
+    /// The tag of the page that was programmed: see [`crate::store`].
     pub(crate) tag: u32,
 }
 
@@ -58,7 +58,7 @@ impl Core {
         out[MARK_AT..CORE_BYTES].fill(0);
     }
 
-    /// The core, if this is one and it was written for this place.
+    /// Decodes a core; `None` if it is invalid or was written for another place.
     #[inline]
     pub(crate) fn decode(slot: u32, page: u32, bytes: &[u8]) -> Option<Core> {
         let core = Core {
@@ -73,7 +73,7 @@ impl Core {
     }
 }
 
-/// Start value of a core's check: a record copied to another place does not hold there.
+/// Initial value of a core's check: a record copied to another place fails its check.
 #[inline]
 fn place(slot: u32, page: u32) -> u32 {
     slot.wrapping_mul(0x9E37_79B1) ^ page
@@ -83,8 +83,8 @@ fn place(slot: u32, page: u32) -> u32 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) health: Health,
-    /// Page of the same block whose interrupted program set the mark: without that program the mark
-    /// is void.
+    /// Page of the same block whose interrupted program set the mark; the mark is void without that
+    /// program.
     pub(crate) cause: Option<u16>,
 }
 
@@ -123,7 +123,7 @@ impl Mark {
         mark
     }
 
-    /// The mark of a record whose core is valid; a page without a valid mark is good.
+    /// Decodes the mark of a record with a valid core; a page without a valid mark is good.
     pub(crate) fn decode(seq: u64, record: &[u8]) -> Mark {
         let mark = &record[MARK_AT..MARK_AT + 8];
         if is_zero(mark) || u32_at(mark, 4) != crc32c_append(crc32c(&seq.to_le_bytes()), &mark[..4])
@@ -145,12 +145,12 @@ impl Mark {
     }
 }
 
-/// OOB bits cleared after the program, kept apart from the OOB so that a torn change costs the hint
-/// and not the page.
+/// OOB bits cleared after the program, stored separately from the OOB: a torn change loses the hint
+/// but not the page.
 pub(crate) struct Hint;
 
 impl Hint {
-    /// Writes a hint: programs of the page so far, and the mask whose 0 bits are cleared.
+    /// Encodes a hint: the page's number of programs, and the mask whose 0 bits are cleared.
     pub(crate) fn encode(seq: u64, programs: u8, mask: &[u8], out: &mut [u8]) {
         debug_assert!(programs > 0, "a hint of no programs");
         out[4..8].copy_from_slice(&[programs, 0, 0, 0]);
@@ -162,8 +162,8 @@ impl Hint {
         out[..4].copy_from_slice(&check.to_le_bytes());
     }
 
-    /// Programs so far and mask of a record whose core holds, if it has a hint. `record` is the
-    /// whole record.
+    /// Decodes the number of programs and the mask of a record with a valid core, if it has a hint.
+    /// `record` is the whole record.
     #[inline]
     pub(crate) fn decode(seq: u64, record: &[u8], oob_bytes: usize) -> Option<(u8, &[u8])> {
         let hint = &record[CORE_BYTES + oob_bytes..][..HINT_HEAD_BYTES + oob_bytes];
@@ -174,29 +174,29 @@ impl Hint {
         Some((programs, &hint[HINT_HEAD_BYTES..]))
     }
 
-    /// Where the hint lies in a record.
+    /// Offset of the hint in a record.
     pub(crate) fn at(oob_bytes: usize) -> usize {
         CORE_BYTES + oob_bytes
     }
 }
 
-/// Which block lives in a slot, and since which operation.
+/// The block in a slot, and the operation that put it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotHeader {
     pub(crate) block: u32,
     pub(crate) erase_seq: u64,
     pub(crate) erase_count: u32,
-    pub(crate) weak: bool,
+    pub(crate) erase_interrupted: bool,
     pub(crate) since: u32,
     pub(crate) reads: u32,
 }
 
 impl SlotHeader {
-    /// The header of a block with these facts; whether it is bad stands in the table.
+    /// Creates the header of a block with these facts; the table stores whether the block is bad.
     pub(crate) fn new(block: u32, erase_seq: u64, facts: BlockFacts) -> Self {
         let BlockFacts {
             erase_count,
-            weak,
+            erase_interrupted,
             since,
             reads,
             bad: _,
@@ -205,17 +205,17 @@ impl SlotHeader {
             block,
             erase_seq,
             erase_count,
-            weak,
+            erase_interrupted,
             since,
             reads,
         }
     }
 
-    /// What it says about its block, of which the table says `bad`.
+    /// Returns the block's facts; `bad` comes from the table.
     pub(crate) fn facts(&self, bad: Option<Bad>) -> BlockFacts {
         let SlotHeader {
             erase_count,
-            weak,
+            erase_interrupted,
             since,
             reads,
             ..
@@ -223,7 +223,7 @@ impl SlotHeader {
         BlockFacts {
             erase_count,
             bad,
-            weak,
+            erase_interrupted,
             since,
             reads,
         }
@@ -235,7 +235,7 @@ impl SlotHeader {
         out[4..8].copy_from_slice(&self.block.to_le_bytes());
         out[8..16].copy_from_slice(&self.erase_seq.to_le_bytes());
         out[16..20].copy_from_slice(&self.erase_count.to_le_bytes());
-        out[20] = u8::from(self.weak);
+        out[20] = u8::from(self.erase_interrupted);
         out[24..28].copy_from_slice(&self.since.to_le_bytes());
         out[28..32].copy_from_slice(&self.reads.to_le_bytes());
         let check = crc32c_append(place(slot, 0), &out[..60]);
@@ -243,7 +243,7 @@ impl SlotHeader {
         out
     }
 
-    /// `Ok(None)` is a slot that was never used or was given back.
+    /// Decodes a header; `Ok(None)` for a slot that was never used or whose space was released.
     pub(crate) fn decode(slot: u32, bytes: &[u8]) -> Result<Option<SlotHeader>, String> {
         let bytes = &bytes[..SLOT_HEADER_BYTES];
         if is_zero(bytes) {
@@ -258,14 +258,14 @@ impl SlotHeader {
             block: u32_at(bytes, 4),
             erase_seq: u64_at(bytes, 8),
             erase_count: u32_at(bytes, 16),
-            weak: bytes[20] != 0,
+            erase_interrupted: bytes[20] != 0,
             since: u32_at(bytes, 24),
             reads: u32_at(bytes, 28),
         }))
     }
 }
 
-/// One block in the table. While an image is in use only `bad` is kept up to date.
+/// Table entry of one block. While an image is in use only `bad` is up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableEntry {
     pub(crate) slot: Option<u32>,
@@ -273,7 +273,7 @@ pub(crate) struct TableEntry {
     pub(crate) erase_seq: u64,
     /// Whether some page of the block carries a health mark.
     pub(crate) marked: bool,
-    /// Check over the block's program counts.
+    /// Check value of the block's program counts.
     pub(crate) counts_check: u32,
 }
 
@@ -289,7 +289,7 @@ impl TableEntry {
             Some(Bad::Factory) => 1,
             Some(Bad::Grown) => 2,
         };
-        out[17] = u8::from(self.facts.weak);
+        out[17] = u8::from(self.facts.erase_interrupted);
         out[18] = u8::from(self.marked);
         out[20..24].copy_from_slice(&self.counts_check.to_le_bytes());
         out[24..28].copy_from_slice(&self.facts.since.to_le_bytes());
@@ -307,7 +307,7 @@ impl TableEntry {
             0 => None,
             1 => Some(Bad::Factory),
             2 => Some(Bad::Grown),
-            other => return Err(format!("table entry of block {block} says bad = {other}")),
+            other => return Err(format!("table entry of block {block} has bad = {other}")),
         };
         let slot = u32_at(bytes, 0);
         Ok(TableEntry {
@@ -315,7 +315,7 @@ impl TableEntry {
             facts: BlockFacts {
                 erase_count: u32_at(bytes, 4),
                 bad,
-                weak: bytes[17] != 0,
+                erase_interrupted: bytes[17] != 0,
                 since: u32_at(bytes, 24),
                 reads: u32_at(bytes, 28),
             },
@@ -386,7 +386,7 @@ mod tests {
         let facts = BlockFacts {
             erase_count: 8,
             bad: Some(Bad::Grown),
-            weak: true,
+            erase_interrupted: true,
             since: 700,
             reads: 1 << 30,
         };

@@ -1,10 +1,10 @@
-//! Everything in memory: for tests that branch at any operation. Clones share every block until one
-//! of them changes it.
+//! A store in memory, for tests that branch at any operation. Clones share every block until one of
+//! them changes it.
 //!
-//! A store can journal its changes. Played back onto a clone of the state they began with, they
-//! give the flash as it was before any operation of a run, without running what issued them again.
+//! A store can journal its changes. Replayed onto a clone of the initial state, they give the flash
+//! before any operation of a run, without running the scheme again.
 
-use super::{BlockFacts, Cells, Health, NOBODY, Store, tag_of};
+use super::{BlockFacts, Cells, Health, Store, TAG_NONE, tag_of};
 use crate::addr::{Pbn, Ppn};
 use crate::convert::{index, to_u32};
 use crate::geometry::Geometry;
@@ -18,46 +18,46 @@ use std::sync::Arc;
 pub enum Change {
     /// A page was programmed.
     Program {
-        /// Where.
+        /// The page.
         ppn: Ppn,
         /// The page's data.
         data: Vec<u8>,
-        /// The OOB bytes that were given; the rest stays erased.
+        /// The OOB bytes of the program; the rest stays erased.
         oob: Vec<u8>,
     },
     /// OOB bits were cleared.
     AndOob {
-        /// Where.
+        /// The page.
         ppn: Ppn,
         /// The bytes that were programmed over the OOB.
         oob: Vec<u8>,
     },
-    /// What can be read of a page changed.
+    /// The health of a page changed.
     Health {
-        /// Where.
+        /// The page.
         ppn: Ppn,
-        /// What can be read now.
+        /// The new health.
         health: Health,
     },
     /// A block was erased.
     Erase {
-        /// Which.
+        /// The block.
         block: Pbn,
-        /// Its facts from then on.
+        /// Its new facts.
         facts: BlockFacts,
     },
     /// Cells were programmed as a fault left them.
     Cells {
-        /// Where.
+        /// The page.
         ppn: Ppn,
-        /// What was programmed.
+        /// The programmed cells.
         cells: Cells,
     },
     /// A block's facts changed without an erase.
     Facts {
-        /// Which.
+        /// The block.
         block: Pbn,
-        /// Its facts from then on.
+        /// Its new facts.
         facts: BlockFacts,
     },
 }
@@ -65,11 +65,11 @@ pub enum Change {
 /// The pages of one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pages {
-    /// As far as pages were programmed; what is not programmed holds anything.
+    /// Data of the programmed pages; undefined for blank pages.
     data: Vec<u8>,
     oob: Vec<u8>,
     programs: Vec<u8>,
-    /// Per page; [`NOBODY`] while it is blank.
+    /// Per page; [`TAG_NONE`] while it is blank.
     tags: Vec<u32>,
 }
 
@@ -78,16 +78,16 @@ struct Pages {
 pub struct MemStore {
     geometry: Geometry,
     blocks: Vec<Arc<Pages>>,
-    /// What every erased block is.
+    /// The pages of an erased block, shared by all of them.
     blank: Arc<Pages>,
     facts: Vec<BlockFacts>,
-    /// Erases per block that this store saw: with each begins another life.
-    lives: Vec<u64>,
+    /// Erases per block since the store was created: each starts a new life.
+    erase_generations: Vec<u64>,
     hour: u32,
     /// Pages that are not [`Health::Good`].
     sick: HashMap<u32, Health>,
     journal: Option<Vec<Change>>,
-    /// Pages for which the pretended host still has room.
+    /// Pages that the simulated host has space for.
     room: Option<u64>,
 }
 
@@ -99,7 +99,7 @@ impl MemStore {
             data: Vec::new(),
             oob: Vec::new(),
             programs: vec![0; pages],
-            tags: vec![NOBODY; pages],
+            tags: vec![TAG_NONE; pages],
         };
         let blank = Arc::new(blank);
         MemStore {
@@ -107,7 +107,7 @@ impl MemStore {
             blocks: vec![blank.clone(); geometry.block_slots()],
             blank,
             facts: vec![BlockFacts::default(); geometry.block_slots()],
-            lives: vec![0; geometry.block_slots()],
+            erase_generations: vec![0; geometry.block_slots()],
             hour: 0,
             sick: HashMap::new(),
             journal: None,
@@ -115,32 +115,32 @@ impl MemStore {
         }
     }
 
-    /// Pretends that the host has room for this many pages more and is full then, as a file system
-    /// may be; `None` for room without end.
+    /// Limits the simulated host's space to this many more pages, as on a full file system; `None`
+    /// for unlimited space.
     pub fn set_room(&mut self, pages: Option<u64>) {
         self.room = pages;
     }
 
-    /// Begins to journal changes.
+    /// Starts to journal changes.
     pub fn record(&mut self) {
         self.journal = Some(Vec::new());
     }
 
-    /// Changes since [`MemStore::record`]; empty when nothing is recorded.
+    /// Changes since [`MemStore::record`]; empty without a journal.
     pub fn recorded(&self) -> &[Change] {
         self.journal.as_deref().unwrap_or_default()
     }
 
-    /// Ends the journal and gives it away.
+    /// Ends the journal and returns it.
     pub fn take_record(&mut self) -> Vec<Change> {
         self.journal.take().unwrap_or_default()
     }
 
-    /// Repeats a change that another store went through.
+    /// Applies a change of another store.
     ///
     /// # Errors
     ///
-    /// ENOSPC if [`MemStore::set_room`] leaves no room for a program.
+    /// ENOSPC if [`MemStore::set_room`] leaves no space for a program.
     pub fn replay(&mut self, change: &Change) -> io::Result<()> {
         match change {
             Change::Program { ppn, data, oob } => self.program(*ppn, 1, data, oob),
@@ -158,7 +158,7 @@ impl MemStore {
         }
     }
 
-    /// Where a page lies: its block and its number there.
+    /// Location of a page: its block and its offset there.
     #[inline]
     fn place(&self, ppn: Ppn) -> (usize, usize) {
         (
@@ -173,7 +173,10 @@ impl MemStore {
     }
 
     fn tag_now(&self, ppn: Ppn) -> u32 {
-        tag_of(ppn, self.lives[self.geometry.block_of(ppn).index()])
+        tag_of(
+            ppn,
+            self.erase_generations[self.geometry.block_of(ppn).index()],
+        )
     }
 
     fn cells_at(&self, ppn: Ppn) -> Option<Cells> {
@@ -184,14 +187,14 @@ impl MemStore {
             data: pages.data[page * page_bytes..][..page_bytes].to_vec(),
             oob: pages.oob[page * oob_bytes..][..oob_bytes].to_vec(),
             tag: if self.sick.get(&ppn.raw()) == Some(&Health::Lost) {
-                NOBODY
+                TAG_NONE
             } else {
                 pages.tags[page]
             },
         })
     }
 
-    /// Programs one page; `oob` may be shorter than the OOB. What was programmed already is lost.
+    /// Programs one page; `oob` may be shorter than the OOB. Overwrites the earlier content.
     fn fill(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], tag: u32) {
         if !self.is_blank(ppn) {
             self.sick.insert(ppn.raw(), Health::Lost);
@@ -339,7 +342,7 @@ impl Store for MemStore {
 
     fn erase(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()> {
         self.blocks[block.index()] = self.blank.clone();
-        self.lives[block.index()] += 1;
+        self.erase_generations[block.index()] += 1;
         if !self.sick.is_empty() {
             self.sick
                 .retain(|&ppn, _| self.geometry.block_of(Ppn::new(ppn)) != block);
@@ -421,7 +424,10 @@ mod tests {
             .iter()
             .for_each(|change| again.replay(change).unwrap());
         assert_eq!((again.blocks, again.facts), (end.blocks, end.facts));
-        assert_eq!((again.sick, again.lives), (end.sick, end.lives));
+        assert_eq!(
+            (again.sick, again.erase_generations),
+            (end.sick, end.erase_generations)
+        );
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! Where a chip's bytes live. A store keeps bytes and judges nothing: the law, faults and time are
-//! the chip's.
+//! Storage of a chip's bytes. A store checks no rules: NAND rules, faults and time belong to the
+//! chip.
 //!
-//! Every programmed page carries a *tag* beside its bytes: one number made of its address and of
-//! the present life of its block, given by the store when the page is programmed and compared when
-//! it is read. A page whose tag is not that of its place and life reads as
-//! [`Health::Lost`]: it was programmed for another page, or before an erase that never took place.
+//! Every programmed page has a *tag* besides its bytes: a number computed from its address and its
+//! block's current life. The store sets it when the page is programmed and compares it when the
+//! page is read. A page with another tag than that of its place and life reads as [`Health::Lost`]:
+//! it was programmed for another page, or before an erase that had no effect.
 //!
-//! What always holds: a page is programmed at most once between two erases of its block, except for
-//! [`Store::and_oob`]; the chip has checked that before it calls. Only injected faults break it: a
-//! page that is programmed twice is [`Health::Lost`] and belongs to nobody.
+//! Invariant: a page is programmed at most once between two erases of its block, except by
+//! [`Store::and_oob`]; the chip checks this before the call. Only injected faults break it: a page
+//! programmed twice is [`Health::Lost`] and belongs to no address.
 
 mod file;
 mod mem;
@@ -25,22 +25,22 @@ use crate::rng::SplitMix;
 use crc32c::crc32c;
 use std::io;
 
-/// What can still be read of a page; stands for the ECC of a real part.
+/// The readable parts of a page; replaces the ECC of a real part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Health {
     /// Everything.
     #[default]
     Good,
-    /// The OOB, not the data.
+    /// The OOB is readable, the data is not.
     DataLost,
-    /// The data, not the OOB.
+    /// The data is readable, the OOB is not.
     OobLost,
     /// Nothing.
     Lost,
-    /// Everything, this many more times; then nothing.
+    /// Everything is readable this many more times; then nothing is.
     Unstable(u8),
-    /// Everything or nothing, at random at every read. The number says which reads come next, so
-    /// that a run repeats.
+    /// Everything or nothing, at random at every read. The number determines the sequence of reads,
+    /// so that a run repeats.
     Flickering(u8),
 }
 
@@ -66,7 +66,7 @@ impl Health {
         matches!(self, Health::Flickering(number) if SplitMix::new(u64::from(number)).one_in(2))
     }
 
-    /// The health that a read of the page leaves, if it is another.
+    /// The page's health after a read, if it changes.
     fn after_read(self) -> Option<Health> {
         match self {
             Health::Unstable(left @ 1..) => Some(Health::Unstable(left - 1)),
@@ -76,77 +76,79 @@ impl Health {
     }
 }
 
-/// Why a block must not be used.
+/// Reason why a block must not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bad {
-    /// Marked by the manufacturer; never held data.
+    /// Marked by the manufacturer; the block never held data.
     Factory,
-    /// A program or erase failed; pages programmed before stay readable.
+    /// A program or erase failed; earlier pages stay readable.
     Grown,
 }
 
-/// What outlives a power cut about one block, beside its pages.
+/// Persistent facts of one block, besides its pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockFacts {
-    /// Completed or begun erases.
+    /// Started erases, completed or not.
     pub erase_count: u32,
     /// Whether the block is bad.
     pub bad: Option<Bad>,
-    /// The last erase was interrupted although the block looks blank: what is programmed now will
-    /// not hold.
-    pub weak: bool,
+    /// The last erase was interrupted although the block looks blank: pages programmed now will not
+    /// hold their data.
+    pub erase_interrupted: bool,
     /// Hour of the device's emulated time at which the first page since the last erase was
-    /// programmed; of the erase, while there is none.
+    /// programmed; before that, the hour of the erase.
     pub since: u32,
-    /// Page reads since the last erase, as far as they were counted.
+    /// Counted page reads since the last erase; the count may be too low.
     pub reads: u32,
 }
 
-/// What the cells of one page hold, whether it belongs there or not.
+/// Contents of one page's cells, whether they belong to this page or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cells {
     /// The page's data.
     pub data: Vec<u8>,
     /// The whole OOB.
     pub oob: Vec<u8>,
-    /// The tag it was programmed with; of a page that is [`Health::Lost`], no page's.
+    /// The tag with which the page was programmed; [`Health::Lost`] pages have a tag of no page.
     pub tag: u32,
 }
 
-/// Tag of cells that cannot be read: no page's.
-const NOBODY: u32 = 0;
+/// Tag of unreadable cells; no page has it.
+const TAG_NONE: u32 = 0;
 
-/// The tag of a page in a life of its block. A CRC: two pages of one life, or two lives of one
-/// page, never share one; any other two do by a chance of 2⁻³².
+/// Returns the tag of a page in a life of its block. It is a CRC: two pages of one life, or two
+/// lives of one page, never share a tag; any other two share one with probability 2⁻³².
 #[inline]
 fn tag_of(ppn: Ppn, life: u64) -> u32 {
     let mut bytes = [0; 12];
     bytes[..4].copy_from_slice(&ppn.raw().to_le_bytes());
     bytes[4..].copy_from_slice(&life.to_le_bytes());
     match crc32c(&bytes) {
-        NOBODY => u32::MAX,
+        TAG_NONE => u32::MAX,
         tag => tag,
     }
 }
 
-/// Keeper of bytes. Runs never cross a block; `first` and the run's length are within one.
+/// Storage of pages and block facts. Runs never cross a block; `first` and the run's length are
+/// within one.
 pub trait Store: Send + 'static {
-    /// Calls `each` once per block, ascending, with its facts and how often each of its pages was
-    /// programmed since the last erase (0 = erased).
+    /// Calls `each` once per block, in ascending order, with its facts and the program count of
+    /// each of its pages since the last erase (0 = erased).
     ///
     /// # Errors
     ///
-    /// The host's, if it cannot read what the store holds; `each` may have seen some blocks.
+    /// The host's, if it cannot read the image; `each` may have been called for some blocks.
     fn load(&mut self, each: &mut dyn FnMut(Pbn, BlockFacts, &[u8])) -> io::Result<()>;
 
-    /// Reads `health.len()` programmed pages from `first` on. `data` is empty or holds that many
-    /// pages; `oobs` is empty or holds that many equal slices, each at most the OOB size. Every
-    /// element of `health` is set, whatever it was before.
+    /// Reads `health.len()` programmed pages from `first` on. `data` is empty or has room for that
+    /// many pages; `oobs` is empty or has that many equal slices, each at most the OOB size. Every
+    /// element of `health` is set, whatever its old value.
     ///
     /// # Errors
     ///
-    /// The host's, if it cannot read the pages or write down that an unstable one was read; the
-    /// buffers then hold anything. A page that cannot be corrected is no error: `health` tells.
+    /// The host's, if it cannot read the pages or record the read of an unstable one; the contents
+    /// of the buffers are then undefined. An uncorrectable page is not an error: `health` reports
+    /// it.
     fn read(
         &mut self,
         first: Ppn,
@@ -183,16 +185,16 @@ pub trait Store: Send + 'static {
         Ok(())
     }
 
-    /// Keeps `count` pages from `first` on. `oobs` holds `count` equal slices; OOB bytes beyond
+    /// Programs `count` pages from `first` on. `oobs` holds `count` equal slices; OOB bytes beyond
     /// them read as 0xFF. On an error none of the pages counts as programmed.
     ///
     /// # Errors
     ///
-    /// The host's, if it refuses a write: ENOSPC and EDQUOT when it is full, EIO after a failed
-    /// sync.
+    /// The host's, if it refuses a write: ENOSPC and EDQUOT when its file system is full, EIO after
+    /// a failed sync.
     fn program(&mut self, first: Ppn, count: u32, data: &[u8], oobs: &[u8]) -> io::Result<()>;
 
-    /// Keeps one page with its health; the rest is as in [`Store::program`]. A host crash keeps
+    /// Programs one page with its health; otherwise like [`Store::program`]. A host crash keeps
     /// both or neither.
     ///
     /// # Errors
@@ -200,8 +202,8 @@ pub trait Store: Send + 'static {
     /// As [`Store::program`].
     fn program_as(&mut self, ppn: Ppn, data: &[u8], oob: &[u8], health: Health) -> io::Result<()>;
 
-    /// Records what the interrupted program of `by` did to programmed pages of its block. A host
-    /// crash that undoes that program undoes this, too.
+    /// Records the effect of the interrupted program of `by` on programmed pages of its block. A
+    /// host crash that undoes that program also undoes this effect.
     ///
     /// # Errors
     ///
@@ -213,84 +215,82 @@ pub trait Store: Send + 'static {
     }
 
     /// Clears those OOB bits of a programmed page that are 0 in `oob`; blank cells stay blank. A
-    /// host crash may lose or keep this on its own: what it says is a hint.
+    /// host crash may lose or keep this change independently of others: its content is a hint.
     ///
     /// # Errors
     ///
     /// The host's, if it refuses a read or a write; the OOB then has its old or its new bits.
     fn and_oob(&mut self, ppn: Ppn, oob: &[u8]) -> io::Result<()>;
 
-    /// Records what can still be read of a programmed page; of a page that holds nothing there is
-    /// nothing to record.
+    /// Records the health of a programmed page; ignores a blank page.
     ///
     /// # Errors
     ///
     /// The host's, if it refuses a read or a write; the health stays what it was.
     fn set_health(&mut self, ppn: Ppn, health: Health) -> io::Result<()>;
 
-    /// Forgets the block's pages and records its facts. Whether it is bad does not change: bad
-    /// blocks are not erased.
+    /// Erases the block's pages and records its facts. The bad mark does not change: bad blocks are
+    /// not erased.
     ///
     /// # Errors
     ///
-    /// The host's, if it refuses a write or the sync that makes room; the block then stays as it
-    /// was.
+    /// The host's, if it refuses a write or the sync that frees space; the block then does not
+    /// change.
     fn erase(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()>;
 
     /// Records facts that changed without an erase.
     ///
     /// # Errors
     ///
-    /// The host's, if it refuses a write; the facts then stay what they were.
+    /// The host's, if it refuses a write; the facts then do not change.
     fn set_facts(&mut self, block: Pbn, facts: BlockFacts) -> io::Result<()>;
 
-    /// The tag that a program of this page would give it now; `None` where no tags are kept.
+    /// The tag that a program of this page would get now; `None` if the store has no tags.
     fn tag(&self, _ppn: Ppn) -> Option<u32> {
         None
     }
 
-    /// What the cells of a page hold, belonging there or not; `None` while they are blank. For
-    /// faults that the part keeps to itself.
+    /// Contents of a page's cells, whether they belong to it or not; `None` while they are blank.
+    /// For silent faults.
     ///
     /// # Errors
     ///
-    /// The host's, if it cannot read the page; [`io::ErrorKind::Unsupported`] of a store without
+    /// The host's, if it cannot read the page; [`io::ErrorKind::Unsupported`] for a store without
     /// tags.
     fn cells(&mut self, _ppn: Ppn) -> io::Result<Option<Cells>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Programs cells with a tag of any origin. A page that is programmed already is
-    /// [`Health::Lost`] from then on; its bytes stay. For faults that the part keeps to itself.
+    /// Programs cells with any tag. A page that is programmed already becomes [`Health::Lost`]; its
+    /// bytes stay. For silent faults.
     ///
     /// # Errors
     ///
-    /// The host's, if it refuses a read or a write; [`io::ErrorKind::Unsupported`] of a store
+    /// The host's, if it refuses a read or a write; [`io::ErrorKind::Unsupported`] for a store
     /// without tags.
     fn put_cells(&mut self, _ppn: Ppn, _cells: &Cells) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Hours of emulated time that passed for the device until now.
+    /// Hours of emulated time since the device was created.
     fn hour(&self) -> u32 {
         0
     }
 
-    /// Notes the device's hour. A crash may lose it; what [`BlockFacts::since`] says stays a lower
-    /// bound.
+    /// Records the device's hour. A crash may lose it; [`BlockFacts::since`] stays a lower bound.
     fn set_hour(&mut self, _hour: u32) {}
 
-    /// Whether a page's data can be read back; else only its first OOB bytes can.
+    /// Whether a page's data can be read back; otherwise only its first OOB bytes can.
     fn keeps_data(&self) -> bool {
         true
     }
 
-    /// Erases that can be taken before a sync is needed; `u32::MAX` where erasing needs none.
+    /// Erases allowed before a sync is needed; `u32::MAX` if erasing needs none.
     fn erase_credit(&self) -> u32 {
         u32::MAX
     }
 
-    /// The credit that a sync is sure to restore, whatever the blocks hold.
+    /// The credit after a sync, at least, whatever the state of the blocks.
     fn erase_credit_full(&self) -> u32 {
         u32::MAX
     }

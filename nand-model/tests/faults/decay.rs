@@ -1,8 +1,8 @@
-//! Bits that go wrong with wear, age and reads.
+//! Bit errors from wear, age and reads.
 
 use super::*;
 
-/// A chip with one full block, worn as if it had been erased so often.
+/// A chip with one full block, worn as after this many erases.
 fn worn_chip<S: Store>(mut chip: Chip<S>, erases: u32) -> Chip<S> {
     for _ in 0..erases {
         erase(&mut chip, 0).unwrap();
@@ -17,7 +17,7 @@ fn fill<S: Store>(chip: &mut Chip<S>, block: u32) {
     }
 }
 
-/// Bits corrected while every page of the block is read once.
+/// Returns the bits corrected while every page of the block is read once.
 fn corrected_in<S: Store>(chip: &mut Chip<S>, block: u32) -> u64 {
     let before = chip.counters().corrected_bits;
     for page in 0..16 {
@@ -156,7 +156,7 @@ fn decay_repeats_from_its_seed_and_is_off_by_default() {
     assert!(seen.iter().all(|good| *good) && (corrected, retries) == (0, 0));
 }
 
-/// Bits corrected over many pages: as many as the published rate says.
+/// Over many pages, the corrected bits match the published rate.
 #[test]
 fn corrected_bits_are_those_of_the_rate() {
     let mut profile = *Profile::find("mlc-4k").unwrap();
@@ -196,7 +196,7 @@ fn corrected_bits_are_those_of_the_rate() {
         reads += 128;
     }
     let days = (chip.hour(0) - chip.hour(0) % 24) as f64 / 24.0;
-    let wanted = profile.decay.rber(3_000, days, 128) * reads as f64 * 4096.0 * 8.0;
+    let wanted = profile.error_model.rber(3_000, days, 128) * reads as f64 * 4096.0 * 8.0;
     let seen = chip.counters().corrected_bits as f64;
     assert!(
         (seen / wanted - 1.0).abs() < 0.02,

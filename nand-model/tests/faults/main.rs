@@ -1,6 +1,5 @@
-//! What goes wrong without power failing: faults the part reports, faults it keeps to itself, and
-//! bits that decay. Over memory and over an image file alike. Whatever happens, a read gives the
-//! right bytes or an error.
+//! Faults without a power cut: reported ones, silent ones, and bit errors, over memory and over an
+//! image file. A read always returns the right bytes or an error.
 
 mod decay;
 mod reported;
@@ -8,8 +7,9 @@ mod silent;
 
 use nand_model::store::MemStore;
 use nand_model::{
-    Access, Bad, Bomb, Cause, Chip, Cut, DieFailure, EraseCut, Fault, FaultPlan, FileStore, Health,
-    ImageSpec, NandError, Nanos, PartnerCut, Pbn, Ppn, Profile, ProgramCut, SplitMix, Store,
+    Access, Bad, BlockFault, Cause, Chip, Cut, DieFailure, EraseCut, Fault, FaultPlan, FileStore,
+    Health, ImageSpec, NandError, Nanos, PartnerCut, Pbn, Ppn, Profile, ProgramCut, SplitMix,
+    Store,
 };
 use std::path::Path;
 
@@ -85,7 +85,7 @@ fn erase<S: Store>(chip: &mut Chip<S>, block: u32) -> Result<Nanos, NandError> {
     chip.erase(0, Pbn::new(block), Cause::Gc)
 }
 
-/// What a page that could be read holds.
+/// The content of a readable page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Blank,
@@ -142,16 +142,16 @@ fn lost_every_way<S: Store>(chip: &mut Chip<S>, block: u32, page: u32) -> bool {
     alone
 }
 
-fn plan(bombs: Vec<Bomb>) -> FaultPlan {
+fn plan(block_faults: Vec<BlockFault>) -> FaultPlan {
     FaultPlan {
-        bombs,
+        block_faults,
         seed: 5,
         ..FaultPlan::default()
     }
 }
 
-fn bomb(block: u32, fault: Fault, after: u32) -> Bomb {
-    Bomb {
+fn block_fault(block: u32, fault: Fault, after: u32) -> BlockFault {
+    BlockFault {
         block: Pbn::new(block),
         fault,
         after,

@@ -3,12 +3,12 @@
 use super::*;
 
 #[test]
-fn bombs_wait_for_their_turn_on_any_block() {
+fn block_faults_wait_for_their_turn_on_any_block() {
     for block in 0..8 {
         let mut chip = in_memory(small("torture"));
         chip.set_faults(plan(vec![
-            bomb(block, Fault::ProgramFail, 3),
-            bomb((block + 1) % 8, Fault::EraseFail, 2),
+            block_fault(block, Fault::ProgramFail, 3),
+            block_fault((block + 1) % 8, Fault::EraseFail, 2),
         ]));
         for page in 0..3 {
             program(&mut chip, block, page, 1).unwrap();
@@ -47,13 +47,13 @@ fn an_amended_plan_goes_on_where_it_was() {
     };
     chip.set_faults(FaultPlan {
         cut: Some(cut),
-        ..plan(vec![bomb(1, Fault::ProgramFail, 2)])
+        ..plan(vec![block_fault(1, Fault::ProgramFail, 2)])
     });
     for page in 0..2 {
         program(&mut chip, 0, page, 1).unwrap();
         program(&mut chip, 1, page, 1).unwrap();
     }
-    chip.amend_faults(|plan| plan.bombs.push(bomb(2, Fault::EraseFail, 0)));
+    chip.update_faults(|plan| plan.block_faults.push(block_fault(2, Fault::EraseFail, 0)));
     assert!(
         matches!(
             program(&mut chip, 1, 2, 1),
@@ -63,7 +63,7 @@ fn an_amended_plan_goes_on_where_it_was() {
     );
     assert_eq!(program(&mut chip, 0, 2, 1), Err(NandError::PowerLost));
     chip.power_on();
-    chip.amend_faults(|plan| plan.bombs.push(bomb(2, Fault::EraseFail, 0)));
+    chip.update_faults(|plan| plan.block_faults.push(block_fault(2, Fault::EraseFail, 0)));
     assert_eq!(
         erase(&mut chip, 2),
         Err(NandError::EraseFailed(Pbn::new(2))),

@@ -1,9 +1,9 @@
-//! Faults that the part keeps to itself: each ends in an error, never in wrong bytes.
+//! Silent faults: each ends in an error, never in wrong bytes.
 
 use super::*;
 
 fn a_lost_program<S: Store>(mut chip: Chip<S>) -> Chip<S> {
-    chip.set_faults(plan(vec![bomb(1, Fault::LostProgram, 1)]));
+    chip.set_faults(plan(vec![block_fault(1, Fault::LostProgram, 1)]));
     for page in 0..3 {
         program(&mut chip, 1, page, 100 + page as u64).unwrap();
     }
@@ -28,7 +28,7 @@ fn a_misdirected_program<S: Store>(mut chip: Chip<S>) -> Chip<S> {
             program(&mut chip, block, page, block as u64 * 100 + page as u64).unwrap();
         }
     }
-    chip.set_faults(plan(vec![bomb(3, Fault::MisdirectedProgram, 0)]));
+    chip.set_faults(plan(vec![block_fault(3, Fault::MisdirectedProgram, 0)]));
     program(&mut chip, 3, 10, 77).unwrap();
     assert_eq!(chip.counters().injected(Fault::MisdirectedProgram), 1);
     assert!(
@@ -62,14 +62,14 @@ fn a_lost_erase<S: Store>(mut chip: Chip<S>) -> Chip<S> {
         .cells(Ppn::new(2 << 4 | 5))
         .unwrap()
         .unwrap();
-    chip.set_faults(plan(vec![bomb(2, Fault::LostErase, 0)]));
+    chip.set_faults(plan(vec![block_fault(2, Fault::LostErase, 0)]));
     erase(&mut chip, 2).unwrap();
     assert_eq!(
         (chip.erase_count(Pbn::new(2)), chip.frontier(Pbn::new(2))),
         (1, 0),
         "the part says that all is well"
     );
-    // The bytes are all there and would be taken for good ones, but for the life they belong to.
+    // All bytes are there; only the life in the tag shows that they are old.
     let after = chip
         .store_mut()
         .cells(Ppn::new(2 << 4 | 5))
@@ -96,7 +96,7 @@ fn a_lost_erase<S: Store>(mut chip: Chip<S>) -> Chip<S> {
 }
 
 fn a_stale_read<S: Store>(mut chip: Chip<S>) -> Chip<S> {
-    chip.set_faults(plan(vec![bomb(4, Fault::StaleRead, 1)]));
+    chip.set_faults(plan(vec![block_fault(4, Fault::StaleRead, 1)]));
     program(&mut chip, 4, 0, 1).unwrap();
     assert_eq!(
         [read(&mut chip, 4, 0), read(&mut chip, 4, 0)],
@@ -173,14 +173,14 @@ fn silent_faults_end_in_errors_in_an_image_too() {
     assert!(lost_every_way(&mut chip, 1, 1));
 }
 
-/// Asks for programs, erases and reads among many silent faults, and knows what each page must read
-/// as.
+/// Issues programs, erases and reads among many silent faults, with the expected content of each
+/// page.
 struct Asker<S> {
     chip: Chip<S>,
     rng: SplitMix,
-    /// By page: what was asked for since the block's erase.
+    /// By page: the value requested since the block's erase.
     asked: Vec<Option<u64>>,
-    /// Pages that a fault befell and that were not read since.
+    /// Faulty pages that were not read since.
     unread: std::collections::HashSet<Ppn>,
     faults_read: u64,
     good: u64,
@@ -214,7 +214,7 @@ impl<S: Store> Asker<S> {
     fn arm(&mut self) {
         let seed = self.rng.next_u64();
         self.chip.set_faults(FaultPlan {
-            chances: CHANCES.into(),
+            rates: CHANCES.into(),
             seed,
             ..FaultPlan::default()
         });
@@ -274,8 +274,7 @@ impl<S: Store> Asker<S> {
     }
 }
 
-/// A million faults in memory, almost all of them on pages that are read afterwards: not one gives
-/// wrong data.
+/// A million faults in memory, almost all on pages that are read later: none gives wrong data.
 #[test]
 fn a_million_silent_faults_never_give_wrong_data() {
     const FAULTS: u64 = 1_000_000;
@@ -352,7 +351,7 @@ fn a_store_without_checks_takes_no_silent_faults() {
     )
     .unwrap();
     chip.set_faults(FaultPlan {
-        chances: [(Fault::LostErase, 1)].into(),
+        rates: [(Fault::LostErase, 1)].into(),
         ..FaultPlan::default()
     });
 }

@@ -28,7 +28,7 @@ fn headers_heal_from_the_other_copy_and_both_damaged_is_said() {
         damaged[4096 * (1 - i / 4096) + 200] ^= 1;
         put(&damaged);
         let error = FileStore::open(&path, Access::ReadOnly).unwrap_err();
-        // A flip in the version itself cannot be told from another version.
+        // A flip in the version itself is indistinguishable from another version.
         assert!(
             matches!(
                 error,

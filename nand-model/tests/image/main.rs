@@ -1,5 +1,5 @@
-//! The image file from outside: the same chip as in memory, after any way of stopping; clear errors
-//! for everything that is not an image in order; no change by readers.
+//! The image file from outside: the same chip as in memory after any kind of stop; clear errors for
+//! every other file; no change by readers.
 
 mod damage;
 mod twins;
@@ -37,7 +37,7 @@ fn open(path: &Path) -> Result<FileStore, ImageError> {
     FileStore::open(path, Access::ReadWrite).map(|(store, _)| store)
 }
 
-/// An image with something in it, stopped in the middle.
+/// An image with content, stopped during use.
 fn used_image(folder: &Folder, clean: bool) -> PathBuf {
     let spec = spec("torture", 8);
     let store = FileStore::create(folder.path(), &spec).unwrap();

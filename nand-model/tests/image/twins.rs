@@ -1,13 +1,13 @@
-//! A chip in memory and one in a file give the same through every way of stopping.
+//! A chip in memory and one in a file give the same results after every kind of stop.
 
 use super::*;
 
-/// A chip in memory and one in a file that are asked the same.
+/// A chip in memory and one in a file that get the same operations.
 struct Twins {
     mem: Chip<MemStore>,
     file: Chip<FileStore>,
     rng: SplitMix,
-    /// Whether faults happen that the part keeps to itself.
+    /// Whether the fault plan has silent faults.
     silent: bool,
     hints: std::collections::HashMap<(Ppn, u32), u8>,
 }
@@ -15,7 +15,7 @@ struct Twins {
 impl Twins {
     fn both<T: PartialEq + std::fmt::Debug>(&mut self, verb: impl Fn(&mut dyn Verbs) -> T) -> T {
         let (a, b) = (verb(&mut self.mem), verb(&mut self.file));
-        // Whole pages are too long to print; the ends tell the results apart.
+        // Whole pages are too long to print; their ends distinguish the results.
         let ends = |t: &T| {
             format!("{t:?}")
                 .chars()
@@ -62,12 +62,12 @@ impl Twins {
                     Fault::LostErase,
                     Fault::StaleRead,
                 ];
-                let chances = silent
+                let rates = silent
                     .map(|fault| (fault, if self.silent { 100_000_000 } else { 0 }))
                     .into();
                 let plan = FaultPlan {
                     cut,
-                    chances,
+                    rates,
                     bit_errors: 20.0,
                     seed,
                     ..FaultPlan::default()
@@ -140,7 +140,7 @@ impl Twins {
 /// Data, OOBs and health of a run.
 pub(crate) type Run = (Vec<u8>, Vec<u8>, Vec<Health>);
 
-/// The verbs with everything they give back.
+/// The chip's operations with all their results.
 pub(crate) trait Verbs {
     fn read(&mut self, ppn: Ppn) -> Result<(Vec<u8>, Vec<u8>), NandError>;
     fn read_short(&mut self, ppn: Ppn) -> Result<Vec<u8>, NandError>;
@@ -153,8 +153,8 @@ pub(crate) trait Verbs {
     fn power_on(&mut self);
 }
 
-/// What the cells of a lost page say is nobody's business.
-fn blot_out_lost(page: usize, data: &mut [u8], oobs: &mut [u8], health: &[Health]) {
+/// Blanks the parts of pages that are lost: their content is undefined.
+fn blank_lost_parts(page: usize, data: &mut [u8], oobs: &mut [u8], health: &[Health]) {
     for ((data, oob), health) in data.chunks_mut(page).zip(oobs.chunks_mut(9)).zip(health) {
         if !health.data_ok() {
             data.fill(0);
@@ -185,7 +185,7 @@ impl<S: Store> Verbs for Chip<S> {
         );
         let mut health = vec![Health::Good; count];
         Chip::read_run(self, 0, ppn, &mut data, &mut oobs, &mut health, Cause::Gc)?;
-        blot_out_lost(
+        blank_lost_parts(
             self.geometry().page_bytes as usize,
             &mut data,
             &mut oobs,
@@ -198,7 +198,7 @@ impl<S: Store> Verbs for Chip<S> {
         let (mut data, mut oobs) = (vec![0; count * page], vec![0; count * 9]);
         let mut health = vec![Health::Good; count];
         Chip::read_pages(self, 0, pages, &mut data, &mut oobs, &mut health, Cause::Gc)?;
-        blot_out_lost(page, &mut data, &mut oobs, &health);
+        blank_lost_parts(page, &mut data, &mut oobs, &health);
         Ok((data, oobs, health))
     }
     fn program(&mut self, ppn: Ppn, count: u32, seed: u64) -> Result<(), NandError> {

@@ -1,10 +1,10 @@
-//! What a power cut leaves of operations in flight on other dies.
+//! Outcomes of a power cut for operations in flight on other dies.
 
 use super::*;
 
-/// A chip of three dies with a cut at the fourth operation that also hits what is in flight: a
-/// program of an MSB page on die 0, an erase on die 1, and the struck program on die 2, each issued
-/// at its instant.
+/// A chip of three dies with a cut at the fourth operation that also hits operations in flight: a
+/// program of an MSB page on die 0, an erase on die 1, and the cut program on die 2, each issued at
+/// its instant.
 fn cut_three_dies<S: Store>(mut chip: Chip<S>, issued: [Nanos; 3], seed: u64) -> Chip<S> {
     for page in 0..2 {
         program(&mut chip, 0, page).unwrap();
@@ -135,9 +135,9 @@ fn a_cut_spares_what_has_ended() {
         for (issued, wanted) in [
             ([0, 0, erase.max(msb)], hits(torn, 0, 0)),
             ([0, 0, msb], hits(torn, 0, 1)),
-            // The struck one had ended itself when the erase began.
+            // The cut operation itself had ended when the erase began.
             ([0, msb, msb - times.program_ns], hits(complete, 0, 1)),
-            // The last one to begin is the program on die 0.
+            // The program on die 0 is the last one to start.
             ([erase, 0, erase - times.program_ns], hits(complete, 1, 0)),
         ] {
             let mut chip = cut_three_dies(make(), issued, seed);
@@ -167,7 +167,7 @@ fn a_cut_spares_what_has_ended() {
             }
         }
     }
-    // Without the option only the struck operation is hit.
+    // Without the option only the cut operation is hit.
     let mut chip = make();
     let cut = Some(Cut::menu(1, 5)[1]);
     chip.set_faults(FaultPlan {

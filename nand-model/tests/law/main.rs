@@ -1,6 +1,5 @@
-//! The law of the chip, from outside: what panics because no caller may do it, what comes back as
-//! an error because silicon does it, what a cut leaves, and what time it takes. Over memory and
-//! over an image file alike.
+//! The NAND rules from outside: caller errors that panic, hardware errors that are returned,
+//! outcomes of cuts, and operation times. Over memory and over an image file.
 
 mod in_flight;
 mod power_cut;
@@ -8,7 +7,7 @@ mod time;
 
 use nand_model::store::MemStore;
 use nand_model::{
-    Bad, Bomb, Cause, Chip, Cut, CutHits, EraseCut, Fault, FaultPlan, FileStore, ImageSpec,
+    Bad, BlockFault, Cause, Chip, Cut, CutHits, EraseCut, Fault, FaultPlan, FileStore, ImageSpec,
     NandError, Nanos, Pairing, Part, PartnerCut, Pbn, Ppn, Profile, ProgramCut, Store,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,7 +35,7 @@ fn read<S: Store>(chip: &mut Chip<S>, block: u32, page: u32) -> Result<(u8, u8),
     Ok((data[0], oob[0]))
 }
 
-/// Asserts that the caller's mistake panics with these words.
+/// Asserts that the caller's error panics with these words.
 fn breaks<S: Store, T>(chip: &mut Chip<S>, words: &str, act: impl FnOnce(&mut Chip<S>) -> T) {
     let panic = catch_unwind(AssertUnwindSafe(|| act(chip)))
         .err()
@@ -181,9 +180,9 @@ fn bad_blocks_refuse_and_keep_what_they_held() {
     let mut chip = chip("torture");
     program(&mut chip, 0, 0).unwrap();
     chip.set_faults(FaultPlan {
-        bombs: vec![
-            Bomb::next(Pbn::new(0), Fault::ProgramFail),
-            Bomb::next(Pbn::new(1), Fault::EraseFail),
+        block_faults: vec![
+            BlockFault::next(Pbn::new(0), Fault::ProgramFail),
+            BlockFault::next(Pbn::new(1), Fault::EraseFail),
         ],
         ..Default::default()
     });

@@ -1,9 +1,8 @@
-//! What a power cut leaves of the program or erase that it interrupts, and of its word line.
+//! Outcomes of a power cut for the interrupted program or erase, and for its word line.
 
 use super::*;
 
-/// Cuts the program of page 2, the MSB partner of page 0, and returns the chip after power came
-/// back.
+/// Cuts the program of page 2, the MSB partner of page 0, and returns the chip after power-on.
 fn cut_program<S: Store>(mut chip: Chip<S>, outcome: ProgramCut, partner: PartnerCut) -> Chip<S> {
     program(&mut chip, 0, 0).unwrap();
     program(&mut chip, 0, 1).unwrap();
@@ -170,8 +169,7 @@ fn a_cut_leaves_what_its_outcome_says() {
     erase_outcomes(in_file);
 }
 
-/// On parts whose pages stand and fall in groups of four, the cut in the second MSB program takes
-/// three pages with it.
+/// On parts with groups of four pages, a cut in the second MSB program destroys three other pages.
 #[test]
 fn a_cut_takes_the_whole_word_line_group_with_it() {
     let mut grouped = profile("torture");
@@ -205,8 +203,7 @@ fn a_cut_takes_the_whole_word_line_group_with_it() {
     }
 }
 
-/// A flickering page reads well or not at random, and the same row of reads repeats from its
-/// number.
+/// A flickering page is readable or not at random, and its number repeats the same sequence.
 #[test]
 fn a_flickering_page_reads_differently_each_time() {
     let row = |number| {

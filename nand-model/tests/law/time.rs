@@ -1,4 +1,4 @@
-//! How long operations take, and under which cause they are counted.
+//! Operation times, and the causes under which operations are counted.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Judges schemes of the table: `cargo run --release -p ftld-battery --example judge -- NAME...`
+//! Runs the batteries on schemes of the table: `cargo run --release -p ftld-battery --example judge
+//! -- NAME...`
 //!
 //! Prints a line for each battery and one with the sum; fails if a case failed.
 

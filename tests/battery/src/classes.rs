@@ -1,16 +1,16 @@
-//! Counts of what happened in generated runs, by class and by pair of classes.
+//! Counts of events in generated runs, by class and by pair of classes.
 //!
-//! A generator that never produces a situation proves nothing about it. So runs note each class of
-//! situation when it *happens*, not when it is planned; a class that stays at zero fails a run of
-//! full length. Both swarms use it, and both keep ledgers with [`Classes::add_to_ledger`].
+//! A generator that never produces a situation is no evidence about it. So runs count each class of
+//! situation when it *happens*, not when it is planned; a class at zero fails a run of full length.
+//! Both swarms use this module, and both keep ledgers with [`Classes::add_to_ledger`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// How often each class, and each pair of classes in one run, happened.
+/// Counts of each class, and of each pair of classes in one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Classes {
-    /// Runs that were counted.
+    /// Counted runs.
     pub runs: u64,
     /// Events of each class.
     events: BTreeMap<&'static str, u64>,
@@ -22,12 +22,12 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// A situation of this class happened.
+    /// Counts one event of this class.
     pub fn note(&mut self, class: &'static str) {
         self.note_times(class, 1);
     }
 
-    /// It happened so many times.
+    /// Counts this many events.
     pub fn note_times(&mut self, class: &'static str, times: u64) {
         if times > 0 {
             *self.events.entry(class).or_default() += times;
@@ -51,7 +51,7 @@ impl Classes {
         }
     }
 
-    /// Adds what other runs counted.
+    /// Adds the counts of other runs.
     pub fn merge(&mut self, other: &Classes) {
         self.runs += other.runs;
         other
@@ -85,7 +85,7 @@ impl Classes {
             .collect()
     }
 
-    /// Pairs of `all` that never happened in one run, but for those that `cannot_meet` excuses.
+    /// Pairs of `all` that never happened in one run, except those that `cannot_meet` excludes.
     pub fn missing_pairs(
         &self,
         all: &[&'static str],
@@ -112,7 +112,7 @@ impl Classes {
         text
     }
 
-    /// The counts as lines of text that [`Classes::read`] understands.
+    /// The counts as lines of text for [`Classes::read`].
     pub fn write(&self) -> String {
         let mut text = format!("runs\t{}\n", self.runs);
         for (class, events) in &self.events {
@@ -124,10 +124,10 @@ impl Classes {
         text
     }
 
-    /// Makes sure that runs from this seed can be added to a ledger, before they are made.
+    /// Checks that runs from this seed can be added to a ledger, before they start.
     ///
     /// # Panics
-    /// The file is no ledger of these classes, has this seed already, or cannot be written.
+    /// The file is not a ledger of these classes, has this seed already, or cannot be written.
     pub fn check_ledger(path: &str, seed: u64, all: &[&'static str]) {
         let (seeds, _) = read_ledger(path, all);
         let counted = format!("seed\t{seed}\t");
@@ -140,8 +140,7 @@ impl Classes {
         written.unwrap_or_else(|error| panic!("{aside}: {error}"));
     }
 
-    /// Adds these runs to those that a file counts, and a line for their seed. Returns the counts
-    /// of all of them.
+    /// Adds these runs to the counts in a file, with a line for their seed. Returns the sum.
     ///
     /// # Panics
     /// The file has other classes than `all`, or cannot be written.
@@ -169,7 +168,7 @@ impl Classes {
     /// Counts of an earlier process, of the classes in `all`.
     ///
     /// # Errors
-    /// The first line that is none, or that names an unknown class.
+    /// The first invalid line, or the first with an unknown class.
     pub fn read(text: &str, all: &[&'static str]) -> Result<Classes, String> {
         let mut classes = Classes::default();
         for line in text.lines() {
@@ -202,7 +201,7 @@ impl Classes {
     }
 }
 
-/// The lines of a ledger that name seeds, and its counts; nothing where there is no file yet.
+/// The lines of a ledger with seeds, and its counts; both empty if there is no file yet.
 fn read_ledger(path: &str, all: &[&'static str]) -> (Vec<String>, Classes) {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),

@@ -1,6 +1,6 @@
-//! A scheme against the oracle with nothing but bad blocks going wrong: thousands of requests,
-//! checks, clean and unclean remounts, a full device overwritten, factory-bad blocks, failing
-//! programs and erases, and the end of life.
+//! A scheme against the oracle with bad blocks as the only faults: thousands of requests, checks,
+//! clean and unclean remounts, a full device overwritten, factory-bad blocks, failing programs and
+//! erases, and the end of life.
 
 use crate::host::{self, Host, Trouble};
 use crate::rig::{Cells, Rig};
@@ -8,7 +8,7 @@ use crate::verdicts::{Budget, Verdicts};
 use crate::workload::{HostOp, Kind, Workload};
 use ftl_core::schemes::Scheme;
 use ftl_core::{FtlError, Lpn};
-use nand_model::{Bomb, Fault, FaultPlan, Pbn, SplitMix};
+use nand_model::{BlockFault, Fault, FaultPlan, Pbn, SplitMix};
 use std::cell::Cell;
 
 /// Pages of the devices here.
@@ -19,7 +19,7 @@ fn requests(budget: &Budget) -> usize {
     budget.pick(4_000, 4_000, 40_000)
 }
 
-/// A device of 512 pages that writes checkpoints now and then.
+/// A device of 512 pages that writes checkpoints regularly.
 pub fn rig_of(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
     let params = budget.params(&[("ckpt.interval", "700")]);
     Rig::with_params(scheme, cells, PAGES, params, budget.seed)
@@ -40,7 +40,7 @@ pub const PARTS: [(&str, Part); 8] = [
     ("worn out", worn_out),
 ];
 
-/// Runs every workload with checks, clean stops and power cuts between two operations.
+/// Runs every workload with checks, clean shutdowns and power cuts between two operations.
 pub fn collections_and_mounts(rig: &Rig, verdicts: &mut Verdicts) {
     let requests = requests(verdicts.budget());
     for kind in Kind::ALL {
@@ -63,8 +63,8 @@ pub fn collections_and_mounts(rig: &Rig, verdicts: &mut Verdicts) {
     }
 }
 
-/// Checks everything, then stops: now and then cleanly, now and then by a power cut between two
-/// operations, else not at all.
+/// Checks everything. Then sometimes shuts down cleanly, sometimes cuts power between two
+/// operations, else continues.
 fn restart<'a>(mut host: Host<'a>, number: usize) -> Result<Host<'a>, String> {
     host.check()?;
     host.compare_all()?;
@@ -137,7 +137,7 @@ pub fn overwrites(rig: &Rig, verdicts: &mut Verdicts) {
     });
 }
 
-/// Asks of every page whether it is mapped, before and after a mount.
+/// Queries the mapping of every page before and after a mount.
 pub fn mapped_pages(rig: &Rig, verdicts: &mut Verdicts) {
     verdicts.case(&format!("{}/mapped", rig.path()), || {
         let mut host = Host::format(rig);
@@ -169,7 +169,7 @@ pub fn mapped_pages(rig: &Rig, verdicts: &mut Verdicts) {
     });
 }
 
-/// A device that writes no checkpoints takes trims without end all the same.
+/// A device without checkpoints accepts an unlimited number of trims.
 pub fn trims_without_checkpoints(rig: &Rig, verdicts: &mut Verdicts) {
     let requests = requests(verdicts.budget());
     let rig = rig.clone().set("ckpt.interval", "0");
@@ -188,7 +188,7 @@ pub fn trims_without_checkpoints(rig: &Rig, verdicts: &mut Verdicts) {
     });
 }
 
-/// As many factory-bad blocks as the data sheet allows, wherever the seed puts them.
+/// As many factory-bad blocks as the data sheet allows, at positions chosen by the seed.
 pub fn factory_bad_blocks(rig: &Rig, verdicts: &mut Verdicts) {
     let requests = requests(verdicts.budget());
     for salt in 0..4 {
@@ -270,22 +270,22 @@ fn faults_of_blocks(rig: &Rig, seed: u64) -> FaultPlan {
     let erases = blocks.split_off(spare / 2);
     let programs = blocks
         .into_iter()
-        .map(|block| Bomb::next(block, Fault::ProgramFail));
-    let bombs = programs
+        .map(|block| BlockFault::next(block, Fault::ProgramFail));
+    let block_faults = programs
         .chain(
             erases
                 .into_iter()
-                .map(|block| Bomb::next(block, Fault::EraseFail)),
+                .map(|block| BlockFault::next(block, Fault::EraseFail)),
         )
         .collect();
     FaultPlan {
-        bombs,
+        block_faults,
         ..FaultPlan::default()
     }
 }
 
-/// The host's file system is full now and then, in the middle of anything: requests fail, nothing
-/// is lost, no block retires, and the same request succeeds when there is room again.
+/// The host's file system is full at random times: requests fail, nothing is lost, no block goes
+/// bad, and the same request succeeds when there is space again.
 pub fn full_host(rig: &Rig, verdicts: &mut Verdicts) {
     let requests = requests(verdicts.budget());
     for kind in [Kind::FullDisk, Kind::Mixed, Kind::TrimHeavy] {
@@ -339,20 +339,20 @@ pub fn full_host(rig: &Rig, verdicts: &mut Verdicts) {
     }
 }
 
-/// Blocks fail until the device gives up writing: what was acknowledged can be read, flushes go on,
-/// and it mounts.
+/// Blocks fail until the device turns read-only: acknowledged data stays readable, flushes succeed,
+/// and the device mounts.
 pub fn worn_out(rig: &Rig, verdicts: &mut Verdicts) {
     for salt in 0..6 {
         verdicts.case(&format!("{}/worn_out/{salt}", rig.path()), || {
             let seed = rig.seed + salt;
             let mut host = Host::format(rig);
-            let chances = [
+            let rates = [
                 (Fault::EraseFail, 60_000_000),
                 (Fault::ProgramFail, 3_000_000),
             ]
             .into();
             let plan = FaultPlan {
-                chances,
+                rates,
                 seed,
                 ..FaultPlan::default()
             };
@@ -371,8 +371,8 @@ pub fn worn_out(rig: &Rig, verdicts: &mut Verdicts) {
     }
 }
 
-/// Runs requests until one is refused, then flushes; the model tells what is durable, and that the
-/// refused one may be there in part.
+/// Runs requests until one is refused, then flushes. The model contains the durable values, and the
+/// refused request as possibly executed in part.
 fn refuse_at_last(host: &mut Host, seed: u64) -> Result<(), String> {
     for op in Workload::new(Kind::FullDisk, PAGES, seed) {
         let (mut model, step) = (host.model.clone(), host.step());

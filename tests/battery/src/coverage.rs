@@ -1,5 +1,5 @@
-//! What a recorded workload contains. A cut at every operation proves little if no collection,
-//! checkpoint or trim was among them.
+//! Content of a recorded workload. A cut at every operation is little evidence if the run has no
+//! GC, checkpoint or trim.
 
 use crate::host::is_barrier;
 use crate::workload::HostOp;
@@ -9,7 +9,7 @@ use nand_model::store::Change;
 use nand_model::{Geometry, Pbn};
 use std::collections::{HashMap, HashSet};
 
-/// Counts of what must not be missing.
+/// Counts of the required content.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
     /// Programs and erases.
@@ -30,7 +30,7 @@ pub struct Coverage {
     pub flushes: u64,
     /// Blocks that went bad.
     pub bad_blocks: u64,
-    /// Pages that were flushed, then overwritten, and whose old block was erased then.
+    /// Pages that were flushed and then overwritten, and whose old block was then erased.
     pub flushed_then_erased: u64,
     places: HashMap<u32, (Pbn, bool)>,
     overwritten: HashMap<Pbn, HashSet<u32>>,
@@ -94,8 +94,8 @@ impl Coverage {
         self.checkpoints = stats.checkpoints;
     }
 
-    /// What is still missing; conversions count for schemes that have `converts`, checkpoints for
-    /// those that write them as they go.
+    /// The content that is still missing; conversions are required for schemes with `converts`,
+    /// checkpoints for those that write them during operation.
     pub fn missing(&self, converts: bool, checkpoints: bool) -> Option<String> {
         let wanted = [
             ("programs and erases", self.operations, 400),

@@ -1,5 +1,5 @@
-//! Crashes of the host below an image: what one may keep of the unsynced writes, and what whatever
-//! it kept must stand; writes and syncs that the host refuses.
+//! Crashes of the host below an image: the subsets of unsynced writes that survive, and the checks
+//! for each of them; writes and syncs that the host refuses.
 
 use crate::host::{Host, Trouble, is_barrier};
 use crate::model::Model;
@@ -13,9 +13,9 @@ use nand_model::{Access, Cut, FaultPlan, ImageSpec, SplitMix};
 
 /// Pages of the devices here.
 pub const PAGES: u32 = 128;
-/// Few, so that slots are reused all along.
+/// Few, so that slots are reused often.
 const SPARE_SLOTS: u32 = 6;
-/// Versions given after a crash begin here.
+/// First version after a crash.
 const AFTER_CRASH: u64 = 1 << 30;
 
 /// The host's errno of a failing disk.
@@ -39,7 +39,7 @@ fn spec(rig: &Rig) -> ImageSpec {
     }
 }
 
-/// A new device on a new disk. As with the daemon, nothing is served before the first sync.
+/// A new device on a new disk. As with the daemon, it serves only after the first sync.
 ///
 /// # Panics
 /// The scheme refuses a new device.
@@ -58,7 +58,7 @@ pub fn device(rig: &Rig) -> (SimDisk, Host<'_, FileStore>) {
     )
 }
 
-/// Opens what is on the disk and mounts it; nothing is synced yet.
+/// Opens the image on the disk and mounts it; nothing is synced yet.
 fn mount<'a>(rig: &'a Rig, disk: &SimDisk, model: Model) -> Result<Host<'a, FileStore>, String> {
     let (store, _) = disk
         .open(Access::ReadWrite)
@@ -70,7 +70,7 @@ fn mount<'a>(rig: &'a Rig, disk: &SimDisk, model: Model) -> Result<Host<'a, File
     Ok(Host::over(rig, ftl, model).syncing(sync))
 }
 
-/// Mounts, and serves: what is read from here on stays.
+/// Mounts and starts to serve: contents read from here on must stay.
 fn serve<'a>(rig: &'a Rig, disk: &SimDisk, model: Model) -> Result<Host<'a, FileStore>, String> {
     let mut host = mount(rig, disk, model)?;
     let sync = host.sync_handle().expect("an image");
@@ -81,8 +81,8 @@ fn serve<'a>(rig: &'a Rig, disk: &SimDisk, model: Model) -> Result<Host<'a, File
     Ok(host)
 }
 
-/// What a disk must stand after a crash. `further` says how much more it has to stand: a crash
-/// inside the mount, and one after more writes.
+/// Checks a disk after a crash. `further` adds two checks: a crash inside the mount, and one after
+/// more writes.
 fn survive(rig: &Rig, disk: &SimDisk, model: &Model, further: Option<u64>) -> Result<(), String> {
     if let Some(seed) = further {
         let inside = disk.crashed(Crash::Nothing);
@@ -102,8 +102,8 @@ fn survive(rig: &Rig, disk: &SimDisk, model: &Model, further: Option<u64>) -> Re
         .map_err(|why| format!("after a second crash: {why}"))
 }
 
-/// Crashes now in every way; every eighth state has to stand more. Where few writes are unsynced,
-/// every subset of them is kept in turn.
+/// Crashes now in every way; every eighth state gets the additional checks. If few writes are
+/// unsynced, each subset of them is kept in turn.
 fn crash_now(
     rig: &Rig,
     here: &str,
@@ -133,7 +133,7 @@ fn crash_now(
     }
 }
 
-/// Runs a workload and crashes at so many moments of it, in every way.
+/// Runs a workload and crashes at this many moments of it, in every way.
 ///
 /// # Panics
 /// A request fails before the crash.
@@ -147,7 +147,7 @@ pub fn crash_all_along(rig: &Rig, kind: Kind, moments: u32, verdicts: &mut Verdi
         }
         host.run(&op)
             .unwrap_or_else(|trouble| panic!("{op:?}: {}", String::from(trouble)));
-        // The host's disk also writes back on its own.
+        // The host's disk also writes back by itself.
         if rng.one_in(40) {
             let sync = host.sync_handle().expect("an image");
             sync.sync_through(sync.last_seq())
@@ -164,8 +164,8 @@ pub fn crash_all_along(rig: &Rig, kind: Kind, moments: u32, verdicts: &mut Verdi
     }
 }
 
-/// A write of the host's file fails, the `index`-th of so many requests, with this errno and after
-/// so many bytes: it costs its request and no more. `reached` tells whether there was such a write.
+/// The `index`-th write of the host's file fails, with this errno and after this many bytes: only
+/// its request fails. `reached` becomes true if there was such a write.
 ///
 /// # Errors
 /// The request after the refused write, a comparison or a later mount failed.
@@ -187,18 +187,18 @@ pub fn refuse_write(
             Ok(()) => {}
             Err(Trouble::Refused(FtlError::HostFull)) if how.0 == ENOSPC => host.settle_all()?,
             Err(Trouble::Refused(FtlError::Host(EIO))) if how.0 == EIO => host.settle_all()?,
-            // A header that could not be written ends a FLUSH, and it may be tried again.
+            // A failed header write fails the FLUSH, which may be repeated.
             Err(Trouble::Unsynced(_)) => host.run(&HostOp::Flush)?,
             Err(other) => return Err(other.into()),
         }
     }
-    *reached = !disk.fuse_is_whole();
-    disk.mend();
+    *reached = !disk.has_write_faults();
+    disk.clear_faults();
     host.compare_all()?;
     host.check()?;
     let model = host.model.clone();
     drop(host);
-    // The process dies; its file is as it was.
+    // The process dies; its file is unchanged.
     let mut host = mount(rig, &disk.clone(), model)?;
     host.check()?;
     host.compare_all()?;
@@ -208,11 +208,10 @@ pub fn refuse_write(
     serve(rig, &disk.crashed(Crash::Nothing), model).map(drop)
 }
 
-/// A sync fails once: nothing is acknowledged after it, and what was flushed before is there.
+/// A sync fails once: nothing is acknowledged after it, and earlier flushed data is there.
 ///
 /// # Errors
-/// No sync failed, something was acknowledged after the failure, or what was flushed before it is
-/// lost.
+/// No sync failed, a request was acknowledged after the failure, or flushed data is lost.
 pub fn fail_sync(rig: &Rig, round: u64) -> Result<(), String> {
     let (disk, mut host) = device(rig);
     let mut ops = Workload::new(Kind::Mixed, PAGES, rig.seed + round);
@@ -248,7 +247,8 @@ pub fn fail_sync(rig: &Rig, round: u64) -> Result<(), String> {
         .map_err(|why| format!("after the death of the process: {why}"))
 }
 
-/// Writes of which a crash after a cut keeps every subset; all unsynced writes before them survive.
+/// The last writes before a crash after a cut, of which each subset is kept; all earlier ones
+/// survive.
 const SUBSET_WRITES: usize = 6;
 
 /// The flash loses power in the middle of a workload, then the host crashes before the image is

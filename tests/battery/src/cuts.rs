@@ -1,9 +1,9 @@
-//! Power cuts at every flash operation of a run, without running what came before again.
+//! Power cuts at every flash operation of a run, without repeating the operations before it.
 //!
-//! A cut takes all RAM, so only the flash counts. A run is recorded once: its requests and the
-//! journal of its store. Going through the journal rebuilds, step by step, the flash as it was
-//! before each operation; there a clone of it is cut and must survive. A mount is recorded and cut
-//! in the same way, so cuts nest.
+//! A cut clears all RAM, so only the flash matters. A run is recorded once: its requests and the
+//! journal of its store. Replaying the journal rebuilds, step by step, the flash before each
+//! operation; there a clone of it is cut and checked. A mount is recorded and cut in the same way,
+//! so cuts nest.
 
 use crate::coverage::Coverage;
 use crate::host::{Host, is_barrier, values};
@@ -13,31 +13,31 @@ use crate::workload::{HostOp, Kind, Workload};
 use nand_model::store::{Change, MemStore};
 use nand_model::{Cause, Cut, FaultPlan, NandError, PairTable, PartnerCut, Pbn};
 
-/// A run that can be cut anywhere.
+/// A run with a journal, so that it can be cut at every operation.
 pub struct Recording {
     start: MemStore,
     model: Model,
     first_step: u64,
     changes: Vec<Change>,
-    /// Each request and how many changes there were when it returned.
+    /// Each request and the number of changes when it returned.
     steps: Vec<(HostOp, usize)>,
-    /// What the run contains.
+    /// Content of the run.
     pub coverage: Coverage,
 }
 
-/// Requests after which a workload that still misses something is given up.
+/// Maximum number of requests of a workload with missing content.
 const MAX_STEPS: usize = 5_000;
 
-/// Runs a workload on a new device until it contains what [`Coverage`] asks for.
+/// Runs a workload on a new device until it has the content that [`Coverage`] requires.
 pub fn record(rig: &Rig, kind: Kind) -> Recording {
     record_operations(rig, kind, 0)
 }
 
-/// The same with so many programs and erases, or more.
+/// The same with at least this many programs and erases.
 pub fn record_operations(rig: &Rig, kind: Kind, operations: u64) -> Recording {
     let mut host = Host::format(rig);
     host.set_faults(FaultPlan {
-        bombs: rig.bombs.clone(),
+        block_faults: rig.block_faults.clone(),
         ..FaultPlan::default()
     });
     let workload = Workload::new(kind, rig.config.logical_pages, rig.seed).take(MAX_STEPS);
@@ -46,7 +46,7 @@ pub fn record_operations(rig: &Rig, kind: Kind, operations: u64) -> Recording {
     })
 }
 
-/// What the scheme's run should contain and does not.
+/// The required content that the scheme's run lacks.
 pub fn missing(rig: &Rig, coverage: &Coverage) -> Option<String> {
     coverage.missing(
         coverage.converts > 0,
@@ -56,23 +56,23 @@ pub fn missing(rig: &Rig, coverage: &Coverage) -> Option<String> {
 
 /// The instant before a program or erase.
 pub struct Moment<'a> {
-    /// Which program or erase of the run.
+    /// Number of the program or erase in the run.
     pub index: usize,
-    /// It.
+    /// The program or erase.
     pub next: &'a Change,
     /// The flash before it.
     pub store: &'a MemStore,
-    /// What the flash may hold; the request under way counts as submitted.
+    /// The allowed contents of the flash; the request in flight counts as submitted.
     pub model: &'a Model,
 }
 
-/// Whether the change is a program or an erase, which power can fail in.
+/// Whether the change is a program or an erase, in which power can fail.
 pub fn is_operation(change: &Change) -> bool {
     matches!(change, Change::Program { .. } | Change::Erase { .. })
 }
 
 impl Recording {
-    /// Runs requests until there are no more, or enough; each must succeed.
+    /// Runs requests to their end, or until there are enough; each must succeed.
     ///
     /// # Panics
     /// A request, the comparison after it or the scheme's own check fails.
@@ -104,7 +104,7 @@ impl Recording {
         host.check()
             .unwrap_or_else(|why| panic!("uncut run: {why}"));
         let mut changes = host.cut_power().0.into_store().take_record();
-        // Reading may have programmed, too.
+        // A read may have programmed, too.
         changes.truncate(steps.last().map_or(0, |(_, end)| *end));
         Recording {
             start,
@@ -124,8 +124,8 @@ impl Recording {
             .count()
     }
 
-    /// The same run on a flash that lost every OOB mark programmed later: they are hints and may be
-    /// missing (a host crash may drop them). `None` where the scheme makes none.
+    /// The same run on a flash that lost every OOB mark programmed later: marks are hints and may
+    /// be missing (a host crash may drop them). `None` if the scheme makes none.
     pub fn without_marks(mut self) -> Option<Recording> {
         let is_mark = |change: &Change| matches!(change, Change::AndOob { .. });
         let mut kept_before = vec![0];
@@ -170,7 +170,7 @@ impl Recording {
     }
 }
 
-/// Tells the model of a request, once.
+/// Submits a request to the model, once.
 fn submit(model: &mut Model, op: &HostOp, number: u64, submitted: &mut Option<u64>) {
     if submitted.is_none_or(|last| last < number) {
         values(op, number).for_each(|(lpn, value)| model.submit(lpn, value));
@@ -202,7 +202,7 @@ pub fn outcomes(rig: &Rig, next: &Change, seed: u64) -> Vec<Cut> {
     kept
 }
 
-/// Cuts power in the next operation. Returns the flash as it is when power is back.
+/// Cuts power in the next operation. Returns the flash after power-on.
 ///
 /// # Panics
 /// The change is neither a program nor an erase.
@@ -226,8 +226,8 @@ pub fn strike(rig: &Rig, store: &MemStore, next: &Change, cut: Cut) -> MemStore 
     chip.into_store()
 }
 
-/// Programs and erases of a mount of this flash, to be cut in turn. Empty if it programs and erases
-/// nothing.
+/// Records the programs and erases of a mount of this flash, to be cut in turn. Empty if it has
+/// none.
 ///
 /// # Errors
 /// The mount fails.
@@ -257,21 +257,21 @@ pub fn visit_mount(
     }
 }
 
-/// What a survival showed.
+/// Results of a survived cut.
 #[derive(Clone, Copy, Debug)]
 pub struct Survival {
     /// Erased blocks after the first mount.
     pub free_blocks: u32,
 }
 
-/// Versions of requests after a cut begin here.
+/// First version of requests after a cut.
 const AFTER_CUT: u64 = 1 << 30;
 
-/// What every flash must stand after a cut: mount, hold what the model says, take 32 writes with
-/// flushes, lose power again, mount again, hold it again.
+/// Checks a flash after a cut: it mounts, has the contents that the model allows, accepts 32 writes
+/// with flushes, loses power again, mounts again, and has the allowed contents again.
 ///
 /// # Errors
-/// The step that failed, and what a page reads as instead of what it may.
+/// The step that failed, and a page's content with the allowed ones.
 pub fn survive(rig: &Rig, store: MemStore, model: Model, salt: u64) -> Result<Survival, String> {
     let chip = rig.open(store);
     let worn: Vec<u32> = rig

@@ -1,4 +1,4 @@
-//! A host beside its oracle: runs requests on a scheme, tells the model, compares what is read.
+//! A host with its oracle: runs requests on a scheme, updates the model, compares the data read.
 
 use crate::model::{Model, ZEROS};
 use crate::payload::{self, Seen};
@@ -8,27 +8,27 @@ use ftl_core::{Ftl, FtlError, Lpn, SchemeStats, Start};
 use nand_model::store::MemStore;
 use nand_model::{Chip, FaultPlan, Store, SyncHandle};
 
-/// A scheme that serves requests, and what it may hold.
+/// A scheme in service, and its allowed contents.
 pub struct Host<'a, S: Store = MemStore> {
     rig: &'a Rig,
     /// The scheme.
     pub ftl: Box<dyn Ftl<S>>,
-    /// What it may hold.
+    /// The allowed contents.
     pub model: Model,
-    /// Requests so far; versions follow from it.
+    /// Requests so far; versions are derived from it.
     step: u64,
-    /// What a FLUSH waits for beside the scheme, where the store is an image.
+    /// The handle that a FLUSH waits for besides the scheme, if the store is an image.
     sync: Option<SyncHandle>,
 }
 
-/// What went wrong with a request.
+/// Failure of a request.
 #[derive(Debug)]
 pub enum Trouble {
     /// The scheme refused or failed it.
     Refused(FtlError),
-    /// The host could not make it durable.
+    /// The host could not make the data durable.
     Unsynced(String),
-    /// It gave the wrong bytes.
+    /// A read returned the wrong bytes.
     Wrong(String),
 }
 
@@ -48,7 +48,7 @@ impl From<Trouble> for String {
     }
 }
 
-/// Values that a request gives to pages, in order; `step` counts requests.
+/// Values that a request writes to pages, in order; `step` counts requests.
 pub fn values(op: &HostOp, step: u64) -> impl Iterator<Item = (u32, u64)> + use<> {
     let (lpn, count, zeros) = match *op {
         HostOp::Write { lpn, count, .. } => (lpn, count, false),
@@ -134,13 +134,13 @@ impl<'a, S: Store> Host<'a, S> {
         }
     }
 
-    /// Makes a FLUSH wait until the image is on the host's disk.
+    /// Makes a FLUSH wait for a sync of the image.
     pub fn syncing(mut self, sync: SyncHandle) -> Self {
         self.sync = Some(sync);
         self
     }
 
-    /// What a FLUSH waits for, where the store is an image.
+    /// The handle that a FLUSH waits for, if the store is an image.
     pub fn sync_handle(&self) -> Option<SyncHandle> {
         self.sync.clone()
     }
@@ -150,7 +150,7 @@ impl<'a, S: Store> Host<'a, S> {
         self.step
     }
 
-    /// Versions of later requests begin after those of this many.
+    /// Sets the number of requests, so that later versions are above those of this many.
     pub fn set_step(&mut self, step: u64) {
         self.step = step;
     }
@@ -205,10 +205,10 @@ impl<'a, S: Store> Host<'a, S> {
         bytes
     }
 
-    /// Reads pages and says what each is.
+    /// Reads pages and identifies each of them.
     ///
     /// # Errors
-    /// That of the scheme.
+    /// The error of the scheme.
     pub fn read(&mut self, lpn: u32, count: u32) -> Result<Vec<Seen>, FtlError> {
         let size = self.rig.profile.geometry.page_bytes as usize;
         let mut bytes = vec![0xA5; size * count as usize];
@@ -236,10 +236,10 @@ impl<'a, S: Store> Host<'a, S> {
         self.compare(0, self.model.pages())
     }
 
-    /// Compares pages with what they may hold after a recovery; what is seen stays.
+    /// Compares pages with their allowed contents after a recovery; the contents read must stay.
     ///
     /// # Errors
-    /// A page cannot be read, or reads as what it may not.
+    /// A page is unreadable, or has a content that is not allowed.
     pub fn settle(&mut self, lpn: u32, count: u32) -> Result<(), String> {
         let seen = self
             .read(lpn, count)
@@ -249,18 +249,18 @@ impl<'a, S: Store> Host<'a, S> {
             .try_for_each(|(lpn, seen)| self.model.settle(lpn, seen))
     }
 
-    /// The same with every page.
+    /// The same for every page.
     ///
     /// # Errors
-    /// A page cannot be read, or reads as what it may not.
+    /// A page is unreadable, or has a content that is not allowed.
     pub fn settle_all(&mut self) -> Result<(), String> {
         self.settle(0, self.model.pages())
     }
 
-    /// The scheme's own consistency check, and that the blocks add up.
+    /// Runs the scheme's own consistency check, and accounts for all blocks.
     ///
     /// # Errors
-    /// What the scheme found, or blocks that are missing in its counts.
+    /// The findings of the scheme, or blocks that are missing in its counts.
     pub fn check(&mut self) -> Result<(), String> {
         let wrong = self
             .ftl
@@ -278,7 +278,7 @@ impl<'a, S: Store> Host<'a, S> {
     }
 }
 
-/// Free, valid and bad blocks and the rest are all blocks there are.
+/// Checks that free, valid, bad and other blocks add up to all blocks.
 ///
 /// # Errors
 /// The sum, and the counts.

@@ -1,6 +1,6 @@
-//! The battery of host crashes: between two syncs the host's disk keeps any subset of what was
-//! written, torn at sectors. Whatever it keeps, the image opens, the scheme mounts, and the oracle
-//! finds everything flushed. The same with writes and syncs that the host refuses.
+//! The battery of host crashes: between two syncs the host's disk keeps any subset of the writes,
+//! torn at sectors. For every subset the image opens, the scheme mounts, and the oracle finds all
+//! flushed data. The same with writes and syncs that the host refuses.
 
 use crate::crashes::{self, EIO, ENOSPC, rig_of};
 use crate::rig::Cells;
@@ -35,7 +35,8 @@ pub fn all_along(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts)
     }
 }
 
-/// While an image is made, a crash leaves a file that is refused with a reason, or a new image.
+/// A crash during the creation of an image leaves a file that is refused with a reason, or a new
+/// image.
 pub fn new_images(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
     let rig = rig_of(scheme, cells, verdicts.budget());
     verdicts.case(&format!("{}/new_image", rig.path()), || {
@@ -58,7 +59,7 @@ pub fn new_images(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts
                 return Err(format!("{length}: {error}"));
             }
         }
-        // No sync succeeds, so everything since the first byte may be missing.
+        // No sync succeeds, so any written byte may be missing.
         let sectors = whole.len() / 512;
         let mut rng = SplitMix::new(rig.seed);
         for _ in 0..200 {
@@ -76,12 +77,12 @@ pub fn new_images(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts
 }
 
 /// The n-th write of the host's file fails, for every n: nothing acknowledged is lost, and the next
-/// request goes well.
+/// request succeeds.
 pub fn refused_writes(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
     let (requests, every) = verdicts.budget().pick((60, 21), (60, 7), (160, 1));
     let rig = rig_of(scheme, cells, verdicts.budget());
     for (errno, arrives) in [(ENOSPC, 0), (ENOSPC, 700), (EIO, 0), (EIO, 100)] {
-        // More than any scheme writes for so many requests.
+        // An upper bound of the writes for this many requests.
         for index in (0..requests as u64 * 64).step_by(every) {
             let here = format!("{}/refused/{errno}/{arrives}/{index}", rig.path());
             if !verdicts.draws(&here) {
@@ -98,8 +99,8 @@ pub fn refused_writes(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verd
     }
 }
 
-/// A sync that fails once loses what it was to write for good, although the next one succeeds.
-/// Nothing is acknowledged after it, and what was flushed before is there.
+/// A sync that fails once loses its writes permanently, although the next one succeeds. Nothing is
+/// acknowledged after it, and earlier flushed data is there.
 pub fn failed_syncs(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
     let rounds = verdicts.budget().pick(4, 12, 200);
     let rig = rig_of(scheme, cells, verdicts.budget());

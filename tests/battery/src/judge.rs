@@ -1,4 +1,4 @@
-//! Every battery on one scheme, within a budget, and what a grade can be made of.
+//! Runs every battery on one scheme, within a budget, and returns a score.
 
 use crate::classes::Classes;
 use crate::parallel::in_parallel;
@@ -9,24 +9,24 @@ use ftl_core::schemes::Scheme;
 use std::fmt::{self, Display};
 use std::time::{Duration, Instant};
 
-/// A set of cases that asks one kind of question.
+/// A set of cases for one kind of question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Battery {
-    /// What was written is read, on parts that fail as their data sheet allows.
+    /// Reads return the written data, on parts that fail as their data sheet allows.
     Conformance,
-    /// What a FLUSH covered survives power cuts of the flash, also inside mounts.
+    /// Flushed data survives power cuts of the flash, also inside mounts.
     PowerCuts,
-    /// It survives crashes of the host that keeps the image.
+    /// Flushed data survives crashes of the host with the image.
     HostCrashes,
-    /// Wear is spread, data is written anew before it fades, and a device ends readable.
+    /// Wear is spread, data is rewritten before it decays, and a device at its end stays readable.
     Wear,
-    /// Faults of all kinds meet each other in generated runs.
+    /// Generated runs combine faults of all kinds.
     Swarm,
 }
 
-/// Cases of one question on one device, run on a thread of their own.
+/// Cases of one question on one device, run on their own thread.
 struct Part {
-    /// Path of which all its cases are below.
+    /// Path prefix of all its cases.
     path: String,
     run: Box<dyn Fn(&mut Verdicts) + Send + Sync>,
 }
@@ -54,8 +54,8 @@ impl Battery {
 
     /// Runs the battery on a scheme, on all processors.
     ///
-    /// A case that fails or panics does not stop the others. A run of the swarm that does not end
-    /// ends the process, since a thread cannot be stopped.
+    /// A failing or panicking case does not stop the others. A run of the swarm that does not end
+    /// ends the process, because a thread cannot be stopped.
     ///
     /// # Panics
     /// The budget has a parameter that the scheme does not understand.
@@ -151,7 +151,7 @@ impl Battery {
     }
 }
 
-/// What one battery found.
+/// Result of one battery.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// The battery.
@@ -190,7 +190,7 @@ fn write_line(
     )
 }
 
-/// What all batteries found on one scheme.
+/// Results of all batteries on one scheme.
 #[derive(Clone, Debug)]
 pub struct Score {
     /// A line for each battery.
@@ -226,7 +226,7 @@ impl Display for Score {
 /// Runs every battery on a scheme with the default budget, about a minute on two processors, and
 /// prints a line for each as it ends and one with the sum. See [`judge_within`].
 ///
-/// Bounds of time hold for optimised code (`opt-level = 2`).
+/// Time limits apply to optimised code (`opt-level = 2`).
 pub fn judge(scheme: &'static Scheme) -> Score {
     judge_within(scheme, &Budget::default())
 }

@@ -1,8 +1,8 @@
-//! The battery: what judges a flash translation layer.
+//! The battery: tests of any flash translation layer.
 //!
 //! A scheme is a [`Scheme`](ftl_core::schemes::Scheme), the descriptor by which `ftl-core` lays out
-//! and starts it. Nothing here names one: the caller gives it. [`judge`] runs everything on it in
-//! about a minute and prints a line for each [`Battery`]:
+//! and starts it. This crate names no scheme: the caller provides it. [`judge`] runs everything on
+//! it in about a minute and prints a line for each [`Battery`]:
 //!
 //! ```no_run
 //! use ftl_core::schemes::Scheme;
@@ -21,30 +21,29 @@
 //! verdicts.assert_none_failed();
 //! ```
 //!
-//! # Promises that are judged
+//! # Guarantees under test
 //!
-//! - A verb that returned is not undone by the death of the process.
-//! - What a FLUSH covered survives any power cut of the flash, any number of them, also inside
-//!   mounts; and any crash of the host that keeps the image.
-//! - After a cut a page reads as its flushed or one of its newer contents, whole, and stays so.
-//! - A scheme keeps within its chip's law: the chip panics where silicon would corrupt.
-//! - Wear is spread, and a device at its end is read-only with everything readable.
+//! - The death of the process does not undo a completed operation.
+//! - Data that a FLUSH covered survives any number of power cuts of the flash, also inside mounts;
+//!   and any crash of the host with the image.
+//! - After a cut a page reads as its flushed or one of its newer contents, whole, and keeps it.
+//! - A scheme keeps the NAND rules of its chip: the chip panics where hardware would corrupt data.
+//! - Wear is spread, and a device at its end of life is read-only with everything readable.
 //!
 //! # Parts
 //!
-//! [`payload`] makes pages that name themselves, [`model`] is the one oracle, [`workload`]
-//! generates what a host does, [`rig`] puts a scheme on a small chip, [`host`] drives it beside the
-//! oracle, [`cuts`] pulls the plug at every flash operation. The batteries [`conformance`],
-//! [`power_cuts`], [`host_crashes`] and [`wear`] are lists of parts, built of [`sweep`] and
-//! [`crashes`]; [`swarm`] lets faults meet each other in generated runs. [`verdicts`] collects what
-//! failed.
+//! [`payload`] makes self-identifying pages, [`model`] is the one oracle, [`workload`] generates
+//! the host's requests, [`rig`] puts a scheme on a small chip, [`host`] runs both with the oracle,
+//! [`cuts`] cuts power at every flash operation. The batteries [`conformance`], [`power_cuts`],
+//! [`host_crashes`] and [`wear`] are lists of parts, built from [`sweep`] and [`crashes`];
+//! [`swarm`] combines faults in generated runs. [`verdicts`] collects the failures.
 //!
 //! # Shapes and units
 //!
-//! Addresses and lengths are pages of the device, times are emulated nanoseconds from the chip's
-//! opening, chances are parts per billion, ages are hours. Page contents are bytes of whole pages,
-//! whose size is a multiple of 32. Everything follows from a seed of 64 bits: the same seed and
-//! [`Budget`] give the same cases.
+//! Addresses and lengths are pages of the device, times are emulated nanoseconds since the chip was
+//! opened, fault rates are parts per billion, ages are hours. Page contents are bytes of whole
+//! pages, whose size is a multiple of 32. Everything follows from a seed of 64 bits: the same seed
+//! and [`Budget`] give the same cases.
 #![forbid(unsafe_code)]
 
 pub mod classes;

@@ -1,18 +1,18 @@
-//! The oracle: what each page may read as.
+//! The oracle: the allowed contents of each page.
 //!
 //! Per page, `floor` is the newest value known to be durable: a FLUSH that began after its
 //! acknowledgement has completed. All values submitted since are candidates too. After a recovery a
-//! page reads as its floor or a candidate, whole; what was read is then the only value, through any
+//! page reads as its floor or a candidate, whole. The value read is then the only one, through any
 //! number of later cuts, until the page is written again. Trims and write-zeroes are values like
 //! any other: zeros.
 
 use crate::payload::Seen;
 use std::collections::BTreeMap;
 
-/// The value of a page that reads as zeros. All other values are given once.
+/// The value of a page that reads as zeros. All other values are unique.
 pub const ZEROS: u64 = 0;
 
-/// What a device may hold.
+/// The allowed contents of a device.
 #[derive(Clone, Debug)]
 pub struct Model {
     seed: u64,
@@ -22,7 +22,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// An empty device; `seed` is what its payloads name.
+    /// An empty device; its payloads contain `seed`.
     pub fn new(pages: u32, seed: u64) -> Self {
         Model {
             seed,
@@ -31,7 +31,7 @@ impl Model {
         }
     }
 
-    /// Seed that payloads name.
+    /// Seed in the payloads.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -41,12 +41,12 @@ impl Model {
         self.floor.len() as u32
     }
 
-    /// The host asked for this value; it may be found from now on.
+    /// Records a requested value; reads may return it from now on.
     pub fn submit(&mut self, lpn: u32, value: u64) {
         self.since.entry(lpn).or_default().push(value);
     }
 
-    /// A FLUSH completed: of each page only the newest value is left.
+    /// Records a completed FLUSH: only the newest value of each page remains.
     pub fn flushed(&mut self) {
         while let Some((lpn, values)) = self.since.pop_first() {
             self.floor[lpn as usize] = *values.last().expect("a page is listed with a value");
@@ -58,7 +58,7 @@ impl Model {
         self.since.keys().copied().collect()
     }
 
-    /// The newest value: what a read gives as long as nothing failed.
+    /// The newest value, which a read returns without faults.
     pub fn newest(&self, lpn: u32) -> u64 {
         self.since
             .get(&lpn)
@@ -76,7 +76,7 @@ impl Model {
                 .is_some_and(|values| values.contains(&value))
     }
 
-    /// What a page may read as after a recovery.
+    /// The allowed contents of a page after a recovery.
     pub fn candidates(&self, lpn: u32) -> Vec<u64> {
         let since = self.since.get(&lpn).into_iter().flatten().copied();
         std::iter::once(self.floor[lpn as usize])
@@ -84,13 +84,13 @@ impl Model {
             .collect()
     }
 
-    /// From now on a page has this value alone.
+    /// Sets the page's only value.
     pub fn assume(&mut self, lpn: u32, value: u64) {
         self.since.remove(&lpn);
         self.floor[lpn as usize] = value;
     }
 
-    /// Judges what was read while nothing has failed: the newest value.
+    /// Checks a read without faults: it must return the newest value.
     ///
     /// # Errors
     /// The page is not its newest value.
@@ -106,7 +106,7 @@ impl Model {
         }
     }
 
-    /// Judges what was read after a recovery. What was seen is the page's only value from now on.
+    /// Checks a read after a recovery. The value read is the page's only one from now on.
     ///
     /// # Errors
     /// The page is none of its possible values.
@@ -129,10 +129,10 @@ impl Model {
         Ok(())
     }
 
-    /// The value that a page of this run shows; an error if it is none.
+    /// Returns the value in a page of this run; an error if there is none.
     ///
     /// # Errors
-    /// It shows another page, a mixture, or bytes that were never written.
+    /// The page has another page's content, a mixture, or bytes that were never written.
     pub fn value(&self, lpn: u32, seen: Seen) -> Result<u64, String> {
         match seen {
             Seen::Zeros => Ok(ZEROS),

@@ -3,7 +3,7 @@
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Does this with every item, on all processors. Results are in the order of the items.
+/// Calls `each` with every item, on all processors. Results are in the order of the items.
 pub fn in_parallel<T: Sync, R: Send>(items: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, workers) = (
         AtomicUsize::new(0),

@@ -1,30 +1,30 @@
-//! Page contents that name their own address, version and seed, so that a wrong page tells what it
-//! is: another address's, an older version, a mixture of two writes, or no page of ours at all.
+//! Page contents with their own address, version and seed, so that a wrong page identifies itself:
+//! another address's, an older version, a mixture of two writes, or no page of the tests.
 
 use nand_model::SplitMix;
 use std::fmt;
 
-/// Bytes per record; a page is a row of them, so that a mixture shows wherever it begins.
+/// Bytes per record; a page consists of equal records, so that a mixture is visible at any offset.
 const RECORD: usize = 32;
 
-/// What a page read as.
+/// The content of a page that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// Zeros: never written, trimmed, or written with zeros.
     Zeros,
-    /// Whole and ours.
+    /// A whole page of the tests.
     Page {
-        /// The address it names.
+        /// Its address.
         lpn: u32,
-        /// The version it names.
+        /// Its version.
         version: u64,
-        /// The seed it names.
+        /// Its seed.
         seed: u64,
     },
-    /// Records of different pages, or a record of ours beside something else; what the first and
-    /// the first odd one name.
+    /// Records of different pages, or a record of the tests next to other bytes; the address and
+    /// version of the first and of the first different one.
     Mixture(Option<(u32, u64)>, Option<(u32, u64)>),
-    /// Not one record of ours.
+    /// No record of the tests.
     Foreign,
 }
 
@@ -56,9 +56,9 @@ pub fn fill(page: &mut [u8], lpn: u32, version: u64, seed: u64) {
     }
 }
 
-/// Tells what a page is.
+/// Identifies a page's content.
 pub fn identify(page: &[u8]) -> Seen {
-    // A piece at a time, so that the compiler compares many bytes at once.
+    // In pieces, so that the compiler compares many bytes at once.
     if page
         .chunks(64)
         .all(|piece| piece.iter().fold(0, |all, byte| all | byte) == 0)
@@ -85,7 +85,7 @@ pub fn identify(page: &[u8]) -> Seen {
     }
 }
 
-/// The common case of [`identify`], which looks at every page of the device after every cut.
+/// The common case of [`identify`], which reads every page of the device after every cut.
 fn is_whole(page: &[u8], lpn: u32, version: u64, seed: u64) -> bool {
     let check = check_of(lpn, version, seed);
     (0..).zip(page.chunks_exact(RECORD)).all(|(index, record)| {
@@ -121,7 +121,7 @@ fn decode(record: &[u8], index: u32) -> Option<(u32, u64, u64)> {
         .then_some((lpn, version, seed))
 }
 
-/// What all records of a page have in common.
+/// The check value that all records of a page share.
 fn check_of(lpn: u32, version: u64, seed: u64) -> u64 {
     SplitMix::new(seed ^ version.rotate_left(20) ^ ((lpn as u64) << 40)).next_u64()
 }

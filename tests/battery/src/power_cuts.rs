@@ -1,6 +1,6 @@
 //! The battery of power cuts: at every program and erase of every workload, inside mounts, many in
-//! a row, and with checkpoints destroyed. What may be lost is the oracle's business
-//! ([`crate::model`]); docs/DURABILITY.md says it in prose.
+//! sequence, and with destroyed checkpoints. The oracle ([`crate::model`]) has the allowed losses;
+//! docs/DURABILITY.md describes them.
 
 use crate::cuts::{self, Recording};
 use crate::host::Host;
@@ -32,11 +32,11 @@ pub const PARTS: [(&str, Part); 8] = [
     ("lost checkpoints", lost_checkpoints),
 ];
 
-/// Programs and erases of each workload: in the long form as many as make a million cuts of all
-/// schemes together, in the short form as few as prove something, and of those every second.
+/// Programs and erases of each workload: in the long form enough for a million cuts of all schemes
+/// together, in the short form the minimum for evidence, and every second of those.
 const LONG_OPERATIONS: u64 = 2_400;
 
-/// What a sweep of workloads went through.
+/// Extent of a sweep over workloads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Swept {
     /// Programs and erases of the runs.
@@ -48,7 +48,7 @@ pub struct Swept {
 /// Cuts at every operation of every workload.
 ///
 /// # Panics
-/// A workload does not bring about what it should prove ([`cuts::missing`]), or a run without cuts
+/// A workload lacks situations that it must contain ([`cuts::missing`]), or a run without cuts
 /// fails.
 pub fn every_operation(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) -> Swept {
     let rig = rig_of(scheme, cells, verdicts.budget());
@@ -100,16 +100,16 @@ pub fn without_pair_protection(scheme: &'static Scheme, verdicts: &mut Verdicts)
     );
 }
 
-/// Some of the outcomes at every operation of variants of the usual rig: programs and erases that
-/// fail on their own, other word-line pairings, marks in the OOB that were lost.
+/// Some of the outcomes at every operation of variants of the default rig: failing programs and
+/// erases, other word-line pairings, lost marks in the OOB.
 ///
 /// # Panics
-/// No blocks went bad where some should fail, or a run without cuts fails.
+/// No blocks went bad although some should fail, or a run without cuts fails.
 pub fn variants(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
     let budget = verdicts.budget().clone();
     let usual = || rig_of(scheme, cells, &budget);
     for salt in 0..verdicts.budget().pick(1, 2, 8) {
-        // Long enough for the blocks to be programmed and erased.
+        // Long enough to program and erase the blocks.
         let failing = sweep::with_failing_blocks(usual(), salt);
         if !verdicts.want(&failing.path()) {
             continue;
@@ -153,7 +153,7 @@ pub fn variants(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) 
     }
 }
 
-/// A run on a device that is full already, with what it may lack.
+/// A run on a device that is already full.
 fn after_filling(rig: &Rig) -> Recording {
     let mut host = Host::format(rig);
     for op in Workload::new(Kind::HotCold, PAGES, rig.seed).take(400) {
@@ -222,8 +222,8 @@ pub fn inside_second_mounts(scheme: &'static Scheme, cells: Cells, verdicts: &mu
     }
 }
 
-/// Every row of four requests on two pages of a full device, cut everywhere. The short form takes
-/// every second row of three.
+/// Every sequence of four requests on two pages of a full device, cut everywhere. The short form
+/// takes every second sequence of three.
 pub fn short_rows(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
     let (length, every) = verdicts.budget().pick((3, 5), (3, 2), (4, 1));
     let rig = rig_of(scheme, cells, verdicts.budget());
@@ -232,7 +232,7 @@ pub fn short_rows(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts
     }
 }
 
-/// A chip as it is sold: large blocks, where a cut leaves much of a block unused.
+/// A chip of real size: large blocks, of which a cut leaves many pages unused.
 pub fn sold_rig(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
     let name = if cells == Cells::Mlc {
         "mlc-4k"
@@ -244,7 +244,7 @@ pub fn sold_rig(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
     Rig::on_profile(scheme, cells, profile, 1024, params, budget.seed).variant(name, |_| {})
 }
 
-/// Cuts in a row on a full device: it stays writable. Returns the fewest free blocks.
+/// Cuts in sequence on a full device: it stays writable. Returns the fewest free blocks.
 pub fn in_a_row(rig: &Rig, verdicts: &mut Verdicts) -> FewestFree {
     sweep::cut_in_a_row(rig, cuts_in_a_row(rig, verdicts), verdicts)
 }
@@ -259,11 +259,11 @@ pub fn cuts_in_a_row(rig: &Rig, verdicts: &Verdicts) -> u32 {
     verdicts.budget().pick(40, short, 1_000)
 }
 
-/// Rows of random cuts per scheme, each with its own seed and workload.
+/// Sequences of random cuts per scheme, each with its own seed and workload.
 pub const RANDOM_ROWS: u64 = 4;
 const RANDOM_KINDS: [Kind; 4] = [Kind::HotCold, Kind::Mixed, Kind::Files, Kind::Uniform];
 
-/// A chip as it is sold, some hundred blocks of it, for random cuts.
+/// A chip of real size with some hundred blocks, for random cuts.
 pub fn random_rig(scheme: &'static Scheme, row: u64, budget: &Budget) -> Rig {
     let profile = *Profile::find("mlc-4k").expect("a built-in profile");
     let params = budget.params(&[("ckpt.interval", "2000")]);
@@ -278,7 +278,7 @@ pub fn random_kind(rig: &Rig) -> Kind {
     RANDOM_KINDS[(rig.seed % RANDOM_KINDS.len() as u64) as usize]
 }
 
-/// Random cuts of any outcome, one after another. Returns what they saw.
+/// Random cuts of any outcome, one after another. Returns their counts.
 pub fn at_random(rig: &Rig, cuts: u64, verdicts: &mut Verdicts) -> RandomCuts {
     let mut seen = RandomCuts::default();
     verdicts.case(&rig.path(), || {
@@ -288,7 +288,7 @@ pub fn at_random(rig: &Rig, cuts: u64, verdicts: &mut Verdicts) -> RandomCuts {
     seen
 }
 
-/// Each checkpoint block in turn cannot be read any more: what it said is still true.
+/// Each checkpoint block in turn becomes unreadable: no data may be lost.
 pub fn lost_checkpoints(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
     let rig = rig_of(scheme, cells, verdicts.budget());
     for kind in Kind::ALL {

@@ -3,9 +3,9 @@
 use ftl_core::schemes::{Scheme, SchemeStore};
 use ftl_core::{Ftl, FtlConfig, FtlError, Params, Start};
 use nand_model::store::MemStore;
-use nand_model::{Bad, BlockFacts, Bomb, Chip, Geometry, Pbn, Profile, SplitMix, Store};
+use nand_model::{Bad, BlockFacts, BlockFault, Chip, Geometry, Pbn, Profile, SplitMix, Store};
 
-/// Kind of cells: which rules the chip enforces.
+/// Kind of cells, with the rules that the chip enforces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cells {
     /// Rules of `slc-2k`: pages in any order, partial programs, nothing shared.
@@ -26,7 +26,7 @@ impl Cells {
         }
     }
 
-    /// A chip of these cells with small pages and blocks, without a number of blocks yet.
+    /// A chip of these cells with small pages and blocks; the number of blocks is not set.
     pub fn profile(self) -> Profile {
         let torture = *Profile::find("torture").expect("a built-in profile");
         let small = Geometry {
@@ -45,22 +45,22 @@ impl Cells {
     }
 }
 
-/// Everything a run follows from.
+/// The complete input of a run.
 #[derive(Clone)]
 pub struct Rig {
     /// The scheme under test.
     pub scheme: &'static Scheme,
     /// The chip's rules.
     pub cells: Cells,
-    /// The chip, with as many blocks as the scheme's layout asks for.
+    /// The chip, with the number of blocks of the scheme's layout.
     pub profile: Profile,
     /// Size and parameters.
     pub config: FtlConfig,
-    /// Seed of payloads, workloads and chances.
+    /// Seed of payloads, workloads and faults.
     pub seed: u64,
-    /// What waits in some blocks in recorded runs.
-    pub bombs: Vec<Bomb>,
-    /// More of a case's path, when the rig differs from the usual.
+    /// Faults armed in blocks in recorded runs.
+    pub block_faults: Vec<BlockFault>,
+    /// Additional part of a case's path for variants of the rig.
     pub variant: String,
 }
 
@@ -68,12 +68,12 @@ pub struct Rig {
 pub const OVER_PROVISIONING: f64 = 0.07;
 
 impl Rig {
-    /// A device of `pages` logical pages, laid out as the scheme wants it, with default parameters.
+    /// A device of `pages` logical pages, with the scheme's layout and default parameters.
     pub fn new(scheme: &'static Scheme, cells: Cells, pages: u32, seed: u64) -> Rig {
         Rig::with_params(scheme, cells, pages, Params::default(), seed)
     }
 
-    /// The same with parameters; those that the scheme does not have are left out.
+    /// The same with parameters; unknown ones are ignored.
     pub fn with_params(
         scheme: &'static Scheme,
         cells: Cells,
@@ -84,10 +84,10 @@ impl Rig {
         Rig::on_profile(scheme, cells, cells.profile(), pages, wanted, seed)
     }
 
-    /// The same on a chip as it is sold.
+    /// The same on a chip of real size.
     ///
     /// # Panics
-    /// The scheme has no layout for so many pages.
+    /// The scheme has no layout for this many pages.
     pub fn on_profile(
         scheme: &'static Scheme,
         cells: Cells,
@@ -113,10 +113,10 @@ impl Rig {
         .unwrap_or_else(|error| panic!("{} has no layout for {pages} pages: {error}", scheme.name))
     }
 
-    /// A device on any chip, with any parameters and over-provisioning, from a seed of its own.
+    /// A device on any chip, with any parameters and over-provisioning, from its own seed.
     ///
     /// # Errors
-    /// The scheme's reason, where it cannot be laid out so.
+    /// The scheme's reason, if it has no layout.
     pub fn laid_out(
         scheme: &'static Scheme,
         cells: Cells,
@@ -134,19 +134,19 @@ impl Rig {
             logical_pages: layout.logical_pages,
             params,
         };
-        let (bombs, variant) = (Vec::new(), String::new());
+        let (block_faults, variant) = (Vec::new(), String::new());
         Ok(Rig {
             scheme,
             cells,
             profile: layout.profile,
             config,
             seed,
-            bombs,
+            block_faults,
             variant,
         })
     }
 
-    /// The same with one more parameter, where the scheme has it.
+    /// The same with one more parameter, if the scheme has it.
     pub fn set(mut self, key: &str, value: &str) -> Rig {
         if has_param(self.scheme, key) {
             self.config.params.set(key, value);
@@ -159,7 +159,7 @@ impl Rig {
         self.open(MemStore::new(self.profile.geometry))
     }
 
-    /// Bad blocks that the data sheet allows: those that the layout added.
+    /// Bad blocks that the data sheet allows, as the layout added them.
     pub fn spare_blocks(&self) -> u64 {
         let blocks = self.profile.geometry.blocks as u64;
         let allowed = |used: u64| {
@@ -172,8 +172,8 @@ impl Rig {
             .map_or(0, |used| blocks - used)
     }
 
-    /// An erased chip that has as many bad blocks as its data sheet allows: the least room the
-    /// scheme was promised.
+    /// An erased chip with as many bad blocks as its data sheet allows: the smallest space that the
+    /// scheme must work with.
     pub fn blank_at_end_of_life(&self) -> Chip<MemStore> {
         let spare = self.spare_blocks();
         let mut chip = self.open(MemStore::new(self.profile.geometry));
@@ -209,7 +209,7 @@ impl Rig {
             .expect("a new device starts")
     }
 
-    /// The scheme on what an earlier run left.
+    /// The scheme on the flash of an earlier run.
     ///
     /// # Errors
     /// That of the scheme.

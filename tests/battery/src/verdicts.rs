@@ -1,4 +1,4 @@
-//! What of a battery runs, what failed, and how to repeat it.
+//! The cases of a battery that run, their failures, and the commands that repeat them.
 //!
 //! A case has a path, `scheme/cells/workload/...`. A failure names the path of its case and a
 //! command that runs this case alone. A battery with the same [`Budget`] runs the same cases.
@@ -8,10 +8,10 @@ use nand_model::SplitMix;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How much of each sweep runs.
+/// Length of each sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Length {
-    /// Seconds per battery and scheme: what [`judge`](crate::judge) does by default.
+    /// Seconds per battery and scheme: the default of [`judge`](crate::judge).
     #[default]
     Brief,
     /// As in continuous integration.
@@ -20,7 +20,7 @@ pub enum Length {
     Long,
 }
 
-/// The part of a sweep's places that is visited: `taken` of `of`, chosen by the seed.
+/// The visited share of a sweep's places: `taken` of `of`, chosen by the seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Places visited on average of every `of`.
@@ -42,18 +42,18 @@ impl Share {
     }
 }
 
-/// What of a battery runs.
+/// Selection of a battery's cases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Seed of payloads, workloads, faults and samples.
     pub seed: u64,
-    /// How much of each sweep runs.
+    /// Length of each sweep.
     pub length: Length,
-    /// The sample of each sweep's places; a budget with a `case` leaves nothing out.
+    /// The sample of each sweep's places; a budget with a `case` visits all.
     pub share: Share,
-    /// The only case that runs, or a path above the cases that run; all where it is `None`.
+    /// The only case that runs, or the path prefix of the cases that run; all cases if `None`.
     pub case: Option<String>,
-    /// Parameters of the scheme, over those that a battery sets itself.
+    /// Parameters of the scheme, with priority over those of the battery.
     pub params: Params,
 }
 
@@ -70,7 +70,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A battery's parameters, and over them those of this budget.
+    /// A battery's parameters, overridden by those of this budget.
     pub fn params(&self, battery: &[(&str, &str)]) -> Params {
         let mut params = Params::default();
         for (key, value) in battery.iter().copied().chain(self.params.iter()) {
@@ -79,7 +79,7 @@ impl Budget {
         params
     }
 
-    /// Whether the case of this path runs, or one below it.
+    /// Whether the case of this path runs, or one with this prefix.
     pub fn wants(&self, path: &str) -> bool {
         let Some(case) = self.case.as_deref() else {
             return true;
@@ -125,17 +125,17 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Failures that are kept; further ones are counted.
+/// Failures that are kept; later ones are only counted.
 const KEPT: usize = 8;
 
-/// Collects what went wrong in a battery's cases and how many there were.
+/// Failures and counts of a battery's cases.
 #[derive(Clone, Debug)]
 pub struct Verdicts {
     budget: Budget,
     repeat: String,
-    /// Places that sweeps came by.
+    /// Places that the sweeps reached.
     pub places: u64,
-    /// Of these, those that were in the sample.
+    /// Those of them in the sample.
     pub drawn: u64,
     /// Cases that ran.
     pub cases: u64,
@@ -147,8 +147,8 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// No verdicts yet. `repeat` is the command that repeats one case, with `{case}` where the
-    /// case's path belongs.
+    /// Creates empty verdicts. `repeat` is the command that repeats one case, with `{case}` in
+    /// place of the case's path.
     pub fn new(budget: Budget, repeat: impl Into<String>) -> Self {
         Verdicts {
             budget,
@@ -169,29 +169,29 @@ impl Verdicts {
         self
     }
 
-    /// The same, but one failure is enough: no case runs after it.
+    /// The same, but no case runs after the first failure.
     pub fn until_first_failure(mut self) -> Self {
         self.enough = 1;
         self
     }
 
-    /// What runs.
+    /// The selection of cases.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// Whether no more cases will run.
+    /// Whether no more cases run.
     pub fn are_enough(&self) -> bool {
         self.failures >= self.enough
     }
 
-    /// Whether the case of this path may still run, or one below it.
+    /// Whether the case of this path, or one with this prefix, may still run.
     pub fn want(&self, path: &str) -> bool {
         !self.are_enough() && self.budget.wants(path)
     }
 
-    /// Whether a sweep looks at this place: one at which there are cases, or one that costs
-    /// something to get to. Counts it.
+    /// Counts a place of a sweep with cases or with a cost, and returns whether the sweep visits
+    /// it.
     pub fn draws(&mut self, place: &str) -> bool {
         if !self.want(place) {
             return false;
@@ -202,8 +202,8 @@ impl Verdicts {
         drawn
     }
 
-    /// What of the sweep ran, for a suite's report: "all 200 places", "a sample of 41 of 200
-    /// places".
+    /// The sampled share of the sweep, for a suite's report: "all 200 places", "a sample of 41 of
+    /// 200 places".
     pub fn sample(&self) -> String {
         match self.drawn {
             all if all == self.places => format!("all {all} places"),
@@ -211,7 +211,7 @@ impl Verdicts {
         }
     }
 
-    /// Runs one case, unless the budget asks for others. A panic is a failure of this case alone.
+    /// Runs one case, unless the budget selects others. A panic is a failure of this case alone.
     pub fn case(&mut self, path: &str, run: impl FnOnce() -> Result<(), String>) {
         if !self.want(path) {
             return;
@@ -246,12 +246,12 @@ impl Verdicts {
         }
     }
 
-    /// The first failure: its case, what happened, and the command that repeats it.
+    /// The first failure: its case, the error, and the command that repeats it.
     pub fn first(&self) -> Option<&Failure> {
         self.first.first()
     }
 
-    /// What the cases measured, a line each, for a suite's report.
+    /// Measurements of the cases, one line each, for a suite's report.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -260,7 +260,7 @@ impl Verdicts {
         self.notes.extend(lines);
     }
 
-    /// Adds what another part of the same battery found.
+    /// Adds the results of another part of the same battery.
     pub fn merge(&mut self, other: Verdicts) {
         self.places += other.places;
         self.drawn += other.drawn;
@@ -287,7 +287,7 @@ impl Verdicts {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));

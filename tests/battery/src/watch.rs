@@ -1,5 +1,5 @@
-//! Carries out a generated run. A panic is a failure of the run. A run that does not end is a
-//! finding, too; it ends the process, since a thread cannot be stopped.
+//! Executes a generated run. A panic is a failure of the run. A run that does not end is a failure,
+//! too; it ends the process, because a thread cannot be stopped.
 
 use crate::verdicts::text_of;
 use std::io::Write;
@@ -7,13 +7,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// A run takes milliseconds, on a busy machine seconds.
+/// A run takes milliseconds, or seconds on a busy machine.
 const LONGEST_RUN: Duration = Duration::from_secs(120);
 
-/// Carries out a run. If it takes too long, prints what `describe` says of it and ends the process.
+/// Executes a run. If it takes too long, prints `describe` and ends the process.
 ///
 /// # Errors
-/// That of the run, or the text of its panic.
+/// The error of the run, or the text of its panic.
 pub fn watched<R>(
     describe: impl FnOnce() -> String + Send + 'static,
     run: impl FnOnce() -> Result<R, String>,

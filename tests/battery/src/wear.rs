@@ -1,5 +1,5 @@
-//! Flash that wears out, ages and is read until bits go wrong: data is written anew in time, wear
-//! is spread, and a device at its end stays readable.
+//! Flash that wears out, ages and is read until bits fail: data is rewritten in time, wear is
+//! spread, and a device at its end of life stays readable.
 
 use crate::host::{Host, Trouble};
 use crate::model::Model;
@@ -13,12 +13,12 @@ use nand_model::{BlockFacts, Chip, FaultPlan, Geometry, Profile, SplitMix, Store
 /// Writes between two FLUSHes.
 const FLUSH_EVERY: u64 = 32;
 
-/// A third of the device is never written again, nine of ten writes go to a tenth of the rest.
+/// A third of the device is never written again; nine of ten writes go to a tenth of the rest.
 struct Load {
     pages: u32,
     rng: SplitMix,
     writes: u64,
-    /// As the last FLUSH found the chip.
+    /// Wear at the last FLUSH.
     worn: Wear,
 }
 
@@ -32,7 +32,7 @@ impl Load {
         }
     }
 
-    /// Everything once, then one page after the other for as long as asked.
+    /// Writes everything once, then single pages for the given number of writes.
     fn run(&mut self, host: &mut Host, writes: u64) -> Result<(), Trouble> {
         while self.writes < writes {
             let lpn = match self.writes {
@@ -65,7 +65,7 @@ impl Load {
     }
 }
 
-/// How far apart the erase counts of good blocks are.
+/// Spread of the erase counts of good blocks.
 #[derive(Clone, Copy, Default)]
 struct Wear {
     spread: u32,
@@ -88,8 +88,8 @@ fn wear<S: Store>(chip: &Chip<S>) -> Wear {
     }
 }
 
-/// The chips to wear out: a small one; in the long form also those that are sold, made to last a
-/// thousand cycles.
+/// The chips to wear out: a small one; in the long form also those of real size, with a rated life
+/// of a thousand cycles.
 fn rigs(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Vec<Rig> {
     let (small, endurance) = match cells {
         Cells::Mlc => (*Profile::find("torture").expect("a built-in profile"), 20),
@@ -110,7 +110,7 @@ fn rigs(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Vec<Rig> {
             endurance: 1_000,
             ..*Profile::find(name).expect("a built-in profile")
         };
-        // As many logical pages as leave 256 blocks in all.
+        // The largest number of logical pages that gives at most 256 blocks.
         let layout =
             |pages| Rig::on_profile(scheme, cells, sold, pages, budget.params(&[]), budget.seed);
         let step = sold.geometry.pages_per_block;
@@ -123,7 +123,7 @@ fn rigs(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Vec<Rig> {
     rigs
 }
 
-/// Writes until the device takes no more.
+/// Writes until the device is read-only.
 fn wear_out(rig: &Rig, host: &mut Host) -> Result<Load, String> {
     host.set_faults(FaultPlan {
         wear_out: 1.0,
@@ -142,7 +142,7 @@ fn wear_out(rig: &Rig, host: &mut Host) -> Result<Load, String> {
     }
 }
 
-/// Everything is readable, nothing is taken any more.
+/// Checks that everything is readable and every write is refused.
 fn is_read_only(host: &mut Host) -> Result<(), String> {
     host.settle_all()?;
     host.check()?;
@@ -161,8 +161,8 @@ fn is_read_only(host: &mut Host) -> Result<(), String> {
     host.settle_all()
 }
 
-/// Writes chips until they take no more: then they are read-only with everything readable, also
-/// after a restart, and wear was spread.
+/// Writes to chips until they are read-only: everything stays readable, also after a restart, and
+/// wear was spread.
 pub fn worn_out(scheme: &'static Scheme, cells: Cells, verdicts: &mut Verdicts) {
     for rig in rigs(scheme, cells, verdicts.budget()) {
         let mut notes = Vec::new();
@@ -180,7 +180,8 @@ fn wears_out_evenly(rig: &Rig, notes: &mut Vec<String>) -> Result<(), String> {
     let bad = host.ftl.stats().blocks.bad;
     let mut host = host.remount()?;
     if host.ftl.stats().read_only.is_none() {
-        // A mount that found room lets the device try again: it finds its end once more.
+        // A mount that found space makes the device writable again: it reaches its end of life once
+        // more.
         wear_out(rig, &mut host).map_err(|why| format!("after a restart: {why}"))?;
     }
     is_read_only(&mut host).map_err(|why| format!("after a restart: {why}"))?;
@@ -199,7 +200,7 @@ fn wears_out_evenly(rig: &Rig, notes: &mut Vec<String>) -> Result<(), String> {
             worn.spread
         ));
     }
-    // The same load where cold data stays where it is.
+    // The same load without moves of cold data.
     let unlevelled = rig.clone().set("wear.policy", "none");
     let mut host = Host::format(&unlevelled);
     let mut load = Load::new(&unlevelled);
@@ -220,10 +221,10 @@ fn wears_out_evenly(rig: &Rig, notes: &mut Vec<String>) -> Result<(), String> {
     Ok(())
 }
 
-/// Bits that go wrong some times as fast as in the part that is sold.
+/// Bit errors are this many times as frequent as in the real part.
 const HASTE: f64 = 5.0;
 
-/// A worn MLC device that lies, is read, and lies again: a day at a time, for two years.
+/// A worn MLC device that alternates between storage and reads: one day at a time, for two years.
 fn grow_old(rig: &Rig, days: u32, patrols: bool) -> Result<u64, String> {
     let mut chip = rig.blank();
     for block in rig.profile.geometry.all_blocks() {
@@ -256,7 +257,7 @@ fn grow_old(rig: &Rig, days: u32, patrols: bool) -> Result<u64, String> {
     host.run(&HostOp::Flush)?;
     for _ in 0..days {
         host.ftl.chip_mut().age(24);
-        // What a host does that is not there to be served.
+        // Idle time of the host.
         while patrols && host.ftl.idle(0, 64).map_err(|error| error.to_string())? {}
     }
     host.compare_all().map_err(|trouble| {
@@ -270,7 +271,7 @@ fn grow_old(rig: &Rig, days: u32, patrols: bool) -> Result<u64, String> {
     Ok(host.ftl.stats().refreshes)
 }
 
-/// Data is written anew before it fades. Schemes without `scrub.hours` have no such case.
+/// Data is rewritten before it decays. Schemes without `scrub.hours` have no such case.
 pub fn faded(scheme: &'static Scheme, verdicts: &mut Verdicts) {
     if !has_param(scheme, "scrub.hours") {
         return;

@@ -1,5 +1,5 @@
-//! What a host does: endless seeded rows of requests. A workload is known by its kind, its seed and
-//! the device's size.
+//! Workloads: endless seeded sequences of requests. Kind, seed and device size determine a
+//! workload.
 
 use nand_model::SplitMix;
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ pub enum HostOp {
         /// Durable at once.
         fua: bool,
     },
-    /// Give pages up; they read as zeros.
+    /// Discard pages; they read as zeros.
     Trim {
         /// First page.
         lpn: u32,
@@ -48,7 +48,7 @@ pub enum HostOp {
         /// Pages.
         count: u32,
     },
-    /// Nothing to do for about this many flash operations.
+    /// Idle for about this many flash operations.
     Idle(u32),
 }
 
@@ -68,28 +68,29 @@ impl HostOp {
 /// Shape of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Round and round in extents.
+    /// Ascending extents, repeatedly.
     Sequential,
-    /// The same downwards.
+    /// The same, descending.
     Backwards,
-    /// Single pages, each some way behind the last.
+    /// Single pages at a fixed distance from each other.
     Strided,
-    /// Any page, singly.
+    /// Single random pages.
     Uniform,
     /// Nine writes of ten go to a tenth of the pages.
     HotCold,
-    /// The same, and what is hot moves on.
+    /// The same, with a moving hot area.
     MovingHot,
-    /// Appends to a small ring, each durable at once, and now and then a page elsewhere: a database
+    /// Appends to a small ring, each durable at once, and sometimes a page elsewhere: a database
     /// and its log.
     Log,
     /// A FLUSH after every other request.
     FlushHeavy,
     /// A third of the requests are trims, up to half a device long.
     TrimHeavy,
-    /// Extents that are written page by page, and trimmed as a whole later: files that come and go.
+    /// Extents written page by page and later trimmed as a whole: files that are created and
+    /// deleted.
     Files,
-    /// Every page is mapped; what is trimmed is written again at once.
+    /// Every page is mapped; trimmed pages are written again at once.
     FullDisk,
     /// Extents of 1 to 24 pages anywhere.
     Mixed,
@@ -131,7 +132,7 @@ impl Kind {
     }
 }
 
-/// An endless row of requests.
+/// An endless sequence of requests.
 #[derive(Clone, Debug)]
 pub struct Workload {
     kind: Kind,
@@ -142,16 +143,15 @@ pub struct Workload {
     queued: VecDeque<HostOp>,
 }
 
-/// Pages from one write of [`Kind::Strided`] to the next; shares no factor with the sizes of
-/// devices here.
+/// Pages from one write of [`Kind::Strided`] to the next; coprime to the device sizes in use.
 const STRIDE: u32 = 37;
 
 /// Longest extent written at once, in pages.
 pub const MAX_EXTENT: u32 = 24;
 
 impl Workload {
-    /// A workload over a device of `pages` pages. It begins by filling the device, or four fifths
-    /// of it when the kind has unmapped pages.
+    /// Creates a workload over a device of `pages` pages. It first fills the device, or four fifths
+    /// of it if the kind has unmapped pages.
     pub fn new(kind: Kind, pages: u32, seed: u64) -> Self {
         let filled = if kind == Kind::FullDisk {
             pages
@@ -181,7 +181,7 @@ impl Workload {
         workload
     }
 
-    /// The same on a device that was filled before.
+    /// The same on a device that is already filled.
     pub fn continued(kind: Kind, pages: u32, seed: u64) -> Self {
         Workload {
             kind,
@@ -205,7 +205,7 @@ impl Workload {
         (lpn, self.length(longest).min(self.pages - lpn))
     }
 
-    /// Where the kind writes next.
+    /// The next target of a write.
     fn target(&mut self) -> (u32, u32) {
         match self.kind {
             Kind::Sequential => {
@@ -256,7 +256,7 @@ impl Workload {
         }
     }
 
-    /// Writes a file page by page, and gives up another that may be there.
+    /// Writes a file page by page, and trims another one if it exists.
     fn rewrite_file(&mut self) -> HostOp {
         let (lpn, count) = self.target();
         self.queued
@@ -272,7 +272,7 @@ impl Workload {
         HostOp::Trim { lpn, count }
     }
 
-    /// Gives pages up, with `FullDisk` only to write them again.
+    /// Trims pages; `FullDisk` writes them again.
     fn give_up(&mut self) -> HostOp {
         let longest = match self.kind {
             Kind::TrimHeavy if self.rng.one_in(8) => self.pages as u64 / 2,

@@ -1,4 +1,4 @@
-//! The judge finds nothing in a right scheme and something in a wrong one.
+//! The battery finds no failure in a correct scheme and one in a wrong one.
 
 use ftl_core::schemes::Scheme;
 use ftld_battery::{Battery, Budget, Share, judge_within};
@@ -18,7 +18,7 @@ fn a_right_scheme_passes_every_case() {
     assert!(score.lines.iter().all(|line| line.cases > 0), "\n{score}");
 }
 
-/// Without protection of paired pages a FLUSH does not cover what it must.
+/// Without protection of paired pages a FLUSH does not cover its pages.
 #[test]
 fn a_wrong_scheme_fails_and_its_first_failure_repeats() {
     let mut budget = Budget {

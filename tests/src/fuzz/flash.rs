@@ -172,11 +172,11 @@ fn edit(rig: &Rig, store: &mut MemStore, input: &mut Input) {
             let block = block(input);
             let bad = [None, Some(Bad::Factory), Some(Bad::Grown)][usize::from(input.u8()) % 3];
             // More erases than these the image refuses.
-            let (erase_count, weak) = (input.u32() % (1 << 31), input.u8() & 1 == 1);
+            let (erase_count, erase_interrupted) = (input.u32() % (1 << 31), input.u8() & 1 == 1);
             let facts = BlockFacts {
                 erase_count,
                 bad,
-                weak,
+                erase_interrupted,
                 since: input.u32(),
                 reads: input.u32(),
             };

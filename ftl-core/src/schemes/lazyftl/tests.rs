@@ -8,7 +8,7 @@ use crate::ftl::Ftl;
 use crate::gc::Collect;
 use crate::{Lpn, Start};
 use nand_model::store::{MemStore, OobOnlyStore};
-use nand_model::{Bomb, Cause, Fault, FaultPlan, Nanos, Pbn, SplitMix};
+use nand_model::{BlockFault, Cause, Fault, FaultPlan, Nanos, Pbn, SplitMix};
 
 struct LazyFtl;
 
@@ -487,9 +487,9 @@ fn a_block_that_fails_when_nothing_lives_in_it_leaves_the_update_area() {
     let page = 5;
     write(&mut ftl, page, 1);
     let block = block_of(&ftl, page);
-    let bombs = vec![Bomb::next(block, Fault::ProgramFail)];
+    let block_faults = vec![BlockFault::next(block, Fault::ProgramFail)];
     ftl.chip_mut().set_faults(FaultPlan {
-        bombs,
+        block_faults,
         ..FaultPlan::default()
     });
     write(&mut ftl, page, 2);
@@ -507,9 +507,12 @@ fn a_block_that_fails_when_nothing_lives_in_it_leaves_the_update_area() {
 fn a_superseded_page_that_turns_out_blank_is_not_marked() {
     let (mut ftl, config) = small_paper_device();
     write(&mut ftl, 4, 1);
-    let bombs = vec![Bomb::next(block_of(&ftl, 4), Fault::MisdirectedProgram)];
+    let block_faults = vec![BlockFault::next(
+        block_of(&ftl, 4),
+        Fault::MisdirectedProgram,
+    )];
     ftl.chip_mut().set_faults(FaultPlan {
-        bombs,
+        block_faults,
         ..FaultPlan::default()
     });
     write(&mut ftl, 5, 2);
@@ -537,9 +540,9 @@ fn a_superseded_page_that_turns_out_blank_is_not_marked() {
 #[test]
 fn failing_programs_and_erases_cost_blocks_but_no_data() {
     let (mut ftl, config) = laid_out("torture", 2 << 20, 0.3, &[]);
-    let chances = [(Fault::ProgramFail, 400_000), (Fault::EraseFail, 2_000_000)].into();
+    let rates = [(Fault::ProgramFail, 400_000), (Fault::EraseFail, 2_000_000)].into();
     let plan = FaultPlan {
-        chances,
+        rates,
         seed: 4,
         ..FaultPlan::default()
     };

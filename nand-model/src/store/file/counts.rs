@@ -1,8 +1,7 @@
-//! How often each page of every block was programmed, in RAM.
+//! Program counts of every page, in RAM.
 //!
-//! What always holds: a page that an operation programmed is counted once that operation's number
-//! is published. Nothing here is on the disk: a clean close writes the counts beside the table, any
-//! other open works them out from the records.
+//! Invariant: a programmed page is counted when its operation's number is published. A clean close
+//! writes the counts next to the table; any other open computes them from the records.
 
 use crate::convert::{index, to_u16, to_u32};
 use crate::image::{ImageInfo, is_zero};
@@ -73,13 +72,13 @@ impl Counts {
         }
     }
 
-    /// Notes how often one page was programmed, on a part that programs pages more than once.
+    /// Sets the program count of one page, on a part that programs pages more than once.
     pub(super) fn set_programs(&mut self, block: usize, page: u32, programs: u8) {
         assert!(index(page) < self.pages, "page {page} of {}", self.pages);
         self.programs[block * self.pages + index(page)] = programs;
     }
 
-    /// Whether some of these pages may hold something already. Never, but for injected faults.
+    /// Whether some of these pages may be programmed already. Only injected faults cause this.
     #[inline]
     pub(super) fn may_hold(&self, block: usize, first: u32, count: u32) -> bool {
         if self.programs.is_empty() {

@@ -1,7 +1,7 @@
-//! The file under a store, as few verbs as the store needs, so that tests can record and fail them.
+//! The file under a store, with few methods, so that tests can record calls and make them fail.
 //!
-//! What always holds: [`FileDisk`] keeps its lock as long as it lives or until [`Disk::unlock`]; an
-//! [`Overlay`] never writes to what is below it.
+//! Invariants: [`FileDisk`] holds its lock until it is dropped or until [`Disk::unlock`]; an
+//! [`Overlay`] never writes to the disk below it.
 
 use crate::convert::{to_u64, to_usize};
 use crate::image::{ImageError, PAGE, PAGE_LEN};
@@ -13,13 +13,13 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers that one system call takes (limits.h).
+/// Maximum number of buffers per system call (limits.h).
 const IOV_MAX: usize = 1024;
 
 /// A write that ended early.
 #[derive(Debug)]
 pub(crate) struct WriteError {
-    /// Bytes that did arrive.
+    /// Bytes written before the error.
     pub(crate) done: usize,
     pub(crate) error: io::Error,
 }
@@ -32,9 +32,9 @@ impl From<WriteError> for io::Error {
 
 /// Random access to bytes of a fixed length.
 pub(crate) trait Disk: Send + Sync {
-    /// Fills the buffer; bytes never written are zero.
+    /// Fills the buffer; bytes that were never written are zero.
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()>;
-    /// Fills the buffers one after the other, from what lies one after the other.
+    /// Fills the buffers in sequence from contiguous bytes of the file.
     fn read_vectored_at(&self, mut at: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         for buf in bufs {
             self.read_at(at, buf)?;
@@ -43,20 +43,20 @@ pub(crate) trait Disk: Send + Sync {
         Ok(())
     }
     fn write_at(&self, at: u64, buf: &[u8]) -> Result<(), WriteError>;
-    /// Everything written before the call is on the disk afterwards.
+    /// Makes everything written before the call durable.
     fn sync(&self) -> io::Result<()>;
-    /// Gives room back; the bytes read as zero.
+    /// Releases the host's space; the bytes read as zero.
     fn punch(&self, at: u64, bytes: u64) -> io::Result<()>;
-    /// The first byte from `at` on that may be other than zero, or `None` up to the end.
+    /// Returns the first byte from `at` on that may be nonzero, or `None` if there is none.
     fn next_data(&self, at: u64) -> Option<u64>;
-    /// Lets others open the file although handles to it live on.
+    /// Releases the lock although handles to the file remain.
     fn unlock(&self) {}
 }
 
 /// A locked file.
 pub(crate) struct FileDisk(File);
 
-/// What a file can be opened for.
+/// Purpose of opening a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Create,
@@ -67,7 +67,7 @@ pub(crate) enum Mode {
 }
 
 impl FileDisk {
-    /// Opens and locks; nothing is read before the lock is held.
+    /// Opens and locks a file; nothing is read before the lock is held.
     pub(crate) fn open(path: &Path, mode: Mode) -> Result<FileDisk, ImageError> {
         let fail = |action, source| ImageError::Io {
             path: path.into(),
@@ -116,7 +116,7 @@ impl FileDisk {
         self.0.set_len(bytes)
     }
 
-    /// Length, and bytes the host really keeps.
+    /// Returns the length and the bytes allocated by the host.
     pub(crate) fn sizes(&self) -> io::Result<(u64, u64)> {
         let meta = self.0.metadata()?;
         Ok((meta.len(), meta.blocks().saturating_mul(512)))
@@ -181,18 +181,18 @@ impl Disk for FileDisk {
         match rustix::fs::seek(&self.0, SeekFrom::Data(at)) {
             Ok(data) => Some(data),
             Err(rustix::io::Errno::NXIO) => None,
-            // A file system that cannot tell: everything may be data.
+            // The file system has no such query: everything may be data.
             Err(_) => Some(at),
         }
     }
 
     fn unlock(&self) {
-        // Closing the file unlocks too; a failure here only delays that.
+        // Closing the file unlocks too; a failure here only delays the unlock.
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 
-/// A disk whose changes stay in memory: what recovery and a mount want to write on an image opened
+/// A disk whose changes stay in memory: recovery and a mount write to it on an image opened
 /// read-only.
 pub(crate) struct Overlay {
     below: Arc<dyn Disk>,
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(bytes, [[0, 0, 0, 1], [2, 3, 0, 0]]);
         let next = [0, PAGE, PAGE + 7, 2 * PAGE].map(|at| overlay.next_data(at));
         assert_eq!(next, [Some(PAGE), Some(PAGE), Some(PAGE + 7), None]);
-        // A page that the file does not have cannot be written in part.
+        // The file has no such page, so a partial write of it must fail.
         let failed = overlay.write_at(2 * PAGE - 1, &[1; 3]).unwrap_err();
         assert_eq!(
             (failed.done, failed.error.kind()),

@@ -1,8 +1,7 @@
 //! Health marks of single pages.
 //!
-//! What always holds: a mark is in the file before it is in RAM, and belongs to the operation that
-//! programmed its page. A host crash may lose a mark; a mark of an undone operation is
-//! void.
+//! Invariants: a mark is written to the file before RAM is updated, and belongs to the operation
+//! that programmed its page. A host crash may lose a mark; a mark of an undone operation is void.
 
 use super::FileStore;
 use crate::addr::Ppn;
@@ -12,7 +11,7 @@ use crate::store::Health;
 use std::io;
 
 impl FileStore {
-    /// The page's mark; reading a page that is unstable or flickers changes it.
+    /// Returns the page's mark; reading an unstable or flickering page changes it.
     pub(super) fn use_mark(&mut self, ppn: Ppn, seq: u64) -> io::Result<Health> {
         let Mark { health, cause } = self.sick.get(&ppn.raw()).copied().unwrap_or_default();
         if let Some(after) = health.after_read() {
@@ -35,8 +34,8 @@ impl FileStore {
         )?)
     }
 
-    /// Marks a programmed page. `cause` is the page whose interrupted program does that, if there
-    /// is one.
+    /// Marks a programmed page. `cause` is the page whose interrupted program has this effect, if
+    /// there is one.
     pub(super) fn mark(&mut self, ppn: Ppn, health: Health, cause: Option<u16>) -> io::Result<()> {
         let mut record = std::mem::take(&mut self.scratch);
         let found = self.read_record(ppn, &mut record);
@@ -44,8 +43,8 @@ impl FileStore {
         let Some((_, _, core)) = found? else {
             return Ok(());
         };
-        // Without the cause the page would be good again, which a page that was marked before must
-        // not be.
+        // A page that was marked before gets no cause: undoing the cause would make the page good
+        // again.
         let cause = cause.filter(|_| !self.sick.contains_key(&ppn.raw()));
         let mark = Mark { health, cause };
         self.write_mark(ppn, core.seq, mark)?;

@@ -1,22 +1,22 @@
 //! The image file as a [`Store`].
 //!
-//! Terms: an *operation* is a program of one page, an erase, or the first taking of a slot by a
-//! block; each gets the next *store sequence number*. A *slot* is room for one block in the file;
-//! there are more slots than blocks. A slot's *life* begins with the operation that gave it to a
-//! block.
+//! Terms: an *operation* is a program of one page, an erase, or the first assignment of a slot to a
+//! block; each gets the next *store sequence number*. A *slot* is space for one block in the file;
+//! there are more slots than blocks. A slot's *life* begins with the operation that assigned it to
+//! a block.
 //!
-//! What always holds:
-//! - data is written before the record that makes it a programmed page; a number is published when
-//!   all its writes are in the file;
-//! - an erase moves the block to another slot at once. The slot it left is written again only when
-//!   a header on the disk itself says that the erase is synced;
-//! - a record belongs to its slot's present life if and only if its number is above the one the
-//!   life began with, so nothing needs rewriting when a slot is taken again.
+//! Invariants:
+//! - data is written before the record that makes it a programmed page; a number is published after
+//!   all its writes;
+//! - an erase moves the block to another slot at once. The old slot is written again only when a
+//!   header on the disk itself records the erase as synced;
+//! - a record belongs to its slot's current life if and only if its number is above the first
+//!   number of that life. So a reused slot needs no clearing.
 //!
 //! If the process dies, everything is in the page cache and nothing is lost. If the host fails, the
-//! disk holds any subset of the writes since the last sync; [`FileStore::open`] keeps the longest
-//! unbroken sequence of operations and undoes the rest, which is exactly a power cut at an earlier
-//! operation. docs/FORMAT.md has the argument.
+//! disk has any subset of the writes since the last sync. [`FileStore::open`] keeps the longest
+//! unbroken sequence of operations and undoes the rest, which equals a power cut at an earlier
+//! operation. docs/FORMAT.md has the proof.
 
 mod counts;
 mod disk;
@@ -44,7 +44,7 @@ use disk::Disk;
 use read::{GAP_PAGES, NEAR_PAGES};
 use slots::Slots;
 
-use super::{BlockFacts, Cells, Health, NOBODY, Store, tag_of};
+use super::{BlockFacts, Cells, Health, Store, TAG_NONE, tag_of};
 use crate::addr::{Pbn, Ppn};
 use crate::convert::{to_u16, to_u32, to_u64};
 use crate::image::{
@@ -68,31 +68,31 @@ pub struct FileStore {
     /// Pages that are not [`Health::Good`].
     sick: HashMap<u32, Mark>,
     slots: Slots,
-    /// Blocks that were erased and nothing else since before this operation had their slot's room
-    /// checked already.
+    /// Blocks erased before this operation and unused since have released their slot's space.
     trimmed_seq: u64,
     scratch: Vec<u8>,
-    /// Takes what lies between the pages that are read.
+    /// Discards the bytes between the pages that are read.
     unwanted: Vec<u8>,
 }
 
-/// One block as the store sees it.
+/// Location and facts of one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Block {
-    /// `None`: never used, all facts but a bad mark are the initial ones.
+    /// `None`: never used; all facts except a bad mark have their initial values.
     slot: Option<u32>,
     facts: BlockFacts,
-    /// Operation that began the life of `slot`.
+    /// The operation that began the slot's life.
     erase_seq: u64,
 }
 
 impl FileStore {
-    /// What the image says about itself; `clean` and `sync_failed` as found when it was opened.
+    /// The image's description; `clean` and `sync_failed` as found when it was opened.
     pub fn info(&self) -> &ImageInfo {
         &self.info
     }
 
-    /// Waits for operations to reach the disk; to be had before the store moves into a chip.
+    /// Returns a handle that waits for operations to become durable; take it before the store moves
+    /// into a chip.
     pub fn sync_handle(&self) -> SyncHandle {
         self.sync.clone()
     }
@@ -102,8 +102,8 @@ impl FileStore {
         self.read_only
     }
 
-    /// Marks the image as closed in order, so that the next open needs no scan. A store dropped
-    /// without this is unclean; nothing is lost by that.
+    /// Marks the image as closed cleanly, so that the next open needs no scan. A store dropped
+    /// without this is unclean, which loses nothing.
     ///
     /// # Errors
     ///
@@ -114,14 +114,14 @@ impl FileStore {
             return Ok(());
         }
         self.write_table()
-            .map_err(|error| self.trouble("write its block table", error))?;
+            .map_err(|error| self.io_failure("write its block table", error))?;
         self.sync
             .write_clean(true)
-            .map_err(|error| self.trouble("sync it", error.into()))?;
+            .map_err(|error| self.io_failure("sync it", error.into()))?;
         Ok(())
     }
 
-    fn trouble(&self, action: &'static str, source: io::Error) -> ImageError {
+    fn io_failure(&self, action: &'static str, source: io::Error) -> ImageError {
         ImageError::Io {
             path: self.path.clone(),
             action,
@@ -129,7 +129,7 @@ impl FileStore {
         }
     }
 
-    /// After a failed sync the file is not to be changed any more.
+    /// Refuses changes after a failed sync.
     #[inline]
     fn usable(&self) -> io::Result<()> {
         match self.sync.failure() {
@@ -139,9 +139,9 @@ impl FileStore {
     }
 
     /// Restores the bytes before a write that failed half way, and syncs them. The next operation
-    /// gets the number of the refused one; a host crash must not leave both. The caller's lock is
-    /// held across this sync: it happens only after an error of the host.
-    fn take_back(&self, at: u64, before: &[u8]) {
+    /// gets the number of the refused one, and a host crash must not keep both. The caller's lock
+    /// is held across this sync, which happens only after an error of the host.
+    fn restore_bytes(&self, at: u64, before: &[u8]) {
         let done = self
             .disk
             .write_at(at, before)
@@ -152,7 +152,7 @@ impl FileStore {
         }
     }
 
-    /// Where a page lies: block, slot and offset; `None` if its block was never used.
+    /// Location of a page: block, slot and offset; `None` if its block was never used.
     #[inline]
     fn locate(&self, ppn: Ppn) -> Option<(usize, u32, u32)> {
         let block = self.layout.geometry.block_of(ppn).index();
@@ -314,7 +314,7 @@ impl Store for FileStore {
             return Ok(());
         }
         let Some(slot) = slot else {
-            // Nothing is programmed in it, so to record facts is to erase it.
+            // The block has no programmed page, so recording facts equals erasing it.
             return self.take_slot(index, facts).map(drop);
         };
         let [before, after] =
@@ -356,7 +356,7 @@ impl Store for FileStore {
         Ok(Some(Cells {
             data,
             oob,
-            tag: if is_lost { NOBODY } else { core.tag },
+            tag: if is_lost { TAG_NONE } else { core.tag },
         }))
     }
 
@@ -383,8 +383,8 @@ impl Store for FileStore {
 
 impl Drop for FileStore {
     fn drop(&mut self) {
-        // Handles may outlive the store; a sync of theirs must not write the header of an image
-        // that somebody else has opened.
+        // Handles may outlive the store; their syncs must not write the header of an image that
+        // another process has opened.
         self.sync.stop();
         self.disk.unlock();
     }

@@ -1,9 +1,8 @@
-//! Programs: the data of a run in one write, its records in another.
+//! Programs: one write for the data of a run, one for its records.
 //!
-//! What always holds: data is in the file before the record that makes it a programmed page; the
-//! run's numbers are published when both are. If either write fails, no page of the run counts as
-//! programmed and its numbers are given again; if the host fails, recovery takes each page whole or
-//! not at all.
+//! Invariants: data is written before the record that makes it a programmed page; the run's numbers
+//! are published after both writes. If either write fails, no page of the run counts as programmed
+//! and its numbers are reused. If the host fails, recovery keeps each page whole or not at all.
 
 use super::FileStore;
 use crate::addr::Ppn;
@@ -14,7 +13,7 @@ use crc32c::crc32c;
 use std::io;
 
 impl FileStore {
-    /// Programs a run. All its pages get this health mark, each in the write of its record.
+    /// Programs a run; every page gets this health mark in the write of its record.
     pub(super) fn program_run(
         &mut self,
         first: Ppn,
@@ -38,7 +37,7 @@ impl FileStore {
         self.write_pages(first, count, data, oobs, (health, None))
     }
 
-    /// Writes pages into blank cells. `marks` are the health of each page and its tag if it was
+    /// Writes pages into blank cells. `marks` contains each page's health, and its tag if it was
     /// meant for another page.
     #[inline]
     fn write_pages(
@@ -63,7 +62,7 @@ impl FileStore {
         self.scratch = scratch;
         if let Err(failed) = written {
             if failed.done > 0 {
-                self.take_back(at, &vec![0; failed.done]);
+                self.restore_bytes(at, &vec![0; failed.done]);
             }
             return Err(failed.error);
         }
@@ -81,7 +80,7 @@ impl FileStore {
         Ok(())
     }
 
-    /// Writes the records of a run into `scratch`.
+    /// Encodes the records of a run into `scratch`.
     #[inline]
     #[expect(
         clippy::too_many_arguments,
@@ -155,9 +154,9 @@ impl FileStore {
         .encode(slot, page, record);
     }
 
-    /// Programs cells with a tag of any origin; a page that was blank gets this health. A page that
-    /// is programmed already keeps core, OOB and data, because its operation must stay whole: only
-    /// its mark says that it is lost.
+    /// Programs cells with any tag; a blank page gets this health. A page that is programmed
+    /// already keeps core, OOB and data, because its operation must stay complete: only its mark is
+    /// set to lost.
     pub(super) fn put(&mut self, ppn: Ppn, cells: &Cells, health: Health) -> io::Result<()> {
         self.usable()?;
         assert_eq!(
@@ -176,7 +175,7 @@ impl FileStore {
         self.write_pages(ppn, 1, &cells.data, &cells.oob, (health, Some(cells.tag)))
     }
 
-    /// A program of cells of which some may hold something already, page by page.
+    /// Programs cells page by page, because some may be programmed already.
     #[cold]
     fn program_over(
         &mut self,

@@ -1,8 +1,8 @@
-//! Reads: the records and the data of pages, and what tag, checks and marks leave readable of them.
+//! Reads of records and data, and the health that follows from tag, checks and marks.
 //!
-//! What always holds: every element of a read's health is set; a record counts only if its number
-//! is above the one that its slot's life began with. A read writes at most a mark, so a host crash
-//! here loses nothing but that.
+//! Invariants: a read sets every element of `health`; a record is valid only if its number is above
+//! the first number of its slot's life. A read writes at most a mark, so a host crash loses nothing
+//! else.
 
 use super::FileStore;
 use crate::addr::Ppn;
@@ -12,13 +12,13 @@ use crate::store::{Health, tag_of};
 use crc32c::crc32c;
 use std::io::{self, IoSliceMut};
 
-/// Reading so many pages for nothing costs less than another system call.
+/// Reading this many unwanted pages costs less than another system call.
 pub(super) const GAP_PAGES: u32 = 3;
-/// Most pages that are read at once; keeps what is read for nothing in the processor's cache.
+/// Maximum number of pages per read; keeps the unwanted bytes in the processor's cache.
 pub(super) const NEAR_PAGES: usize = 64;
 
 impl FileStore {
-    /// One read for the records, one for the data.
+    /// Reads a run: one system call for the records, one for the data.
     #[inline]
     pub(super) fn read_run(
         &mut self,
@@ -58,8 +58,8 @@ impl FileStore {
         Ok(())
     }
 
-    /// Pages close to each other: their records in one read and their data in another, with what
-    /// lies between them.
+    /// Reads pages close to each other: one system call for the records and one for the data,
+    /// including the bytes between them.
     pub(super) fn read_near(
         &mut self,
         pages: &[Ppn],
@@ -115,7 +115,7 @@ impl FileStore {
         Ok(())
     }
 
-    /// Takes the OOB out of a page's record and says what of the page is good.
+    /// Copies the OOB out of a page's record and returns the page's health.
     #[inline]
     fn examine(
         &mut self,
@@ -153,12 +153,12 @@ impl FileStore {
                 .for_each(|(have, keep)| *have &= keep);
         }
         let oob_good = core.is_some_and(|core| oob.is_empty() || crc32c(kept) == core.oob_check);
-        self.judge(ppn, core, tag_of(ppn, erase_seq), oob_good, data)
+        self.page_health(ppn, core, tag_of(ppn, erase_seq), oob_good, data)
     }
 
-    /// What tag, checks and marks of one page leave readable.
+    /// Returns the page's health from tag, checks and marks.
     #[inline]
-    fn judge(
+    fn page_health(
         &mut self,
         ppn: Ppn,
         core: Option<Core>,
@@ -187,7 +187,7 @@ impl FileStore {
         )
     }
 
-    /// Reads a page's record of the present life into `record`; `None` if it has none.
+    /// Reads a page's record of the current life into `record`; `None` if it has none.
     pub(super) fn read_record(
         &self,
         ppn: Ppn,

@@ -1,10 +1,10 @@
-//! Slots: which are free, how a block takes one, and how their room goes back to the host.
+//! Slots: the free ones, their assignment to blocks, and the release of their space to the host.
 //!
-//! What always holds: a slot is in one of the lists of [`Slots`] or belongs to one block; a slot
-//! that an erase left is written again only when that erase is durable.
+//! Invariants: a slot is in one of the lists of [`Slots`] or belongs to one block; a slot that an
+//! erase freed is written again only when that erase is durable.
 //!
-//! If the host fails between the header of a slot and the sync that covers it, the block is in the
-//! slot that it had before: nothing was written there since.
+//! If the host fails between the write of a slot header and the sync that covers it, the block is
+//! in its old slot, which was not written since.
 
 use super::{Block, FileStore};
 use crate::convert::{index, to_u32};
@@ -13,16 +13,17 @@ use crate::store::BlockFacts;
 use std::collections::VecDeque;
 use std::io;
 
-/// Slots no block lives in.
+/// Slots without a block.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    /// Free, the host keeps no room for them; the next one is at the end.
+    /// Free slots without allocated space; the next one is at the end.
     pub(super) blank: Vec<u32>,
-    /// Free; the one freed last is at the end, so room is reused while it is still cached.
+    /// Free slots with allocated space; the most recently freed one is at the end, so space is
+    /// reused while it is cached.
     pub(super) used: VecDeque<u32>,
-    /// Left by an erase that may not be durable yet, ascending by erase.
+    /// Slots freed by an erase that may not be durable yet, in the order of the erases.
     pub(super) pending: VecDeque<(u32, u64)>,
-    /// Per slot: whether the host may keep room for it.
+    /// Per slot: whether the host may have allocated space for it.
     pub(super) roomy: Vec<bool>,
 }
 
@@ -46,7 +47,7 @@ impl Slots {
         }
     }
 
-    /// The slot [`Slots::drop_next`] takes away.
+    /// The slot that [`Slots::drop_next`] removes.
     pub(super) fn next(&self) -> Option<u32> {
         self.used.back().or(self.blank.last()).copied()
     }
@@ -60,14 +61,14 @@ impl Slots {
 }
 
 impl FileStore {
-    /// Gives room of the host's file system back, for at most `max` slots: free slots and erased
-    /// blocks beyond the latest ones, which the next erases and programs will want. For idle time;
-    /// returns how many slots gave room back.
+    /// Releases space of at most `max` slots to the host's file system: free slots, and erased
+    /// blocks other than the latest, which the next erases and programs will use. For idle time;
+    /// returns the number of released slots.
     ///
     /// # Errors
     ///
-    /// The host's, if it cannot give room back; EIO after a failed sync. What was given back until
-    /// then stays so, and the store works on.
+    /// The host's, if it cannot release space; EIO after a failed sync. Slots released before the
+    /// error stay released, and the store stays usable.
     pub fn trim_free_slots(&mut self, max: usize) -> io::Result<usize> {
         if self.read_only {
             return Ok(0);
@@ -94,9 +95,9 @@ impl FileStore {
         Ok(done)
     }
 
-    /// The slot of an erased block still has the room of its former life: everything behind the
-    /// slot header's page may go. Blocks erased since the last complete pass are left alone: they
-    /// are likely to be written soon.
+    /// Releases an erased block's slot behind the page of its header, which still has the space of
+    /// its former life. Skips blocks erased since the last complete pass, because they are likely
+    /// to be written soon.
     fn trim_erased_blocks(
         &mut self,
         max: usize,
@@ -134,7 +135,7 @@ impl FileStore {
     pub(super) fn take_slot(&mut self, block: usize, facts: BlockFacts) -> io::Result<u32> {
         self.slots.release(self.sync.durable_seq());
         if self.slots.next().is_none() {
-            // Last resort: whoever looks at `erase_credit` never comes here.
+            // Last resort: a caller that checks `erase_credit` never reaches this.
             let &(_, erase_seq) = self.slots.pending.front().expect("more slots than blocks");
             self.sync.settle(erase_seq)?;
             self.slots.release(self.sync.durable_seq());
@@ -177,9 +178,9 @@ impl FileStore {
         let Err(failed) = self.disk.write_at(at, &header.encode(slot)) else {
             return Ok(());
         };
-        // Half a header would be taken for damage.
+        // A partial header would be reported as damage.
         if failed.done > 0 {
-            self.take_back(
+            self.restore_bytes(
                 at,
                 &old.map_or([0; SLOT_HEADER_BYTES], |old| old.encode(slot)),
             );

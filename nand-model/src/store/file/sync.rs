@@ -1,16 +1,17 @@
-//! Syncs of the image, shared by whoever waits for one, and the header that tells how far they
-//! reached.
+//! Syncs of the image, shared by all waiters, and the header that records the last synced
+//! operation.
 //!
-//! Terms: an operation is *synced* when an fdatasync that started after it has completed; a synced
-//! number is *durable* when a header that says so is on the disk itself, which takes one sync more.
+//! Terms: an operation is *synced* when an fdatasync that started after it has completed. A synced
+//! number is *durable* when a header with that number is on the disk itself, which takes one more
+//! sync.
 //!
-//! What always holds: the header says S only after everything up to S was synced; the header copy
-//! that is overwritten is never the newest one known to be on the disk, except by an open, which
-//! writes the same bytes; after a failed sync nothing is ever called synced again. No lock that a
-//! program or erase needs is held across fdatasync.
+//! Invariants: the header contains number S only after everything up to S was synced. The
+//! overwritten header copy is never the newest one known to be on the disk, except by an open,
+//! which writes the same bytes. After a failed sync no operation becomes synced. fdatasync runs
+//! without any lock that a program or erase needs.
 //!
-//! If the host fails here, one header copy may be torn; the other one is durable and says at least
-//! [`SyncHandle::durable_seq`].
+//! If the host fails here, one header copy may be torn; the other one is durable and contains at
+//! least [`SyncHandle::durable_seq`].
 
 use super::disk::Disk;
 use crate::image::{Header, Layout};
@@ -21,11 +22,11 @@ use std::time::{Duration, Instant};
 
 const EIO: i32 = 5;
 
-/// A sync that cannot be had.
+/// Failure of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SyncError {
-    /// An fdatasync failed, now or earlier: the image takes no more changes, what was synced before
-    /// stays good.
+    /// An fdatasync failed, now or earlier: the image accepts no more changes; earlier synced
+    /// operations stay durable.
     #[error("a sync of the image failed: {}", std::io::Error::from_raw_os_error(*.0))]
     Failed(i32),
     /// The data is synced, but the header cannot be written: space of erased blocks is not reusable
@@ -46,7 +47,7 @@ impl From<SyncError> for io::Error {
     }
 }
 
-/// How many syncs there were and how long they took.
+/// Number and duration of syncs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncStats {
     /// Completed syncs.
@@ -57,14 +58,14 @@ pub struct SyncStats {
     pub last_ns: u64,
 }
 
-/// Waits for operations to reach the disk, from any thread, while the store goes on working.
+/// Waits for operations to become durable, from any thread, while the store continues.
 #[derive(Clone)]
 pub struct SyncHandle(Arc<Shared>);
 
 struct Shared {
     disk: Arc<dyn Disk>,
     layout: Layout,
-    /// The last operation whose writes are all in the file.
+    /// The last operation whose writes are complete.
     last: AtomicU64,
     synced: AtomicU64,
     durable: AtomicU64,
@@ -80,28 +81,29 @@ struct Shared {
 }
 
 struct State {
-    /// Somebody is in fdatasync; everybody else waits for the outcome.
+    /// A thread is in fdatasync; all others wait for its result.
     running: bool,
     closed: bool,
-    /// As last written.
+    /// The last header written.
     header: Header,
-    /// What the two copies in the file say.
+    /// Synced numbers of the two copies in the file.
     copies: [u64; 2],
     /// The newest copy known to be on the disk.
     durable_copy: usize,
     written_copy: usize,
-    /// The header says something that no copy in the file says.
+    /// The header differs from both copies in the file.
     unwritten: bool,
     header_errno: Option<i32>,
 }
 
-/// A span of the host's time, in ns.
+/// A duration on the host's clock, in ns.
 fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl SyncHandle {
-    /// Over a file with `header` in copy `copy`. That and everything up to `last_seq` is synced.
+    /// Creates the state of a file with `header` in copy `copy`. The header and everything up to
+    /// `last_seq` are synced.
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         layout: Layout,
@@ -144,25 +146,24 @@ impl SyncHandle {
         }))
     }
 
-    /// Number of the last program or erase that is in the file.
+    /// Number of the last complete program or erase.
     #[inline]
     pub fn last_seq(&self) -> u64 {
         self.0.last.load(Ordering::Acquire)
     }
 
-    /// Everything up to this operation survives a crash of the host.
+    /// The last operation that survives a host crash, with all before it.
     pub fn synced_seq(&self) -> u64 {
         self.0.synced.load(Ordering::Acquire)
     }
 
-    /// The synced number that a header on the disk is known to hold: erases up to it have freed
-    /// their space.
+    /// The synced number of a header on the disk: erases up to it have freed their space.
     #[inline]
     pub fn durable_seq(&self) -> u64 {
         self.0.durable.load(Ordering::Acquire)
     }
 
-    /// Counts and times.
+    /// Number and duration of syncs.
     pub fn stats(&self) -> SyncStats {
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
         SyncStats {
@@ -172,7 +173,7 @@ impl SyncHandle {
         }
     }
 
-    /// The failure that ended all syncs, if there was one.
+    /// The failure that ended all syncs, if any.
     #[inline]
     pub fn failure(&self) -> Option<SyncError> {
         match self.0.failed.load(Ordering::Acquire) {
@@ -181,19 +182,18 @@ impl SyncHandle {
         }
     }
 
-    /// Waits until a sync that started after operation `seq` was given has completed. Waiters share
-    /// one.
+    /// Waits for a sync that started after operation `seq` was issued. Waiters share one.
     ///
     /// # Errors
     ///
     /// - [`SyncError::Failed`]: a sync failed, now or earlier. Operation `seq` may be lost, and the
-    ///   image takes no more changes.
+    ///   image accepts no more changes.
     /// - [`SyncError::Closed`]: the store was closed or dropped before the operation was synced.
     pub fn sync_through(&self, seq: u64) -> Result<(), SyncError> {
         self.wait(|shared| shared.synced.load(Ordering::Acquire) >= seq)
     }
 
-    /// Waits until the space freed by erases up to `seq` may be reused: at most two syncs.
+    /// Waits until the space freed by erases up to `seq` is reusable: at most two syncs.
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ impl SyncHandle {
         let mut rounds = 0;
         while self.durable_seq() < seq {
             if rounds == 4 {
-                // Two whole rounds would have advanced it, had the header been written.
+                // Two complete rounds would have advanced it if the header had been written.
                 return Err(SyncError::Header(self.lock().header_errno.unwrap_or(EIO)));
             }
             rounds += 1;
@@ -217,12 +217,12 @@ impl SyncHandle {
         Ok(())
     }
 
-    /// Operations hook: every later sync takes this much longer.
+    /// Test hook: makes every later sync take this much longer.
     pub fn set_sync_delay(&self, delay: Duration) {
         self.0.delay_ns.store(nanos(delay), Ordering::Release);
     }
 
-    /// Operations hook: the next sync fails as if the host's disk had.
+    /// Test hook: makes the next sync fail like one of the host's disk.
     pub fn fail_next_sync(&self) {
         self.0.fail_next.store(true, Ordering::Release);
     }
@@ -232,7 +232,7 @@ impl SyncHandle {
         self.lock().running
     }
 
-    /// The store has written operation `seq` completely.
+    /// Records that all writes of operation `seq` are complete.
     #[inline]
     pub(super) fn publish(&self, seq: u64) {
         debug_assert!(
@@ -243,12 +243,12 @@ impl SyncHandle {
         self.0.last.store(seq, Ordering::Release);
     }
 
-    /// Hours of emulated time that passed for the device, as last noted.
+    /// Hours of emulated time since the device was created, as last recorded.
     pub(super) fn hour(&self) -> u32 {
         self.lock().header.hour
     }
 
-    /// Notes the device's hour, in the file too: now, or when the sync under way ends.
+    /// Records the device's hour, also in the file: now, or after the sync in progress.
     pub(super) fn set_hour(&self, hour: u32) {
         let mut state = self.lock();
         state.header.hour = hour;
@@ -258,14 +258,14 @@ impl SyncHandle {
         }
     }
 
-    /// Refuses every later change and sync: the file and what the store knows of it have parted.
+    /// Refuses every later change and sync, because the file and the store's state differ.
     pub(super) fn fail(&self, error: &io::Error) {
         let mut state = self.lock();
         self.fail_locked(&mut state, error.raw_os_error().unwrap_or(EIO));
         self.0.wake.notify_all();
     }
 
-    /// Ends all syncing: waits for one under way, then refuses new ones.
+    /// Ends all syncing: waits for one in progress, then refuses new ones.
     pub(super) fn stop(&self) {
         let mut state = self.lock_idle();
         state.closed = true;
@@ -275,11 +275,11 @@ impl SyncHandle {
     /// Syncs everything and then a header with this `clean` flag.
     pub(super) fn write_clean(&self, clean: bool) -> Result<(), SyncError> {
         self.force()?;
-        self.say_clean(clean)
+        self.write_clean_flag(clean)
     }
 
-    /// Writes a header with this `clean` flag and syncs it. Everything else is synced.
-    pub(super) fn say_clean(&self, clean: bool) -> Result<(), SyncError> {
+    /// Writes a header with this `clean` flag and syncs it. The caller has synced everything else.
+    pub(super) fn write_clean_flag(&self, clean: bool) -> Result<(), SyncError> {
         let mut state = self.lock_idle();
         state.header.info.clean = clean;
         self.write_header(&mut state, self.synced_seq(), true);
@@ -290,7 +290,7 @@ impl SyncHandle {
         self.force()
     }
 
-    /// Waits for a sync that starts from now on.
+    /// Waits for a sync that starts after this call.
     pub(super) fn force(&self) -> Result<(), SyncError> {
         let state = self.lock();
         let wanted = self.0.count.load(Ordering::Acquire) + 1 + u64::from(state.running);
@@ -298,11 +298,11 @@ impl SyncHandle {
         self.wait(|shared| shared.count.load(Ordering::Acquire) >= wanted)
     }
 
-    /// Returns once `enough` holds, running syncs or waiting for those of others.
+    /// Returns once `enough` is true; runs syncs or waits for those of other threads.
     fn wait(&self, enough: impl Fn(&Shared) -> bool) -> Result<(), SyncError> {
         let mut state = self.lock();
         loop {
-            // A failure later than the sync that was waited for does not undo it.
+            // A failure after the awaited sync does not undo it.
             if enough(&self.0) {
                 return Ok(());
             }
@@ -373,7 +373,7 @@ impl SyncHandle {
         shared.count.fetch_add(1, Ordering::Release);
     }
 
-    /// Writes `synced_seq` into the copy that may be lost, unless that says nothing new.
+    /// Writes `synced_seq` into the copy that is not durable, unless the header is unchanged.
     fn write_header(&self, state: &mut State, synced_seq: u64, always: bool) {
         if !always && !state.unwritten && state.copies.iter().all(|&said| said == synced_seq) {
             return;
@@ -398,7 +398,7 @@ impl SyncHandle {
                 state.header_errno = None;
             }
             Err(failed) => {
-                // What it said before may be torn, also if no sync has covered that yet.
+                // Its old content may be torn, even if no sync has covered that yet.
                 (state.copies[copy], state.written_copy) = (0, state.durable_copy);
                 state.header_errno = Some(failed.error.raw_os_error().unwrap_or(EIO));
             }
@@ -410,21 +410,21 @@ impl SyncHandle {
             return;
         }
         self.0.failed.store(errno.max(1), Ordering::Release);
-        // The page cache may now show what the disk does not have, so the next open must not
-        // believe it.
+        // The page cache may now contain bytes that the disk does not have, so the next open must
+        // not trust it.
         state.header.info.sync_failed = true;
         let synced = self.synced_seq();
         self.write_header(state, synced, true);
         if state.header_errno.is_some() {
-            // The copy that was to be replaced may have been the only one to name this number; a
-            // torn one names none.
+            // The copy to be replaced may have been the only one with this number; a torn copy has
+            // none.
             self.write_header(state, synced, true);
         }
         let _ = self.0.disk.sync();
     }
 
-    /// The state while nobody syncs: a header written during a sync could not be told from one
-    /// written before it.
+    /// Waits for the state without a running sync: a header written during a sync could not be
+    /// distinguished from one written before it.
     fn lock_idle(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         while state.running {

@@ -1,8 +1,8 @@
-//! The block table: all of it at a clean close, single entries when a block turns bad.
+//! The block table: written in full at a clean close, and entry by entry when a block turns bad.
 //!
-//! What always holds: while an image is in use, only the bad marks in its table are current. An
-//! entry is smaller than a sector, so a host crash leaves its old or its new bytes; an entry that
-//! arrived in part is written again.
+//! Invariants: while an image is in use, only the bad marks in its table are current. An entry is
+//! smaller than a sector, so a host crash leaves its old or its new bytes; a partially written
+//! entry is written again.
 
 use super::{Block, FileStore};
 use crate::addr::Ppn;
@@ -59,8 +59,8 @@ impl FileStore {
         Ok(())
     }
 
-    /// Writes table entries from block `first` on. If that fails half way, the entry that arrived
-    /// in part is written again as in `instead`: half an entry would be taken for damage.
+    /// Writes table entries from block `first` on. If that fails half way, the partially written
+    /// entry is written again as in `instead`, because it would be reported as damage.
     pub(super) fn write_entries(
         &self,
         first: usize,
@@ -82,7 +82,7 @@ impl FileStore {
         };
         let torn = failed.done / TABLE_ENTRY_BYTES;
         if !failed.done.is_multiple_of(TABLE_ENTRY_BYTES) {
-            self.take_back(
+            self.restore_bytes(
                 self.layout.entry_at(first + torn),
                 &instead[torn * TABLE_ENTRY_BYTES..][..TABLE_ENTRY_BYTES],
             );

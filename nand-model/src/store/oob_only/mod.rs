@@ -1,11 +1,10 @@
-//! The first bytes of every OOB and no data: for simulation, where only placement matters. No
-//! health, no checks.
+//! A store of the first bytes of every OOB and no data: for simulation, which needs only placement.
+//! No health, no checks.
 //!
-//! How fast a simulation runs depends on how much of this stays in the processor's caches. So of an
-//! OOB's first 32 bytes only the first half, which tells pages of one block apart, is kept for
-//! every page. The second half is mostly the same all over a block and is kept once; the few pages
-//! that have something else there are kept apart. If those become many, every page gets room of its
-//! own.
+//! A simulation's speed depends on how much of this store is in the processor's caches. So for
+//! every page only the first half of the OOB's first 32 bytes is kept, which differs between pages
+//! of a block. The second half is mostly equal in all pages of a block and is kept once; the few
+//! exceptions are kept separately. If these become many, every page gets its own second half.
 
 use super::{BlockFacts, Health, Store};
 use crate::addr::{Pbn, Ppn};
@@ -14,20 +13,20 @@ use crate::geometry::{Geometry, PageSplit};
 use std::collections::BTreeMap;
 use std::io;
 
-/// OOB bytes kept of every page: the fixed record of every scheme fits.
+/// OOB bytes kept per page: the fixed record of every scheme fits.
 const SLOT: usize = 32;
 
-/// Half of those, in words: as a caller wrote them a moment ago. A wider load would have to wait
-/// for them.
+/// Half of those, in words, as the caller has just written them. A wider load would stall on those
+/// stores.
 type Half = [u64; 2];
 
 const ERASED: Half = [u64::MAX; 2];
 
-/// One page in so many may have a second half of its own before all get room for one.
+/// When more than one page in this many has its own second half, all pages get one.
 const PAGES_PER_OTHER: usize = 64;
 
-/// A store that keeps 32 bytes per page, and the whole OOB once a program brings more. Data reads
-/// leave the caller's buffer as it is.
+/// A store of 32 bytes per page, and of the whole OOB after a longer program. Data reads do not
+/// change the caller's buffer.
 #[derive(Clone, Debug)]
 pub struct OobOnlyStore {
     geometry: Geometry,
@@ -35,14 +34,14 @@ pub struct OobOnlyStore {
     /// By page.
     first_halves: Vec<Half>,
     second_halves: SecondHalves,
-    /// Bytes behind those, so many per page: as many as the longest program had so far.
+    /// Further OOB bytes per page: as many as the longest program had so far.
     tails: Vec<u8>,
     tail: usize,
 }
 
 #[derive(Clone, Debug)]
 enum SecondHalves {
-    /// By block, and of the pages that have another than their block.
+    /// By block, and for the pages that differ from their block.
     Shared(Vec<Shared>, BTreeMap<Ppn, Half>),
     /// By page.
     Own(Vec<Half>),
@@ -52,9 +51,9 @@ enum SecondHalves {
 #[derive(Clone, Copy, Debug)]
 struct Shared {
     half: Half,
-    /// Whether a page was programmed since the erase: the first decides.
+    /// Whether a page was programmed since the erase: the first one decides.
     decided: bool,
-    /// Whether some pages have another one.
+    /// Whether some pages have their own second half.
     mixed: bool,
 }
 
@@ -98,7 +97,7 @@ impl OobOnlyStore {
         join(self.first_halves[ppn.index()], second)
     }
 
-    /// The second half of all pages of a block, if they have the same.
+    /// The second half of all pages of a block, if they are equal.
     #[inline]
     fn shared(&self, block: Pbn) -> Option<Half> {
         match &self.second_halves {
@@ -110,8 +109,8 @@ impl OobOnlyStore {
         .map(|shared| shared.half)
     }
 
-    /// Asks memory for all cache lines with records of these ascending pages at once: they come
-    /// while the first is waited for.
+    /// Prefetches all cache lines with records of these ascending pages, so that they load in
+    /// parallel.
     #[inline]
     fn fetch_lines(&self, pages: &[Ppn]) {
         let (Some(first), Some(last)) = (pages.first(), pages.last()) else {
@@ -123,7 +122,7 @@ impl OobOnlyStore {
         std::hint::black_box(lines.fold(0, |sum, half| sum ^ half[0]));
     }
 
-    /// Reads as many bytes of a page's OOB as `oob` has.
+    /// Reads the first `oob.len()` bytes of a page's OOB.
     fn read_oob(&self, ppn: Ppn, oob: &mut [u8]) {
         let kept = oob.len().min(SLOT);
         oob[..kept].copy_from_slice(&self.slot(ppn)[..kept]);
@@ -163,7 +162,7 @@ impl OobOnlyStore {
         }
     }
 
-    /// Second halves of pages of a block of which some have another than the rest.
+    /// Programs second halves in a block whose pages differ.
     #[cold]
     fn program_mixed(&mut self, first: Ppn, slots: &[[u8; SLOT]]) {
         let SecondHalves::Shared(blocks, others) = &mut self.second_halves else {
@@ -184,7 +183,7 @@ impl OobOnlyStore {
         }
     }
 
-    /// What a page's OOB has behind the first [`SLOT`] bytes.
+    /// Reads a page's OOB behind the first [`SLOT`] bytes.
     fn read_tail(&self, ppn: Ppn, oob: &mut [u8]) {
         let Some(to) = oob.get_mut(SLOT..) else {
             return;
@@ -205,7 +204,7 @@ impl OobOnlyStore {
         to[from.len()..].fill(0xFF);
     }
 
-    /// Any number of OOB bytes of a page.
+    /// Programs any number of OOB bytes of a page.
     fn program_oob(&mut self, ppn: Ppn, oob: &[u8]) {
         let mut slot = [0xFF; SLOT];
         let kept = oob.len().min(SLOT);
@@ -229,7 +228,7 @@ impl OobOnlyStore {
     }
 }
 
-/// The slot made of both halves.
+/// Joins both halves of a slot.
 #[inline(always)]
 fn join(first: Half, second: Half) -> [u8; SLOT] {
     let mut slot = [0; SLOT];
@@ -242,7 +241,7 @@ fn join(first: Half, second: Half) -> [u8; SLOT] {
     slot
 }
 
-/// Both halves of a slot.
+/// Splits a slot into its halves.
 #[inline(always)]
 fn split(slot: &[u8; SLOT]) -> (Half, Half) {
     let word = |i: usize| u64::from_le_bytes(slot.as_chunks().0[i]);

@@ -1,4 +1,4 @@
-//! OOBs of the small store beside those of a store that keeps them whole.
+//! Compares the OOB-only store with a store that keeps whole OOBs.
 
 use super::*;
 use crate::rng::SplitMix;
@@ -14,9 +14,8 @@ const GEOMETRY: Geometry = Geometry {
     oob_bytes: 64,
 };
 
-/// OOBs whose second halves are mostly those of their block, of several lengths, programmed,
-/// marked, read and erased: they read as in a store that keeps them whole. `odd` in a hundred
-/// are different.
+/// Programs, marks, reads and erases OOBs of several lengths whose second halves mostly equal those
+/// of their block, and compares every read with a store of whole OOBs. `odd` in a hundred differ.
 fn reads_as_if_kept_whole(odd: u64, lengths: &[usize]) -> OobOnlyStore {
     let (mut small, mut whole) = (OobOnlyStore::new(GEOMETRY), MemStore::new(GEOMETRY));
     let mut rng = SplitMix::new(odd + lengths.len() as u64);
@@ -75,7 +74,7 @@ fn reads_as_if_kept_whole(odd: u64, lengths: &[usize]) -> OobOnlyStore {
     small
 }
 
-/// The verbs that matter here, of both stores.
+/// The operations under test, of both stores.
 trait Keeps {
     fn program(&mut self, first: Ppn, count: u32, oobs: &[u8]);
     fn mark(&mut self, ppn: Ppn, oob: &[u8]);
@@ -140,7 +139,7 @@ fn what_it_does_not_keep_is_good_and_cannot_go_astray() {
         .set_facts(
             Pbn::new(2),
             BlockFacts {
-                weak: true,
+                erase_interrupted: true,
                 ..BlockFacts::default()
             },
         )

@@ -1,9 +1,9 @@
-//! The swarm: generated runs in which faults meet each other.
+//! The swarm: generated runs that combine faults.
 //!
 //! One generator ([`plan`]) draws for every run a random subset of scheme, chip, size, parameters,
-//! workloads and kinds of fault; [`run`] runs it beside the oracle ([`oracle`]), which knows what
-//! each combination may cost. A run is one seed. A failure shrinks itself ([`shrink`]) and has a
-//! text form that stays as a regression. What happened is counted by class.
+//! workloads and kinds of fault. [`run`] runs it together with the oracle ([`oracle`]), which has
+//! the allowed losses of each combination. A run is one seed. A failing run is shrunk ([`shrink`])
+//! and has a text form for a regression test. Events are counted by class.
 
 pub mod oracle;
 pub mod plan;
@@ -21,13 +21,13 @@ use ftl_core::schemes::Scheme;
 use nand_model::SplitMix;
 use plan::Plan;
 
-/// Seed of a run in a row of runs that begins at `first`.
+/// Seed of a run in a sequence of runs that begins at `first`.
 pub fn seed_of_run(first: u64, number: u64) -> u64 {
     SplitMix::new(first ^ number.rotate_left(32)).next_u64()
 }
 
-/// Draws and runs one of a row of runs of a scheme, with the parameters of the budget in its plan:
-/// the case `scheme/swarm/SEED`. Counts what happened in it.
+/// Draws and runs one of a scheme's runs, with the parameters of the budget in its plan: the case
+/// `scheme/swarm/SEED`. Counts its events.
 pub fn judge(scheme: &'static Scheme, number: u64, verdicts: &mut Verdicts, classes: &mut Classes) {
     let seed = seed_of_run(verdicts.budget().seed, number);
     let params = verdicts.budget().params.clone();

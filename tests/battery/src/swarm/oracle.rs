@@ -1,43 +1,43 @@
-//! The oracle of the swarm: what each page may read as, when faults may leave a request half done.
+//! The oracle of the swarm: the allowed contents of each page when faults may leave a request half
+//! done.
 //!
-//! Per page, `durable` holds the values of which one survives any power cut, `later` the values
-//! submitted since, and `current` the values that a read may return while nothing fails. Without
-//! faults `durable` and `current` hold one value each. A failed request adds its value to
-//! `current`. A completed FLUSH makes `current` durable. After a power loss a page reads as a
-//! durable or a later value; after the death of the process alone, as a current one. What was read
-//! is then the only value.
+//! Per page, `durable` contains the values of which one survives any power cut, `later` the values
+//! submitted since, and `current` the values that a read without faults may return. Without faults
+//! `durable` and `current` have one value each. A failed request adds its value to `current`. A
+//! completed FLUSH makes `current` durable. After a power loss a page reads as a durable or a later
+//! value; after the death of the process alone, as a current one. The value read is then the only
+//! one.
 
 use crate::model::ZEROS;
 use crate::payload::Seen;
 use std::collections::BTreeMap;
 
-/// What the faults of a run may cost.
+/// The losses that the faults of a run may cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cost {
-    /// Nothing that a FLUSH covered.
+    /// No flushed data.
     Nothing,
-    /// Pages: they become unreadable. After a restart one may read as an older value where the run
-    /// says so ([`Oracle::may_read_as_older`]). All others read as they must; the device goes on.
+    /// Pages: they become unreadable. After a restart a page may read as an older value if the run
+    /// allows it ([`Oracle::may_read_as_older`]). All others read correctly; the device continues.
     Pages,
-    /// The same, and the device may refuse to mount or to go on: where a part lied, a die is dead
-    /// or records are lost, pages contradict each other.
+    /// The same, and the device may refuse to mount or to continue: after a silent fault, a dead
+    /// die or lost records, pages contradict each other.
     Service,
 }
 
-/// Which pages may read as an older value after a restart (docs/DURABILITY.md, "What is not
-/// promised").
+/// The pages that may read as an older value after a restart (docs/DURABILITY.md#limitations).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Older {
-    /// None: a page that rots is an error.
+    /// None: a decayed page is an error.
     #[default]
     Never,
-    /// Those that were trimmed: what knew of the trim is lost.
+    /// Trimmed pages: the record of the trim is lost.
     Trimmed,
-    /// Any: the newest value cannot be told from a program that a cut tore, or its record is gone.
+    /// Any: the newest value is indistinguishable from a torn program, or its record is lost.
     Any,
 }
 
-/// Values that a page may have, where there is more than one.
+/// Values of a page with more than one.
 #[derive(Clone, Debug, Default)]
 struct Open {
     durable: Vec<u64>,
@@ -45,22 +45,22 @@ struct Open {
     current: Vec<u64>,
 }
 
-/// What a device may hold.
+/// The allowed contents of a device.
 #[derive(Clone, Debug)]
 pub struct Oracle {
-    /// What payloads name.
+    /// Seed in the payloads.
     seed: u64,
     cost: Cost,
     older: Older,
-    /// The durable and current value of pages that have but one.
+    /// The durable and current value of pages with only one.
     settled: Vec<u64>,
     open: BTreeMap<u32, Open>,
-    /// Every value a page ever had, where the cost needs it.
+    /// Every earlier value of a page, if the cost needs it.
     history: BTreeMap<u32, Vec<u64>>,
 }
 
 impl Oracle {
-    /// An empty device whose payloads name `seed`.
+    /// An empty device whose payloads contain `seed`.
     pub fn new(pages: u32, seed: u64) -> Oracle {
         let settled = vec![ZEROS; pages as usize];
         Oracle {
@@ -73,7 +73,7 @@ impl Oracle {
         }
     }
 
-    /// The same device, from now on with faults that may cost this.
+    /// The same device, from now on with faults that may cause these losses.
     pub fn costing(mut self, cost: Cost) -> Oracle {
         self.cost = cost;
         self.older = if cost == Cost::Service {
@@ -89,7 +89,7 @@ impl Oracle {
         self.older = self.older.max(which);
     }
 
-    /// What the faults may cost.
+    /// The losses that the faults may cause.
     pub fn cost(&self) -> Cost {
         self.cost
     }
@@ -99,7 +99,7 @@ impl Oracle {
         self.settled.len() as u32
     }
 
-    /// What payloads name.
+    /// Seed in the payloads.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -113,8 +113,7 @@ impl Oracle {
         })
     }
 
-    /// A request that gives this value is about to run: from now on the value may be found after a
-    /// power loss.
+    /// Records the value of a request before it runs: a power loss may expose it from now on.
     pub fn submit(&mut self, lpn: u32, value: u64) {
         let before = self.settled[lpn as usize];
         if self.cost >= Cost::Pages {
@@ -154,10 +153,10 @@ impl Oracle {
         });
     }
 
-    /// Judges what a page reads as while nothing fails.
+    /// Checks a read without faults.
     ///
     /// # Errors
-    /// What is wrong with it, with the values that were possible.
+    /// The error, with the possible values.
     pub fn judge(&mut self, lpn: u32, seen: Seen) -> Result<(), String> {
         let value = self.value(lpn, seen)?;
         let Some(open) = self.open.get_mut(&lpn) else {
@@ -173,16 +172,16 @@ impl Oracle {
         }
         open.current = vec![value];
         if open.later.is_empty() {
-            // Nothing was written since the FLUSH, so this is the value that it covered.
+            // Nothing was written since the FLUSH, so the FLUSH covered this value.
             open.durable = vec![value];
         }
         Ok(())
     }
 
-    /// Judges what a page reads as after a restart. From now on it is the page's only value.
+    /// Checks a read after a restart. The value read is the page's only one from now on.
     ///
     /// # Errors
-    /// What is wrong with it, with the values that were possible.
+    /// The error, with the possible values.
     pub fn settle(&mut self, lpn: u32, seen: Seen, power_lost: bool) -> Result<(), String> {
         let value = self.value(lpn, seen)?;
         let possible = self.possible(lpn, power_lost);
@@ -208,10 +207,10 @@ impl Oracle {
         possible
     }
 
-    /// The value that a page of this run shows.
+    /// Returns the value in a page of this run.
     ///
     /// # Errors
-    /// It shows none: another page's content, a mixture, or bytes that were never written.
+    /// The page has another page's content, a mixture, or bytes that were never written.
     fn value(&self, lpn: u32, seen: Seen) -> Result<u64, String> {
         match seen {
             Seen::Zeros => Ok(ZEROS),

@@ -1,23 +1,23 @@
-//! Makes a failing plan smaller while it still fails: fewer steps, fewer faults, a simpler device.
+//! Shrinks a failing plan while it still fails: fewer steps, fewer faults, a simpler device.
 
 use super::plan::{Inside, Plan, Restart, Step};
 use super::run;
 use crate::classes::Classes;
 use crate::watch::watched;
 
-/// Runs of smaller plans that are tried.
+/// Maximum number of runs of smaller plans.
 const TRIES: u32 = 3_000;
 
 /// Runs a plan; a panic is a failure of the run. One that does not end ends the process.
 ///
 /// # Errors
-/// What went wrong.
+/// The error.
 pub fn outcome(plan: &Plan, classes: &mut Classes) -> Result<(), String> {
     let described = plan.clone();
     watched(move || described.to_string(), || run(plan, classes))
 }
 
-/// The smallest plan found that fails, and how.
+/// The smallest failing plan found, and its error.
 pub fn shrink(plan: &Plan, why: String) -> (Plan, String) {
     let mut smallest = Smallest {
         plan: plan.clone(),
@@ -42,7 +42,7 @@ struct Smallest {
 }
 
 impl Smallest {
-    /// Takes the candidate if it fails, too. A plan that cannot be laid out does not count.
+    /// Accepts the candidate if it fails, too. A plan without a layout does not count.
     fn offer(&mut self, candidate: Plan) -> bool {
         if self.tries >= TRIES || candidate.device.rig(candidate.seed).is_err() {
             return false;
@@ -55,7 +55,7 @@ impl Smallest {
         true
     }
 
-    /// Drops runs of steps: long ones first.
+    /// Removes sequences of steps: long ones first.
     fn drop_steps(&mut self) {
         let mut length = self.plan.steps.len().max(1);
         while length > 0 {
@@ -72,7 +72,7 @@ impl Smallest {
         }
     }
 
-    /// Drops what strikes inside restarts.
+    /// Removes faults inside restarts.
     fn simplify_steps(&mut self) {
         for number in 0..self.plan.steps.len() {
             let inside = match restart_of(&mut self.plan.steps[number]) {
@@ -111,9 +111,9 @@ impl Smallest {
             candidate.device.params.remove(at);
             self.offer(candidate);
         }
-        for at in (0..self.plan.parts.chances.len()).rev() {
+        for at in (0..self.plan.parts.rates.len()).rev() {
             let mut candidate = self.plan.clone();
-            candidate.parts.chances.remove(at);
+            candidate.parts.rates.remove(at);
             self.offer(candidate);
         }
         let simpler: [fn(&mut Plan); 6] = [

@@ -2,7 +2,7 @@
 //! contain.
 
 /// Faults by kind. A run is compound if faults of two kinds happened in it. A kind has all classes
-/// that one fault can bring about, such as a dead die and the programs that fail on it.
+/// that one fault can cause, such as a dead die and the programs that fail on it.
 pub const KINDS: &[(&str, &[&str])] = &[
     (
         "power cut",
@@ -75,7 +75,7 @@ pub fn faults() -> Vec<&'static str> {
         .collect()
 }
 
-/// Other situations: devices, background work, ends.
+/// Other situations: devices, background work, ends of life.
 pub const OTHERS: &[&str] = &[
     "two kinds of fault",
     "image",
@@ -125,10 +125,10 @@ pub const OTHERS: &[&str] = &[
     "end of life",
 ];
 
-/// Faults by chance that a part keeps to itself: a plan has at most one of them.
+/// Silent faults at a given rate: a plan has at most one of them.
 const SILENT: &[&str] = &["misdirected program", "stale read"];
 
-/// Why two faults cannot happen in one run, if they cannot.
+/// The reason why two faults cannot happen in one run, if there is one.
 pub fn cannot_meet(one: &str, other: &str) -> Option<&'static str> {
     (SILENT.contains(&one) && SILENT.contains(&other))
         .then_some("a plan has one silent fault by chance")

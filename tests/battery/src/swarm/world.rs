@@ -1,5 +1,4 @@
-//! Where a device's bytes are while no scheme runs on them: in memory, or in an image on a
-//! simulated disk.
+//! Storage of a device's bytes while no scheme runs: in memory, or in an image on a simulated disk.
 
 use super::plan::DiskFault;
 use crate::cuts::{is_operation, strike};
@@ -12,9 +11,9 @@ use nand_model::{Access, Cut, FaultPlan, ImageSpec, SyncHandle};
 /// Spare slots of an image: few, so that runs reuse them.
 const SPARE_SLOTS: u32 = 6;
 
-/// Keeper of a device's bytes.
+/// Storage of a device's bytes.
 pub(super) trait World: Sized {
-    /// What the chip runs over.
+    /// The store of the chip.
     type Store: SchemeStore;
 
     /// A blank device.
@@ -23,15 +22,15 @@ pub(super) trait World: Sized {
     /// The store, after the device went down.
     fn open(&mut self) -> Result<Self::Store, String>;
 
-    /// Takes the store of a device that is down without a clean stop.
+    /// Takes the store of a device after an unclean stop.
     fn leave(&mut self, store: Self::Store);
 
-    /// Takes the store of a device that was stopped.
+    /// Takes the store of a device after a clean shutdown.
     fn close(&mut self, store: Self::Store) -> Result<(), String>;
 
-    /// Cuts power inside a mount, where the store does not outlive a mount that failed: the mount
-    /// runs to its end, and the operation is cut on the flash as it was before it. Returns whether
-    /// the mount had so many operations; `None` where the store outlives everything.
+    /// Cuts power inside a mount, if the store does not survive a failed mount. The mount runs to
+    /// its end, and the operation is then cut on the flash before it. Returns whether the mount had
+    /// that many operations; `None` if the store survives.
     fn cut_inside_mount(
         &mut self,
         rig: &Rig,
@@ -39,10 +38,10 @@ pub(super) trait World: Sized {
         cut: Cut,
     ) -> Option<Result<bool, FtlError>>;
 
-    /// What a FLUSH waits for besides the scheme.
+    /// The handle for the host's part of a FLUSH.
     fn sync_handle(store: &Self::Store) -> Option<SyncHandle>;
 
-    /// Gives room back to the host.
+    /// Releases space to the host.
     fn give_back(store: &mut Self::Store, slots: usize) -> usize;
 
     /// The simulated disk, where there is one.
@@ -79,7 +78,7 @@ impl World for Memory {
         cut: Cut,
     ) -> Option<Result<bool, FtlError>> {
         if environment.is_silent() {
-            // The journal does not tell of programs and erases that did nothing.
+            // The journal does not contain programs and erases without effect.
             return Some(Ok(false));
         }
         let before = self.0.take().expect("the device is down");
@@ -185,7 +184,7 @@ impl World for OnDisk {
     }
 }
 
-/// Lets the disk misbehave.
+/// Injects a fault of the disk.
 pub(super) fn inject(disk: &SimDisk, fault: DiskFault) {
     match fault {
         DiskFault::Writes(fault) => disk.fail_writes(fault),
@@ -202,7 +201,7 @@ pub(super) fn inject(disk: &SimDisk, fault: DiskFault) {
     }
 }
 
-/// What a crash of the host leaves of the disk.
+/// Replaces the disk by its state after a host crash.
 pub(super) fn crash(disk: &mut SimDisk, how: Crash) {
     *disk = disk.crashed(how);
 }

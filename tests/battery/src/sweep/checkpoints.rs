@@ -1,4 +1,4 @@
-//! Checkpoints that cannot be read any more.
+//! Unreadable checkpoints.
 
 use super::aged;
 use crate::cuts;
@@ -11,8 +11,8 @@ use nand_model::{Cause, Health, Pbn, Ppn, Store};
 use std::iter;
 use std::ops::Range;
 
-/// Each checkpoint block in turn cannot be read any more, and each of its pages alone: what it said
-/// is still true.
+/// Makes each checkpoint block in turn unreadable, and each of its pages alone: no data may be
+/// lost.
 pub fn lose_checkpoints(rig: &Rig, kind: Kind, clean: bool, verdicts: &mut Verdicts) {
     let here = format!(
         "{}/{}/checkpoint_{}",

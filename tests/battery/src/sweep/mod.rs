@@ -1,6 +1,6 @@
-//! Sweeps of power cuts: over whole workloads, inside mounts, in short rows of requests, one after
-//! another, with checkpoints destroyed. The suites choose rigs and how many; each sweep hands its
-//! cases to [`Verdicts`].
+//! Sweeps of power cuts: over whole workloads, inside mounts, in short sequences of requests, one
+//! after another, with destroyed checkpoints. The suites choose rigs and numbers; each sweep passes
+//! its cases to [`Verdicts`].
 
 mod checkpoints;
 mod mounts;
@@ -24,7 +24,7 @@ pub use random::{RandomCuts, cut_at_random};
 pub use rows::{FewestFree, cut_in_a_row, cut_short_rows};
 pub use runs::{cut_run, with_failing_blocks};
 
-/// Pages of the devices here: a few blocks of map, enough for collections to have a choice.
+/// Pages of the devices here: a few blocks of map, enough for GC to have a choice of victims.
 pub const PAGES: u32 = 256;
 
 /// A small device that writes checkpoints and levels wear all the time.
@@ -37,7 +37,7 @@ pub fn rig_of(scheme: &'static Scheme, cells: Cells, budget: &Budget) -> Rig {
     Rig::with_params(scheme, cells, PAGES, params, budget.seed)
 }
 
-/// The outcomes that are tried at an operation.
+/// The outcomes tested at an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcomes {
     /// Every one.
@@ -47,7 +47,7 @@ pub enum Outcomes {
 }
 
 impl Outcomes {
-    /// All in the long form, else three.
+    /// All in the long form, three otherwise.
     pub fn by_form(budget: &Budget) -> Self {
         if budget.is_long() {
             Outcomes::All
@@ -72,7 +72,7 @@ impl Outcomes {
     }
 }
 
-/// The flash after 600 requests, and what it may hold.
+/// The flash after 600 requests, and its allowed contents.
 fn aged(rig: &Rig, kind: Kind, clean: bool) -> (MemStore, Model) {
     let mut host = Host::format(rig);
     for op in Workload::new(kind, PAGES, rig.seed).take(600) {

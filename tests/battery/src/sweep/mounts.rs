@@ -44,7 +44,7 @@ fn cut_mounts_after(
         };
         cuts::visit_mount(&store, &changes, |index, store, next| {
             if index == 0 {
-                // Nothing was done yet: that is a cut of the run again.
+                // The mount changed nothing: that equals a cut of the run.
                 return;
             }
             for (second, cut) in outcomes.of(rig, next, index + moment.index) {
@@ -103,8 +103,8 @@ pub fn cut_mounts_of_mounts(
     });
 }
 
-/// Cuts a mount of this flash at one of its operations, in any way. Returns what is left and how
-/// many operations the mount had done, or nothing if it does none.
+/// Cuts a mount of this flash at one of its operations, in any way. Returns the flash and the
+/// number of operations before the cut, or nothing if the mount has none.
 pub(super) fn cut_mount(
     rig: &Rig,
     store: &MemStore,

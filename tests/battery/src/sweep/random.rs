@@ -1,4 +1,4 @@
-//! Random cuts on one device, with everything compared that could be lost.
+//! Random cuts on one device; every page that could be lost is compared.
 
 use super::mounts::cut_mount;
 use crate::host::Host;
@@ -6,12 +6,12 @@ use crate::rig::Rig;
 use crate::workload::{Kind, Workload};
 use nand_model::{Cut, EraseCut, FaultPlan, SplitMix};
 
-/// What a row of random cuts saw.
+/// Counts of a sequence of random cuts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RandomCuts {
-    /// Cuts that struck.
+    /// Cuts that happened.
     pub cuts: u64,
-    /// Of them inside a mount that had programmed or erased something.
+    /// Those inside a mount that had programmed or erased something.
     pub in_mounts: u64,
     /// Programs and erases.
     pub operations: u64,
@@ -19,15 +19,15 @@ pub struct RandomCuts {
     pub compared: u64,
 }
 
-/// Between two looks at every page of the device.
+/// Cuts between two comparisons of every page of the device.
 const CUTS_PER_AUDIT: u64 = 500;
 
-/// Cut after cut with any outcome on one device, each some random requests after the last, or
-/// inside the mount. A page is compared before it is overwritten, after each cut whatever was not
-/// flushed and some others, and now and then everything: so nothing that is lost can go unseen.
+/// Cuts power repeatedly with any outcome on one device, after some random requests or inside the
+/// mount. A page is compared before it is overwritten; unflushed pages and some others are compared
+/// after each cut, and sometimes all pages. So no loss stays undetected.
 ///
 /// # Errors
-/// The cut after which something failed, and what.
+/// The cut after which something failed, and the error.
 pub fn cut_at_random(rig: &Rig, kind: Kind, cuts: u64) -> Result<RandomCuts, String> {
     let mut seen = RandomCuts::default();
     let mut rng = SplitMix::new(rig.seed ^ 0xC075);
@@ -50,7 +50,7 @@ pub fn cut_at_random(rig: &Rig, kind: Kind, cuts: u64) -> Result<RandomCuts, Str
     Ok(seen)
 }
 
-/// Power fails in any way within the next `distance` programs and erases.
+/// Cuts power with any outcome within the next `distance` programs and erases.
 fn plan_cut(rng: &mut SplitMix, distance: u64) -> FaultPlan {
     let menu = Cut::menu(rng.below(distance), rng.next_u64());
     let cut = menu[rng.below(menu.len() as u64) as usize];

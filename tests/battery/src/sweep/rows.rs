@@ -1,4 +1,4 @@
-//! Short rows of requests cut everywhere, and cuts one after another on a full device.
+//! Short sequences of requests cut everywhere, and cuts one after another on a full device.
 
 use super::mounts::cut_mount;
 use super::{Outcomes, aged};
@@ -41,7 +41,7 @@ const ALPHABET: [HostOp; 7] = [
     HostOp::Flush,
 ];
 
-/// Every `every`-th row of `length` requests, cut everywhere.
+/// Runs every `every`-th sequence of `length` requests, cut everywhere.
 ///
 /// # Panics
 /// A mount or a request fails before the cut.
@@ -71,17 +71,18 @@ pub fn cut_short_rows(rig: &Rig, length: u32, every: usize, verdicts: &mut Verdi
     }
 }
 
-/// The fewest free blocks that the mounts of a row found, and left.
+/// The fewest free blocks before and after the mounts of a sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct FewestFree {
-    /// Before a mount collected.
+    /// Before a mount's GC.
     pub found: u32,
     /// After it.
     pub left: u32,
 }
 
-/// Cut after cut on a device whose every page is mapped and that has all the bad blocks its data
-/// sheet allows, with no clean stop between: it always mounts and always takes writes.
+/// Cuts power repeatedly on a device whose every page is mapped and that has all the bad blocks
+/// that its data sheet allows, without a clean shutdown: it always mounts and always accepts
+/// writes.
 pub fn cut_in_a_row(rig: &Rig, cuts: u32, verdicts: &mut Verdicts) -> FewestFree {
     let mut fewest = FewestFree {
         found: u32::MAX,
@@ -112,15 +113,15 @@ pub fn cut_in_a_row(rig: &Rig, cuts: u32, verdicts: &mut Verdicts) -> FewestFree
     fewest
 }
 
-/// Runs requests until a cut strikes, soon; mounts, sometimes with another cut inside the mount.
+/// Runs requests until a cut happens, soon; mounts, sometimes with another cut inside the mount.
 fn one_of_many<'a>(
     rig: &'a Rig,
     mut host: Host<'a>,
     workload: &mut Workload,
     rng: &mut SplitMix,
 ) -> Result<Host<'a>, String> {
-    // A mount needs a few programs itself; many cuts come so soon that nothing but mounts happened
-    // since the last.
+    // A mount needs a few programs itself; many cuts come so early that only mounts ran since the
+    // last.
     let distance = [3, 12, 60, 400][rng.below(4) as usize];
     let menu = Cut::menu(rng.below(distance), rng.next_u64());
     let cut = menu[rng.below(menu.len() as u64) as usize];

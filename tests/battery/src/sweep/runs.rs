@@ -7,9 +7,9 @@ use crate::rig::Rig;
 use crate::verdicts::Verdicts;
 use ftl_core::format::Oob;
 use nand_model::store::Change;
-use nand_model::{Bomb, Cut, Fault, Pbn, SplitMix};
+use nand_model::{BlockFault, Cut, Fault, Pbn, SplitMix};
 
-/// Cuts a recorded run at every `every`-th operation. `name` stands for it in a case's path.
+/// Cuts a recorded run at every `every`-th operation. `name` is its name in a case's path.
 pub fn cut_run(
     rig: &Rig,
     name: &str,
@@ -58,7 +58,7 @@ fn describe(rig: &Rig, next: &Change, cut: &Cut) -> String {
     }
 }
 
-/// The usual rig with two programs and two erases that will fail, in blocks that `salt` chooses.
+/// The default rig with two failing programs and two failing erases, in blocks chosen by `salt`.
 pub fn with_failing_blocks(rig: Rig, salt: u64) -> Rig {
     rig.variant(&format!("failing{salt}"), |rig| {
         let mut rng = SplitMix::new(rig.seed + salt);
@@ -69,6 +69,6 @@ pub fn with_failing_blocks(rig: Rig, salt: u64) -> Rig {
             Fault::EraseFail,
             Fault::EraseFail,
         ];
-        rig.bombs = faults.map(|fault| Bomb::next(any(), fault)).to_vec();
+        rig.block_faults = faults.map(|fault| BlockFault::next(any(), fault)).to_vec();
     })
 }

@@ -191,7 +191,7 @@ impl<'a> Run<'a> {
     pub(super) fn finish(mut self) -> Result<Report, String> {
         self.drain()?;
         if !self.is_lossy() {
-            self.disk.mend();
+            self.disk.clear_faults();
             self.volume.keep_power();
             (self.fuse, self.cut) = (None, false);
             self.check(0)?;

@@ -21,7 +21,7 @@ impl<'a> Run<'a> {
 
     /// Notes faults that struck. Trouble that nobody asked for is a failure.
     pub(super) fn look_at_faults(&mut self) -> Result<(), String> {
-        if let Some(errno) = self.fuse.take_if(|_| !self.disk.fuse_is_whole()) {
+        if let Some(errno) = self.fuse.take_if(|_| !self.disk.has_write_faults()) {
             self.blown = Some((self.now(), errno));
         }
         // The volume hears of a sync that failed inside the scheme when it next waits for one.

@@ -1,6 +1,6 @@
-//! Every call of the host that fails, one after the other, in every verb of a store and in every
-//! way of opening. The error is returned, nothing of the request counts, and the same request
-//! succeeds later.
+//! Every failing call of the host, one at a time, in every operation of a store and every way of
+//! opening. The error is returned, nothing of the request counts, and the same request succeeds
+//! later.
 
 mod open;
 mod verbs;
@@ -10,11 +10,11 @@ use super::tests::{EIO, ENOSPC, content, fresh, shapes};
 use super::*;
 use crate::profile::Profile;
 
-/// A way in which one call of the host fails.
+/// A failure of one call of the host.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Read,
-    /// Bytes that arrive.
+    /// Bytes that reach the file.
     Write(usize),
     Sync,
 }
@@ -28,7 +28,7 @@ const CALLS: [Call; 6] = [
     Call::Sync,
 ];
 
-/// Lets so many calls of a kind succeed and `count` after them fail.
+/// Makes `count` calls of a kind fail after `after` successful ones.
 fn fail(disk: &SimDisk, call: Call, after: u64, count: u64) {
     match call {
         Call::Read => disk.fail_reads(ReadFault {
@@ -55,7 +55,7 @@ fn fail(disk: &SimDisk, call: Call, after: u64, count: u64) {
 
 type Verb = (&'static str, Box<dyn Fn(&mut FileStore) -> io::Result<()>>);
 
-/// Every verb, on pages and blocks of all kinds that [`used`] has.
+/// Every operation, on pages and blocks of all kinds in [`used`].
 fn verbs(profile: &Profile) -> Vec<Verb> {
     let geometry = profile.geometry;
     let page = move |block, offset| geometry.page(Pbn::new(block), offset);
@@ -196,8 +196,8 @@ fn verbs(profile: &Profile) -> Vec<Verb> {
     verbs
 }
 
-/// A disk with an image that was in use: block 0 has pages, block 1 marks, block 2 is erased, block
-/// 3 was never used, and the slots of the others had several lives. Everything is synced.
+/// A disk with a used image: block 0 has pages, block 1 marks, block 2 is erased, block 3 was never
+/// used, and the slots of the others had several lives. Everything is synced.
 fn used(profile: Profile) -> SimDisk {
     let (disk, mut store) = fresh(profile, 3);
     let geometry = profile.geometry;
@@ -244,11 +244,11 @@ fn reopened(disk: &SimDisk) -> FileStore {
 /// A block's facts, which of its pages are programmed, and what these hold.
 type Sight = (BlockFacts, Vec<u8>, Vec<(Health, Option<Cells>)>);
 
-/// Everything to be seen in a store.
+/// The visible state of a store.
 fn sight(store: &mut FileStore) -> Vec<Sight> {
     let geometry = store.layout.geometry;
     let mut blocks = Vec::new();
-    // How often bits of a page were cleared is a hint.
+    // The number of bit-clearing programs of a page is a hint.
     let programmed = |counts: &[u8]| {
         counts
             .iter()
@@ -269,7 +269,7 @@ fn sight(store: &mut FileStore) -> Vec<Sight> {
                     &mut health,
                 )
                 .unwrap();
-            // How many reads an unstable page still takes depends on how often it was asked.
+            // The remaining reads of an unstable page depend on the number of earlier reads.
             let health = if matches!(health, [Health::Unstable(_)]) {
                 Health::Unstable(1)
             } else {

@@ -1,4 +1,4 @@
-//! Calls of the host that fail while an image is opened, closed or synced.
+//! Host calls that fail while an image is opened, closed or synced.
 
 use super::*;
 
@@ -39,9 +39,9 @@ fn a_call_of_the_host_that_fails_fails_the_open_and_the_next_one_finds_the_same(
                     fail(&disk, call, after, 1);
                     let result = disk.open(access);
                     let spent = !disk.has_faults();
-                    disk.mend();
+                    disk.clear_faults();
                     match result {
-                        // A header that cannot be written is written once more.
+                        // A header that cannot be written is tried once more.
                         Ok((mut store, _)) => assert_eq!(sight(&mut store), wanted, "{case}"),
                         Err(error) => {
                             assert!(
@@ -78,7 +78,7 @@ fn a_call_of_the_host_that_fails_fails_the_close_and_the_next_open_finds_everyth
                 fail(&disk, call, after, count);
                 let result = store.close();
                 let failing = result.is_err();
-                disk.mend();
+                disk.clear_faults();
                 let (mut store, report) = disk.open(Access::ReadWrite).unwrap();
                 let case = format!("{call:?} {after}, {count} times");
                 assert!(failing || report.was_clean, "{case}");
@@ -90,7 +90,7 @@ fn a_call_of_the_host_that_fails_fails_the_close_and_the_next_open_finds_everyth
     assert!(failures > 20, "{failures}");
 }
 
-/// The header cannot be written, everything else can: room of erased blocks is not reusable until
+/// The header cannot be written, everything else can: space of erased blocks is not reusable until
 /// it can.
 #[test]
 fn a_header_that_cannot_be_written_is_told_to_who_waits_for_room() {
@@ -104,7 +104,7 @@ fn a_header_that_cannot_be_written_is_told_to_who_waits_for_room() {
         Err(SyncError::Header(ENOSPC))
     );
     assert_eq!(handle.failure(), None);
-    disk.mend();
+    disk.clear_faults();
     assert_eq!(handle.settle(handle.last_seq()), Ok(()));
     assert!(format!("{store:?} {handle:?}").contains("simulated disk"));
     handle.fail_next_sync();
@@ -112,7 +112,7 @@ fn a_header_that_cannot_be_written_is_told_to_who_waits_for_room() {
         handle.sync_through(handle.last_seq() + 1),
         Err(SyncError::Failed(EIO))
     );
-    // The first failure stays the one that is told.
+    // The first failure is the reported one.
     handle.fail(&io::Error::from_raw_os_error(ENOSPC));
     assert_eq!(handle.failure(), Some(SyncError::Failed(EIO)));
 }

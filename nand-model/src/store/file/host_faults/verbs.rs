@@ -1,4 +1,4 @@
-//! Calls of the host that fail in a verb of a store.
+//! Host calls that fail in an operation of a store.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn a_call_of_the_host_that_fails_fails_the_verb_and_the_verb_works_later() {
                 fail(&disk, call, after, 1);
                 let result = verb(&mut store);
                 let spent = !disk.has_faults();
-                disk.mend();
+                disk.clear_faults();
                 assert_eq!(
                     result.is_err(),
                     spent,
@@ -44,8 +44,7 @@ fn a_call_of_the_host_that_fails_fails_the_verb_and_the_verb_works_later() {
     assert!(failures > 200, "{failures}");
 }
 
-/// The next operation has the number of the one that was refused, so no crash of the host may find
-/// that one.
+/// The next operation has the number of the refused one, so no host crash may keep that one.
 #[test]
 fn no_crash_of_the_host_finds_what_arrived_of_a_refused_operation() {
     let mut refused = 0;
@@ -83,8 +82,8 @@ fn no_crash_of_the_host_finds_what_arrived_of_a_refused_operation() {
     assert!(refused > 20, "{refused}");
 }
 
-/// What arrived of a write that failed cannot be taken back: then the store takes nothing more, and
-/// the next open finds what was synced.
+/// A failed write whose partial bytes cannot be restored makes the store refuse all changes; the
+/// next open finds the synced state.
 #[test]
 fn a_host_that_refuses_to_take_a_part_back_ends_the_store() {
     let (mut ended, mut held) = (0, 0);
@@ -104,7 +103,7 @@ fn a_host_that_refuses_to_take_a_part_back_ends_the_store() {
                     let mut store = reopened(&disk);
                     fail(&disk, Call::Write(arrives), after, count);
                     let result = verb(&mut store);
-                    disk.mend();
+                    disk.clear_faults();
                     if store.sync.failure().is_none() {
                         held += 1;
                         continue;

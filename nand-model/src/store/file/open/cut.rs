@@ -1,8 +1,7 @@
 //! The cut: the last operation of the longest unbroken sequence in the file.
 //!
-//! What always holds: nothing at or below the synced number is looked for, because it is on the
-//! disk. This only reads, so an open that is interrupted here is followed by one that finds the
-//! same cut.
+//! Invariants: operations at or below the synced number are not searched for, because they are on
+//! the disk. This module only reads, so after an interrupted open the next one finds the same cut.
 
 use super::Opener;
 use crate::convert::{index, to_u32, to_u64, to_usize};
@@ -11,8 +10,8 @@ use crc32c::crc32c;
 use std::ops::Range;
 
 impl Opener<'_> {
-    /// The last operation of the unbroken sequence. Fills in which slots have records beyond the
-    /// synced number.
+    /// Finds the last operation of the unbroken sequence. Sets `late` for slots with records beyond
+    /// the synced number.
     pub(super) fn find_cut(
         &self,
         synced_seq: u64,
@@ -21,8 +20,8 @@ impl Opener<'_> {
         trust_synced_only: bool,
     ) -> Result<u64, ImageError> {
         assert_eq!(heads.len(), late.len(), "a header and a flag for each slot");
-        // Every operation beyond the synced number has a place of its own in the file, so there are
-        // no more than places.
+        // Every operation beyond the synced number has its own place in the file, so the number of
+        // places bounds their count.
         let places = u64::from(self.layout.slots) * to_u64(self.layout.pages() + 1);
         let mut seen = Seen {
             from: synced_seq + 1,
@@ -39,7 +38,7 @@ impl Opener<'_> {
             let mut page = 0;
             while let Some(first) = (page..self.layout.pages()).find(is_late) {
                 late[index(slot)] = true;
-                // Some at a time: one read for all, still small enough for the processor's cache.
+                // In groups: one read for all pages, still small enough for the processor's cache.
                 page = (first..self.layout.pages().min(first + 32))
                     .find(|page| !is_late(page))
                     .unwrap_or(first + 32);
@@ -56,7 +55,7 @@ impl Opener<'_> {
         })
     }
 
-    /// Notes the operations of these pages of which all is in the file.
+    /// Records the operations of those pages that are complete in the file.
     fn note_whole(
         &self,
         slot: u32,
@@ -83,7 +82,7 @@ impl Opener<'_> {
     }
 }
 
-/// Which numbers of a range occurred.
+/// The numbers of a range that occurred.
 struct Seen {
     from: u64,
     bits: Vec<u64>,
@@ -98,7 +97,7 @@ impl Seen {
         }
     }
 
-    /// The last number before the first that is missing.
+    /// The last number before the first missing one.
     fn unbroken(&self) -> u64 {
         let full = self
             .bits

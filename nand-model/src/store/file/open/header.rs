@@ -1,8 +1,8 @@
-//! The header of an image: made for a new one, read from an old one, and what it says while an open
-//! undoes operations.
+//! The header of an image: created for a new one, read from an existing one, and updated while an
+//! open undoes operations.
 //!
-//! What always holds: the copy that is overwritten is never the newest one on the disk, except by
-//! the same bytes. If the host fails in a write, the other copy is whole.
+//! Invariants: the overwritten copy is never the newest one on the disk, except by the same bytes.
+//! If the host fails in a write, the other copy is intact.
 
 use super::{Opener, io_error};
 use crate::image::{
@@ -57,7 +57,7 @@ pub(in crate::store::file) fn new_header(
         undoing: false,
         unknown: Vec::new(),
     };
-    // What cannot be read back must not be written.
+    // A header that could not be read back must not be written.
     match choose_header([&header.encode(), &[0; COPY_BYTES]]) {
         Ok(_) => Ok(header),
         Err(HeaderFault::Contradiction(reason)) => Err(bad(reason)),
@@ -102,10 +102,10 @@ pub(super) fn layout_of(path: &Path, header: &Header) -> Result<Layout, ImageErr
 }
 
 impl Opener<'_> {
-    /// Says in the header that operations are being undone; nothing beyond `synced_seq` is synced
-    /// yet. `copy` is its newest copy, which has to be on the disk before the other one is
+    /// Records in the header that operations are being undone; nothing beyond `synced_seq` is
+    /// synced yet. `copy` is its newest copy, which must be on the disk before the other one is
     /// overwritten.
-    pub(super) fn say_undoing(
+    pub(super) fn mark_undoing(
         &self,
         header: &mut Header,
         copy: usize,
@@ -131,8 +131,8 @@ impl Opener<'_> {
         self.write(self.layout.copy_at(1 - copy), &said.encode())
     }
 
-    /// Writes the newest header copy as it reads: after a failed sync the page cache may have it
-    /// and the disk may not.
+    /// Writes the newest header copy again unchanged: after a failed sync the page cache may have
+    /// it and the disk may not.
     pub(super) fn rewrite_header(&self, copy: usize) -> Result<(), ImageError> {
         if self.read_only {
             return Ok(());

@@ -1,19 +1,18 @@
-//! Making and opening images, and what opening does after an unclean stop.
+//! Creating and opening images, and recovery after an unclean stop.
 //!
 //! Steps of an unclean open: read the slot headers; collect the numbers of all operations after the
-//! last synced one whose record and data hold; *cut* where the first number is missing; undo
-//! everything after the cut; give each block the slot whose life began last; sync, then say in the
-//! header that the cut is synced, then sync again. Nothing at or below the cut changes, and an
-//! operation missing once stays missing, so an interrupted open is followed by one that finds the
-//! same cut.
+//! last synced one whose record and data are valid; *cut* at the first missing number; undo
+//! everything after the cut; assign to each block the slot whose life began last; sync; record the
+//! cut as synced in the header; sync again. Nothing at or below the cut changes, and a missing
+//! operation stays missing, so after an interrupted open the next one finds the same cut.
 //!
-//! After a failed sync the page cache may show what the disk does not have, and the header that
-//! should say so may have failed too. So an unclean open writes again what it keeps beyond the
-//! synced number: the host then has to bring it to the disk. What an earlier open undid may still
-//! be on the disk: the header says so before anything is undone. If it does, or if it tells of a
-//! failed sync, the table, all slot headers and all records are written again, as the cut leaves
-//! them. For the same reason every open writes the newest header copy again, and touches the other
-//! one only when a sync has covered that.
+//! After a failed sync the page cache may contain bytes that the disk does not have, and the header
+//! that should record the failure may have failed too. So an unclean open rewrites the operations
+//! that it keeps beyond the synced number: the host then has to write them to the disk. Operations
+//! that an earlier open undid may still be on the disk: the header records this before anything is
+//! undone. If it does, or if it records a failed sync, the open rewrites the table, all slot
+//! headers and all records as the cut leaves them. For the same reason every open rewrites the
+//! newest header copy, and changes the other one only after a sync has covered that.
 
 mod cut;
 mod header;
@@ -37,34 +36,34 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// More erases than any block sees; what counts on from there must not overflow.
+/// Upper bound of erases of a block; counting on from there must not overflow.
 const ERASES_MAX: u32 = 1 << 31;
 
-/// How an image is opened.
+/// Access mode of an open image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// By one process alone.
+    /// One process reads and writes.
     ReadWrite,
-    /// Beside other readers; every change stays in memory.
+    /// Shared with other readers; every change stays in memory.
     ReadOnly,
 }
 
-/// What opening found.
+/// Result of opening an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// Whether the image had been closed in order.
+    /// Whether the image had been closed cleanly.
     pub was_clean: bool,
     /// Whether a sync had failed before.
     pub sync_failed: bool,
-    /// Operations after the last synced one that were all there.
+    /// Complete operations after the last synced one.
     pub ops_kept: u64,
-    /// Operations that were undone because one before them was missing.
+    /// Operations undone because an earlier one was missing.
     pub ops_dropped: u64,
-    /// How long it took.
+    /// Duration of the opening.
     pub took: Duration,
 }
 
-/// What an image's header says, without locking it: it may be in use.
+/// Reads an image's header without locking the file: it may be in use.
 ///
 /// # Errors
 ///
@@ -81,12 +80,13 @@ pub fn peek(path: impl AsRef<Path>) -> Result<ImageInfo, ImageError> {
 }
 
 impl FileStore {
-    /// Makes a new image. The file must not exist; if this fails, it does not afterwards.
+    /// Creates a new image. The file must not exist; if creation fails, it does not exist
+    /// afterwards.
     ///
     /// # Errors
     ///
-    /// - [`ImageError::Exists`]: the path is taken.
-    /// - [`ImageError::BadSpec`]: no image can be made of `spec`; the reason says which part of it.
+    /// - [`ImageError::Exists`]: the path exists.
+    /// - [`ImageError::BadSpec`]: no image can be made of `spec`; the error names the wrong part.
     /// - [`ImageError::InUse`]: another process locked the new file first.
     /// - [`ImageError::Io`]: the host refused the file, its size, a write or a sync.
     pub fn create(path: impl AsRef<Path>, spec: &ImageSpec) -> Result<FileStore, ImageError> {
@@ -106,7 +106,7 @@ impl FileStore {
         made
     }
 
-    /// Opens an image. Read-only, nothing is written even after a crash: recovery happens in
+    /// Opens an image. A read-only open writes nothing, even after a crash: recovery happens in
     /// memory.
     ///
     /// # Errors
@@ -130,8 +130,8 @@ impl FileStore {
         };
         let disk = FileDisk::open(path, mode)?;
         let (length, kept) = disk.sizes().map_err(|e| io_error(path, "look at it", e))?;
-        // The table is written whole at creation. A file that keeps much less than that (some file
-        // systems compress) is a sparse forgery, and no reason to allocate.
+        // Creation writes the table in full. A file with much less allocated space (some file
+        // systems compress) is a sparse forgery, and no reason to allocate memory.
         let (header, _) = read_header(path, &disk, length)?;
         let table_bytes = to_u64(layout_of(path, &header)?.table_bytes());
         if table_bytes > 1 << 20 && kept.saturating_mul(16) < table_bytes {
@@ -140,7 +140,7 @@ impl FileStore {
         FileStore::open_on(path, Arc::new(disk), length, access)
     }
 
-    /// Writes a new image on a disk of zeros.
+    /// Writes a new image to a disk of zeros.
     pub(super) fn create_on(
         path: &Path,
         disk: Arc<dyn Disk>,
@@ -168,7 +168,7 @@ impl FileStore {
         FileStore::begin(path, disk, layout, header, 0, 0, found, false)
     }
 
-    /// Opens what is on a disk of `length` bytes.
+    /// Opens the image on a disk of `length` bytes.
     pub(super) fn open_on(
         path: &Path,
         disk: Arc<dyn Disk>,
@@ -211,15 +211,15 @@ impl FileStore {
             let rewrites_all = header.info.sync_failed || header.undoing;
             opener.recover(&mut header, copy, rewrites_all, &mut report)?
         };
-        // The copy in the file names fewer operations than the cut keeps.
+        // The copy in the file contains a lower number than the cut.
         let last_seq = std::mem::replace(&mut header.synced_seq, synced_seq);
         let store = FileStore::begin(path, disk, layout, header, copy, last_seq, found, read_only)?;
         report.took = begun.elapsed();
         Ok((store, report))
     }
 
-    /// From here on the image is in use: the header says so, on the disk, before the first request.
-    /// `last_seq` is the last operation in the file; `header` says what of that is synced.
+    /// Starts the use of the image: the header on the disk records it before the first request.
+    /// `last_seq` is the last operation in the file; `header` contains the synced number.
     #[expect(
         clippy::too_many_arguments,
         reason = "the parts of a store, as creation and opening find them"
@@ -241,10 +241,10 @@ impl FileStore {
         );
         let info = header.info.clone();
         (header.info.sync_failed, header.undoing) = (false, false);
-        // If this fails, nobody knows which header copy is on the disk, so neither may change.
+        // If this fails, it is unknown which header copy is on the disk, so neither may change.
         disk.sync().map_err(|e| io_error(path, "sync it", e))?;
         let sync = SyncHandle::new(disk.clone(), layout, header, copy, last_seq);
-        sync.say_clean(false)
+        sync.write_clean_flag(false)
             .map_err(|e| io_error(path, "sync it", e.into()))?;
         let Found {
             blocks,
@@ -272,7 +272,7 @@ impl FileStore {
     }
 }
 
-/// What an image holds, as kept in memory.
+/// The contents of an image, in memory.
 struct Found {
     blocks: Vec<Block>,
     counts: Counts,
@@ -281,7 +281,7 @@ struct Found {
 }
 
 impl Found {
-    /// Nothing ever programmed.
+    /// The contents of an image without any program.
     fn new(layout: Layout, info: &ImageInfo) -> Self {
         let slots = Slots {
             blank: (0..layout.slots).rev().collect(),
@@ -298,18 +298,18 @@ impl Found {
     }
 }
 
-/// Reads an image that is not in use yet.
+/// Reads an image before its use starts.
 struct Opener<'a> {
     path: &'a Path,
     disk: &'a dyn Disk,
     layout: Layout,
     info: &'a ImageInfo,
-    /// Whether nothing reaches the file.
+    /// Whether changes stay out of the file.
     read_only: bool,
 }
 
 impl Opener<'_> {
-    /// Slot header and records; holes are not read.
+    /// Reads slot header and records; skips holes.
     fn read_meta(&self, slot: u32) -> Result<Vec<u8>, ImageError> {
         let mut meta = vec![0; self.layout.meta_bytes()];
         if self.holds_data(slot, to_u64(meta.len())) {
@@ -318,7 +318,7 @@ impl Opener<'_> {
         Ok(meta)
     }
 
-    /// Whether the host keeps room for some of the first bytes of a slot.
+    /// Whether the host has allocated space for some of the first bytes of a slot.
     fn holds_data(&self, slot: u32, bytes: u64) -> bool {
         let at = self.layout.slot_at(slot);
         self.disk
@@ -332,8 +332,8 @@ impl Opener<'_> {
             .map_err(|e| io_error(self.path, "read it", e))
     }
 
-    /// Writes, or leaves what was there: a part of a header would be taken for damage by the next
-    /// open.
+    /// Writes, or restores the old bytes on failure: the next open would report a partial header as
+    /// damage.
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), ImageError> {
         let mut before = vec![0; bytes.len()];
         self.read(at, &mut before)?;
@@ -341,14 +341,14 @@ impl Opener<'_> {
             return Ok(());
         };
         if failed.done > 0 {
-            // If that fails too, the first error says what is wrong with the disk.
+            // If that fails too, the first error describes the disk's failure.
             let _ = self.disk.write_at(at, &before[..failed.done]);
         }
         Err(io_error(self.path, "write it", failed.into()))
     }
 }
 
-/// A new file survives a host crash only with its name.
+/// Syncs the folder: a new file survives a host crash only with its name.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()

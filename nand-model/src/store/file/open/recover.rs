@@ -1,8 +1,8 @@
-//! Recovery after an unclean stop: the steps that the header of [`super`] names, in their order.
+//! Recovery after an unclean stop: the steps listed in the header of [`super`], in their order.
 //!
-//! What always holds: the header on the disk says that operations are being undone before the first
-//! one is; nothing at or below the cut changes. An interrupted recovery is followed by one that
-//! finds the same cut.
+//! Invariants: the header on the disk records that operations are being undone before the first one
+//! is; nothing at or below the cut changes. After an interrupted recovery the next one finds the
+//! same cut.
 
 use super::{ERASES_MAX, Found, OpenReport, Opener, damaged};
 use crate::convert::{index, to_u64};
@@ -10,8 +10,8 @@ use crate::image::{CORE_BYTES, Core, Header, ImageError, SEQ_MAX, SLOT_HEADER_BY
 use crate::store::file::Block;
 
 impl Opener<'_> {
-    /// After an unclean stop: see the module's header. Leaves `header` with the cut as synced
-    /// number; the caller syncs and writes it. `copy` is its newest copy.
+    /// Recovers an image after an unclean stop: see the module's header. Leaves `header` with the
+    /// cut as synced number; the caller syncs and writes it. `copy` is its newest copy.
     pub(super) fn recover(
         &self,
         header: &mut Header,
@@ -45,14 +45,14 @@ impl Opener<'_> {
                     facts: head.facts(block.facts.bad),
                     erase_seq: head.erase_seq,
                 };
-                // A block that was programmed in an hour says that the device has come so far.
+                // The hour of a block's first program is a lower bound of the device's hour.
                 header.hour = header.hour.max(head.since);
             }
         }
         let undone = self.beyond(cut, &heads, &late)?;
         report.ops_dropped = to_u64(undone.len());
         if !undone.is_empty() {
-            self.say_undoing(header, copy, synced_seq)?;
+            self.mark_undoing(header, copy, synced_seq)?;
         }
         for (at, bytes) in undone {
             self.write(at, &[0; SLOT_HEADER_BYTES][..bytes])?;
@@ -96,7 +96,7 @@ impl Opener<'_> {
                 if !sane {
                     return Err(damaged(
                         self.path,
-                        format!("header of slot {slot} says what cannot be"),
+                        format!("header of slot {slot} has impossible values"),
                     ));
                 }
             }
@@ -105,8 +105,8 @@ impl Opener<'_> {
         Ok(heads)
     }
 
-    /// Place and length of what says that an operation beyond the cut was: their numbers will be
-    /// given again.
+    /// Location and length of the record or header of an operation beyond the cut: their numbers
+    /// will be reused.
     fn beyond(
         &self,
         cut: u64,

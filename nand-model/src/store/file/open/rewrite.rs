@@ -1,8 +1,8 @@
-//! Writes again what the file reads as: after a failed sync the page cache may have it and the disk
-//! may not.
+//! Writes the file's content again unchanged: after a failed sync the page cache may have it and
+//! the disk may not.
 //!
-//! What always holds: the bytes that a rewrite writes are those that were read, so a rewrite that
-//! fails or is interrupted changes nothing.
+//! Invariant: a rewrite writes the bytes that it read, so one that fails or is interrupted changes
+//! nothing.
 
 use super::{Opener, io_error};
 use crate::convert::{to_u32, to_u64};
@@ -16,8 +16,8 @@ impl Opener<'_> {
         self.write_again(self.layout.table_at(), &table)
     }
 
-    /// Writes a slot's header and records as they read. A hole is left alone: what a free slot held
-    /// before it was punched belongs to lives that ended at or below the synced number.
+    /// Writes a slot's header and records again unchanged. A hole is skipped: the content of a free
+    /// slot before its punch belongs to lives that ended at or below the synced number.
     pub(super) fn rewrite_meta(&self, slot: u32) -> Result<(), ImageError> {
         if !self.holds_data(slot, to_u64(self.layout.meta_bytes())) {
             return Ok(());
@@ -26,7 +26,7 @@ impl Opener<'_> {
         self.write_again(self.layout.slot_at(slot), &meta)
     }
 
-    /// Writes the pages of operations beyond the synced number as they read, then header and
+    /// Writes the pages of operations beyond the synced number again unchanged, then header and
     /// records.
     pub(super) fn rewrite_late(&self, slot: u32, synced_seq: u64) -> Result<(), ImageError> {
         let meta = self.read_meta(slot)?;
@@ -42,7 +42,7 @@ impl Opener<'_> {
         self.write_again(self.layout.slot_at(slot), &meta)
     }
 
-    /// Writes what the file reads as already: a part of it changes nothing.
+    /// Writes bytes that the file already contains: a partial write changes nothing.
     pub(super) fn write_again(&self, at: u64, bytes: &[u8]) -> Result<(), ImageError> {
         self.disk
             .write_at(at, bytes)

@@ -1,8 +1,8 @@
-//! What the block table, the slots and the records say about each block.
+//! Reads the state of each block from block table, slots and records.
 //!
-//! What always holds: whatever is read from the file is checked before it is an index; each slot
-//! belongs to one block at most. This only reads, except that it clears marks whose cause was
-//! undone: an interrupted open leaves them for the next one.
+//! Invariants: every value read from the file is checked before it is used as an index; each slot
+//! belongs to at most one block. This module only reads, except that it clears marks whose cause
+//! was undone: an interrupted open leaves them to the next one.
 
 use super::{ERASES_MAX, Found, Opener, damaged};
 use crate::convert::{index, to_u32, to_u64};
@@ -12,7 +12,7 @@ use crate::store::file::Block;
 use crc32c::crc32c;
 
 impl Opener<'_> {
-    /// A clean image: the table says everything.
+    /// Reads a clean image from its table alone.
     pub(super) fn read_table(&self, synced_seq: u64) -> Result<Found, ImageError> {
         let mut found = Found::new(self.layout, self.info);
         let mut counts = vec![0; self.layout.pages()];
@@ -62,7 +62,7 @@ impl Opener<'_> {
             .map_err(|reason| damaged(self.path, reason))
     }
 
-    /// Notes what a block's slot says about its pages. Takes marks back whose cause was undone.
+    /// Collects a block's pages from its slot. Clears marks whose cause was undone.
     pub(super) fn collect(
         &self,
         block: usize,
@@ -104,7 +104,7 @@ impl Opener<'_> {
                     .page(crate::addr::Pbn::new(to_u32(block)), page);
                 found.sick.insert(ppn.raw(), mark);
             } else {
-                // A later program of that page must not bring the mark back.
+                // A later program of that page must not restore the mark.
                 self.write(
                     self.layout.record_at(slot, page) + to_u64(Mark::AT),
                     &[0; 8],
@@ -115,7 +115,7 @@ impl Opener<'_> {
         Ok(())
     }
 
-    /// Splits the slots no block lives in by whether the host keeps room for them.
+    /// Splits the slots without a block by whether the host has allocated space for them.
     pub(super) fn sort_slots(&self, found: &mut Found) -> Result<(), ImageError> {
         let slots = &mut found.slots;
         slots.blank.clear();

@@ -1,11 +1,11 @@
-//! What can happen to a simulated disk: calls that fail, and ends of the process or the host.
+//! Faults of a simulated disk: failing calls, and the end of the process or the host.
 
 use std::ops::Range;
 
-/// An event that ends everything above a disk.
+/// An event that ends the process, or the host with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The process dies; the host and its page cache live on.
+    /// The process dies; the host and its page cache continue.
     Kill,
     /// The host dies.
     Crash(Crash),
@@ -14,17 +14,18 @@ pub enum End {
 /// Writes and punches that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteFault {
-    /// Writes that still succeed.
+    /// Writes that still succeed before the first failure.
     pub after: u64,
-    /// How many fail then; `u64::MAX` until [`SimDisk::mend`](super::SimDisk::mend).
+    /// The number of failures; `u64::MAX` until
+    /// [`SimDisk::clear_faults`](super::SimDisk::clear_faults).
     pub count: u64,
-    /// Bytes of each that arrive. Of a write that is followed by others that fail, whole sectors
-    /// only: a host tears a sector only at a limit of the file's size (RLIMIT_FSIZE), and what
-    /// arrived below a limit can be written again.
+    /// Bytes of each failing write that reach the file. If other failures follow, whole sectors
+    /// only: a host tears a sector only at a limit of the file's size (RLIMIT_FSIZE), and bytes
+    /// below a limit can be written again.
     pub arrives: usize,
     /// The host's error.
     pub errno: i32,
-    /// Only writes that need new room fail, as on a full disk: into a page that was never written
+    /// Only writes that allocate space fail, as on a full disk: into a page that was never written
     /// or was punched. Others are not counted.
     pub needs_room: bool,
 }
@@ -34,53 +35,55 @@ pub struct WriteFault {
 pub struct ReadFault {
     /// Bytes of the file.
     pub range: Range<u64>,
-    /// Reads that touch the range and still succeed.
+    /// Reads of the range that still succeed.
     pub after: u64,
-    /// How many fail then; `u64::MAX` until [`SimDisk::mend`](super::SimDisk::mend).
+    /// The number of failures; `u64::MAX` until
+    /// [`SimDisk::clear_faults`](super::SimDisk::clear_faults).
     pub count: u64,
 }
 
-/// Syncs that fail with EIO. As kernels do, the host counts what they should have written as clean:
-/// a random part of it reached the disk, and the rest never will, although reads still return it.
+/// Syncs that fail with EIO. As kernels do, the host then treats the pages as clean: a random part
+/// of them reached the disk, and the rest never will, although reads still return it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncFault {
-    /// Syncs that still succeed.
+    /// Syncs that still succeed before the first failure.
     pub after: u64,
-    /// How many fail then; `u64::MAX` until [`SimDisk::mend`](super::SimDisk::mend).
+    /// The number of failures; `u64::MAX` until
+    /// [`SimDisk::clear_faults`](super::SimDisk::clear_faults).
     pub count: u64,
-    /// Which sectors reached the disk; `None`: none of them.
+    /// Chooses the sectors that reached the disk; `None`: none of them.
     pub seed: Option<u64>,
 }
 
-/// A call before which the disk is copied.
+/// The call before which the disk is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freeze {
-    /// After so many more writes and punches.
+    /// After this many more writes and punches.
     Write(u64),
-    /// After so many more syncs.
+    /// After this many more syncs.
     Sync(u64),
 }
 
-/// How a crash picks among the contents of the sectors written since the last sync.
+/// The contents that a crash leaves in the sectors written since the last sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     /// Nothing unsynced survives.
     Nothing,
-    /// The first writes survive, as many as the seed says.
+    /// The first writes survive; the seed gives their number.
     Prefix(u64),
-    /// All but one write, and what covers it later.
+    /// All but one write survive; later writes over it are lost too.
     AllBut(u64),
-    /// Each write survives or not, by chance.
+    /// Each write survives or is lost at random.
     Writes(u64),
-    /// Each sector stops at any of its writes, by chance.
+    /// Each sector keeps the content of a random one of its writes.
     Sectors(u64),
-    /// Of the last 64 writes those survive whose bit is set, the newest being bit 0; all before
-    /// them do.
+    /// Bit `n` decides whether the n-th newest of the last 64 writes survives, the newest being bit
+    /// 0; all earlier ones do.
     Mask(u64),
 }
 
 impl Crash {
-    /// One of each kind that goes by chance, and losing everything.
+    /// One crash of each random kind, and one that loses everything.
     pub fn kinds(seed: u64) -> [Crash; 6] {
         [
             Crash::Nothing,
@@ -93,7 +96,7 @@ impl Crash {
     }
 }
 
-/// Counts a call of a kind of which some are to fail; returns whether this one does.
+/// Counts a call of a kind with pending failures; returns whether this one fails.
 pub(super) fn is_due(after: &mut u64, count: &mut u64) -> bool {
     if *after > 0 {
         *after -= 1;

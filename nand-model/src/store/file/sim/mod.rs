@@ -1,8 +1,8 @@
-//! A host's disk in memory that loses what a crash may lose: between two syncs every 512-byte
-//! sector keeps any of the contents it had. For tests of whatever lies above an image.
+//! A host's disk in memory that loses unsynced writes in a crash: between two syncs every 512-byte
+//! sector keeps any of its contents. For tests of the layers above an image.
 //!
-//! What always holds: a crash state never misses what was written before the last completed sync,
-//! and never has a sector that no row of the writes since would have left.
+//! Invariants: a crash state contains everything written before the last completed sync, and never
+//! a sector that no sequence of the writes since then would leave.
 
 mod faults;
 mod state;
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const SECTOR: usize = 512;
 const EIO: i32 = 5;
 
-/// What images on such a disk are called in messages.
+/// Name of images on such a disk in messages.
 const NAME: &str = "simulated disk";
 
 /// The disk; clones are the same disk.
@@ -34,15 +34,15 @@ pub struct SimDisk(Arc<Mutex<Sim>>);
 #[derive(Clone, Default)]
 struct Sim {
     cache: Vec<u8>,
-    /// As of the last completed sync.
+    /// Content as of the last completed sync.
     disk: Vec<u8>,
     /// Writes since then.
     log: Vec<(usize, Vec<u8>)>,
-    /// A sector in whose middle a failing write ended.
+    /// The sector in which a failing write ended.
     torn: Option<usize>,
-    /// Pages of the file that the host keeps room for.
+    /// Pages of the file with allocated space.
     room: BTreeSet<usize>,
-    /// All writes and syncs there ever were, those that failed included.
+    /// All writes and syncs so far, including failed ones.
     writes: u64,
     syncs: u64,
     write_fault: Option<WriteFault>,
@@ -53,15 +53,15 @@ struct Sim {
     during_sync: Option<Arc<DuringSync>>,
 }
 
-/// Called by a sync that has begun and not yet completed.
+/// Called by a sync between its start and its completion.
 type DuringSync = dyn Fn() + Send + Sync;
 
 impl SimDisk {
-    /// A new image on a new disk, with so few spare slots that tests come to reuse them.
+    /// Creates a new image on a new disk. A small number of spare slots makes tests reuse them.
     ///
     /// # Errors
     ///
-    /// [`ImageError::BadSpec`] if no image can be made of `spec` with so many spare slots.
+    /// [`ImageError::BadSpec`] if no image can be made of `spec` with that number of spare slots.
     pub fn create(spec: &ImageSpec, spare_slots: u32) -> Result<(SimDisk, FileStore), ImageError> {
         let path = Path::new(NAME);
         let mut header = new_header(path, spec)?;
@@ -78,7 +78,7 @@ impl SimDisk {
         Ok((disk, store))
     }
 
-    /// A disk that holds these bytes, synced.
+    /// A disk with these bytes, synced.
     pub fn holding(bytes: Vec<u8>) -> SimDisk {
         let pages = bytes.chunks(PAGE_LEN).enumerate();
         let room = pages
@@ -97,47 +97,48 @@ impl SimDisk {
         SimDisk(Arc::new(Mutex::new(sim)))
     }
 
-    /// Opens the image on it. Opening it again without a crash is what a restart of the process
-    /// finds: unsynced writes of the process before are in the cache and stay unsynced.
+    /// Opens the image. Opening it again without a crash equals a restart of the process: unsynced
+    /// writes of the earlier process are in the cache and stay unsynced.
     ///
     /// # Errors
     ///
-    /// As [`FileStore::open`], but for those of the path and the lock.
+    /// As [`FileStore::open`], except for those of the path and the lock.
     pub fn open(&self, access: Access) -> Result<(FileStore, OpenReport), ImageError> {
         let length = to_u64(self.lock().cache.len());
         FileStore::open_on(Path::new(NAME), Arc::new(self.clone()), length, access)
     }
 
-    /// Another disk that is the same at this moment: cache, disk, unsynced writes, and what is to
-    /// fail.
+    /// Returns a copy of the disk in its current state: cache, disk, unsynced writes and pending
+    /// faults.
     pub fn copy(&self) -> SimDisk {
         SimDisk::of(self.lock().clone())
     }
 
-    /// Another disk: what a crash of the host at this moment leaves.
+    /// Returns another disk with the state after a host crash at this moment.
     pub fn crashed(&self, how: Crash) -> SimDisk {
         let sim = self.lock();
         SimDisk::holding(sim.survivors(how))
     }
 
-    /// Copies the disk right before a later write or sync, to be had from [`SimDisk::take_frozen`].
+    /// Copies the disk right before a later write or sync; [`SimDisk::take_frozen`] returns the
+    /// copy.
     pub fn freeze_at(&self, call: Freeze) {
         let mut sim = self.lock();
         (sim.freeze, sim.frozen) = (Some(call), None);
     }
 
-    /// The copy that [`SimDisk::freeze_at`] asked for, if its call has come: another disk with the
-    /// same cache, disk and unsynced writes, on which nothing fails.
+    /// The copy that [`SimDisk::freeze_at`] requested, if its call has happened: another disk with
+    /// the same cache, disk and unsynced writes, without faults.
     pub fn take_frozen(&self) -> Option<SimDisk> {
         self.lock().frozen.take().map(|sim| SimDisk::of(*sim))
     }
 
-    /// Another disk: what `end` at this moment leaves. Nothing fails on it.
+    /// Returns another disk with the state after `end` at this moment, without faults.
     pub fn ended(&self, end: End) -> SimDisk {
         match end {
             End::Kill => {
                 let mut sim = self.lock().clone();
-                sim.mend();
+                sim.clear_faults();
                 sim.during_sync = None;
                 SimDisk::of(sim)
             }
@@ -145,12 +146,12 @@ impl SimDisk {
         }
     }
 
-    /// Every later sync calls this after it began and before it completes.
+    /// Makes every later sync call this function between its start and its completion.
     pub fn during_sync(&self, call: impl Fn() + Send + Sync + 'static) {
         self.lock().during_sync = Some(Arc::new(call));
     }
 
-    /// Syncs that are still to fail.
+    /// Pending failures of syncs.
     pub fn bad_syncs(&self) -> u64 {
         self.lock().sync_fault.map_or(0, |fault| fault.count)
     }
@@ -160,12 +161,12 @@ impl SimDisk {
         self.lock().log.len()
     }
 
-    /// All writes and punches there ever were, those that failed included.
+    /// All writes and punches so far, including failed ones.
     pub fn writes(&self) -> u64 {
         self.lock().writes
     }
 
-    /// All syncs there ever were, those that failed included.
+    /// All syncs so far, including failed ones.
     pub fn syncs(&self) -> u64 {
         self.lock().syncs
     }
@@ -175,13 +176,13 @@ impl SimDisk {
         to_u64(self.lock().cache.len())
     }
 
-    /// Everything as the host sees it while it runs.
+    /// The content that the running host reads.
     pub fn bytes(&self) -> Vec<u8> {
         self.lock().cache.clone()
     }
 
-    /// After `left` more writes one fails with `errno` when `arrives` bytes of it have arrived; the
-    /// next one succeeds again: taking back what arrived needs no new room.
+    /// Makes the write after `left` more fail with `errno` after `arrives` bytes; the next one
+    /// succeeds again: restoring the old bytes allocates no space.
     pub fn fail_write(&self, left: u64, arrives: usize, errno: i32) {
         self.fail_writes(WriteFault {
             after: left,
@@ -192,31 +193,30 @@ impl SimDisk {
         });
     }
 
-    /// Lets writes fail, instead of those that were to fail before.
+    /// Makes writes fail; replaces earlier write faults.
     pub fn fail_writes(&self, fault: WriteFault) {
         self.lock().write_fault = Some(fault).filter(|fault| fault.count > 0);
     }
 
-    /// Whether writes are still to fail.
-    pub fn fuse_is_whole(&self) -> bool {
+    /// Whether write faults are pending.
+    pub fn has_write_faults(&self) -> bool {
         self.lock().write_fault.is_some()
     }
 
-    /// Whether anything is still to fail.
+    /// Whether any faults are pending.
     pub fn has_faults(&self) -> bool {
         let sim = self.lock();
         sim.write_fault.is_some() || sim.sync_fault.is_some() || !sim.read_faults.is_empty()
     }
 
-    /// Lets reads fail, besides those that were to fail before.
+    /// Makes reads fail; adds to earlier read faults.
     pub fn fail_reads(&self, fault: ReadFault) {
         self.lock()
             .read_faults
             .extend(Some(fault).filter(|fault| fault.count > 0));
     }
 
-    /// So many syncs from now on fail, and nothing of what they should have made durable reaches
-    /// the disk.
+    /// Makes this many syncs fail; none of their writes reaches the disk.
     pub fn fail_syncs(&self, count: u64) {
         self.fail_syncs_as(SyncFault {
             after: 0,
@@ -225,14 +225,14 @@ impl SimDisk {
         });
     }
 
-    /// Lets syncs fail, instead of those that were to fail before.
+    /// Makes syncs fail; replaces earlier sync faults.
     pub fn fail_syncs_as(&self, fault: SyncFault) {
         self.lock().sync_fault = Some(fault).filter(|fault| fault.count > 0);
     }
 
-    /// Nothing fails any more.
-    pub fn mend(&self) {
-        self.lock().mend();
+    /// Removes all faults.
+    pub fn clear_faults(&self) {
+        self.lock().clear_faults();
     }
 
     fn lock(&self) -> MutexGuard<'_, Sim> {
@@ -291,7 +291,7 @@ impl Disk for SimDisk {
         })
     }
 
-    /// Only what was written before the call counts, as with a real one.
+    /// Only writes before the call become durable, as on a real disk.
     fn sync(&self) -> io::Result<()> {
         let before = {
             let mut sim = self.lock();
@@ -306,7 +306,7 @@ impl Disk for SimDisk {
             None => std::thread::yield_now(),
         }
         let mut sim = self.lock();
-        // Another sync may have taken some of it in the meantime.
+        // Another sync may have covered some of it in the meantime.
         let before = before.min(sim.log.len());
         let failing = sim
             .sync_fault
@@ -327,7 +327,7 @@ impl Disk for SimDisk {
         failing.map_or(Ok(()), |_| Err(io::Error::from_raw_os_error(EIO)))
     }
 
-    /// A write of zeros that gives room back. It needs none, and fails whole or not at all.
+    /// A write of zeros that releases space. It allocates none, and fails as a whole or not at all.
     fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
         let mut sim = self.lock();
         sim.freeze(false);

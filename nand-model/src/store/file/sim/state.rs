@@ -1,7 +1,6 @@
-//! The contents of a simulated disk: what the host sees, what is on the disk, and the writes in
-//! between.
+//! The contents of a simulated disk: cache, disk, and the writes between them.
 //!
-//! What always holds: see the header of [`super`].
+//! Invariants: see the header of [`super`].
 
 use super::{Crash, Freeze, PAGE_LEN, SECTOR, Sim, SplitMix, WriteFault, is_due};
 use crate::convert::to_u64;
@@ -9,7 +8,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 impl Sim {
-    /// What a crash of the host leaves.
+    /// Returns the content after a host crash.
     pub(super) fn survivors(&self, how: Crash) -> Vec<u8> {
         let writes = to_u64(self.log.len());
         let mut rng = SplitMix::new(match how {
@@ -22,8 +21,8 @@ impl Sim {
         });
         let chosen = rng.below(writes + 1);
         let mut bytes = self.disk.clone();
-        // A sector that missed one write cannot hold a later one's neighbourhood, so it stops
-        // there.
+        // A sector that lost one write cannot contain the rest of a later one, so it keeps its
+        // content.
         let mut stopped = HashSet::new();
         for (i, (at, data)) in (0u64..).zip(&self.log) {
             let whole = match how {
@@ -48,12 +47,12 @@ impl Sim {
         bytes
     }
 
-    pub(super) fn mend(&mut self) {
+    pub(super) fn clear_faults(&mut self) {
         (self.write_fault, self.sync_fault) = (None, None);
         self.read_faults.clear();
     }
 
-    /// Keeps a copy if this is the call for it.
+    /// Copies the disk if this is the requested call.
     pub(super) fn freeze(&mut self, is_sync: bool) {
         let left = match &mut self.freeze {
             Some(Freeze::Write(left)) if !is_sync => left,
@@ -66,7 +65,7 @@ impl Sim {
         }
         self.freeze = None;
         let mut copy = self.clone();
-        copy.mend();
+        copy.clear_faults();
         copy.during_sync = None;
         self.frozen = Some(Box::new(copy));
     }
@@ -75,7 +74,7 @@ impl Sim {
         at / PAGE_LEN..(at + bytes).div_ceil(PAGE_LEN)
     }
 
-    /// The fault that befalls a write of so many bytes, if one does.
+    /// Returns the fault of a write of this length, if any.
     pub(super) fn failing_write(&mut self, at: usize, bytes: usize) -> Option<WriteFault> {
         let needs_room = Self::pages(at, bytes).any(|page| !self.room.contains(&page));
         let fault = self
@@ -87,8 +86,8 @@ impl Sim {
         failing
     }
 
-    /// Changes the cache, as a write that a crash may lose. The host writes whole sectors back:
-    /// after a failed sync a sector that is written again brings all its bytes.
+    /// Changes the cache with a write that a crash may lose. The host writes whole sectors back:
+    /// after a failed sync, a rewritten sector includes all its bytes.
     pub(super) fn put(&mut self, at: usize, bytes: &[u8]) {
         self.cache[at..at + bytes.len()].copy_from_slice(bytes);
         let end = (at + bytes.len())
@@ -99,9 +98,9 @@ impl Sim {
         self.torn = self.torn.filter(|torn| !(first..end).contains(torn));
     }
 
-    /// Changes the cache where a failing write ended amid a sector. It reaches the disk with the
-    /// next write to that sector, as a rule one that restores it, or with the next sync: no host
-    /// writes back in the microsecond between the two.
+    /// Changes the cache in the sector in which a failing write ended. The sector reaches the disk
+    /// with its next write, usually one that restores it, or with the next sync. No host writes it
+    /// back in the microsecond between the two.
     pub(super) fn tear(&mut self, at: usize, bytes: &[u8]) {
         debug_assert!(
             at / SECTOR == (at + bytes.len() - 1) / SECTOR,
@@ -112,7 +111,7 @@ impl Sim {
         self.torn = Some(at / SECTOR * SECTOR);
     }
 
-    /// From now on a crash may keep what a failing write left amid a sector.
+    /// From now on a crash may keep the partial sector of a failing write.
     pub(super) fn note_torn(&mut self) {
         if let Some(at) = self.torn.take() {
             let end = (at + SECTOR).min(self.cache.len());

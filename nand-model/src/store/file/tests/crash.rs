@@ -1,4 +1,4 @@
-//! What a crash of the host or the death of the process leaves, and what the next open makes of it.
+//! The state after a host crash or the death of the process, and how the next open handles it.
 
 use super::*;
 use crate::image::PAGE;
@@ -31,7 +31,7 @@ fn whatever_a_host_crash_keeps_is_a_prefix_with_everything_synced() {
                         }
                     }
                 }
-                // Go on from one crash: leftovers of dropped operations must not come back later.
+                // Continue from one crash: records of dropped operations must not come back later.
                 let floor = rig.store().sync.synced_seq();
                 let how = Crash::kinds(rig.rng.next_u64())[1 + rig.rng.below(5) as usize];
                 let disk = rig.disk.crashed(how);
@@ -69,7 +69,7 @@ fn syncs_beside_the_work_promise_no_more_than_they_did() {
                     }
                 });
             }
-            // Also when a check fails: the other threads must end for that to be told.
+            // Also when a check fails: the other threads must end before the failure is reported.
             let _end = Finally(&done);
             for step in 0..400 {
                 rig.step();
@@ -106,8 +106,8 @@ fn an_interrupted_open_is_followed_by_one_that_finds_the_same() {
                 let disk = SimDisk::holding(crashed.clone());
                 disk.fail_write(writes, 0, EIO);
                 match open(&disk, Access::ReadWrite) {
-                    Ok(_) if disk.fuse_is_whole() => break,
-                    _ => disk.mend(),
+                    Ok(_) if disk.has_write_faults() => break,
+                    _ => disk.clear_faults(),
                 }
                 interrupted += 1;
                 for how in Crash::kinds(seed ^ writes) {
@@ -166,9 +166,9 @@ fn a_damaged_header_copy_does_not_bring_an_old_state_back() {
     }
 }
 
-/// A restart of the process finds the cache. What was unsynced stays so until a sync, whoever wrote
-/// it: a crash of the host at any moment of the open loses older and newer writes alike, and never
-/// what was synced.
+/// A restart of the process finds the cache. Unsynced writes of any process stay unsynced until a
+/// sync: a host crash at any moment of the open loses older and newer writes alike, and never
+/// synced ones.
 #[test]
 fn unsynced_writes_stay_unsynced_over_a_restart() {
     let mut moments = 0;
@@ -184,7 +184,7 @@ fn unsynced_writes_stay_unsynced_over_a_restart() {
             let unsynced = rig.disk.unsynced();
             for call in (0..4).map(Freeze::Write).chain((0..3).map(Freeze::Sync)) {
                 let label = (shape, seed, call);
-                // A process that is killed, too: the next one starts on the cache that both left.
+                // Also when the process is killed: the next one starts on the cache that both left.
                 let copy = rig.disk.copy();
                 copy.freeze_at(call);
                 drop(open(&copy, Access::ReadWrite).unwrap());
@@ -215,8 +215,8 @@ fn unsynced_writes_stay_unsynced_over_a_restart() {
     assert!(moments >= 48, "{moments}");
 }
 
-/// A torn page counts with its mark or not at all, and what its program did to an earlier page goes
-/// with it.
+/// A host crash keeps a torn page with its mark or not at all, and the same for its program's
+/// effect on an earlier page.
 #[test]
 fn a_host_crash_keeps_a_torn_page_with_its_marks_or_not_at_all() {
     for profile in shapes() {
@@ -243,7 +243,7 @@ fn a_host_crash_keeps_a_torn_page_with_its_marks_or_not_at_all() {
         let torn = (Health::DataLost, 3);
         for kept in 0..1u64 << writes {
             let crashed = disk.crashed(Crash::Mask(!0 << writes | kept));
-            // Whoever programs the page again must not find the mark of the other one.
+            // A later program of the page must not find the mark of the other one.
             for again in [false, true] {
                 let (mut store, _) = open(&crashed, Access::ReadWrite).unwrap();
                 let mut counts = vec![];
@@ -279,8 +279,7 @@ fn a_host_crash_keeps_a_torn_page_with_its_marks_or_not_at_all() {
     }
 }
 
-/// A host crash that undoes the programs before an interrupted erase undoes what the erase left,
-/// too.
+/// A host crash that undoes the programs before an interrupted erase also undoes the erase.
 #[test]
 fn an_interrupted_erase_is_undone_with_what_came_before_it() {
     use crate::{Cause, Chip, Cut, EraseCut, FaultPlan, PartnerCut, ProgramCut};
@@ -350,9 +349,9 @@ fn an_interrupted_erase_is_undone_with_what_came_before_it() {
     }
 }
 
-/// A program over programmed pages is no operation, and the operations of those pages stay whole:
-/// what was synced behind them survives any host crash, also when no header on the disk says yet
-/// that it was synced.
+/// A program over programmed pages is not an operation, and the operations of those pages stay
+/// complete: later synced operations survive any host crash, also if no header on the disk records
+/// them as synced yet.
 #[test]
 fn programs_over_programmed_pages_leave_the_sequence_unbroken() {
     for (profile, lost_erase) in shapes()
@@ -411,7 +410,7 @@ fn programs_over_programmed_pages_leave_the_sequence_unbroken() {
             seen.map(|health| health == Health::Lost)
         };
         assert_eq!(health(&mut store), lost);
-        assert_eq!(store.cells(page(0, 1)).unwrap().unwrap().tag, NOBODY);
+        assert_eq!(store.cells(page(0, 1)).unwrap().unwrap().tag, TAG_NONE);
         let writes = disk.unsynced();
         assert!((4..12).contains(&writes), "{writes}");
         for kept in 0..1 << writes {

@@ -1,5 +1,5 @@
-//! The store on a simulated host disk that loses what a crash may lose: between two syncs every
-//! 512-byte sector keeps any of the contents it had. Whatever it keeps, opening must find the state
+//! The store on a simulated host disk that loses unsynced writes in a crash: between two syncs
+//! every 512-byte sector keeps any of its contents. In every case, opening must find the state
 //! after some number of operations, at least the synced ones.
 
 mod crash;
@@ -17,7 +17,7 @@ use std::collections::HashSet;
 pub(super) const EIO: i32 = 5;
 pub(super) const ENOSPC: i32 = 28;
 
-/// What is in every block after one operation.
+/// The content of every block after one operation.
 #[derive(Clone, Debug, PartialEq)]
 struct Model {
     erase_counts: Vec<u32>,
@@ -31,17 +31,17 @@ struct Rig {
     store: Option<FileStore>,
     /// By sequence number.
     history: Vec<Model>,
-    /// Whether cells are programmed that do not belong where they are.
+    /// Whether cells contain pages of other addresses.
     stray: bool,
-    /// Pages that were programmed over: what is left of them is not part of the sequence.
+    /// Pages that were programmed over: their content is not part of the sequence.
     hit: HashSet<u64>,
     rng: SplitMix,
 }
 
-/// Seeds of pages that were programmed for another place.
+/// Marks seeds of pages that were meant for another address.
 const STRAY: u64 = 1 << 63;
 
-/// Small shapes: few pages and three spare slots, so that slots are reused all the time.
+/// Small shapes with few pages and three spare slots, so that slots are reused often.
 pub(super) fn shapes() -> [Profile; 2] {
     let mut mlc = Profile::find("torture").unwrap().with_blocks(6);
     mlc.geometry.page_bytes = 1024;
@@ -102,7 +102,7 @@ impl Rig {
         self.history.last().unwrap().clone()
     }
 
-    /// Operations the store counted that change nothing to be seen: the first taking of a slot.
+    /// Counts operations of the store without visible effect: the first assignment of a slot.
     fn catch_up(&mut self, visible: usize) {
         let given = self.store().sync.last_seq() as usize;
         let state = self.now();
@@ -175,7 +175,7 @@ impl Rig {
         self.history.push(model);
     }
 
-    /// Programs cells that were meant for another page, over whatever is there.
+    /// Programs cells meant for another page over the existing content.
     fn go_astray(&mut self, block: usize) {
         let geometry = self.profile.geometry;
         let page = self.rng.below(geometry.pages_per_block as u64) as usize;
@@ -208,7 +208,7 @@ impl Rig {
         }
     }
 
-    /// Opens a crash state and checks it; returns the operation it stands at.
+    /// Opens a crash state and checks it; returns its last operation.
     fn check(&self, disk: &SimDisk, floor: u64, how: &dyn std::fmt::Debug) -> (FileStore, u64) {
         let (mut store, report) =
             open(disk, Access::ReadWrite).unwrap_or_else(|e| panic!("{how:?}: {e}"));
@@ -238,7 +238,7 @@ fn expect(store: &mut FileStore, model: &Model, hit: &HashSet<u64>, how: &dyn st
         );
         let pages = &model.pages[block.index()];
         for (page, (&count, &seed)) in counts.iter().zip(pages).enumerate() {
-            // In order, everything below a programmed page counts as programmed.
+            // In ordered blocks, all pages below a programmed page count as programmed.
             let passed = in_order && pages[page..].iter().any(|&later| later != 0);
             assert_eq!(
                 count > 0,

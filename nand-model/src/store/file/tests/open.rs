@@ -1,4 +1,4 @@
-//! What an open finds after a stop: read-only, with marks and bad blocks, in contradictory images.
+//! Opening after a stop: read-only, with marks and bad blocks, and of contradictory images.
 
 use super::*;
 use crate::image::{TABLE_ENTRY_BYTES, TableEntry};
@@ -33,8 +33,8 @@ fn a_read_only_open_writes_nothing_and_takes_every_verb() {
     }
 }
 
-/// The device's hour is in the file as soon as it changes, or as a sync under way ends, and never
-/// behind what a block says.
+/// The device's hour is in the file as soon as it changes, or after the sync in progress, and never
+/// earlier than an hour recorded in a block.
 #[test]
 fn the_hour_survives_a_stop_and_is_never_behind_what_a_block_says() {
     let (disk, mut store) = fresh(shapes()[0], 3);
@@ -113,7 +113,7 @@ fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
                 last,
                 BlockFacts {
                     erase_count: 7,
-                    weak: true,
+                    erase_interrupted: true,
                     since: 4,
                     reads: 9,
                     bad: None,
@@ -125,7 +125,7 @@ fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
                 Pbn::new(1),
                 BlockFacts {
                     erase_count: 3,
-                    weak: true,
+                    erase_interrupted: true,
                     ..BlockFacts::default()
                 },
             )
@@ -142,9 +142,9 @@ fn marks_and_bad_blocks_survive_a_stop_and_a_close() {
         assert_eq!(
             (
                 facts[5].erase_count,
-                facts[5].weak,
+                facts[5].erase_interrupted,
                 facts[1].erase_count,
-                facts[1].weak
+                facts[1].erase_interrupted
             ),
             (7, true, 3, true)
         );

@@ -1,9 +1,9 @@
-//! The simulated disk itself: its crashes, its frozen copies and the calls it lets fail.
+//! The simulated disk itself: its crashes, frozen copies and failing calls.
 
 use super::*;
 use crate::image::PAGE;
 
-/// The disk as it was right before a call, with everything that a crash may still lose.
+/// A frozen disk has the state right before a call, with all writes that a crash may still lose.
 #[test]
 fn a_disk_is_frozen_right_before_a_write_or_a_sync() {
     let (disk, mut store) = fresh(shapes()[0], 3);
@@ -82,10 +82,10 @@ fn writes_fail_as_often_as_asked_and_reads_and_punches_too() {
         disk.punch(0, PAGE).is_err() && disk.bytes()[0] == 1,
         "a punch that fails does nothing"
     );
-    disk.mend();
+    disk.clear_faults();
     write(0).unwrap();
 
-    // A full disk: pages that have room can be overwritten, punched pages have none any more.
+    // A full disk: pages with allocated space can be overwritten; punched pages have none any more.
     disk.sync().unwrap();
     disk.punch(PAGE, 2 * PAGE).unwrap();
     let states: Vec<_> = (0..2)
@@ -110,7 +110,7 @@ fn writes_fail_as_often_as_asked_and_reads_and_punches_too() {
     );
     disk.punch(3 * PAGE, PAGE).unwrap();
     assert!(write(3).is_err());
-    disk.mend();
+    disk.clear_faults();
     write(1).unwrap();
     assert!(write(3).is_ok());
 
@@ -137,12 +137,12 @@ fn writes_fail_as_often_as_asked_and_reads_and_punches_too() {
         [read(5000), read(5000), read(5001)],
         [Err(EIO), Err(EIO), Ok(())]
     );
-    disk.mend();
+    disk.clear_faults();
     assert_eq!(read(5000), Ok(()));
 }
 
-/// What a failed sync should have written is in the cache and partly on the disk; the rest never
-/// gets there, unless its sector is written again.
+/// After a failed sync the writes are in the cache and partly on the disk; the rest reaches the
+/// disk only if its sector is written again.
 #[test]
 fn a_failed_sync_leaves_a_part_on_the_disk_and_loses_the_rest() {
     let sectors = 64;

@@ -1,4 +1,4 @@
-//! Syncs, and the room that they give back: failed ones, shared ones, a host without room.
+//! Syncs, and the space that they free: failed and shared syncs, and a host without space.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn a_full_host_leaves_nothing_programmed_and_the_same_verb_works_later() {
             let geometry = profile.geometry;
             let block = 3;
             if arrives % 2 == 0 {
-                // A block with a slot that had a life before.
+                // A block whose slot had an earlier life.
                 (0..30).for_each(|_| rig.step());
                 rig.erase(block);
             }
@@ -23,8 +23,8 @@ fn a_full_host_leaves_nothing_programmed_and_the_same_verb_works_later() {
             );
             rig.disk.fail_write(writes, arrives, ENOSPC);
             let result = rig.store().program(first, count, &data, &oobs);
-            let spent = !rig.disk.fuse_is_whole();
-            rig.disk.mend();
+            let spent = !rig.disk.has_write_faults();
+            rig.disk.clear_faults();
             assert_eq!(
                 result.as_ref().err().and_then(io::Error::raw_os_error),
                 spent.then_some(ENOSPC)
@@ -38,7 +38,7 @@ fn a_full_host_leaves_nothing_programmed_and_the_same_verb_works_later() {
                     &(writes, arrives),
                 );
                 assert_eq!(cut, given);
-                // Another operation gets the number; the refused one must not answer to it.
+                // Another operation gets the number; a read must not find the refused one.
                 rig.erase((block + 1) % 6);
                 let given = rig.history.len() as u64 - 1;
                 rig.check(
@@ -105,7 +105,7 @@ fn a_disk_that_fails_its_sync_is_told_the_same_way() {
         handle.sync_through(handle.last_seq()),
         Err(SyncError::Failed(EIO))
     );
-    rig.disk.mend();
+    rig.disk.clear_faults();
     assert_eq!(
         handle.settle(handle.last_seq()),
         Err(SyncError::Failed(EIO))
@@ -140,7 +140,7 @@ fn erase_credit_counts_down_and_comes_back_after_two_syncs() {
         (store.erase_credit(), handle.stats().count - before),
         (5, 1)
     );
-    // Without credit an erase helps itself.
+    // Without credit an erase syncs by itself.
     (0..11).for_each(|i| store.erase(Pbn::new(i % 6), BlockFacts::default()).unwrap());
 }
 

@@ -1,4 +1,4 @@
-//! The plan of a seed: a random subset of everything that can vary.
+//! Draws the plan of a seed: a random subset of everything that can vary.
 
 use super::parameters::PARAMETERS;
 use super::steps::Steps;
@@ -8,8 +8,8 @@ use ftl_core::schemes::Scheme;
 use nand_model::{Fault, Pairing, SplitMix};
 
 impl Plan {
-    /// The plan of a seed, for one of these schemes. Not the same as [`Plan::of`] where there is
-    /// but one: the choice of the scheme is a draw, too.
+    /// The plan of a seed, for one of these schemes. It differs from [`Plan::of`] even with one
+    /// scheme, because the choice of the scheme is a draw, too.
     pub fn draw(schemes: &'static [Scheme], seed: u64) -> Plan {
         let mut rng = SplitMix::new(seed);
         let scheme = &schemes[rng.below(schemes.len() as u64) as usize];
@@ -23,7 +23,7 @@ impl Plan {
 
     fn draw_for(scheme: &'static Scheme, seed: u64, rng: &mut SplitMix) -> Plan {
         let mut device = draw_device(scheme, rng);
-        // A block holds twice the filler of a mount (docs/DURABILITY.md), which grows with this
+        // A block has twice the padding of a mount (docs/DURABILITY.md), which grows with this
         // span.
         device.pages_per_block = device.pages_per_block.max(2 * device.span());
         let parts = draw_parts(device.cells() == Cells::Slc, rng);
@@ -33,7 +33,7 @@ impl Plan {
             parts,
             steps: Vec::new(),
         };
-        // Where the scheme refuses its parameters on this shape, it gets its defaults.
+        // If the scheme refuses its parameters on this shape, it gets its defaults.
         if !plan.device.starts(seed) {
             plan.device.params.clear();
         }
@@ -102,19 +102,19 @@ fn draw_parts(slc: bool, rng: &mut SplitMix) -> Parts {
         0 => {
             // Faults that the part reports.
             parts
-                .chances
+                .rates
                 .push((Fault::ProgramFail, 200_000 << rng.below(5)));
             parts
-                .chances
+                .rates
                 .push((Fault::EraseFail, 200_000 << rng.below(5)));
         }
         1 => parts
-            .chances
+            .rates
             .push((Fault::ProgramFail, 500_000 << rng.below(4))),
         2 => parts
-            .chances
+            .rates
             .push((Fault::EraseFail, 2_000_000 << rng.below(3))),
-        // Faults that it keeps to itself.
+        // Silent faults.
         3 => {
             let silent = pick(
                 rng,
@@ -130,17 +130,17 @@ fn draw_parts(slc: bool, rng: &mut SplitMix) -> Parts {
             } else {
                 800_000
             };
-            parts.chances.push((silent, ppb << rng.below(3)));
+            parts.rates.push((silent, ppb << rng.below(3)));
             if rng.one_in(2) {
                 parts
-                    .chances
+                    .rates
                     .push((Fault::ProgramFail, 500_000 << rng.below(4)));
             }
         }
         _ => {}
     }
     if rng.one_in(6) {
-        // Within what the ECC corrects, or beyond it now and then.
+        // Mostly within the ECC limit, sometimes beyond it.
         parts.bit_errors = pick(
             rng,
             if slc {

@@ -1,9 +1,9 @@
-//! Plans: everything one run does, drawn from a seed or read from text.
+//! Plans: the complete input of one run, drawn from a seed or read from text.
 //!
 //! A plan is a device (scheme, chip, parameters), the faults of its parts, and steps.
-//! [`Plan::draw`] takes a random subset of everything that can vary, so that faults meet each other
-//! and the workloads they matter for. A plan has a text form of one line per step; a failure that
-//! was shrunk is kept in that form.
+//! [`Plan::draw`] takes a random subset of everything that can vary, so that faults and workloads
+//! are combined. A plan has a text form of one line per step; a shrunk failure is kept in that
+//! form.
 
 mod draw;
 mod parameters;
@@ -19,16 +19,16 @@ use nand_model::{Cut, Fault, Geometry, PairTable, Pairing, Profile};
 
 pub use parameters::{PARAMETERS, unknown_parameters};
 
-/// Everything one run does.
+/// The complete input of one run.
 #[derive(Clone)]
 pub struct Plan {
-    /// Seed of payloads and chances.
+    /// Seed of payloads and faults.
     pub seed: u64,
     /// The device.
     pub device: Device,
-    /// What is wrong with its parts.
+    /// Faults of its parts.
     pub parts: Parts,
-    /// What happens, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
@@ -79,8 +79,8 @@ impl ChipKind {
 /// Faults of the chip's parts, from the first request on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// Chances in parts per billion.
-    pub chances: Vec<(Fault, u32)>,
+    /// Rates in parts per billion.
+    pub rates: Vec<(Fault, u32)>,
     /// Failures by wear, as a multiple of the part's.
     pub wear_out: u32,
     /// Bit errors, as a multiple of the part's.
@@ -102,20 +102,20 @@ pub enum Step {
     Age(u32),
     /// A page is read this many times.
     Hammer(u32, u32),
-    /// A programmed page gets this many wrong bits; the number chooses the page, perhaps among
-    /// those of the map.
+    /// A programmed page gets this many wrong bits; the number chooses the page, optionally among
+    /// mapping pages.
     WrongBits(u32, u32, bool),
     /// A die stops working.
     DieFails(u32),
     /// The next program, erase or read of its kind on a block fails; the number chooses the block.
     BlockFails(u32, Fault),
-    /// The host's disk misbehaves.
+    /// The host's disk gets a fault.
     Disk(DiskFault),
-    /// It works again.
+    /// The faults of the host's disk end.
     Mend,
     /// The host syncs the image on its own.
     Sync,
-    /// The image gives room back, for at most this many slots.
+    /// The image releases space of at most this many slots.
     GiveBack(u32),
 }
 

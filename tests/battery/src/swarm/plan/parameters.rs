@@ -77,10 +77,10 @@ pub const PARAMETERS: &[(&str, &[&str])] = &[
     ("wear.policy", &["none", "cold_to_worn"]),
 ];
 
-/// Parameters that keep their defaults, because other values waive a promise.
+/// Parameters that keep their defaults, because other values weaken a guarantee.
 const FIXED: &[&str] = &["nand.pair_policy", "mlam.ack"];
 
-/// Parameters of a scheme that the generator does not know: runs keep their defaults.
+/// Parameters of a scheme that the generator does not vary: runs keep their defaults.
 pub fn unknown_parameters(scheme: &Scheme) -> Vec<&'static str> {
     let known =
         |key: &str| FIXED.contains(&key) || PARAMETERS.iter().any(|(listed, _)| *listed == key);

@@ -1,4 +1,4 @@
-//! The steps of a plan: rounds of requests, and what happens between them.
+//! The steps of a plan: rounds of requests, and the events between them.
 
 use super::draw::pick;
 use super::{CHUNK, DiskFault, Down, EIO, ENOSPC, FILL, Inside, LARGE, Plan, Restart, Step};
@@ -12,7 +12,7 @@ pub(super) struct Steps<'a> {
     plan: &'a Plan,
     rng: &'a mut SplitMix,
     steps: Vec<Step>,
-    /// Which kinds of event this run has, as weights in the order of [`EVENTS`].
+    /// Weights of the kinds of event in this run, in the order of [`EVENTS`].
     weights: [u64; EVENTS.len()],
 }
 
@@ -22,9 +22,9 @@ enum Event {
     Cut,
     Down,
     Decay,
-    /// The host's disk misbehaves.
+    /// A fault of the host's disk.
     Disk,
-    /// A sync or room given back.
+    /// A sync, or space released to the host.
     Image,
     Crash,
     /// A part of the chip fails.
@@ -53,8 +53,7 @@ impl Event {
 
 impl<'a> Steps<'a> {
     pub(super) fn new(plan: &'a Plan, rng: &'a mut SplitMix) -> Self {
-        // A random subset of kinds per run: what is rare beside everything else is common beside a
-        // few.
+        // A random subset of kinds per run: a kind that is rare among all is frequent among a few.
         let on_disk = plan.device.on_disk;
         let mut weights = [0; EVENTS.len()];
         loop {
@@ -110,7 +109,7 @@ impl<'a> Steps<'a> {
             let length = 8 + self.rng.below(if large { 120 } else { 90 });
             self.requests(kind, length);
             self.event();
-            // Sometimes one thing follows at the heels of another.
+            // Sometimes events follow each other directly.
             while self.rng.one_in(3) {
                 let few = self.rng.below(6);
                 self.requests(kind, few);
@@ -176,8 +175,8 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// So many trims that bitmaps take the place of records, one across chunks, and collections
-    /// while some of its chunks have a newer bitmap; then power fails.
+    /// Enough trims that bitmaps replace records, one across chunks, and GC runs while some of its
+    /// chunks have a newer bitmap; then power fails.
     fn trims_across_chunks(&mut self) {
         let pages = self.plan.device.pages;
         let small = |rng: &mut SplitMix| {
@@ -245,7 +244,7 @@ impl<'a> Steps<'a> {
     }
 
     fn cut(&mut self) -> Step {
-        // Close ahead, or some way on in what follows.
+        // Soon, or later in the following steps.
         let reach = pick(self.rng, &[4, 20, 80, 300]);
         let cut = draw_cut(self.rng, reach);
         Step::Cut(cut, self.restart(3))
@@ -268,7 +267,7 @@ impl<'a> Steps<'a> {
         Step::Down(Down::Crash(how), restart)
     }
 
-    /// One in `rarity` restarts is struck inside its mounts.
+    /// One in `rarity` restarts has a fault inside its mounts.
     fn restart(&mut self, rarity: u64) -> Restart {
         let on_disk = self.plan.device.on_disk;
         let mut restart = Restart::default();
@@ -387,8 +386,8 @@ fn pick_step(rng: &mut SplitMix, list: &[Step]) -> Step {
 }
 
 /// A cut at one of the next `reach` operations, with any outcome but one: a torn page that is
-/// readable again after a mount found it unreadable (`Flickering`) is a known gap,
-/// docs/DURABILITY.md.
+/// readable again after a mount found it unreadable (`Flickering`) is a known gap
+/// (docs/DURABILITY.md).
 fn draw_cut(rng: &mut SplitMix, reach: u64) -> Cut {
     let at_op = rng.below(reach);
     let seed = rng.next_u64() >> 32;

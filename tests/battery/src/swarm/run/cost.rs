@@ -1,10 +1,10 @@
-//! What the faults of a plan may cost.
+//! The losses that the faults of a plan may cause.
 
 use crate::rig::Cells;
 use crate::swarm::oracle::Cost;
 use crate::swarm::plan::{Plan, Step};
 
-/// What a plan's faults may cost.
+/// Returns the losses that a plan's faults may cause.
 pub(super) fn cost_of(plan: &Plan) -> Cost {
     let lies = |step: &Step| match step {
         Step::BlockFails(_, fault) => fault.is_silent(),
@@ -13,13 +13,9 @@ pub(super) fn cost_of(plan: &Plan) -> Cost {
     };
     let rots =
         |step: &Step| matches!(step, Step::WrongBits(_, bits, _) if *bits > correctable_bits(plan));
-    // Where bits go wrong by themselves, records are lost, too.
+    // With frequent bit errors, records are lost, too.
     let harsh = plan.parts.bit_errors > mild_bit_errors(plan);
-    let silent = plan
-        .parts
-        .chances
-        .iter()
-        .any(|(fault, _)| fault.is_silent());
+    let silent = plan.parts.rates.iter().any(|(fault, _)| fault.is_silent());
     if harsh || silent || plan.steps.iter().any(lies) {
         Cost::Service
     } else if plan.steps.iter().any(rots) {
@@ -38,8 +34,8 @@ pub(super) fn correctable_bits(plan: &Plan) -> u32 {
     }
 }
 
-/// Multiple of the part's bit error rate up to which a run loses a page by a chance of less than
-/// 1e-6.
+/// Multiple of the part's bit error rate up to which a run loses a page with a probability of less
+/// than 1e-6.
 fn mild_bit_errors(plan: &Plan) -> u32 {
     MILD_BIT_ERRORS[plan.device.cells() as usize]
 }
@@ -51,7 +47,7 @@ pub(super) const MILD_BIT_ERRORS: [u32; 2] = [2_000, 30];
 mod tests {
     use super::*;
 
-    /// Chance that of bits of which `mean` are wrong on average more than `limit` are.
+    /// Probability of more than `limit` wrong bits at a mean of `mean`.
     fn poisson_tail(mean: f64, limit: u32) -> f64 {
         let first = (1..=limit + 1).fold((-mean).exp(), |chance, k| chance * mean / f64::from(k));
         let chances = (limit + 2..limit + 100).scan(first, |chance, k| {
@@ -61,15 +57,14 @@ mod tests {
         first + chances.sum::<f64>()
     }
 
-    /// For 100,000 pages programmed in a run, on blocks as worn, old and often read as they become
-    /// in one.
+    /// For 100,000 pages programmed in a run, at the wear, age and reads that blocks reach in one.
     #[test]
     fn mild_bit_errors_cost_no_page() {
         for cells in Cells::ALL {
             let profile = cells.profile();
             let (ecc, bits) = (profile.ecc, f64::from(8 * profile.geometry.page_bytes));
-            let rber =
-                profile.decay.rber(50, 90.0, 10_000) * f64::from(MILD_BIT_ERRORS[cells as usize]);
+            let rber = profile.error_model.rber(50, 90.0, 10_000)
+                * f64::from(MILD_BIT_ERRORS[cells as usize]);
             // A read retry leaves three quarters of the wrong bits.
             let wrong = rber * bits * 0.75f64.powi(ecc.retries as i32);
             let chance = 1e5 * poisson_tail(wrong, ecc.bits);

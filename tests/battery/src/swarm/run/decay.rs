@@ -1,4 +1,4 @@
-//! Bits that go wrong, and which older values may come back with them.
+//! Bit errors, and the older values that they may expose.
 
 use super::cost::correctable_bits;
 use super::requests::Trouble;
@@ -24,18 +24,18 @@ impl<'p, W: World> Runner<'p, W> {
         Ok(())
     }
 
-    /// What makes bits wrong happened, if bits of this plan's chip go wrong.
+    /// Counts an event that causes bit errors, if this plan's chip has them.
     pub(super) fn note_decay(&mut self, class: &'static str) {
         self.classes
             .note_times(class, u64::from(self.plan.parts.bit_errors > 0));
     }
 
-    /// Which pages may read as older values if this one's data is lost.
+    /// The pages that may read as older values if this one's data is lost.
     fn what_comes_back(&mut self, page: Ppn) -> Older {
         let pages_per_block = self.plan.device.pages_per_block;
         let span = self.plan.device.span();
         if self.world.disk().is_some_and(|disk| disk.unsynced() > 0) {
-            // A crash of the host may take what makes it differ from a torn page.
+            // A crash of the host may remove its difference from a torn page.
             return Older::Any;
         }
         let chip = self.chip();
@@ -51,8 +51,8 @@ impl<'p, W: World> Runner<'p, W> {
             .filter(newer)
             .count();
         match record {
-            // By its place or its number it cannot be told from a page that a cut tore, or from one
-            // of the same word line.
+            // Its position or number makes it indistinguishable from a torn page, or from one of
+            // the same word line.
             _ if behind.min(later as u32) <= span => Older::Any,
             Some(record) if record.tag.role.is_host_data() => Older::Never,
             Some(_) => Older::Trimmed,
@@ -78,8 +78,8 @@ impl<'p, W: World> Runner<'p, W> {
             if of_map && !matches!(read_role(chip, page, &mut oob), Some((Role::Map, _))) {
                 continue;
             }
-            // What is wrong in a page adds up, until it is erased; the oracle reckons with each of
-            // these steps alone.
+            // Wrong bits of a page add up until it is erased; the oracle considers each of these
+            // steps alone.
             let sum = self.wrong.get(&page).copied().unwrap_or(0) + bits;
             if sum > correctable_bits(self.plan) && self.oracle.cost() == Cost::Nothing {
                 return Ok(());

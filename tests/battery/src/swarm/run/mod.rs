@@ -1,8 +1,8 @@
-//! Runs a plan: requests beside the oracle, faults as they come, restarts until one succeeds.
+//! Runs a plan: requests with the oracle, faults as planned, restarts until one succeeds.
 //!
-//! What always holds in here: the oracle hears of a request before the scheme does; a device that
-//! went down is judged by what may have been lost since it last served (`power_lost`); every page
-//! is read after every restart.
+//! Invariants: the oracle gets a request before the scheme does; a restarted device is checked
+//! against the losses that were possible since it last served (`power_lost`); every page is read
+//! after every restart.
 
 mod cost;
 mod decay;
@@ -19,13 +19,15 @@ use crate::classes::Classes;
 use crate::rig::Rig;
 use cost::cost_of;
 use ftl_core::{Ftl, Start};
-use nand_model::{Bomb, Chip, Cut, DieFailure, FaultPlan, Nanos, Pbn, Ppn, SplitMix, SyncHandle};
+use nand_model::{
+    BlockFault, Chip, Cut, DieFailure, FaultPlan, Nanos, Pbn, Ppn, SplitMix, SyncHandle,
+};
 use std::collections::{HashMap, VecDeque};
 
-/// Runs a plan and counts what happened in it.
+/// Runs a plan and counts its events.
 ///
 /// # Errors
-/// What was lost or wrong, and at which step.
+/// The lost or wrong data, and the step.
 pub fn run(plan: &Plan, classes: &mut Classes) -> Result<(), String> {
     let rig = plan.device.rig(plan.seed)?;
     classes.note(plan.device.scheme.name);
@@ -45,7 +47,7 @@ pub fn run(plan: &Plan, classes: &mut Classes) -> Result<(), String> {
     outcome
 }
 
-/// A request, a mount or a check that did not go as it must.
+/// An error of a request, a mount or a check.
 type Verdict = Result<(), String>;
 
 struct Runner<'p, W: World> {
@@ -56,7 +58,7 @@ struct Runner<'p, W: World> {
     sync: Option<SyncHandle>,
     oracle: Oracle,
     classes: &'p mut Classes,
-    /// Requests so far; versions follow from it.
+    /// Requests so far; versions are derived from it.
     requests: u64,
     /// Emulated instants at which the last requests were done, as many as the host keeps in flight.
     done: VecDeque<Nanos>,
@@ -66,14 +68,14 @@ struct Runner<'p, W: World> {
     armed: Option<&'p Restart>,
     dead_die: Option<u32>,
     disk_fails: bool,
-    /// Whether something may have been lost since the device last served.
+    /// Whether data may have been lost since the device last served.
     power_lost: bool,
     /// Erase counts when it began to serve; they are on the disk.
     worn: Vec<u32>,
     gave_up: bool,
     /// Bits that were made wrong, by page.
     wrong: HashMap<Ppn, u32>,
-    /// Whether the device was stopped in order since it last served, and nothing struck after that.
+    /// Whether the device was shut down cleanly since it last served, without a later fault.
     stopped: bool,
 }
 
@@ -145,7 +147,7 @@ impl<'p, W: World> Runner<'p, W> {
         match step {
             Step::Do(op) => self.request(op),
             Step::Cut(cut, restart) => {
-                self.chip().amend_faults(|plan| plan.cut = Some(*cut));
+                self.chip().update_faults(|plan| plan.cut = Some(*cut));
                 self.armed = Some(restart);
                 Ok(())
             }
@@ -157,11 +159,11 @@ impl<'p, W: World> Runner<'p, W> {
             }
             Step::Hammer(lpn, times) => self.hammer(*lpn, *times),
             Step::WrongBits(page, bits, of_map) => self.wrong_bits(*page, *bits, *of_map),
-            // A die that failed stays dead, and one is all that the chip can lose.
+            // A failed die stays failed, and the chip survives the loss of only one.
             Step::DieFails(_) if self.dead_die.is_some() => Ok(()),
             Step::DieFails(die) => {
                 self.dead_die = Some(*die);
-                self.chip().amend_faults(|plan| {
+                self.chip().update_faults(|plan| {
                     plan.die = Some(DieFailure {
                         die: *die,
                         at_op: 0,
@@ -173,7 +175,7 @@ impl<'p, W: World> Runner<'p, W> {
             Step::BlockFails(block, fault) => {
                 let block = Pbn::new(block % self.rig.profile.geometry.blocks);
                 self.chip()
-                    .amend_faults(|plan| plan.bombs.push(Bomb::next(block, *fault)));
+                    .update_faults(|plan| plan.block_faults.push(BlockFault::next(block, *fault)));
                 Ok(())
             }
             Step::Disk(fault) => {
@@ -189,7 +191,8 @@ impl<'p, W: World> Runner<'p, W> {
                 Ok(())
             }
             Step::Sync => {
-                // A background sync acknowledges nothing, so its failure shows in what follows.
+                // A background sync acknowledges nothing, so its failure affects only later
+                // operations.
                 if let Some(sync) = &self.sync {
                     let _ = sync.sync_through(sync.last_seq());
                     self.classes.note("background sync");
@@ -213,10 +216,10 @@ impl<'p, W: World> Runner<'p, W> {
         self.ftl().chip_mut()
     }
 
-    /// What is wrong with the parts, and a cut.
+    /// The faults of the parts, and a cut.
     fn environment(&self, cut: Option<Cut>) -> FaultPlan {
         let Parts {
-            chances,
+            rates,
             wear_out,
             bit_errors,
             in_flight,
@@ -230,7 +233,7 @@ impl<'p, W: World> Runner<'p, W> {
             seed: self.plan.seed,
             ..FaultPlan::default()
         };
-        plan.chances = chances.iter().copied().collect();
+        plan.rates = rates.iter().copied().collect();
         plan
     }
 }

@@ -1,4 +1,4 @@
-//! Counts of what happened: by the cut, by the chip, by the scheme, and of what lies on flash.
+//! Counts of events: by the cut, by the chip, by the scheme, and of the content of the flash.
 
 use super::Runner;
 use super::decay::read_role;
@@ -42,7 +42,7 @@ fn erase_class(outcome: EraseCut) -> &'static str {
 }
 
 impl<'p, W: World> Runner<'p, W> {
-    /// What the cut hit besides its operation.
+    /// Counts the cut's hits besides its operation.
     pub(super) fn note_in_flight(&mut self) {
         let CutHits {
             program,
@@ -54,8 +54,8 @@ impl<'p, W: World> Runner<'p, W> {
             programs + program.is_some() as u32,
             erases + erase.is_some() as u32,
         );
-        // Several erases never are: each waits until the programs before it have ended, and
-        // requests end with a program.
+        // Several erases are never in flight: each waits until the programs before it have ended,
+        // and requests end with a program.
         let classes = [
             ("operations in flight on other dies", programs + erases > 0),
             ("several programs in flight", all_programs > 1),
@@ -119,7 +119,7 @@ impl<'p, W: World> Runner<'p, W> {
             .note_times("erase failure in a mount", erase_fails);
     }
 
-    /// Counts what the chip and the scheme counted since they were opened.
+    /// Adds the counters of chip and scheme since they were opened.
     pub(super) fn tally(&mut self) {
         let Some(ftl) = &self.ftl else { return };
         let (counters, stats) = (ftl.chip().counters(), ftl.stats());
@@ -146,8 +146,8 @@ impl<'p, W: World> Runner<'p, W> {
             .for_each(|(class, count)| self.classes.note_times(class, count));
     }
 
-    /// Looks at what a large device keeps on flash when it goes down: chunks of the trim bitmap,
-    /// mapping pages.
+    /// Counts the chunks of the trim bitmap and the mapping pages of a large device when it goes
+    /// down.
     pub(super) fn scan(&mut self) {
         if !self.plan.device.is_large() {
             return;

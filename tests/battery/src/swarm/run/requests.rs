@@ -1,4 +1,4 @@
-//! Requests beside the oracle, what may refuse them, and reads compared with what they may be.
+//! Requests with the oracle, allowed refusals, and comparison of reads with the allowed values.
 
 use super::{Runner, Verdict, spare_blocks};
 use crate::host::{is_barrier, values};
@@ -11,7 +11,7 @@ use ftl_core::{FtlError, Lpn};
 use nand_model::Nanos;
 
 impl<'p, W: World> Runner<'p, W> {
-    /// When the next request may start: as soon as one of those in flight is done.
+    /// The earliest start of the next request: the end of one of those in flight.
     pub(super) fn start(&mut self) -> Nanos {
         let depth = [1, 1, 4, 32][self.plan.seed as usize % 4];
         if self.done.len() < depth {
@@ -56,7 +56,7 @@ impl<'p, W: World> Runner<'p, W> {
                 self.refused(error)
             }
             Err(Trouble::Unsynced(why)) => {
-                // The request itself was done.
+                // The request itself was executed.
                 written
                     .iter()
                     .for_each(|(lpn, value)| self.oracle.acknowledge(*lpn, *value));
@@ -93,7 +93,7 @@ impl<'p, W: World> Runner<'p, W> {
             let now = self.latest;
             let done = self.ftl().flush(now)?;
             self.finished(done);
-            // The host goes on when the FLUSH is done, and so do all later requests.
+            // The host continues after the FLUSH, and so do all later requests.
             self.done.clear();
             self.done.extend([done; 32]);
             if let Some(sync) = &self.sync {
@@ -118,7 +118,7 @@ impl<'p, W: World> Runner<'p, W> {
         bytes
     }
 
-    /// Whether the host's disk fails, or a sync of the image did.
+    /// Whether the host's disk has a fault, or a sync of the image failed.
     pub(super) fn host_fails(&self) -> bool {
         self.disk_fails
             || self
@@ -127,7 +127,7 @@ impl<'p, W: World> Runner<'p, W> {
                 .is_some_and(|sync| sync.failure().is_some())
     }
 
-    /// Judges a refusal.
+    /// Checks a refusal.
     pub(super) fn refused(&mut self, error: FtlError) -> Verdict {
         let sync_failed = self
             .sync
@@ -144,7 +144,7 @@ impl<'p, W: World> Runner<'p, W> {
                 return self.end_with("end of life");
             }
             error if is_lost_map_page(error) && self.oracle.cost() >= Cost::Pages => {
-                // The next start rebuilds it.
+                // The next start rebuilds the page.
                 self.classes.note("mapping page lost in use");
                 self.armed = None;
                 self.take_down();
@@ -160,8 +160,8 @@ impl<'p, W: World> Runner<'p, W> {
         Ok(())
     }
 
-    /// Whether a device may stop taking writes: more blocks are bad than its data sheet allows, or
-    /// its parts lie.
+    /// Whether a device may refuse writes: more blocks are bad than its data sheet allows, or its
+    /// parts have silent faults.
     pub(super) fn may_give_up(&mut self) -> bool {
         let spare = spare_blocks(self.rig).len();
         self.oracle.cost() == Cost::Service || self.bad_blocks() > spare
@@ -185,7 +185,7 @@ impl<'p, W: World> Runner<'p, W> {
             .count()
     }
 
-    /// The device does not go on: what it holds is read once more.
+    /// The device cannot continue: its content is read once more.
     fn end_with(&mut self, class: &'static str) -> Verdict {
         self.classes.note(class);
         self.gave_up = true;
@@ -225,7 +225,7 @@ impl<'p, W: World> Runner<'p, W> {
         self.each_page(|oracle, lpn, seen| oracle.judge(lpn, seen))
     }
 
-    /// Reads every page, one by one where a part may have lost some.
+    /// Reads every page, one by one if some may be lost.
     pub(super) fn each_page(
         &mut self,
         mut judge: impl FnMut(&mut Oracle, u32, Seen) -> Verdict,
@@ -240,7 +240,7 @@ impl<'p, W: World> Runner<'p, W> {
                     .zip(seen)
                     .try_for_each(|(lpn, seen)| judge(&mut self.oracle, lpn, seen))?,
                 Err(FtlError::PowerLost) => return self.power_lost_in_request(),
-                // A read that has to write back a mapping page first fails with it.
+                // A read that first has to write back a mapping page fails with it.
                 Err(FtlError::Host(_) | FtlError::HostFull) if self.host_fails() => {
                     self.classes.note("read failed")
                 }
@@ -275,12 +275,12 @@ impl<'p, W: World> Runner<'p, W> {
     }
 }
 
-/// A page of the map that rotted is not rebuilt while the device is in use: docs/DURABILITY.md.
+/// A decayed mapping page is not rebuilt while the device is in use: docs/DURABILITY.md.
 fn is_lost_map_page(error: &FtlError) -> bool {
     matches!(error, FtlError::Corrupt(what) if what.contains("of the map cannot be read"))
 }
 
-/// Why a request did not succeed.
+/// Reason of a failed request.
 pub(super) enum Trouble {
     Refused(FtlError),
     Unsynced(String),

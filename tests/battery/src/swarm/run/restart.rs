@@ -1,5 +1,5 @@
-//! A device goes down and comes back: what is lost in between, what strikes inside mounts, and what
-//! a mount must find.
+//! A device goes down and restarts: losses in between, faults inside mounts, and the checks after a
+//! mount.
 
 use super::{Runner, Verdict};
 use crate::host::blocks_add_up;
@@ -22,7 +22,7 @@ impl<'p, W: World> Runner<'p, W> {
         self.restart(restart)
     }
 
-    /// Drops all that is in RAM.
+    /// Drops the state in RAM.
     pub(super) fn take_down(&mut self) {
         self.tally();
         self.scan();
@@ -36,7 +36,7 @@ impl<'p, W: World> Runner<'p, W> {
         }
     }
 
-    /// After a failed sync the next open trusts only what was synced before.
+    /// After a failed sync the next open trusts only the operations synced before.
     fn drop_sync(&mut self) {
         if self
             .sync
@@ -92,7 +92,7 @@ impl<'p, W: World> Runner<'p, W> {
                 return self.restart(restart);
             }
         }
-        // A write that used up the last good blocks may have succeeded, and none came after it.
+        // A write that used the last good blocks may have succeeded without a later one.
         let read_only = self.ftl().stats().read_only;
         if let Some(reason) = read_only
             && !self.host_fails()
@@ -121,7 +121,7 @@ impl<'p, W: World> Runner<'p, W> {
         self.restart(restart)
     }
 
-    /// The host crashes; it counts if something had not reached the disk.
+    /// Crashes the host; counted if some writes had not reached the disk.
     fn crash(&mut self, how: nand_model::store::Crash, class: &'static str) {
         let unsynced = self.world.disk().map_or(0, |disk| disk.unsynced());
         self.classes.note_times(class, u64::from(unsynced > 0));
@@ -129,20 +129,23 @@ impl<'p, W: World> Runner<'p, W> {
             .disk()
             .into_iter()
             .for_each(|disk| world::crash(disk, how));
-        // A new disk: the host replaced what failed.
+        // A new disk: the host replaced the failing one.
         self.disk_fails = false;
         self.power_lost = true;
     }
 
     pub(super) fn mend(&mut self) {
         self.disk_fails = false;
-        self.world.disk().into_iter().for_each(|disk| disk.mend());
+        self.world
+            .disk()
+            .into_iter()
+            .for_each(|disk| disk.clear_faults());
     }
 
     /// Mounts until the device serves.
     pub(super) fn restart(&mut self, restart: &'p Restart) -> Verdict {
         if let Some(how) = restart.crash {
-            // A clean stop leaves nothing that a crash could take.
+            // After a clean shutdown a crash cannot lose anything.
             self.crash(
                 how,
                 if self.power_lost {
@@ -170,7 +173,7 @@ impl<'p, W: World> Runner<'p, W> {
         }
     }
 
-    /// A mount that something strikes; the device is down again afterwards.
+    /// Mounts with a fault inside; the device is down again afterwards.
     fn strike(&mut self, inside: Inside) -> Result<(), Failed> {
         match inside {
             Inside::Cut(cut, how) => {
@@ -208,7 +211,7 @@ impl<'p, W: World> Runner<'p, W> {
         Ok(())
     }
 
-    /// Whether the mount came as far as the cut.
+    /// Returns whether the mount reached the cut.
     fn cut_inside_mount(&mut self, cut: Cut) -> Result<bool, Failed> {
         let environment = self.environment(None);
         if let Some(outcome) = self.world.cut_inside_mount(self.rig, &environment, cut) {
@@ -223,7 +226,7 @@ impl<'p, W: World> Runner<'p, W> {
         }
     }
 
-    /// Takes the disk as it was when the host crashed. False if the mount did not come so far.
+    /// Restores the disk at the moment of the host crash. False if the mount did not get that far.
     fn thaw(&mut self) -> bool {
         let Some(disk) = self.world.disk() else {
             return false;
@@ -235,7 +238,7 @@ impl<'p, W: World> Runner<'p, W> {
         true
     }
 
-    /// Opens and mounts, once more after a disk that failed was mended.
+    /// Opens and mounts, once more after the faults of the disk are cleared.
     fn mount(&mut self, cut: Option<Cut>) -> Result<(), Failed> {
         let outcome = self.try_mount(cut);
         let Err(Failed::Host(why)) = outcome else {
@@ -247,7 +250,7 @@ impl<'p, W: World> Runner<'p, W> {
             )));
         }
         self.classes.note("disk failed in a mount");
-        // A sync may have failed: then the next open trusts only what was synced before.
+        // A sync may have failed: then the next open trusts only the operations synced before.
         self.power_lost = true;
         self.mend();
         self.take_down();
@@ -263,7 +266,7 @@ impl<'p, W: World> Runner<'p, W> {
         let store = self.world.open().map_err(Failed::Host)?;
         self.sync = W::sync_handle(&store);
         let mut chip = self.rig.open(store);
-        // The device's clock goes on: emulated instants count from the opening.
+        // The device's clock continues: emulated instants count from the opening.
         self.done.clear();
         self.latest = 0;
         chip.set_faults(self.environment(cut));
@@ -319,11 +322,11 @@ impl<'p, W: World> Runner<'p, W> {
             .map_err(|error| error.to_string())
     }
 
-    /// The mount is complete: everything is read, and stays.
+    /// Completes a mount: reads everything; these contents must stay.
     fn serve(&mut self) -> Verdict {
         self.note_mount();
-        // The mount ended with a sync: so many erases stay. Those after it, as of reads that evict
-        // mapping pages, may be undone.
+        // The mount ended with a sync, so these erases are durable. Later ones, as of reads that
+        // evict mapping pages, may be undone.
         self.no_count_went_back()?;
         self.remember_wear();
         self.check()
@@ -371,15 +374,15 @@ impl<'p, W: World> Runner<'p, W> {
     }
 }
 
-/// Why a mount did not serve.
+/// Reason of a failed mount.
 enum Failed {
-    /// The cut struck.
+    /// The cut happened.
     Power,
     /// The host's disk failed.
     Host(String),
     /// The device may refuse, and did.
     Refused,
-    /// It must not have failed.
+    /// The mount must not have failed.
     Violation(String),
 }
 

@@ -1,8 +1,8 @@
 //! The text form of a plan, one line per step, so that a shrunk failure can be kept and read.
 //!
 //! Lines: `seed N`, `device KEY=VALUE...`, `param KEY=VALUE`, `chance FAULT PPB`, `wear N`, `bits
-//! N`, `in_flight`, then the steps. What strikes a restart follows its step behind `;`. Empty lines
-//! and lines that begin with `#` say nothing. docs/TESTING.md has a table of them.
+//! N`, `in_flight`, then the steps. Faults inside a restart follow its step after `;`. Empty lines
+//! and lines that begin with `#` are ignored. docs/TESTING.md has a table of them.
 
 mod read;
 mod write;

@@ -1,5 +1,4 @@
-//! Plans and steps from text. An error names the line, what in it is wrong, and what there is
-//! instead.
+//! Reads plans and steps from text. An error names the line, the wrong word, and the valid ones.
 
 use super::write::name;
 use crate::swarm::plan::{ChipKind, Device, DiskFault, Down, Inside, Parts, Plan, Restart, Step};
@@ -11,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// Reads what [`name`] wrote.
+/// Reads the output of [`name`].
 fn named<T: fmt::Debug + Copy>(
     text: &str,
     plain: &[T],
@@ -42,7 +41,7 @@ pub(super) fn crash(text: &str) -> Result<Crash, String> {
     named(text, &[Crash::Nothing], &numbered)
 }
 
-/// Words of a line, taken one after the other.
+/// Words of a line, read in order.
 struct Line<'a> {
     text: &'a str,
     words: std::str::SplitWhitespace<'a>,
@@ -247,10 +246,10 @@ impl FromStr for Step {
 }
 
 impl Plan {
-    /// Reads the text form of a plan, of which one of `schemes` is the scheme.
+    /// Reads the text form of a plan for one of `schemes`.
     ///
     /// # Errors
-    /// They name the line, what in it is wrong, and what there is instead.
+    /// They name the line, the wrong word, and the valid ones.
     pub fn parse(text: &str, schemes: &'static [Scheme]) -> Result<Plan, String> {
         let mut draft = Draft {
             schemes,
@@ -290,7 +289,7 @@ impl Plan {
     }
 }
 
-/// What the lines of a plan said so far.
+/// The parsed lines of a plan.
 #[derive(Default)]
 struct Draft<'a> {
     schemes: &'static [Scheme],
@@ -299,7 +298,7 @@ struct Draft<'a> {
     params: Vec<(String, String)>,
     parts: Parts,
     steps: Vec<(usize, Step)>,
-    /// What may be said once, and was.
+    /// Keys that are allowed once and occurred.
     said: BTreeSet<&'a str>,
 }
 
@@ -322,7 +321,7 @@ impl<'a> Draft<'a> {
             "chance" => {
                 let fault = line.fault()?;
                 self.once(fault.name())?;
-                self.parts.chances.push((fault, line.number()?));
+                self.parts.rates.push((fault, line.number()?));
                 return line.end();
             }
             "wear" => self.parts.wear_out = line.number()?,
@@ -346,7 +345,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Pages of a device that is written by hand: such a run takes minutes.
+/// Maximum pages of a handwritten device: such a run takes minutes.
 const MOST_PAGES: u32 = 1 << 20;
 
 /// The scheme of this name.

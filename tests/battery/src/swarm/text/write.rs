@@ -34,7 +34,7 @@ impl Display for Plan {
             .iter()
             .try_for_each(|(key, value)| writeln!(f, "param {key}={value}"))?;
         self.parts
-            .chances
+            .rates
             .iter()
             .try_for_each(|(fault, ppb)| writeln!(f, "chance {} {ppb}", fault.name()))?;
         let Parts {
@@ -142,7 +142,7 @@ impl Display for Restart {
     }
 }
 
-/// How many of something fail.
+/// The number of failures.
 struct Count(u64);
 
 impl Display for Count {
@@ -184,7 +184,7 @@ impl Display for Words<&Crash> {
     }
 }
 
-/// A variant in lower case, a number in it behind a colon: `Unstable(3)` is `unstable:3`.
+/// A variant in lower case, its number after a colon: `Unstable(3)` is `unstable:3`.
 pub(super) fn name(value: &impl fmt::Debug) -> String {
     let text = format!("{value:?}");
     let (word, number) = text.split_once('(').unwrap_or((&text, ""));
