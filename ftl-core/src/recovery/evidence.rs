@@ -100,7 +100,7 @@ impl Suspects {
     /// program did not end well, or only just before the cut. (What an earlier cut hit, the mount
     /// after that programmed again, or the cut in that mount is this one.)
     pub(crate) fn is_shaky(&self, ppn: Ppn) -> bool {
-        let recent = |last: u64| last + IN_FLIGHT > self.newest;
+        let recent = |last: u64| last + u64::from(IN_FLIGHT) > self.newest;
         let unstable = self
             .pages
             .get(&ppn.raw())
