@@ -1,6 +1,7 @@
 //! Logical addresses: what the host counts in. [`Span`] is the only place that converts sectors
 //! into pages.
 
+use crate::convert::{index, narrow};
 use std::fmt;
 
 /// Logical page number: the unit of mapping, one flash page of data.
@@ -21,7 +22,7 @@ impl Lpn {
     /// The number as an index into a table with one entry per logical page.
     #[inline]
     pub const fn index(self) -> usize {
-        self.0 as usize
+        index(self.0)
     }
     /// The page `n` further on.
     #[inline]
@@ -57,14 +58,14 @@ pub struct Span {
 impl Span {
     /// Cuts `len` bytes at `offset` into pages of `page_bytes`.
     pub fn new(offset: u64, len: u64, page_bytes: u32) -> Span {
-        let page = page_bytes as u64;
-        let lpn = |byte: u64| Lpn((byte / page) as u32);
+        let page = u64::from(page_bytes);
+        let lpn = |byte: u64| Lpn(narrow(byte / page));
         let (start, end) = (offset, offset + len);
         let (first_whole, past_whole) = (start.div_ceil(page), end / page);
-        let inside = |byte: u64| (byte % page) as u32;
+        let inside = |byte: u64| narrow(byte % page);
         if first_whole > past_whole {
             return Span {
-                head: Some((lpn(start), inside(start), len as u32)),
+                head: Some((lpn(start), inside(start), narrow(len))),
                 body: (lpn(start), 0),
                 tail: None,
             };
@@ -74,7 +75,7 @@ impl Span {
         let tail = (inside(end) > 0).then(|| (lpn(end), inside(end)));
         Span {
             head,
-            body: (Lpn(first_whole as u32), (past_whole - first_whole) as u32),
+            body: (Lpn(narrow(first_whole)), narrow(past_whole - first_whole)),
             tail,
         }
     }

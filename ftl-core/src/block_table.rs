@@ -4,6 +4,7 @@
 //! bits in the bitmap; the victim index holds exactly the full blocks that may be collected, at
 //! their count. All of it is RAM; mount rebuilds it.
 
+use crate::convert::{index, low_u32, to_u16, to_u32, to_u64};
 use crate::format::Role;
 use crate::gc::VictimIndex;
 use crate::stats::BlockCounts;
@@ -22,6 +23,17 @@ pub(crate) enum State {
     Released,
     /// Never used again.
     Bad,
+}
+
+impl State {
+    /// How many states there are.
+    const COUNT: usize = 5;
+
+    /// The number as an index into a table with an entry for each state.
+    #[inline]
+    const fn index(self) -> usize {
+        self as usize
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +55,7 @@ pub(crate) struct BlockTable {
     blocks: Vec<Block>,
     live: Vec<u64>,
     victims: VictimIndex,
-    by_state: [u32; 5],
+    by_state: [u32; State::COUNT],
     full_by_role: [u32; Role::SLOTS],
     valid_pages: u64,
     /// The youngest allocation: the clock of [`Self::unchanged_for`].
@@ -60,12 +72,12 @@ impl BlockTable {
             changed: 0,
             epoch: 0,
         };
-        let mut by_state = [0; 5];
-        by_state[State::Free as usize] = geometry.blocks;
+        let mut by_state = [0; State::COUNT];
+        by_state[State::Free.index()] = geometry.blocks;
         BlockTable {
             geometry,
             split: geometry.split(),
-            blocks: vec![block; geometry.blocks as usize],
+            blocks: vec![block; geometry.block_slots()],
             live: vec![0; geometry.page_slots().div_ceil(64)],
             victims: VictimIndex::new(geometry.blocks, geometry.pages_per_block),
             by_state,
@@ -112,7 +124,7 @@ impl BlockTable {
 
     #[inline]
     pub(crate) fn valid(&self, block: Pbn) -> u32 {
-        self.blocks[block.index()].valid as u32
+        u32::from(self.blocks[block.index()].valid)
     }
 
     #[inline]
@@ -124,19 +136,19 @@ impl BlockTable {
     pub(crate) fn set_state(&mut self, block: Pbn, state: State) {
         self.victims.remove(block);
         let entry = &mut self.blocks[block.index()];
-        self.by_state[entry.state as usize] -= 1;
-        self.by_state[state as usize] += 1;
+        self.by_state[entry.state.index()] -= 1;
+        self.by_state[state.index()] += 1;
         if entry.state == State::Full {
-            self.full_by_role[entry.role as usize] -= 1;
+            self.full_by_role[entry.role.index()] -= 1;
         }
         if state == State::Full {
-            self.full_by_role[entry.role as usize] += 1;
+            self.full_by_role[entry.role.index()] += 1;
         }
         if matches!(state, State::Free | State::Released | State::Bad) {
             assert_eq!(entry.valid, 0, "block {block} is given up with live pages");
         }
         entry.state = state;
-        entry.changed = self.youngest as u32;
+        entry.changed = low_u32(self.youngest);
     }
 
     /// A new life begins.
@@ -151,8 +163,8 @@ impl BlockTable {
     pub(crate) fn set_role(&mut self, block: Pbn, role: Role) {
         let entry = &mut self.blocks[block.index()];
         if entry.state == State::Full {
-            self.full_by_role[entry.role as usize] -= 1;
-            self.full_by_role[role as usize] += 1;
+            self.full_by_role[entry.role.index()] -= 1;
+            self.full_by_role[role.index()] += 1;
         }
         entry.role = role;
     }
@@ -195,7 +207,7 @@ impl BlockTable {
         if count == 0 {
             return;
         }
-        for (word, bits) in words_of(first.index(), count as usize) {
+        for (word, bits) in words_of(first.index(), index(count)) {
             let word = &mut self.live[word];
             assert!(
                 *word & bits == 0,
@@ -224,11 +236,11 @@ impl BlockTable {
             self.live[word] &= !bits;
         }
         assert!(
-            cleared as usize == pages.len(),
+            index(cleared) == pages.len(),
             "{cleared} live pages from {first} to {last}, not {}",
             pages.len()
         );
-        self.sub_valid(block, pages.len() as u32);
+        self.sub_valid(block, to_u32(pages.len()));
     }
 
     /// Pages become live while their block is open, or at mount: never while collectors may choose
@@ -236,26 +248,26 @@ impl BlockTable {
     #[inline(always)]
     fn add_valid(&mut self, block: Pbn, pages: u32) {
         debug_assert!(!self.is_collectable(block));
-        self.valid_pages += pages as u64;
-        self.blocks[block.index()].valid += pages as u16;
+        self.valid_pages += u64::from(pages);
+        self.blocks[block.index()].valid += to_u16(pages);
     }
 
     #[inline(always)]
     fn sub_valid(&mut self, block: Pbn, pages: u32) {
-        self.valid_pages -= pages as u64;
+        self.valid_pages -= u64::from(pages);
         let entry = &mut self.blocks[block.index()];
-        entry.valid -= pages as u16;
-        entry.changed = self.youngest as u32;
-        let valid = entry.valid as u32;
+        entry.valid -= to_u16(pages);
+        entry.changed = low_u32(self.youngest);
+        let valid = u32::from(entry.valid);
         self.victims.update(block, valid);
     }
 
     /// Appends the block's live pages, ascending.
     pub(crate) fn live_pages(&self, block: Pbn, pages: &mut Vec<Ppn>) {
         let first = self.geometry.page(block, 0).index();
-        for (word, bits) in words_of(first, self.geometry.pages_per_block as usize) {
+        for (word, bits) in words_of(first, self.geometry.block_pages()) {
             let mut left = self.live[word] & bits;
-            let base = (word * 64) as u32;
+            let base = to_u32(word * 64);
             // With a count, so that room is made once per word.
             pages.extend((0..left.count_ones()).map(|_| {
                 let page = Ppn::new(base | left.trailing_zeros());
@@ -292,12 +304,12 @@ impl BlockTable {
 
     /// Share of the block's pages that is valid.
     pub(crate) fn utilisation(&self, block: Pbn) -> f64 {
-        self.valid(block) as f64 / self.geometry.pages_per_block as f64
+        f64::from(self.valid(block)) / f64::from(self.geometry.pages_per_block)
     }
 
     /// Blocks opened since the block's valid count last changed.
     pub(crate) fn unchanged_for(&self, block: Pbn) -> u32 {
-        (self.youngest as u32).wrapping_sub(self.blocks[block.index()].changed)
+        low_u32(self.youngest).wrapping_sub(self.blocks[block.index()].changed)
     }
 
     /// All blocks of the chip.
@@ -310,12 +322,12 @@ impl BlockTable {
     }
 
     pub(crate) fn full(&self, role: Role) -> u32 {
-        self.full_by_role[role as usize]
+        self.full_by_role[role.index()]
     }
 
     /// Counts for reports.
     pub(crate) fn counts(&self) -> BlockCounts {
-        let of = |state: State| self.by_state[state as usize];
+        let of = |state: State| self.by_state[state.index()];
         BlockCounts {
             free: of(State::Free),
             open: of(State::Open),
@@ -337,8 +349,8 @@ impl BlockTable {
         let mut total = 0;
         for block in self.geometry.all_blocks() {
             let pages = (0..self.geometry.pages_per_block).map(|o| self.geometry.page(block, o));
-            let live = pages.filter(|p| self.is_live(*p)).count() as u32;
-            total += live as u64;
+            let live = to_u32(pages.filter(|p| self.is_live(*p)).count());
+            total += u64::from(live);
             if live != self.valid(block) {
                 wrong.push(format!(
                     "block {block}: {} pages counted valid, {live} are",
@@ -359,9 +371,9 @@ impl BlockTable {
     pub(crate) fn bytes(&self) -> (u64, u64, u64) {
         let entries = self.blocks.len() * std::mem::size_of::<Block>();
         (
-            8 * self.live.len() as u64,
+            8 * to_u64(self.live.len()),
             self.victims.bytes(),
-            entries as u64,
+            to_u64(entries),
         )
     }
 }

@@ -9,6 +9,7 @@
 //! what is incomplete. A checkpoint bounds the scan and carries trims that left the flash; both
 //! newest sets say the same of trims older than either.
 
+use crate::convert::{index, to_u32};
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::checkpoint::{CHUNK_HEAD, ChunkHead};
@@ -62,12 +63,12 @@ impl Checkpoints {
 
     /// Payload bytes per chunk.
     pub(crate) fn chunk_bytes(geometry: &Geometry) -> usize {
-        geometry.page_bytes as usize - CHUNK_HEAD
+        geometry.page_len() - CHUNK_HEAD
     }
 
     /// Blocks that all sets together need at most: the kept ones, and one being written.
     pub(crate) fn blocks_needed(geometry: &Geometry, chunks: u32) -> u32 {
-        (KEPT as u32 + 1) * (chunks + 4).div_ceil(geometry.pages_per_block)
+        (to_u32(KEPT) + 1) * (chunks + 4).div_ceil(geometry.pages_per_block)
     }
 
     /// Number of the next set to begin.
@@ -122,11 +123,7 @@ impl Checkpoints {
             total: writing.total,
             upto,
         };
-        head.encode(
-            payload,
-            space.geometry().page_bytes as usize,
-            &mut self.page,
-        );
+        head.encode(payload, space.geometry().page_len(), &mut self.page);
         let flags = if last { Flags::COMMIT } else { Flags::NONE };
         let tag = PageTag {
             role: Role::Checkpoint,
@@ -219,7 +216,7 @@ impl Checkpoints {
         pages: &BTreeMap<u32, (nand_model::Ppn, bool)>,
     ) -> Result<Option<Found>, FtlError> {
         let mut chunks = Vec::new();
-        self.page.resize(space.geometry().page_bytes as usize, 0);
+        self.page.resize(space.geometry().page_len(), 0);
         for (number, (ppn, commit)) in pages {
             let mut page = std::mem::take(&mut self.page);
             let read = space.flash.read(*ppn, &mut page, Cause::Recovery);
@@ -230,7 +227,7 @@ impl Checkpoints {
             let Some((head, payload)) = chunk? else {
                 return Ok(None);
             };
-            if *number as usize != chunks.len()
+            if index(*number) != chunks.len()
                 || *commit != (head.total.checked_sub(1) == Some(*number))
             {
                 return Ok(None);

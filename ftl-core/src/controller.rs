@@ -10,6 +10,7 @@
 
 use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
+use crate::convert::to_u64;
 use crate::error::FtlError;
 use crate::events::EventLog;
 use crate::ftl::{Ftl, Start};
@@ -80,7 +81,7 @@ pub(crate) trait Mapping<S: Store>: Collect<S> {
 
 /// An error if there are more logical pages than pages of flash.
 pub(crate) fn check_size(geometry: &Geometry, logical_pages: u32) -> Result<(), FtlError> {
-    if (logical_pages as u64) < geometry.pages() {
+    if (u64::from(logical_pages)) < geometry.pages() {
         return Ok(());
     }
     let text = "more logical pages than the flash has";
@@ -203,7 +204,7 @@ where
         self.space.flash.begin(at);
         self.begin();
         self.stats.host_pages_read +=
-            out.len() as u64 / self.space.flash.geometry().page_bytes as u64;
+            to_u64(out.len()) / u64::from(self.space.flash.geometry().page_bytes);
         self.read_pages(first, out)?;
         Ok(self.space.flash.now())
     }
@@ -220,7 +221,7 @@ where
         self.space.flash.begin(at);
         self.begin();
         self.gc.refuse_if_read_only()?;
-        self.stats.host_pages_trimmed += count as u64;
+        self.stats.host_pages_trimmed += u64::from(count);
         self.trim_pages(first, count)?;
         Ok(self.space.flash.now())
     }

@@ -1,5 +1,6 @@
 //! Room for the live pages of one block on their way to another place.
 
+use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::format::{Flags, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
 use crate::space::Space;
@@ -17,7 +18,7 @@ pub(crate) struct CopyBuffer {
 
 impl CopyBuffer {
     pub(crate) fn new(geometry: &Geometry) -> Self {
-        let data = vec![0; (geometry.pages_per_block * geometry.page_bytes) as usize];
+        let data = vec![0; index(geometry.pages_per_block * geometry.page_bytes)];
         CopyBuffer {
             data,
             records: Vec::new(),
@@ -48,7 +49,7 @@ impl CopyBuffer {
         let mut live = std::mem::take(&mut self.from);
         live.clear();
         space.table.live_pages(block, &mut live);
-        live.truncate(most as usize);
+        live.truncate(index(most));
         self.unknown.clear();
         self.records.resize(live.len(), [0; OOB_SLOT]);
         let outcome = self.read_run(space, 0, &live, cause);
@@ -93,7 +94,7 @@ impl CopyBuffer {
         let pages = (0..chip.frontier(block)).map(|offset| space.geometry().page(block, offset));
         let programmed: Vec<Ppn> = pages.filter(|ppn| chip.is_programmed(*ppn)).collect();
         self.load_into(space, programmed, cause)?;
-        Ok(self.from.len() as u32)
+        Ok(to_u32(self.from.len()))
     }
 
     /// Reads pages, block by block.
@@ -121,7 +122,7 @@ impl CopyBuffer {
         run: &[Ppn],
         cause: Cause,
     ) -> Result<(), FtlError> {
-        let page = space.geometry().page_bytes as usize;
+        let page = space.geometry().page_len();
         let data = &mut self.data[first * page..][..run.len() * page];
         if !space.flash.read_pages(
             run,
@@ -203,7 +204,7 @@ impl CopyBuffer {
 
     /// Bytes really allocated.
     pub(crate) fn bytes(&self) -> u64 {
-        self.data.len() as u64
+        to_u64(self.data.len())
     }
 }
 

@@ -4,6 +4,7 @@
 //! An event is noted when it is done, by the part that does it; so one that an error or a power cut
 //! stopped is not there. It is RAM, and tells of this run alone.
 
+use crate::convert::{to_u64, to_usize};
 use nand_model::{Nanos, Pbn};
 
 /// How many events the ring keeps.
@@ -54,6 +55,11 @@ impl EventKind {
         EventKind::Checkpoint,
         EventKind::BadBlock,
     ];
+
+    /// The number as an index into a table of [`EventKind::COUNT`] entries.
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
 
     /// Lower-case name.
     pub const fn name(self) -> &'static str {
@@ -117,16 +123,21 @@ impl Default for EventLog {
     }
 }
 
+/// Where event number so is kept once the ring is full.
+fn place(number: u64) -> usize {
+    to_usize(number % to_u64(EVENTS_KEPT))
+}
+
 impl EventLog {
     /// Adds one. Once the ring is full the oldest goes.
     #[cold]
     pub fn note(&mut self, event: Event) {
         match self.ring.len() {
-            EVENTS_KEPT => self.ring[(self.total % EVENTS_KEPT as u64) as usize] = event,
+            EVENTS_KEPT => self.ring[place(self.total)] = event,
             _ => self.ring.push(event),
         }
         self.total += 1;
-        let of_kind = &mut self.by_kind[event.kind as usize];
+        let of_kind = &mut self.by_kind[event.kind.index()];
         of_kind.count += 1;
         of_kind.pages += u64::from(event.pages);
         of_kind.took += event.took;
@@ -144,14 +155,13 @@ impl EventLog {
 
     /// Those from number `from` on that are still there, with their numbers.
     pub fn since(&self, from: u64) -> impl Iterator<Item = (u64, &Event)> {
-        let first = from.max(self.total - self.ring.len() as u64);
-        (first..self.total)
-            .map(|number| (number, &self.ring[(number % EVENTS_KEPT as u64) as usize]))
+        let first = from.max(self.total - to_u64(self.ring.len()));
+        (first..self.total).map(|number| (number, &self.ring[place(number)]))
     }
 
     /// Bytes it takes.
     pub fn bytes(&self) -> u64 {
-        (self.ring.capacity() * std::mem::size_of::<Event>()) as u64
+        to_u64(self.ring.capacity() * size_of::<Event>())
     }
 }
 

@@ -13,6 +13,7 @@ mod block_table;
 mod checkpoint;
 mod config;
 mod controller;
+mod convert;
 mod copy;
 mod error;
 mod events;

@@ -13,6 +13,7 @@
 //! [`crate::space`] erases that only when whatever came before the release is safe. If power fails
 //! anywhere, a mount finds the newest of each and, until then, the older ones.
 
+use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimBitmap, TrimRange};
 use crate::format::{Flags, PageTag, Role};
@@ -81,13 +82,13 @@ impl Trims {
         Trims {
             stream,
             logical_pages,
-            mapped: vec![0; logical_pages.div_ceil(64) as usize],
+            mapped: vec![0; index(logical_pages.div_ceil(64))],
             mapped_pages: 0,
             live: BTreeMap::new(),
-            bitmaps: vec![0; Self::chunks(geometry, logical_pages) as usize],
+            bitmaps: vec![0; index(Self::chunks(geometry, logical_pages))],
             next_chunk: 0,
             limit: Self::limit(geometry, logical_pages),
-            page: vec![0; geometry.page_bytes as usize],
+            page: vec![0; geometry.page_len()],
         }
     }
 
@@ -111,7 +112,7 @@ impl Trims {
     }
 
     pub(crate) fn is_mapped(&self, lpn: u32) -> bool {
-        self.mapped[lpn as usize / 64] >> (lpn % 64) & 1 == 1
+        self.mapped[index(lpn) / 64] >> (lpn % 64) & 1 == 1
     }
 
     /// Logical pages that hold data.
@@ -131,17 +132,17 @@ impl Trims {
     /// The page holds data from now on. Returns whether it did not.
     #[inline]
     pub(crate) fn map(&mut self, lpn: u32) -> bool {
-        let word = &mut self.mapped[lpn as usize / 64];
+        let word = &mut self.mapped[index(lpn) / 64];
         let new = *word >> (lpn % 64) & 1 == 0;
         *word |= 1 << (lpn % 64);
-        self.mapped_pages += new as u64;
+        self.mapped_pages += u64::from(new);
         new
     }
 
     /// The page holds nothing from now on; it did before.
     pub(crate) fn unmap(&mut self, lpn: u32) {
         assert!(self.is_mapped(lpn), "page {lpn} is given up twice");
-        self.mapped[lpn as usize / 64] &= !(1 << (lpn % 64));
+        self.mapped[index(lpn) / 64] &= !(1 << (lpn % 64));
         self.mapped_pages -= 1;
     }
 
@@ -159,7 +160,7 @@ impl Trims {
 
     /// Whether [`Trims::write_bitmap`] should be called once with every further record.
     pub(crate) fn bitmap_due(&self) -> bool {
-        self.live.len() > self.bitmaps.len() + self.limit as usize
+        self.live.len() > self.bitmaps.len() + index(self.limit)
     }
 
     /// Writes the bitmap of the next chunk, as of version `ver`, and gives up what it stands for.
@@ -169,12 +170,12 @@ impl Trims {
         ver: u64,
     ) -> Result<(), FtlError> {
         let capacity = TrimBitmap::capacity(space.geometry().page_bytes);
-        let lpn = self.next_chunk as u32 * capacity;
+        let lpn = to_u32(self.next_chunk) * capacity;
         let count = capacity.min(self.logical_pages - lpn);
-        let mut bits = vec![0; count.div_ceil(8) as usize];
+        let mut bits = vec![0; index(count.div_ceil(8))];
         (0..count)
             .filter(|i| !self.is_mapped(lpn + i))
-            .for_each(|i| bits[i as usize / 8] |= 1 << (i % 8));
+            .for_each(|i| bits[index(i) / 8] |= 1 << (i % 8));
         TrimBitmap {
             lpn,
             count,
@@ -206,7 +207,7 @@ impl Trims {
         let bitmaps = &self.bitmaps;
         self.live.retain(|ppn, extent| {
             let chunks = extent.lpn / capacity..=(extent.lpn + extent.count.max(1) - 1) / capacity;
-            let superseded = bitmaps[*chunks.start() as usize..=*chunks.end() as usize]
+            let superseded = bitmaps[index(*chunks.start())..=index(*chunks.end())]
                 .iter()
                 .all(|ver| *ver > extent.ver);
             if superseded {
@@ -238,8 +239,8 @@ impl Trims {
         };
         self.live.insert(ppn, extent);
         if let TrimPage::Bitmap(bitmap) = content {
-            let chunk = bitmap.lpn / TrimBitmap::capacity(self.page.len() as u32);
-            if let Some(newest) = self.bitmaps.get_mut(chunk as usize) {
+            let chunk = bitmap.lpn / TrimBitmap::capacity(to_u32(self.page.len()));
+            if let Some(newest) = self.bitmaps.get_mut(index(chunk)) {
                 *newest = (*newest).max(bitmap.ver);
             }
         }
@@ -259,7 +260,7 @@ impl Trims {
 
     /// Bytes really allocated.
     pub(crate) fn bytes(&self) -> u64 {
-        (8 * (self.mapped.len() + self.bitmaps.len()) + self.page.len()) as u64
-            + self.live.len() as u64 * 40
+        to_u64(8 * (self.mapped.len() + self.bitmaps.len()) + self.page.len())
+            + to_u64(self.live.len()) * 40
     }
 }

@@ -54,7 +54,7 @@ impl ColdToWorn {
             if state == State::Bad {
                 continue;
             }
-            (blocks, sum, max) = (blocks + 1, sum + count as u64, max.max(count));
+            (blocks, sum, max) = (blocks + 1, sum + u64::from(count), max.max(count));
             // Of most blocks the count alone says that there are colder ones.
             if count <= coldest.0 && in_use(block, state) {
                 coldest = coldest.min((count, table.epoch(block), block));
@@ -63,8 +63,8 @@ impl ColdToWorn {
         let mean = sum / u64::max(blocks, 1);
         // What lasts for few erases cannot wait for many.
         let floor = self.floor.min(chip.profile().endurance / 4);
-        let gap = u64::max(floor as u64, mean / 20);
+        let gap = u64::max(u64::from(floor), mean / 20);
         let (count, _, block) = coldest;
-        (max.saturating_sub(count) as u64 > gap).then_some(block)
+        (u64::from(max.saturating_sub(count)) > gap).then_some(block)
     }
 }

@@ -1,5 +1,6 @@
 //! The controller's own pages, over a store that keeps no data.
 
+use crate::convert::index;
 use crate::format::Role;
 use nand_model::{Geometry, Ppn};
 use rustc_hash::FxHashMap;
@@ -12,13 +13,13 @@ pub(super) struct Kept(pub(super) FxHashMap<u32, Vec<Box<[u8]>>>);
 impl Kept {
     pub(super) fn put(&mut self, geometry: &Geometry, ppn: Ppn, data: &[u8]) {
         let pages = self.0.entry(geometry.block_of(ppn).raw()).or_default();
-        pages.resize(geometry.pages_per_block as usize, Box::default());
-        pages[geometry.offset_of(ppn) as usize] = data.into();
+        pages.resize(geometry.block_pages(), Box::default());
+        pages[index(geometry.offset_of(ppn))] = data.into();
     }
 
     pub(super) fn remove(&mut self, geometry: &Geometry, ppn: Ppn) {
         if let Some(pages) = self.0.get_mut(&geometry.block_of(ppn).raw()) {
-            pages[geometry.offset_of(ppn) as usize] = Box::default();
+            pages[index(geometry.offset_of(ppn))] = Box::default();
         }
     }
 
@@ -35,9 +36,9 @@ impl Kept {
             return;
         };
         if let Some(own) = self.0.get(&geometry.block_of(first).raw()) {
-            let page_bytes = geometry.page_bytes as usize;
+            let page_bytes = geometry.page_len();
             for (page, ppn) in data.chunks_mut(page_bytes).zip(pages) {
-                match &own[geometry.offset_of(ppn) as usize] {
+                match &own[index(geometry.offset_of(ppn))] {
                     own if own.is_empty() => {}
                     own => page.copy_from_slice(own),
                 }
@@ -46,7 +47,7 @@ impl Kept {
     }
 
     pub(super) fn get(&self, geometry: &Geometry, ppn: Ppn) -> Option<&[u8]> {
-        let page = &self.0.get(&geometry.block_of(ppn).raw())?[geometry.offset_of(ppn) as usize];
+        let page = &self.0.get(&geometry.block_of(ppn).raw())?[index(geometry.offset_of(ppn))];
         (!page.is_empty()).then_some(page)
     }
 }
@@ -54,6 +55,8 @@ impl Kept {
 /// Whether pages of the role with this number are the controller's own, which schemes read back.
 #[inline]
 pub(super) fn is_own(role: u8) -> bool {
-    const OWN: u32 = 1 << Role::Map as u32 | 1 << Role::Trim as u32 | 1 << Role::Checkpoint as u32;
-    OWN.checked_shr(role as u32).is_some_and(|own| own & 1 == 1)
+    const OWN: u32 =
+        1 << Role::Map.index() | 1 << Role::Trim.index() | 1 << Role::Checkpoint.index();
+    OWN.checked_shr(u32::from(role))
+        .is_some_and(|own| own & 1 == 1)
 }

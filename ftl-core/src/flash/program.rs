@@ -2,6 +2,7 @@
 
 use super::Flash;
 use super::kept::is_own;
+use crate::convert::{to_u32, to_u64};
 use crate::error::FtlError;
 use crate::format::{Flags, OOB_BYTES, OOB_SLOT, Oob, PageTag, Role, UNMAPPED};
 use nand_model::{Cause, NandError, Part, Pbn, Ppn, RunError, Store};
@@ -43,11 +44,11 @@ impl<S: Store> Flash<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<(), RunError> {
-        if tags.iter().any(|tag| is_own(tag.role as u8)) {
+        if tags.iter().any(|tag| is_own(tag.role.byte())) {
             self.wait();
         }
         let pseq = self.pseq;
-        self.pseq += tags.len() as u64;
+        self.pseq += to_u64(tags.len());
         let mark = self.mark;
         let record = |(pseq, tag): (u64, &PageTag)| {
             let flags = tag.flags.without(Flags::PROVISIONAL).with(mark);
@@ -70,7 +71,7 @@ impl<S: Store> Flash<S> {
             let oobs = self.oobs.as_flattened();
             let done =
                 self.chip
-                    .program_run(self.now, first, tags.len() as u32, data, oobs, cause)?;
+                    .program_run(self.now, first, to_u32(tags.len()), data, oobs, cause)?;
             self.proceed(done);
         }
         self.keep(first, data, tags.iter().map(|tag| tag.role));
@@ -80,7 +81,7 @@ impl<S: Store> Flash<S> {
     /// Makes room for a scheme part of so many bytes behind the record of a page; an error where
     /// the part's spare bytes are too few.
     pub(crate) fn reserve_spare(&mut self, bytes: usize) -> Result<(), FtlError> {
-        let (needed, there) = (OOB_BYTES + bytes, self.chip.geometry().oob_bytes as usize);
+        let (needed, there) = (OOB_BYTES + bytes, self.chip.geometry().oob_len());
         if needed > there {
             return Err(FtlError::Config(format!(
                 "{needed} spare bytes per page are needed ({OOB_BYTES} for the record, {bytes} for the scheme), the flash has \
@@ -203,9 +204,9 @@ impl<S: Store> Flash<S> {
         cause: Cause,
     ) -> Result<(), RunError> {
         let pseq = self.pseq;
-        self.pseq += records.len() as u64;
+        self.pseq += to_u64(records.len());
         Oob::recopy(records, self.mark, pseq + 1, epoch);
-        let (count, oobs) = (records.len() as u32, records.as_flattened());
+        let (count, oobs) = (to_u32(records.len()), records.as_flattened());
         let done = self
             .chip
             .program_run(self.now, first, count, data, oobs, cause)?;
@@ -231,11 +232,11 @@ impl<S: Store> Flash<S> {
     #[inline(always)]
     fn keep(&mut self, first: Ppn, data: &[u8], roles: impl Iterator<Item = Role>) {
         let Some(kept) = &mut self.kept else { return };
-        let page = self.chip.geometry().page_bytes as usize;
-        for (i, _) in roles.enumerate().filter(|(_, role)| is_own(*role as u8)) {
+        let page = self.chip.geometry().page_len();
+        for (i, _) in roles.enumerate().filter(|(_, role)| is_own(role.byte())) {
             kept.put(
                 self.chip.geometry(),
-                Ppn::new(first.raw() + i as u32),
+                Ppn::new(first.raw() + to_u32(i)),
                 &data[i * page..][..page],
             );
         }

@@ -1,6 +1,7 @@
 //! Reads: for the host, of the controller's own pages, and of records alone.
 
 use super::Flash;
+use crate::convert::to_u32;
 use crate::error::FtlError;
 use crate::format::{Flags, LOST, OOB_BYTES, OOB_SLOT, Oob, UNMAPPED};
 use nand_model::{Cause, Health, NandError, Part, Ppn, Store};
@@ -30,7 +31,7 @@ impl<S: Store> Flash<S> {
         pages: &mut Vec<(Option<Oob>, bool)>,
         cause: Cause,
     ) -> Result<(), NandError> {
-        let count = data.len() / self.geometry().page_bytes as usize;
+        let count = data.len() / self.geometry().page_len();
         self.oobs.resize(count, [0; OOB_SLOT]);
         self.health.resize(count, Health::Good);
         let oobs = self.oobs.as_flattened_mut();
@@ -66,11 +67,11 @@ impl<S: Store> Flash<S> {
         place: impl Fn(usize) -> u32,
         out: &mut [u8],
     ) -> Result<(), FtlError> {
-        let page = self.geometry().page_bytes as usize;
+        let page = self.geometry().page_len();
         let mut done = 0;
         while done < count {
             let run = self.run_length(count - done, |i| place(done + i));
-            let (bytes, lpn) = (&mut out[done * page..][..run * page], lpn + done as u32);
+            let (bytes, lpn) = (&mut out[done * page..][..run * page], lpn + to_u32(done));
             match place(done) {
                 UNMAPPED => bytes.fill(0),
                 LOST => return Err(FtlError::MediaLost(lpn)),
@@ -88,7 +89,7 @@ impl<S: Store> Flash<S> {
         let follows = |i: &usize| match (first, place(*i)) {
             (UNMAPPED, ppn) => ppn == UNMAPPED,
             (LOST, _) => false,
-            (first, ppn) => ppn < LOST && ppn == first + *i as u32 && block(ppn) == block(first),
+            (first, ppn) => ppn < LOST && ppn == first + to_u32(*i) && block(ppn) == block(first),
         };
         1 + (1..count).take_while(follows).count()
     }

@@ -1,6 +1,7 @@
 //! The data of a [`Role::Checkpoint`](super::Role) page: one chunk of a set.
 
 use super::{COUNTER_FOUND_MAX, array_at};
+use crate::convert::to_u64;
 
 /// Bytes in front of a chunk's payload.
 pub const CHUNK_HEAD: usize = 24;
@@ -25,7 +26,7 @@ impl ChunkHead {
         page.clear();
         page.extend(MAGIC.to_le_bytes());
         page.extend(self.total.to_le_bytes());
-        page.extend((payload.len() as u64).to_le_bytes());
+        page.extend((to_u64(payload.len())).to_le_bytes());
         page.extend(self.upto.to_le_bytes());
         page.extend(payload);
         page.resize(page_bytes, 0);

@@ -1,6 +1,8 @@
 //! The fixed part of every page's spare bytes: who the page is, which version, when programmed, in
 //! which life of its block.
 
+use crate::convert::{low_u16, low_u8, narrow, to_u64, to_usize};
+
 /// Bytes of the fixed part; a scheme's own part follows.
 pub const OOB_BYTES: usize = 26;
 
@@ -51,6 +53,18 @@ impl Role {
             self,
             Role::Data | Role::Log | Role::Cold | Role::Update | Role::Journal
         )
+    }
+
+    /// The number as an index into a table of [`Role::SLOTS`] entries.
+    #[inline]
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The number as records have it.
+    #[inline]
+    pub(crate) const fn byte(self) -> u8 {
+        self as u8
     }
 
     #[inline]
@@ -142,9 +156,9 @@ impl Oob {
         );
         // Four words: magic, role, flags, lpn; ver and the start of pseq; its rest and most of
         // epoch; the rest of that.
-        let flags = (!self.tag.flags.0) as u64;
+        let [magic, role] = [MAGIC, self.tag.role.byte()].map(u64::from);
         let head =
-            MAGIC as u64 | (self.tag.role as u64) << 8 | flags << 16 | (self.tag.lpn as u64) << 32;
+            magic | role << 8 | u64::from(!self.tag.flags.0) << 16 | u64::from(self.tag.lpn) << 32;
         let words = [
             head,
             ver | pseq << 48,
@@ -165,10 +179,10 @@ impl Oob {
         let bytes: &[u8; OOB_BYTES] = bytes.first_chunk()?;
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("eight bytes"));
         let (head, middle, tail) = (word(0), word(8), word(16));
-        if head as u8 != MAGIC {
+        if low_u8(head) != MAGIC {
             return None;
         }
-        let last = u16::from_le_bytes([bytes[24], bytes[25]]) as u64;
+        let last = u64::from(u16::from_le_bytes([bytes[24], bytes[25]]));
         let (ver, pseq) = (
             middle & COUNTER_MAX,
             middle >> 48 | (tail << 16) & COUNTER_MAX,
@@ -178,14 +192,14 @@ impl Oob {
             return None;
         }
         let (role, flags) = (
-            Role::from_byte((head >> 8) as u8)?,
-            Flags(!((head >> 16) as u16)),
+            Role::from_byte(low_u8(head >> 8))?,
+            Flags(!low_u16(head >> 16)),
         );
         Some(Oob {
             tag: PageTag {
                 role,
                 flags,
-                lpn: (head >> 32) as u32,
+                lpn: narrow(head >> 32),
                 ver,
             },
             pseq,
@@ -202,7 +216,7 @@ impl Oob {
         start
             .wrapping_sub(u16::from_le_bytes([MAGIC, 1]))
             .rotate_right(8)
-            < Role::Pad as u16
+            < u16::from(Role::Pad.byte())
     }
 
     /// Role and logical page of a record.
@@ -232,7 +246,7 @@ impl Oob {
     /// Changes what a record says its page is for.
     #[inline]
     pub fn assume(slot: &mut [u8; OOB_SLOT], role: Role) {
-        slot[1] = role as u8;
+        slot[1] = role.byte();
     }
 
     /// Turns records into those of copies of their pages, programmed as `pseq` and so on in another
@@ -243,19 +257,19 @@ impl Oob {
     /// As [`Oob::encode`].
     #[inline]
     pub fn recopy(slots: &mut [[u8; OOB_SLOT]], mark: Flags, pseq: u64, epoch: u64) {
-        let last = pseq + (slots.len() as u64).saturating_sub(1);
+        let last = pseq + to_u64(slots.len()).saturating_sub(1);
         assert!(
             (last | epoch) >> COUNTER_BITS == 0,
             "a 48-bit counter is exhausted"
         );
         let (cleared, set) = (
-            (Flags::PROVISIONAL.0 as u64) << 16,
-            (Flags::COPY.with(mark).0 as u64) << 16,
+            u64::from(Flags::PROVISIONAL.0) << 16,
+            u64::from(Flags::COPY.with(mark).0) << 16,
         );
         // Records whose numbers differ in the last 16 bits only have one second half.
         let (mut left, mut pseq) = (slots, pseq);
         while !left.is_empty() {
-            let alike = left.len().min(0x1_0000 - (pseq & 0xFFFF) as usize);
+            let alike = left.len().min(0x1_0000 - to_usize(pseq & 0xFFFF));
             let (slots, rest) = left.split_at_mut(alike);
             let second = [pseq >> 16 | epoch << 32, epoch >> 32 | !0xFFFF].map(u64::to_le_bytes);
             let mut number = pseq << 48;
@@ -268,7 +282,7 @@ impl Oob {
                 tail.copy_from_slice(&second);
                 number = number.wrapping_add(1 << 48);
             }
-            (left, pseq) = (rest, pseq + alike as u64);
+            (left, pseq) = (rest, pseq + to_u64(alike));
         }
     }
 

@@ -2,6 +2,7 @@
 //! a bitmap of such pages.
 
 use super::{COUNTER_FOUND_MAX, array_at};
+use crate::convert::{index, to_u32};
 
 /// `count` pages from `lpn` on hold nothing older than `ver`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub fn encode(ranges: &[TrimRange], page: &mut [u8]) -> usize {
     let taken = ranges.len().min((page.len() - HEAD) / ENTRY);
     page.fill(0);
     page[..4].copy_from_slice(&MAGIC.to_le_bytes());
-    page[4..8].copy_from_slice(&(taken as u32).to_le_bytes());
+    page[4..8].copy_from_slice(&(to_u32(taken)).to_le_bytes());
     for (range, out) in ranges.iter().zip(page[HEAD..].chunks_exact_mut(ENTRY)) {
         out[..4].copy_from_slice(&range.lpn.to_le_bytes());
         out[4..8].copy_from_slice(&range.count.to_le_bytes());
@@ -38,7 +39,7 @@ pub fn decode(page: &[u8]) -> Option<Vec<TrimRange>> {
     if page.len() < HEAD || u32_at(0) != MAGIC {
         return None;
     }
-    let count = u32_at(4) as usize;
+    let count = index(u32_at(4));
     if count > (page.len() - HEAD) / ENTRY {
         return None;
     }
@@ -79,7 +80,7 @@ pub struct TrimBitmap {
 impl TrimBitmap {
     /// Bits that a page of this size has room for.
     pub const fn capacity(page_bytes: u32) -> u32 {
-        (page_bytes - BITMAP_HEAD as u32) * 8
+        (page_bytes - to_u32(BITMAP_HEAD)) * 8
     }
 
     /// Fills a page, which must have room.
@@ -103,7 +104,7 @@ impl TrimBitmap {
             u32::from_le_bytes(array_at(page, 8)),
         );
         let ver = u64::from_le_bytes(array_at(page, 16));
-        let bits = behind.get(..count.div_ceil(8) as usize)?.to_vec();
+        let bits = behind.get(..index(count.div_ceil(8)))?.to_vec();
         let sane = lpn.checked_add(count).is_some() && ver <= COUNTER_FOUND_MAX;
         sane.then_some(TrimBitmap {
             lpn,
@@ -116,7 +117,7 @@ impl TrimBitmap {
     /// The pages whose bit is set.
     pub fn pages(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.count)
-            .filter(|i| self.bits[*i as usize / 8] >> (i % 8) & 1 == 1)
+            .filter(|i| self.bits[index(*i) / 8] >> (i % 8) & 1 == 1)
             .map(|i| self.lpn + i)
     }
 }

@@ -1,6 +1,7 @@
 //! Doubly linked lists of small numbers, threaded through one array: the order of use of whatever
 //! the numbers stand for. Every change is O(1) and allocates only when a larger number than ever
 //! joins.
+use crate::convert::{index, to_u32, to_u64};
 
 /// Neighbours on a circular list. Alone on it, a link is its own neighbour.
 #[derive(Clone, Copy, Debug)]
@@ -30,34 +31,31 @@ impl Lists {
     #[inline]
     pub(crate) fn push(&mut self, list: u32, node: u32) {
         let at = self.lists + node;
-        while self.links.len() as u32 <= at {
-            let own = self.links.len() as u32;
+        while to_u32(self.links.len()) <= at {
+            let own = to_u32(self.links.len());
             self.links.push(Link {
                 newer: own,
                 older: own,
             });
         }
-        debug_assert_eq!(
-            self.links[at as usize].newer, at,
-            "node {node} is on a list"
-        );
-        let newest = self.links[list as usize].older;
-        self.links[at as usize] = Link {
+        debug_assert_eq!(self.links[index(at)].newer, at, "node {node} is on a list");
+        let newest = self.links[index(list)].older;
+        self.links[index(at)] = Link {
             newer: list,
             older: newest,
         };
-        self.links[newest as usize].newer = at;
-        self.links[list as usize].older = at;
+        self.links[index(newest)].newer = at;
+        self.links[index(list)].older = at;
     }
 
     /// Takes a node off its list.
     #[inline]
     pub(crate) fn remove(&mut self, node: u32) {
         let at = self.lists + node;
-        let Link { newer, older } = self.links[at as usize];
-        self.links[older as usize].newer = newer;
-        self.links[newer as usize].older = older;
-        self.links[at as usize] = Link {
+        let Link { newer, older } = self.links[index(at)];
+        self.links[index(older)].newer = newer;
+        self.links[index(newer)].older = older;
+        self.links[index(at)] = Link {
             newer: at,
             older: at,
         };
@@ -66,7 +64,7 @@ impl Lists {
     /// Moves a node to the new end of a list.
     #[inline]
     pub(crate) fn touch(&mut self, list: u32, node: u32) {
-        if self.links[list as usize].older != self.lists + node {
+        if self.links[index(list)].older != self.lists + node {
             self.remove(node);
             self.push(list, node);
         }
@@ -75,11 +73,11 @@ impl Lists {
     /// A node gets another number, which is on no list, and keeps its place.
     pub(crate) fn rename(&mut self, node: u32, other: u32) {
         let (from, to) = (self.lists + node, self.lists + other);
-        let Link { newer, older } = self.links[from as usize];
-        self.links[to as usize] = Link { newer, older };
-        self.links[older as usize].newer = to;
-        self.links[newer as usize].older = to;
-        self.links[from as usize] = Link {
+        let Link { newer, older } = self.links[index(from)];
+        self.links[index(to)] = Link { newer, older };
+        self.links[index(older)].newer = to;
+        self.links[index(newer)].older = to;
+        self.links[index(from)] = Link {
             newer: from,
             older: from,
         };
@@ -88,18 +86,18 @@ impl Lists {
     /// The node that has been on the list for longest.
     #[inline]
     pub(crate) fn oldest(&self, list: u32) -> Option<u32> {
-        self.links[list as usize].newer.checked_sub(self.lists)
+        self.links[index(list)].newer.checked_sub(self.lists)
     }
 
     /// The nodes of a list, the newest first.
     pub(crate) fn newest_first(&self, list: u32) -> impl Iterator<Item = u32> {
-        let step = move |at: &u32| Some(self.links[*at as usize].older);
+        let step = move |at: &u32| Some(self.links[index(*at)].older);
         std::iter::successors(step(&list), step).map_while(|at| at.checked_sub(self.lists))
     }
 
     /// Bytes really allocated.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.links.capacity() * size_of::<Link>()) as u64
+        to_u64(self.links.capacity() * size_of::<Link>())
     }
 }
 

@@ -1,6 +1,7 @@
 //! A cache of whole, clean mapping pages; the least recently used one makes room.
 
 use super::Lists;
+use crate::convert::{index, to_u32, to_u64};
 use rustc_hash::FxHashMap;
 
 struct Slot {
@@ -23,7 +24,7 @@ impl PageLru {
     /// Room for `capacity` > 0 pages.
     pub(crate) fn new(capacity: u32, page_bytes: u32) -> Self {
         assert!(capacity > 0);
-        let page_bytes = page_bytes as usize;
+        let page_bytes = index(page_bytes);
         PageLru {
             slots: Vec::new(),
             index: FxHashMap::default(),
@@ -38,14 +39,14 @@ impl PageLru {
     pub(crate) fn get(&mut self, vtpn: u32) -> Option<&[u8]> {
         let slot = *self.index.get(&vtpn)?;
         self.used.touch(0, slot);
-        Some(&self.slots[slot as usize].page)
+        Some(&self.slots[index(slot)].page)
     }
 
     /// The page, if it is here, without a use of it.
     pub(crate) fn peek(&self, vtpn: u32) -> Option<&[u8]> {
         self.index
             .get(&vtpn)
-            .map(|slot| &*self.slots[*slot as usize].page)
+            .map(|slot| &*self.slots[index(*slot)].page)
     }
 
     /// Takes a page in, or its new content.
@@ -54,7 +55,7 @@ impl PageLru {
             Some(slot) => *slot,
             None => self.slot_for(vtpn),
         };
-        self.slots[slot as usize].page.copy_from_slice(page);
+        self.slots[index(slot)].page.copy_from_slice(page);
         self.used.touch(0, slot);
     }
 
@@ -64,11 +65,11 @@ impl PageLru {
             return;
         };
         self.used.remove(slot);
-        let last = self.slots.len() as u32 - 1;
-        self.slots.swap_remove(slot as usize);
+        let last = to_u32(self.slots.len()) - 1;
+        self.slots.swap_remove(index(slot));
         if slot != last {
             // The last slot moved here, with its place in the order.
-            self.index.insert(self.slots[slot as usize].vtpn, slot);
+            self.index.insert(self.slots[index(slot)].vtpn, slot);
             self.used.rename(last, slot);
         }
     }
@@ -77,24 +78,24 @@ impl PageLru {
     pub(crate) fn size(&self) -> (u64, u64) {
         let per_page = self.page_bytes + std::mem::size_of::<Slot>() + 8;
         (
-            self.slots.len() as u64,
-            self.slots.len() as u64 * per_page as u64 + self.used.bytes(),
+            to_u64(self.slots.len()),
+            to_u64(self.slots.len()) * to_u64(per_page) + self.used.bytes(),
         )
     }
 
     fn slot_for(&mut self, vtpn: u32) -> u32 {
-        let slot = if self.slots.len() < self.capacity as usize {
+        let slot = if self.slots.len() < index(self.capacity) {
             let page = vec![0; self.page_bytes].into();
             self.slots.push(Slot { vtpn, page });
-            self.slots.len() as u32 - 1
+            to_u32(self.slots.len()) - 1
         } else {
             let slot = self
                 .used
                 .oldest(0)
                 .expect("a full cache has an oldest page");
             self.used.remove(slot);
-            self.index.remove(&self.slots[slot as usize].vtpn);
-            self.slots[slot as usize].vtpn = vtpn;
+            self.index.remove(&self.slots[index(slot)].vtpn);
+            self.slots[index(slot)].vtpn = vtpn;
             slot
         };
         self.index.insert(vtpn, slot);

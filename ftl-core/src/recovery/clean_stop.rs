@@ -9,13 +9,15 @@
 use super::Head;
 use crate::block_table::State;
 use crate::checkpoint::Checkpoints;
+use crate::convert::{low_u16, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::format::{COUNTER_FOUND_MAX, Role};
 use crate::space::{Space, StreamId};
 use nand_model::{Geometry, Pbn, Store};
 use std::collections::HashSet;
 
-const PAGES_BITS: u32 = 16;
+/// Of the state of a block, its programmed pages: the lowest bits.
+const PAGES_BITS: u32 = u16::BITS;
 
 /// The state of all blocks, and what else a mount could not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,14 +34,15 @@ pub(crate) struct CleanStop {
 }
 
 fn state(epoch: u64, programmed: u32) -> u64 {
-    epoch << PAGES_BITS | programmed as u64
+    epoch << PAGES_BITS | u64::from(programmed)
 }
 
 impl CleanStop {
     /// Chunks of the set, and so pages.
     pub(crate) fn chunks(geometry: &Geometry) -> u32 {
         // Beside the block's state it may be open (two words) or free (one).
-        (8 * (8 + 3 * geometry.blocks as usize)).div_ceil(Checkpoints::chunk_bytes(geometry)) as u32
+        let bytes = 8 * (8 + 3 * geometry.block_slots());
+        to_u32(bytes.div_ceil(Checkpoints::chunk_bytes(geometry)))
     }
 
     /// The present state. No page may be at risk, nothing wait for its erase.
@@ -56,11 +59,11 @@ impl CleanStop {
         let open = |stream: StreamId| {
             space
                 .open_block(stream)
-                .map(|(block, _)| (stream as u64, block.raw() as u64))
+                .map(|(block, _)| (to_u64(stream), u64::from(block.raw())))
         };
         CleanStop {
             next_ver,
-            logical_pages: logical_pages as u64,
+            logical_pages: u64::from(logical_pages),
             pseq: space.flash.pseq(),
             next_epoch: space.next_epoch(),
             blocks: space
@@ -80,8 +83,7 @@ impl CleanStop {
             self.pseq,
             self.next_epoch,
         ];
-        let lengths =
-            [self.blocks.len(), self.open.len(), self.free.len()].map(|length| length as u64);
+        let lengths = [self.blocks.len(), self.open.len(), self.free.len()].map(to_u64);
         let open = self
             .open
             .iter()
@@ -152,7 +154,7 @@ impl CleanStop {
     ) -> Result<(), FtlError> {
         let bytes = self.encode();
         let chunks = bytes.chunks(Checkpoints::chunk_bytes(&space.geometry()));
-        checkpoints.begin(space, chunks.len() as u32)?;
+        checkpoints.begin(space, to_u32(chunks.len()))?;
         for chunk in chunks {
             checkpoints.write(space, chunk, self.pseq)?;
         }
@@ -181,7 +183,7 @@ impl CleanStop {
             .collect();
         let damaged = |what: &str| FtlError::Corrupt(format!("checkpoint {}: {what}", newest.id));
         let stop = CleanStop::decode(&bytes).ok_or_else(|| damaged("unreadable"))?;
-        if stop.logical_pages != logical_pages as u64 || stop.blocks.len() != heads.len() {
+        if stop.logical_pages != u64::from(logical_pages) || stop.blocks.len() != heads.len() {
             return Err(damaged("made for another size"));
         }
         if !stop.still_holds(space, heads) {
@@ -208,7 +210,7 @@ impl CleanStop {
             }
             Head::Found { epoch, .. } => state(epoch, chip.programmed(block)) == *was,
             // Its only page may have been lost before the stop, or none was programmed yet.
-            Head::Nothing => chip.programmed(block) == (*was & ((1 << PAGES_BITS) - 1)) as u32,
+            Head::Nothing => chip.programmed(block) == u32::from(low_u16(*was)),
         };
         (0..)
             .map(Pbn::new)
@@ -218,14 +220,19 @@ impl CleanStop {
 
     /// Blocks whose erase is known to have ended.
     pub(crate) fn free(&self) -> HashSet<u32> {
-        self.free.iter().map(|block| *block as u32).collect()
+        let numbers = self.free.iter().map(|block| u32::try_from(*block));
+        numbers.filter_map(Result::ok).collect()
     }
 
     /// Goes on filling the blocks that were being filled, but for those that are appended to and in
     /// which a page went astray.
     pub(crate) fn resume<S: Store>(&self, space: &mut Space<S>) {
         for (stream, block) in &self.open {
-            let (stream, block) = (*stream as StreamId, Pbn::new(*block as u32));
+            let (Ok(stream), Ok(block)) = (StreamId::try_from(*stream), u32::try_from(*block))
+            else {
+                continue;
+            };
+            let block = Pbn::new(block);
             let fits = stream < space.streams() && block.raw() < space.geometry().blocks;
             let there = fits
                 && space.table.state(block) == State::Full

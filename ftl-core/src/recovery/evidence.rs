@@ -100,7 +100,7 @@ impl Suspects {
     /// or ended just before the cut. Pages that an earlier cut hit need no rewrite. The mount after
     /// that cut rewrote them, unless it was cut itself, and then that is the latest cut.
     pub(crate) fn is_shaky(&self, ppn: Ppn) -> bool {
-        let recent = |last: u64| last + IN_FLIGHT > self.newest;
+        let recent = |last: u64| last + u64::from(IN_FLIGHT) > self.newest;
         let unstable = self
             .pages
             .get(&ppn.raw())

@@ -26,10 +26,11 @@ pub(crate) use rescue::{Rescue, Rescuer, Rescues};
 pub(crate) use resolve::{Claim, FoundTrim, read_page, read_trims, resolve};
 pub(crate) use scan::{Head, scan_block, scan_heads};
 
+use crate::convert::to_u32;
 use nand_model::PairTable;
 
 /// Programs that may be under way together when power fails.
-const IN_FLIGHT: u64 = 32;
+const IN_FLIGHT: u32 = 32;
 
 /// Blocks that a mount may take for what it programs again, when `units` units have an open block
 /// each: pages of every block that the cut may have hit, while [`IN_FLIGHT`] programs were under
@@ -43,9 +44,9 @@ pub(crate) fn rescue_blocks(pairs: &PairTable, pages_per_block: u32, units: u32)
     };
     let hit = 1
         + (0..pages_per_block)
-            .map(|page| pairs.victims(page).count() as u32)
+            .map(|page| to_u32(pairs.victims(page).count()))
             .max()
             .unwrap_or(0);
-    let blocks = units + 1 + IN_FLIGHT as u32 / pages_per_block;
-    (hit * blocks.min(IN_FLIGHT as u32)).div_ceil(room)
+    let blocks = units + 1 + IN_FLIGHT / pages_per_block;
+    (hit * blocks.min(IN_FLIGHT)).div_ceil(room)
 }

@@ -9,6 +9,7 @@
 use super::rescue::{Rescue, Rescuer};
 use super::{Claim, Evidence, Head, Rescues, Version, read_trims, resolve, scan_block};
 use crate::checkpoint::Checkpoints;
+use crate::convert::index;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
 use crate::space::{Space, StreamId};
@@ -64,8 +65,8 @@ pub(crate) fn find_newest<S: Store>(
     }
     scan.evidence.sort();
     let mut newest = Newest {
-        map: vec![UNMAPPED; logical_pages as usize],
-        programmed: vec![0; logical_pages as usize],
+        map: vec![UNMAPPED; index(logical_pages)],
+        programmed: vec![0; index(logical_pages)],
         next_ver: scan.newest_ver + 1,
         discarded: 0,
         rescues: Rescues::default(),
@@ -78,7 +79,7 @@ pub(crate) fn find_newest<S: Store>(
     {
         let lpn = group[0].oob.tag.lpn;
         let claim = Claim {
-            trimmed_at: trimmed_at[lpn as usize],
+            trimmed_at: trimmed_at[index(lpn)],
             ..Claim::default()
         };
         let (rescues, discarded) = (&mut newest.rescues, &mut newest.discarded);
@@ -148,7 +149,7 @@ impl Newest {
             let ver = trim.content.ver();
             self.next_ver = self.next_ver.max(ver + 1);
             for lpn in trim.content.pages() {
-                let at = &mut trimmed_at[lpn as usize];
+                let at = &mut trimmed_at[index(lpn)];
                 *at = ver.max(*at);
             }
             space.table.set_live(trim.at.ppn);
@@ -171,8 +172,8 @@ impl Newest {
     }
 
     fn place(&mut self, lpn: u32, ppn: Ppn, pseq: u64) {
-        self.map[lpn as usize] = ppn.raw();
-        self.programmed[lpn as usize] = pseq;
+        self.map[index(lpn)] = ppn.raw();
+        self.programmed[index(lpn)] = pseq;
     }
 
     fn settle_blocks<S: Store>(

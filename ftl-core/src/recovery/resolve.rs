@@ -76,9 +76,9 @@ pub(crate) fn read_page<S: Store>(
     ppn: Ppn,
     discarded: &mut u64,
 ) -> Result<Option<Vec<u8>>, FtlError> {
-    let mut data = vec![0; space.geometry().page_bytes as usize];
+    let mut data = vec![0; space.geometry().page_len()];
     let read = space.flash.read(ppn, &mut data, Cause::Recovery)?;
-    *discarded += read.is_none() as u64;
+    *discarded += u64::from(read.is_none());
     Ok(read.map(|_| data))
 }
 

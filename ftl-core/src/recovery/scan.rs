@@ -10,6 +10,7 @@
 
 use super::evidence::suspects;
 use super::provisional;
+use crate::convert::index;
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, Oob, Role};
@@ -158,8 +159,8 @@ fn standing_pages<S: Store>(
 ) -> Result<Vec<(Ppn, Oob)>, FtlError> {
     let geometry = *flash.geometry();
     let frontier = flash.chip().frontier(block);
-    *scanned += frontier as u64;
-    let mut pages = Vec::with_capacity(frontier as usize);
+    *scanned += u64::from(frontier);
+    let mut pages = Vec::with_capacity(index(frontier));
     for offset in 0..frontier {
         let ppn = geometry.page(block, offset);
         let oob = flash.read_oob(ppn, Cause::Recovery)?;

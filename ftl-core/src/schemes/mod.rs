@@ -22,6 +22,7 @@ mod tpftl;
 pub(crate) use pagemap::FlatMap;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
+use crate::convert::narrow;
 use crate::error::FtlError;
 use crate::families::page_ram::{self, PageMap};
 use crate::ftl::{Ftl, Start};
@@ -194,18 +195,19 @@ impl Scheme {
                 op * 100.0
             )));
         }
-        let pages_per_block = profile.geometry.pages_per_block as u64;
+        let pages_per_block = u64::from(profile.geometry.pages_per_block);
         let spare = |blocks: u64| {
-            (blocks * profile.max_bad_permille as u64)
+            (blocks * u64::from(profile.max_bad_permille))
                 .div_ceil(1000)
                 .max(4)
         };
+        let with_op = |logical_pages: u32| (f64::from(logical_pages) * (1.0 + op)).ceil() as u64;
         match profile.capacity {
             Capacity::BySize => {
                 let logical_pages = self.logical_pages(profile, size_bytes)?;
-                let data =
-                    ((logical_pages as f64 * (1.0 + op)).ceil() as u64).div_ceil(pages_per_block);
-                let used = data + (self.overhead_blocks)(profile, logical_pages, params)? as u64;
+                let data = with_op(logical_pages).div_ceil(pages_per_block);
+                let used =
+                    data + u64::from((self.overhead_blocks)(profile, logical_pages, params)?);
                 let blocks = used + spare(used);
                 let blocks = u32::try_from(blocks).map_err(|_| too_large(size_bytes))?;
                 let profile = profile.with_blocks(blocks);
@@ -217,14 +219,13 @@ impl Scheme {
             }
             Capacity::Blocks(blocks) => {
                 let fits = |logical_pages: u32| -> Result<bool, FtlError> {
-                    let data = ((logical_pages as f64 * (1.0 + op)).ceil() as u64)
-                        .div_ceil(pages_per_block);
+                    let data = with_op(logical_pages).div_ceil(pages_per_block);
                     Ok(
-                        data + (self.overhead_blocks)(profile, logical_pages, params)? as u64
-                            <= blocks as u64,
+                        data + u64::from((self.overhead_blocks)(profile, logical_pages, params)?)
+                            <= u64::from(blocks),
                     )
                 };
-                let (mut low, mut high) = (0u32, (blocks as u64 * pages_per_block) as u32);
+                let (mut low, mut high) = (0u32, narrow(u64::from(blocks) * pages_per_block));
                 while low + 1 < high {
                     let middle = low + (high - low) / 2;
                     *(if fits(middle)? { &mut low } else { &mut high }) = middle;
@@ -240,7 +241,7 @@ impl Scheme {
                     return Err(FtlError::Config(format!(
                         "profile {} has {blocks} blocks: at most {} bytes at this over-provisioning",
                         profile.name,
-                        largest as u64 * profile.geometry.page_bytes as u64
+                        u64::from(largest) * u64::from(profile.geometry.page_bytes)
                     )));
                 }
                 Ok(Layout {
@@ -257,7 +258,7 @@ impl Scheme {
                 "size of {size_bytes} bytes: need a multiple of 4 KiB"
             )));
         }
-        let pages = size_bytes.div_ceil(profile.geometry.page_bytes as u64);
+        let pages = size_bytes.div_ceil(u64::from(profile.geometry.page_bytes));
         u32::try_from(pages)
             .ok()
             .filter(|p| *p < 1 << 31)

@@ -6,6 +6,7 @@
 
 use super::{NEVER, NO_BLOCK, OpenBlock, Space, Stream, StreamId};
 use crate::block_table::State;
+use crate::convert::{index, to_u32};
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{OOB_SLOT, PageTag};
@@ -24,7 +25,7 @@ impl<S: Store> Space<S> {
     ) -> Result<(Ppn, u32), FtlError> {
         self.append_with(stream, tags.len(), |flash, first, epoch, count| {
             let tags = &tags[..count];
-            let bytes = count * flash.geometry().page_bytes as usize;
+            let bytes = count * flash.geometry().page_len();
             flash.program(first, epoch, tags, &data[..bytes], cause)
         })
     }
@@ -53,7 +54,7 @@ impl<S: Store> Space<S> {
         cause: Cause,
     ) -> Result<(Ppn, u32), FtlError> {
         self.append_with(stream, records.len(), |flash, first, epoch, count| {
-            let bytes = count * flash.geometry().page_bytes as usize;
+            let bytes = count * flash.geometry().page_len();
             flash.program_copies(first, epoch, &mut records[..count], &data[..bytes], cause)
         })
     }
@@ -138,7 +139,7 @@ impl<S: Store> Space<S> {
             tags.len(),
             at_offset,
             |flash, first, epoch, count| {
-                let bytes = count * flash.geometry().page_bytes as usize;
+                let bytes = count * flash.geometry().page_len();
                 flash.program(first, epoch, &tags[..count], &data[..bytes], cause)
             },
         )
@@ -162,13 +163,13 @@ impl<S: Store> Space<S> {
             let count = if wanted == 1 {
                 1
             } else {
-                wanted.min(room as usize)
+                wanted.min(index(room))
             };
             let seq = self.flash.pseq();
             let outcome = program(&mut self.flash, first, epoch, count);
             let done = outcome
                 .as_ref()
-                .map_or_else(|run| run.done, |()| count as u32);
+                .map_or_else(|run| run.done, |()| to_u32(count));
             self.note_programmed(stream, first, done, seq);
             match outcome {
                 Ok(()) => {}
@@ -196,7 +197,7 @@ impl<S: Store> Space<S> {
             open.note(1, seq + 1);
             self.table.set_live(first);
         } else {
-            open.note(done, seq + done as u64);
+            open.note(done, seq + u64::from(done));
             self.table.set_live_run(first, done);
         }
         let filled = open.next == pages;
@@ -276,7 +277,7 @@ impl<S: Store> Space<S> {
             .expect("an open block has room");
         (
             geometry.page(block, first),
-            (first..geometry.pages_per_block).take_while(free).count() as u32,
+            to_u32((first..geometry.pages_per_block).take_while(free).count()),
         )
     }
 
@@ -288,7 +289,7 @@ impl<S: Store> Space<S> {
         let epoch = self.next_epoch;
         self.next_epoch += 1;
         self.table.set_open(block, spec.role, epoch);
-        self.filled_by[block.index()] = stream as u32;
+        self.filled_by[block.index()] = to_u32(stream);
         self.streams[stream].open = Some(OpenBlock::new(block, epoch, 0));
         Ok(())
     }
@@ -342,7 +343,7 @@ impl<S: Store> Space<S> {
     /// Closes this block, if a stream is filling it.
     pub(crate) fn seal_block(&mut self, block: Pbn) -> Result<(), FtlError> {
         match self.table.state(block) {
-            State::Open => self.seal(self.filled_by[block.index()] as usize),
+            State::Open => self.seal(index(self.filled_by[block.index()])),
             _ => Ok(()),
         }
     }
@@ -351,7 +352,7 @@ impl<S: Store> Space<S> {
     pub(crate) fn hand_over(&mut self, from: StreamId, to: StreamId) {
         assert!(self.streams[to].open.is_none(), "stream {to} has a block");
         let open = self.streams[from].open.take().expect("a block is open");
-        self.filled_by[open.block.index()] = to as u32;
+        self.filled_by[open.block.index()] = to_u32(to);
         let pairs = self.pair_protection.then(|| self.flash.chip().pairs());
         let oldest = open.oldest_unsafe(pairs);
         self.streams[to].open = Some(open);

@@ -31,6 +31,7 @@ mod streams;
 pub(crate) use streams::{StreamId, StreamSpec};
 
 use crate::block_table::{BlockTable, State};
+use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::events::{Event, EventKind, EventLog};
 use crate::flash::Flash;
@@ -77,7 +78,7 @@ impl<S: Store> Space<S> {
     pub(crate) fn new(flash: Flash<S>, streams: &[StreamSpec]) -> Self {
         let geometry = *flash.geometry();
         assert!(
-            flash.chip().pairs().span() as usize <= RECENT,
+            index(flash.chip().pairs().span()) <= RECENT,
             "a pairing that reaches further than is remembered"
         );
         let mut space = Space {
@@ -88,7 +89,7 @@ impl<S: Store> Space<S> {
             streams: streams.iter().map(|spec| Stream::new(*spec)).collect(),
             fixed: streams.len(),
             at_risk: AtRisk::default(),
-            filled_by: vec![0; geometry.blocks as usize],
+            filled_by: vec![0; geometry.block_slots()],
             released: VecDeque::new(),
             failing: Vec::new(),
             next_epoch: 1,
@@ -177,12 +178,12 @@ impl<S: Store> Space<S> {
     /// Erased blocks that can be taken now.
     #[inline]
     pub(crate) fn free_blocks(&self) -> u32 {
-        self.pool.len() as u32
+        to_u32(self.pool.len())
     }
 
     /// Those of one die.
     pub(crate) fn free_blocks_on(&self, die: u32) -> u32 {
-        self.pool.on_die(die) as u32
+        to_u32(self.pool.on_die(die))
     }
 
     /// The blocks that this stream opens from now on are of this die, as long as it has any.
@@ -193,7 +194,7 @@ impl<S: Store> Space<S> {
     /// Collected blocks that wait for their erase.
     #[inline]
     pub(crate) fn released_blocks(&self) -> u32 {
-        self.released.len() as u32
+        to_u32(self.released.len())
     }
 
     /// The allocation number that the next block will get.
@@ -242,7 +243,7 @@ impl<S: Store> Space<S> {
     pub(crate) fn resume(&mut self, stream: StreamId, block: Pbn) {
         let (role, epoch) = (self.streams[stream].spec.role, self.table.epoch(block));
         self.table.set_open(block, role, epoch);
-        self.filled_by[block.index()] = stream as u32;
+        self.filled_by[block.index()] = to_u32(stream);
         self.streams[stream].open = Some(OpenBlock::new(
             block,
             epoch,
@@ -366,13 +367,12 @@ impl<S: Store> Space<S> {
 
     /// Whether a unit's stream fills this block. It may stay as it is for as long as any full one.
     pub(crate) fn is_open_for_unit(&self, block: Pbn) -> bool {
-        self.table.state(block) == State::Open
-            && self.filled_by[block.index()] as usize >= self.fixed
+        self.table.state(block) == State::Open && index(self.filled_by[block.index()]) >= self.fixed
     }
 
     /// Bytes really allocated for pool and streams.
     pub(crate) fn pool_bytes(&self) -> u64 {
         let streams = self.streams.len() * size_of::<Stream>() + 4 * self.filled_by.len();
-        self.pool.len() as u64 * 16 + streams as u64
+        to_u64(self.pool.len() * 16 + streams)
     }
 }

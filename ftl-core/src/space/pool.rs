@@ -1,5 +1,6 @@
 //! Erased blocks, by die and wear.
 
+use crate::convert::index;
 use nand_model::{Geometry, Pbn};
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ pub(super) struct FreePool {
 
 impl FreePool {
     pub(super) fn new(geometry: Geometry) -> Self {
-        let by_wear = vec![BTreeSet::new(); geometry.dies() as usize];
+        let by_wear = vec![BTreeSet::new(); index(geometry.dies())];
         FreePool {
             geometry,
             by_wear,
@@ -30,12 +31,12 @@ impl FreePool {
 
     /// Blocks of one die.
     pub(super) fn on_die(&self, die: u32) -> usize {
-        self.by_wear[die as usize].len()
+        self.by_wear[index(die)].len()
     }
 
     pub(super) fn put(&mut self, block: Pbn, erase_count: u32, confirmed: bool) {
-        self.len += self.by_wear[self.geometry.die_of(block) as usize].insert((erase_count, block))
-            as usize;
+        let die = &mut self.by_wear[index(self.geometry.die_of(block))];
+        self.len += usize::from(die.insert((erase_count, block)));
         if !confirmed {
             self.unconfirmed.insert(block);
         }
@@ -45,7 +46,7 @@ impl FreePool {
     /// erase is known to have ended.
     pub(super) fn take(&mut self, worn: bool, die: Option<u32>) -> Option<(Pbn, bool)> {
         let best_of = |die: u32| {
-            let blocks = &self.by_wear[die as usize];
+            let blocks = &self.by_wear[index(die)];
             if worn { blocks.last() } else { blocks.first() }
         };
         let of_all = || {
@@ -53,7 +54,7 @@ impl FreePool {
             if worn { best.max() } else { best.min() }
         };
         let best = *die.and_then(best_of).or_else(of_all)?;
-        self.by_wear[self.geometry.die_of(best.1) as usize].remove(&best);
+        self.by_wear[index(self.geometry.die_of(best.1))].remove(&best);
         self.len -= 1;
         Some((best.1, !self.unconfirmed.remove(&best.1)))
     }

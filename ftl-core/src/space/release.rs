@@ -6,6 +6,7 @@
 
 use super::{NEVER, Space, Stream, StreamId};
 use crate::block_table::State;
+use crate::convert::index;
 use crate::error::FtlError;
 use nand_model::{Cause, NandError, Pbn, Ppn, Store};
 
@@ -104,7 +105,7 @@ impl<S: Store> Space<S> {
         let Some(&oldest) = self.released.front() else {
             return Ok(0);
         };
-        let blank = vec![0; self.geometry().page_bytes as usize];
+        let blank = vec![0; self.geometry().page_len()];
         let mut done = 0;
         while done < most
             && let Some(stream) = self.waits_for(oldest)
@@ -195,7 +196,7 @@ impl<S: Store> Space<S> {
         if self.table.state(block) != State::Open {
             return true;
         }
-        let open = self.streams[self.filled_by[block.index()] as usize]
+        let open = self.streams[index(self.filled_by[block.index()])]
             .open
             .as_ref()
             .expect("it fills the block");
@@ -218,7 +219,7 @@ impl<S: Store> Space<S> {
         if self.oldest_unsafe(stream) == NEVER {
             return Ok(());
         }
-        let blank = vec![0; self.geometry().page_bytes as usize];
+        let blank = vec![0; self.geometry().page_len()];
         while self.oldest_unsafe(stream) < NEVER {
             self.pad(stream, &blank)?;
         }

@@ -2,6 +2,7 @@
 //! tens of thousands: a stream keeps the little that pairing asks for, and those that are at risk
 //! are on a list.
 
+use crate::convert::{index, to_u32};
 use crate::format::Role;
 use crate::recovery::provisional;
 use nand_model::{PairTable, Pbn};
@@ -67,12 +68,12 @@ impl OpenBlock {
         let kept = if count == 1 {
             1
         } else {
-            count.min(RECENT as u32)
+            count.min(to_u32(RECENT))
         };
         self.next += count;
         self.filler = 0;
         for back in 0..kept {
-            self.recent[(self.next - 1 - back) as usize % RECENT] = last - back as u64;
+            self.recent[index(self.next - 1 - back) % RECENT] = last - u64::from(back);
         }
     }
 
@@ -83,7 +84,7 @@ impl OpenBlock {
 
     /// A page of filler is programmed. Returns whether what was provisional counts now.
     pub(super) fn note_filler(&mut self, pairs: &PairTable) {
-        self.recent[self.next as usize % RECENT] = NEVER;
+        self.recent[index(self.next) % RECENT] = NEVER;
         self.next += 1;
         self.filler += 1;
         let vouched = provisional::vouches(pairs, self.next - self.filler..self.next);
@@ -122,7 +123,7 @@ impl OpenBlock {
         let recent = self.next.saturating_sub(pairs.span())..self.next;
         recent
             .filter(at_risk)
-            .map(|offset| self.recent[offset as usize % RECENT])
+            .map(|offset| self.recent[index(offset) % RECENT])
             .min()
             .unwrap_or(NEVER)
     }

@@ -5,6 +5,7 @@
 //! that was given once stays taken until the block is replaced, just as an offset does. So both
 //! kinds of block fill up alike.
 
+use crate::convert::{index, to_u16, to_u64};
 use crate::format::UNMAPPED;
 use nand_model::{Geometry, Pbn, Ppn};
 
@@ -27,9 +28,9 @@ impl DataBlocks {
         let logical_blocks = logical_pages.div_ceil(geometry.pages_per_block);
         DataBlocks {
             geometry: *geometry,
-            blocks: vec![UNMAPPED; logical_blocks as usize],
-            owners: vec![UNMAPPED; geometry.blocks as usize],
-            places: vec![NOWHERE; if in_place { 0 } else { logical_pages as usize }],
+            blocks: vec![UNMAPPED; index(logical_blocks)],
+            owners: vec![UNMAPPED; geometry.block_slots()],
+            places: vec![NOWHERE; if in_place { 0 } else { index(logical_pages) }],
         }
     }
 
@@ -41,7 +42,7 @@ impl DataBlocks {
     /// The data block, if there is one.
     #[inline]
     pub(crate) fn block(&self, lbn: u32) -> Option<Pbn> {
-        Some(self.blocks[lbn as usize])
+        Some(self.blocks[index(lbn)])
             .filter(|block| *block != UNMAPPED)
             .map(Pbn::new)
     }
@@ -57,10 +58,10 @@ impl DataBlocks {
     pub(crate) fn place(&self, lpn: u32) -> Option<Ppn> {
         let pages = self.geometry.pages_per_block;
         let block = self.block(lpn / pages)?;
-        match self.places.get(lpn as usize) {
+        match self.places.get(index(lpn)) {
             None => Some(self.geometry.page(block, lpn % pages)),
             Some(&NOWHERE) => None,
-            Some(place) => Some(self.geometry.page(block, *place as u32)),
+            Some(place) => Some(self.geometry.page(block, u32::from(*place))),
         }
     }
 
@@ -70,7 +71,7 @@ impl DataBlocks {
             self.block(lbn).is_none(),
             "logical block {lbn} has a data block"
         );
-        self.blocks[lbn as usize] = block.raw();
+        self.blocks[index(lbn)] = block.raw();
         self.owners[block.index()] = lbn;
     }
 
@@ -81,22 +82,19 @@ impl DataBlocks {
             self.block(lpn / self.geometry.pages_per_block),
             Some(self.geometry.block_of(ppn))
         );
-        if let Some(place) = self.places.get_mut(lpn as usize) {
-            *place = self.geometry.offset_of(ppn) as u16;
+        if let Some(place) = self.places.get_mut(index(lpn)) {
+            *place = to_u16(self.geometry.offset_of(ppn));
         }
     }
 
     /// A logical block has no data block any more. Returns which it was.
     pub(crate) fn take_block(&mut self, lbn: u32) -> Option<Pbn> {
         let block = self.block(lbn)?;
-        self.blocks[lbn as usize] = UNMAPPED;
+        self.blocks[index(lbn)] = UNMAPPED;
         self.owners[block.index()] = UNMAPPED;
         if !self.in_place() {
-            let first = (lbn * self.geometry.pages_per_block) as usize;
-            let end = self
-                .places
-                .len()
-                .min(first + self.geometry.pages_per_block as usize);
+            let first = index(lbn * self.geometry.pages_per_block);
+            let end = self.places.len().min(first + self.geometry.block_pages());
             self.places[first..end].fill(NOWHERE);
         }
         Some(block)
@@ -104,6 +102,6 @@ impl DataBlocks {
 
     /// Bytes really allocated.
     pub(crate) fn bytes(&self) -> u64 {
-        (4 * (self.blocks.len() + self.owners.len()) + 2 * self.places.len()) as u64
+        to_u64(4 * (self.blocks.len() + self.owners.len()) + 2 * self.places.len())
     }
 }

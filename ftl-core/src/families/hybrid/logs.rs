@@ -3,6 +3,7 @@
 //! What always holds: a page that is on the map is live, and its block is on the list; a block's
 //! associations are the logical blocks of its pages on the map, with their numbers.
 
+use crate::convert::to_u64;
 use nand_model::{Pbn, Ppn};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -265,7 +266,10 @@ impl Logs {
             .values()
             .map(|log| 8 * log.associated.capacity())
             .sum();
-        (self.map.capacity() * 9 + self.blocks.len() * (size_of::<LogBlock>() + 48) + associations)
-            as u64
+        to_u64(
+            self.map.capacity() * 9
+                + self.blocks.len() * (size_of::<LogBlock>() + 48)
+                + associations,
+        )
     }
 }

@@ -5,8 +5,9 @@
 //! given up only when no page of the new one can be lost. If power fails before, mount finds some
 //! pages here and some there.
 
-use super::{FIRST_LOG, HybridFtl, LogBlock, Policy};
+use super::{HybridFtl, LogBlock, Policy, log_stream};
 use crate::block_table::State;
+use crate::convert::{index, to_u32};
 use crate::copy::misplaced;
 use crate::error::FtlError;
 use crate::events::EventKind;
@@ -58,8 +59,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         };
         self.make_data_block(lbn, block, was_open)?;
         self.space
-            .note_event(EventKind::FullMerge, Some(block), lpns.len() as u32, began);
-        Ok(lpns.len() as u32)
+            .note_event(EventKind::FullMerge, Some(block), to_u32(lpns.len()), began);
+        Ok(to_u32(lpns.len()))
     }
 
     /// The block that an earlier merge began and an error stopped, if this one can go on with it.
@@ -113,7 +114,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                         ..tag
                     });
                 }
-                let bytes = lpns.len() * self.space.geometry().page_bytes as usize;
+                let bytes = lpns.len() * self.space.geometry().page_len();
                 then(self, &tags, &pages.data[..bytes])
             });
         self.gc.pages = pages;
@@ -146,7 +147,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         cause: Cause,
         note: impl Fn(&mut Self, u32, Ppn),
     ) -> Result<Pbn, FtlError> {
-        let page = self.space.geometry().page_bytes as usize;
+        let page = self.space.geometry().page_len();
         let (mut done, mut block) = (0, None);
         while done < tags.len() {
             let offset = self.split(tags[done].lpn).1;
@@ -162,7 +163,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 note(self, tag.lpn, Ppn::new(ppn));
             }
             block = Some(self.space.geometry().block_of(first));
-            done += count as usize;
+            done += index(count);
         }
         Ok(block.expect("there are pages to program"))
     }
@@ -217,11 +218,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         };
         let log = self.map.logs.get(block).and_then(|log| log.stream);
         let stream = log
-            .map(|log| FIRST_LOG + log as usize)
+            .map(|log| log_stream(log))
             .filter(|stream| self.is_filling(*stream, block));
         if !missing.is_empty() {
             let Some(stream) =
-                stream.filter(|stream| self.space.room(*stream) >= missing.len() as u32)
+                stream.filter(|stream| self.space.room(*stream) >= to_u32(missing.len()))
             else {
                 return Ok(None);
             };
@@ -246,7 +247,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
         self.map.logs.note_reclaimed();
         self.make_data_block(lbn, block, was_open)?;
-        Ok(Some(missing.len() as u32))
+        Ok(Some(to_u32(missing.len())))
     }
 
     fn is_filling(&self, stream: StreamId, block: Pbn) -> bool {
@@ -265,7 +266,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             .get(block)
             .filter(|log| log.only_owner() == Some(lbn))?;
         let in_use = match log.stream {
-            Some(stream) => self.is_filling(FIRST_LOG + stream as usize, block),
+            Some(stream) => self.is_filling(log_stream(stream), block),
             None => false,
         };
         // Common blocks have trim records, too, and go on being filled.
@@ -298,7 +299,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         }
         Some(
             pages
-                .skip(log.written as usize)
+                .skip(index(log.written))
                 .filter(|lpn| self.map.trims.is_mapped(*lpn))
                 .collect(),
         )

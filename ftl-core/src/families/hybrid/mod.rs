@@ -37,6 +37,7 @@ use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::controller::{Controller, Mapping, check_size, ram_entry};
+use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Role, UNMAPPED};
@@ -55,6 +56,12 @@ const CHECKPOINT: StreamId = 1;
 /// The first stream of log blocks that are shared; then one per group, then those of swapped
 /// blocks, then one per data block.
 const FIRST_LOG: StreamId = 2;
+
+/// The space's stream of a log stream.
+#[inline]
+const fn log_stream(stream: LogStream) -> StreamId {
+    FIRST_LOG + index(stream)
+}
 
 /// Blocks below which collection waits for nothing: a merged block, one for a failing block, and
 /// one for trim records.
@@ -155,14 +162,14 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let groups = policy.group().map_or(0, |size| {
             logical_blocks.div_ceil(size) * policy.streams_per_group()
         });
-        space.add_streams(log, groups as usize);
-        let first_swapped = space.add_streams(log, policy.swapped_blocks() as usize);
+        space.add_streams(log, index(groups));
+        let first_swapped = space.add_streams(log, index(policy.swapped_blocks()));
         let in_place = profile.order == PageOrder::Any && profile.pairing == Pairing::None;
         let data = StreamSpec {
             in_place,
             ..stream(Role::Data, false)
         };
-        let first_data = space.add_streams(data, logical_blocks as usize);
+        let first_data = space.add_streams(data, index(logical_blocks));
         space.set_pair_protection(settings.pair_protection);
         let gc = Gc::new(
             &geometry,
@@ -195,7 +202,7 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
     }
 
     fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
-        let count = (out.len() / self.space.geometry().page_bytes as usize) as u32;
+        let count = to_u32(out.len() / self.space.geometry().page_len());
         self.map.places.clear();
         for lpn in first.raw()..first.raw() + count {
             let place = self.find(lpn)?;
@@ -207,22 +214,22 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
     }
 
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
-        let page = self.space.geometry().page_bytes as usize;
+        let page = self.space.geometry().page_len();
         let block = self.space.geometry().pages_per_block;
-        let end = first.raw() + (data.len() / page) as u32;
+        let end = first.raw() + to_u32(data.len() / page);
         let mut lpn = first.raw();
         while lpn < end {
-            let bytes = &data[(lpn - first.raw()) as usize * page..];
+            let bytes = &data[index(lpn - first.raw()) * page..];
             let whole =
                 self.map.policy.whole_blocks() && lpn.is_multiple_of(block) && end - lpn >= block;
             let count = if whole { block } else { 1 };
-            let bytes = &bytes[..count as usize * page];
+            let bytes = &bytes[..index(count) * page];
             if whole {
                 self.write_block(lpn / block, bytes)?;
             } else {
                 self.write_page(lpn, bytes, end - first.raw())?;
             }
-            self.stats.host_pages_written += count as u64;
+            self.stats.host_pages_written += u64::from(count);
             lpn += count;
         }
         Ok(())
@@ -275,20 +282,23 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
     fn ram(&self) -> RamReport {
         let geometry = self.space.geometry();
         let (bitmap, victims, blocks) = self.space.table.bytes();
-        let (logical_blocks, log_blocks) = (self.logical_blocks() as u64, self.log_limit() as u64);
+        let (logical_blocks, log_blocks) = (
+            u64::from(self.logical_blocks()),
+            u64::from(self.log_limit()),
+        );
         let paper = self.map.policy.paper_bytes(
             logical_blocks,
             log_blocks,
-            geometry.pages_per_block as u64,
+            u64::from(geometry.pages_per_block),
         );
         let real = self.map.data.bytes() + self.map.logs.bytes() + self.map.policy.bytes();
         vec![
             ram_entry("map", logical_blocks, paper, real),
             ram_entry("bitmaps", geometry.pages(), 0, bitmap),
-            ram_entry("gc", geometry.blocks as u64, 0, victims + blocks),
+            ram_entry("gc", u64::from(geometry.blocks), 0, victims + blocks),
             ram_entry(
                 "other",
-                self.map.trims.len() as u64,
+                to_u64(self.map.trims.len()),
                 0,
                 self.map.trims.bytes() + self.space.pool_bytes(),
             ),
@@ -326,7 +336,7 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
         }
         let (live, known) = (
             self.space.table.valid_pages(),
-            self.map.trims.mapped_pages() + self.map.trims.len() as u64,
+            self.map.trims.mapped_pages() + to_u64(self.map.trims.len()),
         );
         if live != known {
             wrong.push(format!("{live} live pages, {known} known"));
@@ -346,13 +356,13 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let chip = self.space.flash.chip();
         let erases = |block| chip.erase_count(block);
         let takes = |stream: LogStream, offset| {
-            let open = self.space.open_block(FIRST_LOG + stream as usize);
+            let open = self.space.open_block(log_stream(stream));
             let is_free = |block| !chip.is_programmed(chip.geometry().page(block, offset));
             open.is_some_and(|(block, _)| !self.map.in_place_logs || is_free(block))
         };
         let view = View {
             logs: &self.map.logs,
-            limit: self.log_limit() as usize,
+            limit: index(self.log_limit()),
             data: &self.map.data,
             table: &self.space.table,
             emptying: self.map.emptying,
@@ -376,7 +386,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     fn data_stream(&self, lbn: u32) -> StreamId {
-        self.map.first_data + lbn as usize
+        self.map.first_data + index(lbn)
     }
 
     /// Where the newest content of a page is.

@@ -1,7 +1,8 @@
 //! Making room: which log block is merged, and what else moves pages.
 
-use super::{COMMON, Due, FIRST_LOG, HybridFtl, LogStream, Policy};
+use super::{COMMON, Due, FIRST_LOG, HybridFtl, LogStream, Policy, log_stream};
 use crate::block_table::State;
+use crate::convert::{narrow, to_u32, to_u64};
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
 use crate::events::EventKind;
@@ -85,9 +86,7 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
             self.map.logs.note_reclaimed();
         }
         match stream {
-            Some(stream) => self
-                .space
-                .release_within(block, FIRST_LOG + stream as usize),
+            Some(stream) => self.space.release_within(block, log_stream(stream)),
             None => self.space.release(block),
         }
     }
@@ -132,7 +131,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// one.
     #[inline]
     pub(super) fn make_log_room(&mut self, stream: LogStream) -> Result<(), FtlError> {
-        let id = FIRST_LOG + stream as usize;
+        let id = log_stream(stream);
         if self.space.room(id) == 0 {
             self.make_log_blocks(stream)?;
         }
@@ -142,7 +141,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     #[cold]
     fn make_log_blocks(&mut self, stream: LogStream) -> Result<(), FtlError> {
         loop {
-            let id = FIRST_LOG + stream as usize;
+            let id = log_stream(stream);
             if let Some(swapped) = self.swapped().filter(|_| id == FIRST_LOG) {
                 self.space.seal(id)?;
                 self.space.hand_over(swapped, id);
@@ -205,7 +204,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         stream: LogStream,
     ) -> Result<(), FtlError> {
         self.name_unknown_pages(pages);
-        let page = self.space.geometry().page_bytes as usize;
+        let page = self.space.geometry().page_len();
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
             let tag = pages.tag(i);
             if tag.lpn >= self.logical_pages || self.place(tag.lpn) != Some(pages.from[i]) {
@@ -254,7 +253,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         self.gc.note_run(moved);
         outcome?;
         self.space
-            .note_event(EventKind::Collect, Some(from), moved as u32, began);
+            .note_event(EventKind::Collect, Some(from), narrow(moved), began);
         self.space.reclaim(Cause::Gc)?;
         Ok(())
     }
@@ -263,7 +262,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         if self.map.emptying != Some(from) {
             return Ok(0);
         }
-        let id = FIRST_LOG + to as usize;
+        let id = log_stream(to);
         let room = match self.space.room(id) {
             // It opens a block.
             0 => self.space.pages_per_block(),
@@ -272,7 +271,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let mut pages = std::mem::take(&mut self.gc.pages);
         let loaded = pages.load_first(&mut self.space, from, room, Cause::Gc);
         let copied = loaded.and_then(|()| self.copy_to_log(&mut pages, id, to));
-        let moved = pages.from.len() as u64;
+        let moved = to_u64(pages.from.len());
         self.gc.pages = pages;
         copied.map(|()| moved)
     }
@@ -353,11 +352,11 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     fn copy_to_common(&mut self, pages: &mut CopyBuffer, cause: Cause) -> Result<u32, FtlError> {
         self.name_unknown_pages(pages);
-        let page = self.space.geometry().page_bytes as usize;
+        let page = self.space.geometry().page_len();
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
             self.copy_page(pages.from[i], pages.tag(i), data, cause)?;
         }
-        Ok(pages.from.len() as u32)
+        Ok(to_u32(pages.from.len()))
     }
 
     fn copy_page(

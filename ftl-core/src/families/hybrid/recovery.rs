@@ -5,6 +5,7 @@
 
 use super::{COMMON, FIRST_LOG, HybridFtl, Policy};
 use crate::block_table::State;
+use crate::convert::index;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
 use crate::recovery::{MountByRecords, Newest, Unmounted};
@@ -56,8 +57,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let geometry = self.space.geometry();
         let found: Vec<(u32, Ppn)> = self
             .pages_of(lbn)
-            .filter(|lpn| newest.map[*lpn as usize] != UNMAPPED)
-            .map(|lpn| (lpn, Ppn::new(newest.map[lpn as usize])))
+            .filter(|lpn| newest.map[index(*lpn)] != UNMAPPED)
+            .map(|lpn| (lpn, Ppn::new(newest.map[index(lpn)])))
             .collect();
         let mut blocks: Vec<(Pbn, u32)> = Vec::new();
         for (_, ppn) in &found {

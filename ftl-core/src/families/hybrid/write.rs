@@ -1,7 +1,8 @@
 //! Where a page that the host writes goes: its place in the data block while that is free, else the
 //! log block that the policy names; and what it leaves behind.
 
-use super::{FIRST_LOG, HybridFtl, LogStream, Policy, Route, Write};
+use super::{HybridFtl, LogStream, Policy, Route, Write, log_stream};
+use crate::convert::to_u64;
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
 use crate::space::StreamId;
@@ -64,7 +65,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             lpn,
             ver: self.new_version(),
         };
-        let id = FIRST_LOG + stream as usize;
+        let id = log_stream(stream);
         let ppn = match self.map.in_place_logs {
             true => {
                 self.space
@@ -123,7 +124,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let was_open = self.close_data_block(lbn)?;
         let ver = self.next_ver;
         let pages = self.pages_of(lbn);
-        self.next_ver += pages.len() as u64;
+        self.next_ver += to_u64(pages.len());
         let tag = |(lpn, ver)| PageTag {
             role: Role::Data,
             flags: Flags::NONE,

@@ -3,6 +3,7 @@
 //! A physical block has a *node* number in its list, which it keeps as long as it is there; entries
 //! of tables name pages by it.
 
+use crate::convert::{index, to_u32, to_u64};
 use nand_model::Pbn;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -27,9 +28,9 @@ impl Lists {
     /// `max_nodes`.
     pub(crate) fn new(units: u32, blocks: u32, max_nodes: u32, max_length: u32) -> Self {
         Lists {
-            nodes: vec![Vec::new(); units as usize],
-            lengths: vec![(0, 0); units as usize],
-            owners: vec![(NONE, NONE); blocks as usize],
+            nodes: vec![Vec::new(); index(units)],
+            lengths: vec![(0, 0); index(units)],
+            owners: vec![(NONE, NONE); index(blocks)],
             long: BTreeSet::new(),
             max_nodes,
             max_length,
@@ -49,8 +50,8 @@ impl Lists {
 
     /// The block of this number.
     pub(crate) fn block(&self, unit: u32, node: u32) -> Option<Pbn> {
-        let block = self.nodes[unit as usize]
-            .get(node as usize)
+        let block = self.nodes[index(unit)]
+            .get(index(node))
             .copied()
             .filter(|block| *block != NONE);
         block.map(Pbn::new)
@@ -58,7 +59,7 @@ impl Lists {
 
     /// The blocks of a list.
     pub(crate) fn blocks(&self, unit: u32) -> impl Iterator<Item = Pbn> {
-        self.nodes[unit as usize]
+        self.nodes[index(unit)]
             .iter()
             .filter(|block| **block != NONE)
             .map(|block| Pbn::new(*block))
@@ -66,12 +67,15 @@ impl Lists {
 
     /// How many blocks a list has.
     pub(crate) fn length(&self, unit: u32) -> u32 {
-        self.lengths[unit as usize].0
+        self.lengths[index(unit)].0
     }
 
     /// Blocks on all lists.
     pub(crate) fn total(&self) -> u64 {
-        self.lengths.iter().map(|(length, _)| *length as u64).sum()
+        self.lengths
+            .iter()
+            .map(|(length, _)| u64::from(*length))
+            .sum()
     }
 
     /// Whether the list has as many blocks as it may.
@@ -90,39 +94,38 @@ impl Lists {
         if self.owner(block).is_some() || !self.takes_another(unit) {
             return;
         }
-        let nodes = &mut self.nodes[unit as usize];
+        let nodes = &mut self.nodes[index(unit)];
         let is_free = |node: &u32| {
-            *node < self.max_nodes && nodes.get(*node as usize).is_none_or(|block| *block == NONE)
+            *node < self.max_nodes && nodes.get(index(*node)).is_none_or(|block| *block == NONE)
         };
         let node = wanted
             .filter(is_free)
             .unwrap_or_else(|| (0..).find(is_free).expect("the list is not full"));
-        if nodes.len() <= node as usize {
-            nodes.resize(node as usize + 1, NONE);
+        if nodes.len() <= index(node) {
+            nodes.resize(index(node) + 1, NONE);
         }
-        nodes[node as usize] = block.raw();
+        nodes[index(node)] = block.raw();
         self.owners[block.index()] = (unit, node);
-        let (length, newest) = self.lengths[unit as usize];
+        let (length, newest) = self.lengths[index(unit)];
         self.set_length(unit, length + 1, newest.max(epoch));
     }
 
     /// Takes a block off its list.
     pub(crate) fn remove(&mut self, block: Pbn) {
         let (unit, node) = std::mem::replace(&mut self.owners[block.index()], (NONE, NONE));
-        let nodes = &mut self.nodes[unit as usize];
-        nodes[node as usize] = NONE;
+        let nodes = &mut self.nodes[index(unit)];
+        nodes[index(node)] = NONE;
         let kept = nodes
             .iter()
             .rposition(|block| *block != NONE)
             .map_or(0, |last| last + 1);
         nodes.truncate(kept);
-        let (length, newest) = self.lengths[unit as usize];
+        let (length, newest) = self.lengths[index(unit)];
         self.set_length(unit, length - 1, newest);
     }
 
     fn set_length(&mut self, unit: u32, length: u32, newest: u64) {
-        let (old, old_newest) =
-            std::mem::replace(&mut self.lengths[unit as usize], (length, newest));
+        let (old, old_newest) = std::mem::replace(&mut self.lengths[index(unit)], (length, newest));
         if old >= 2 {
             self.long.remove(&(old, Reverse(old_newest), unit));
         }
@@ -144,14 +147,14 @@ impl Lists {
             .iter()
             .map(|nodes| nodes.capacity() * 4 + size_of::<Vec<u32>>())
             .sum::<usize>();
-        (lists + self.lengths.len() * 16 + self.owners.len() * 8 + self.long.len() * 24) as u64
+        to_u64(lists + self.lengths.len() * 16 + self.owners.len() * 8 + self.long.len() * 24)
     }
 
     /// Compares lists and owners; one line per difference.
     pub(crate) fn audit(&self) -> Vec<String> {
         let mut wrong = Vec::new();
-        for unit in 0..self.nodes.len() as u32 {
-            let (listed, counted) = (self.blocks(unit).count() as u32, self.length(unit));
+        for unit in 0..to_u32(self.nodes.len()) {
+            let (listed, counted) = (to_u32(self.blocks(unit).count()), self.length(unit));
             if listed != counted {
                 wrong.push(format!(
                     "unit {unit} has {listed} blocks, {counted} counted"

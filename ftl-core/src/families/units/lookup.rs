@@ -4,6 +4,7 @@
 
 use super::tables::Place;
 use super::{Policy, UnitFtl};
+use crate::convert::index;
 use crate::error::FtlError;
 use crate::format::{LOST, Role, UNMAPPED};
 use nand_model::{Cause, Ppn, Store};
@@ -32,7 +33,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Reads a table, unless it is at hand.
     pub(super) fn take_table(&mut self, unit: u32, k: u32, cause: Cause) -> Result<(), FtlError> {
         if self.map.at_hand.turn_to(unit, k, &self.map.shape) {
-            self.stats.map_cache_hits += (cause == Cause::Host) as u64;
+            self.stats.map_cache_hits += u64::from(cause == Cause::Host);
             return Ok(());
         }
         let group = k / self.map.shape.fan;
@@ -58,11 +59,11 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                     .copy_from_slice(&kept.carriers);
             }
             Place::Flash(head) => {
-                self.stats.map_cache_misses += (cause == Cause::Host) as u64;
+                self.stats.map_cache_misses += u64::from(cause == Cause::Host);
                 return self.read_table(unit, k, head, cause);
             }
         }
-        self.stats.map_cache_hits += (cause == Cause::Host) as u64;
+        self.stats.map_cache_hits += u64::from(cause == Cause::Host);
         self.map.at_hand.note_group(group, &self.map.shape);
         Ok(())
     }
@@ -78,7 +79,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let group = k / self.map.shape.fan;
         if !self.map.at_hand.has_directory(group) {
             if self.map.shape.fan == 1 {
-                self.map.at_hand.carriers[k as usize] = head.raw();
+                self.map.at_hand.carriers[index(k)] = head.raw();
             } else if !self.read_spare(unit, group, head, true, cause)? {
                 return self.rebuild_group(unit, group, head);
             }
@@ -87,7 +88,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         if self.map.at_hand.turn_to(unit, k, &self.map.shape) {
             return Ok(());
         }
-        match self.map.at_hand.carriers[k as usize] {
+        match self.map.at_hand.carriers[index(k)] {
             UNMAPPED => self.map.at_hand.table(k, &self.map.shape).fill(UNMAPPED),
             carrier => {
                 let carrier = Ppn::new(carrier);
@@ -128,7 +129,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             {
                 return Ok(false);
             }
-            if self.map.at_hand.carriers[k as usize] != ppn.raw() {
+            if self.map.at_hand.carriers[index(k)] != ppn.raw() {
                 return Ok(false);
             }
         }
@@ -193,9 +194,9 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 .filter(|oob| oob.tag.role == Role::Data);
             let slot = found
                 .and_then(|oob| oob.tag.lpn.checked_sub(first))
-                .filter(|slot| (*slot as usize) < slots.len());
+                .filter(|slot| (index(*slot)) < slots.len());
             if let Some(slot) = slot.filter(|slot| self.map.trims.is_mapped(first + slot)) {
-                slots[slot as usize] = ppn.raw();
+                slots[index(slot)] = ppn.raw();
             }
         }
         // One of the missing is the page that carried the table: it stays the place of an error.
@@ -225,9 +226,9 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             self.map.shape.tables_of(group),
             self.map.shape.tables_of(group),
         );
-        let slots = (slots.start * self.map.shape.slots) as usize
-            ..(slots.end * self.map.shape.slots) as usize;
-        let carriers = carriers.start as usize..carriers.end as usize;
+        let slots =
+            index(slots.start * self.map.shape.slots)..index(slots.end * self.map.shape.slots);
+        let carriers = index(carriers.start)..index(carriers.end);
         let number = unit * self.map.shape.groups() + group;
         self.map.tables.keep(
             number,

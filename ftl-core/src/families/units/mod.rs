@@ -31,6 +31,7 @@ use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, Params};
 use crate::controller::{Controller, Mapping, check_size, ram_entry};
+use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, LOST, PageTag, Role, UNMAPPED};
@@ -173,7 +174,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             flash,
             &[stream(Role::Cold, true), stream(Role::Checkpoint, false)],
         );
-        let first = space.add_streams(stream(Role::Data, true), units as usize);
+        let first = space.add_streams(stream(Role::Data, true), index(units));
         assert_eq!(first, FIRST_UNIT);
         space.set_pair_protection(settings.pair_protection);
         let gc = Gc::new(
@@ -217,7 +218,7 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
 
     fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
         self.take_slice_of_read()?;
-        let count = (out.len() / self.space.geometry().page_bytes as usize) as u32;
+        let count = to_u32(out.len() / self.space.geometry().page_len());
         self.map.places.clear();
         for lpn in first.raw()..first.raw() + count {
             let ppn = self.look_up(lpn, Cause::Host)?;
@@ -229,7 +230,7 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
     }
 
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
-        let page = self.space.geometry().page_bytes as usize;
+        let page = self.space.geometry().page_len();
         for (lpn, bytes) in (first.raw()..).zip(data.chunks_exact(page)) {
             self.take_slice()?;
             let unit = lpn / self.map.shape.pages;
@@ -304,7 +305,7 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
     fn ram(&self) -> RamReport {
         let geometry = self.space.geometry();
         let (bitmap, victims, blocks) = self.space.table.bytes();
-        let units = self.logical_pages.div_ceil(self.map.shape.pages) as u64;
+        let units = u64::from(self.logical_pages.div_ceil(self.map.shape.pages));
         let paper = self
             .map
             .policy
@@ -314,10 +315,15 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
         vec![
             ram_entry("map", units, paper, real),
             ram_entry("bitmaps", geometry.pages(), 0, bitmap),
-            ram_entry("gc", geometry.blocks as u64, 0, victims + blocks + queue),
+            ram_entry(
+                "gc",
+                u64::from(geometry.blocks),
+                0,
+                victims + blocks + queue,
+            ),
             ram_entry(
                 "other",
-                self.map.trims.len() as u64,
+                to_u64(self.map.trims.len()),
                 0,
                 self.map.trims.bytes() + self.space.pool_bytes(),
             ),
@@ -348,7 +354,7 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
         }
         let live = self.space.table.valid_pages();
         if placed + lost != self.map.trims.mapped_pages()
-            || live != placed + self.map.trims.len() as u64
+            || live != placed + to_u64(self.map.trims.len())
         {
             let (mapped, trims) = (self.map.trims.mapped_pages(), self.map.trims.len());
             wrong.push(format!(
@@ -361,7 +367,7 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
 
 impl<S: Store, P: Policy> UnitFtl<S, P> {
     pub(crate) fn stream_of(&self, unit: u32) -> StreamId {
-        FIRST_UNIT + unit as usize
+        FIRST_UNIT + index(unit)
     }
 
     /// Unit, table in it, and slot among the unit's.
@@ -370,7 +376,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         (
             lpn / self.map.shape.pages,
             offset / self.map.shape.slots,
-            offset as usize,
+            index(offset),
         )
     }
 
@@ -409,10 +415,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 // Epochs ascend, so a block that was not on the list before has the latest.
                 lists.add(unit, block, epoch, None);
                 at_hand.slots[slot] = ppn.raw();
-                at_hand.carriers[k as usize] = ppn.raw();
+                at_hand.carriers[index(k)] = ppn.raw();
                 let tables = shape.tables_of(group);
-                let carriers = &at_hand.carriers[tables.start as usize..tables.end as usize];
-                let slots = &at_hand.slots[(k * shape.slots) as usize..][..shape.slots as usize];
+                let carriers = &at_hand.carriers[index(tables.start)..index(tables.end)];
+                let slots = &at_hand.slots[index(k * shape.slots)..][..index(shape.slots)];
                 said = shape.encode(lists, unit, block, slots, carriers, spare);
             });
         let ppn = match programmed {
@@ -427,7 +433,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         self.give_up_place(old);
         self.note_block(geometry.block_of(ppn));
         if !said {
-            self.map.at_hand.carriers[k as usize] = UNMAPPED;
+            self.map.at_hand.carriers[index(k)] = UNMAPPED;
         }
         // What was on flash before is carried but for this table.
         if said && (on_flash || self.map.at_hand.is_carried(group, &self.map.shape)) {
@@ -447,7 +453,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         self.take_group(unit, k / self.map.shape.fan, cause)?;
         let ppn = self.space.append_page(COMMON, tag, data, cause)?;
         let old = std::mem::replace(&mut self.map.at_hand.slots[slot], ppn.raw());
-        self.map.at_hand.carriers[k as usize] = UNMAPPED;
+        self.map.at_hand.carriers[index(k)] = UNMAPPED;
         self.keep_group(unit, k / self.map.shape.fan);
         self.give_up_place(old);
         self.note_block(self.space.geometry().block_of(ppn));

@@ -6,6 +6,7 @@
 
 use super::slices::HEADROOM;
 use super::{COMMON, FIRST_UNIT, Policy, UnitFtl};
+use crate::convert::to_u32;
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
@@ -170,7 +171,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let wanted = self.gc.threshold + 1;
         if self.map.slices.is_none() {
             if stream >= FIRST_UNIT {
-                self.shorten((stream - FIRST_UNIT) as u32)?;
+                self.shorten(to_u32(stream - FIRST_UNIT))?;
                 self.limit_all()?;
             }
             self.map.collecting = None;
@@ -268,11 +269,11 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         }
         pages.load_first(&mut self.space, victim, most, cause)?;
         self.name_unknown_pages(victim, pages)?;
-        let page = self.space.geometry().page_bytes as usize;
+        let page = self.space.geometry().page_len();
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
             self.copy_page(victim, pages.from[i], pages.tag(i), data, cause)?;
         }
-        Ok(pages.from.len() as u32)
+        Ok(to_u32(pages.from.len()))
     }
 
     fn copy_page(

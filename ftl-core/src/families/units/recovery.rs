@@ -4,6 +4,7 @@
 
 use super::{COMMON, Policy, UnitFtl};
 use crate::block_table::State;
+use crate::convert::index;
 use crate::error::FtlError;
 use crate::format::{Role, UNMAPPED};
 use crate::recovery::{MountByRecords, Newest, Unmounted};
@@ -65,8 +66,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// says the same as the records, and a group is on flash where the page programmed last has the
     /// directory of those.
     fn adopt_unit(&mut self, unit: u32, newest: &Newest) -> Result<(), FtlError> {
-        let first = (unit * self.map.shape.pages) as usize;
-        let found = &newest.map[first..newest.map.len().min(first + self.map.shape.pages as usize)];
+        let first = index(unit * self.map.shape.pages);
+        let found = &newest.map[first..newest.map.len().min(first + index(self.map.shape.pages))];
         if found.iter().all(|ppn| *ppn == UNMAPPED) {
             return Ok(());
         }
@@ -82,7 +83,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 if let Some((pseq, ppn)) = last {
                     head = head.max(Some((pseq, ppn.raw())));
                     if self.says_table(unit, k, ppn)? {
-                        self.map.at_hand.carriers[k as usize] = ppn.raw();
+                        self.map.at_hand.carriers[index(k)] = ppn.raw();
                     }
                 }
             }
@@ -104,7 +105,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     }
 
     fn last_programmed(&mut self, unit: u32, k: u32, newest: &Newest) -> Option<(u64, Ppn)> {
-        let first = (unit * self.map.shape.pages + k * self.map.shape.slots) as usize;
+        let first = index(unit * self.map.shape.pages + k * self.map.shape.slots);
         let mapped = (first..)
             .zip(&*self.map.at_hand.table(k, &self.map.shape))
             .filter(|(_, ppn)| **ppn != UNMAPPED);
@@ -118,7 +119,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let Some((_, spare)) = self.space.flash.read_spare(ppn, Cause::Recovery)? else {
             return Ok(false);
         };
-        let mut said = vec![UNMAPPED; self.map.shape.slots as usize];
+        let mut said = vec![UNMAPPED; index(self.map.shape.slots)];
         let decoded = self.map.shape.own_node(spare);
         let decoded = decoded.and_then(|_| {
             self.map

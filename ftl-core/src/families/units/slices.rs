@@ -9,6 +9,7 @@
 //! a block that is worth collecting.
 
 use super::{COMMON, Policy, UnitFtl};
+use crate::convert::{index, to_u64};
 use crate::error::FtlError;
 use crate::gc::Collect;
 use crate::space::StreamId;
@@ -52,7 +53,7 @@ impl Slices {
         Slices {
             how,
             queue: VecDeque::new(),
-            queued: vec![false; blocks as usize],
+            queued: vec![false; index(blocks)],
             urgent: None,
             under_way: None,
         }
@@ -90,7 +91,7 @@ impl Slices {
 
     /// Bytes really allocated.
     pub(super) fn bytes(&self) -> u64 {
-        (self.queued.len() + 4 * self.queue.capacity()) as u64
+        to_u64(self.queued.len() + 4 * self.queue.capacity())
     }
 }
 

@@ -9,6 +9,7 @@
 //! trims see to it that their number stays below a limit.
 
 use super::lists::Lists;
+use crate::convert::{index, low_u32, low_u8, to_u64};
 use crate::format::{LOST, UNMAPPED};
 use nand_model::{Geometry, Pbn, Ppn};
 use std::collections::BTreeMap;
@@ -63,7 +64,7 @@ impl Shape {
     /// Bytes in the spare area.
     pub(crate) fn spare_bytes(&self) -> usize {
         let directory = if self.fan > 1 { self.fan } else { 0 };
-        ((1 + self.slots + directory) * self.bits).div_ceil(8) as usize
+        index(((1 + self.slots + directory) * self.bits).div_ceil(8))
     }
 
     /// Blocks of a list that entries can tell apart.
@@ -81,18 +82,21 @@ impl Shape {
 
     fn put(&self, spare: &mut [u8], entry: u32, value: u32) {
         let at = entry * self.bits;
-        let (mask, value) = ((self.none() as u64) << (at % 8), (value as u64) << (at % 8));
-        let window = &mut spare[at as usize / 8..];
+        let (mask, value) = (
+            u64::from(self.none()) << (at % 8),
+            u64::from(value) << (at % 8),
+        );
+        let window = &mut spare[index(at) / 8..];
         for (i, byte) in (0..4).zip(window) {
-            *byte = *byte & !((mask >> (8 * i)) as u8) | (value >> (8 * i)) as u8;
+            *byte = *byte & !low_u8(mask >> (8 * i)) | low_u8(value >> (8 * i));
         }
     }
 
     fn get(&self, spare: &[u8], entry: u32) -> u32 {
         let at = entry * self.bits;
-        let window = spare[at as usize / 8..].iter().take(4).zip(0..);
-        let word = window.fold(0u64, |word, (byte, i)| word | (*byte as u64) << (8 * i));
-        (word >> (at % 8)) as u32 & self.none()
+        let window = spare[index(at) / 8..].iter().take(4).zip(0..);
+        let word = window.fold(0u64, |word, (byte, i)| word | u64::from(*byte) << (8 * i));
+        low_u32(word >> (at % 8)) & self.none()
     }
 
     fn say(&self, lists: &Lists, unit: u32, ppn: u32) -> u32 {
@@ -226,13 +230,13 @@ pub(super) struct Tables {
 impl Tables {
     pub(super) fn new(groups: u32) -> Self {
         Tables {
-            pointers: vec![UNMAPPED; groups as usize],
+            pointers: vec![UNMAPPED; index(groups)],
             in_ram: BTreeMap::new(),
         }
     }
 
     pub(super) fn place(&self, group: u32) -> Place<'_> {
-        match self.pointers[group as usize] {
+        match self.pointers[index(group)] {
             UNMAPPED => Place::Nowhere,
             IN_RAM => Place::Ram(&self.in_ram[&group]),
             ppn => Place::Flash(Ppn::new(ppn)),
@@ -264,7 +268,7 @@ impl Tables {
     }
 
     fn set(&mut self, group: u32, pointer: u32) {
-        if std::mem::replace(&mut self.pointers[group as usize], pointer) == IN_RAM {
+        if std::mem::replace(&mut self.pointers[index(group)], pointer) == IN_RAM {
             self.in_ram.remove(&group);
         }
     }
@@ -290,7 +294,7 @@ impl Tables {
             .values()
             .map(|kept| 4 * (kept.slots.len() + kept.carriers.len()) + 64)
             .sum();
-        (4 * self.pointers.len() + in_ram) as u64
+        to_u64(4 * self.pointers.len() + in_ram)
     }
 }
 
@@ -316,26 +320,26 @@ impl AtHand {
         if self.unit != Some(unit) {
             self.unit = Some(unit);
             self.slots
-                .resize((shape.tables() * shape.slots) as usize, UNMAPPED);
-            self.carriers.resize(shape.tables() as usize, UNMAPPED);
+                .resize(index(shape.tables() * shape.slots), UNMAPPED);
+            self.carriers.resize(index(shape.tables()), UNMAPPED);
             self.tables.clear();
-            self.tables.resize(shape.tables() as usize, false);
+            self.tables.resize(index(shape.tables()), false);
             self.directories.clear();
-            self.directories.resize(shape.groups() as usize, false);
+            self.directories.resize(index(shape.groups()), false);
         }
-        self.tables[k as usize]
+        self.tables[index(k)]
     }
 
     pub(super) fn has_directory(&self, group: u32) -> bool {
-        self.directories[group as usize]
+        self.directories[index(group)]
     }
 
     pub(super) fn note_directory(&mut self, group: u32) {
-        self.directories[group as usize] = true;
+        self.directories[index(group)] = true;
     }
 
     pub(super) fn note_table(&mut self, k: u32) {
-        self.tables[k as usize] = true;
+        self.tables[index(k)] = true;
     }
 
     /// Everything of the group is at hand.
@@ -345,24 +349,24 @@ impl AtHand {
     }
 
     pub(super) fn table(&mut self, k: u32, shape: &Shape) -> &mut [u32] {
-        &mut self.slots[(k * shape.slots) as usize..][..shape.slots as usize]
+        &mut self.slots[index(k * shape.slots)..][..index(shape.slots)]
     }
 
     pub(super) fn group_slots(&mut self, group: u32, shape: &Shape) -> &mut [u32] {
         let tables = shape.tables_of(group);
-        &mut self.slots[(tables.start * shape.slots) as usize..(tables.end * shape.slots) as usize]
+        &mut self.slots[index(tables.start * shape.slots)..index(tables.end * shape.slots)]
     }
 
     pub(super) fn group_carriers(&mut self, group: u32, shape: &Shape) -> &mut [u32] {
         let tables = shape.tables_of(group);
-        &mut self.carriers[tables.start as usize..tables.end as usize]
+        &mut self.carriers[index(tables.start)..index(tables.end)]
     }
 
     /// Whether every table of the group that maps something has a carrier.
     pub(super) fn is_carried(&self, group: u32, shape: &Shape) -> bool {
         shape.tables_of(group).all(|k| {
-            let slots = &self.slots[(k * shape.slots) as usize..][..shape.slots as usize];
-            self.carriers[k as usize] != UNMAPPED || slots.iter().all(|slot| *slot == UNMAPPED)
+            let slots = &self.slots[index(k * shape.slots)..][..index(shape.slots)];
+            self.carriers[index(k)] != UNMAPPED || slots.iter().all(|slot| *slot == UNMAPPED)
         })
     }
 }

@@ -5,6 +5,7 @@
 
 use super::tables::Place;
 use super::{COMMON, MIN_IN_RAM, Policy, UnitFtl};
+use crate::convert::index;
 use crate::error::FtlError;
 use crate::format::{Flags, LOST, PageTag, UNMAPPED};
 use crate::gc::Collect;
@@ -72,7 +73,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             self.give_up_place(old);
             self.map.trims.unmap(lpn);
         }
-        self.map.at_hand.carriers[k as usize] = UNMAPPED;
+        self.map.at_hand.carriers[index(k)] = UNMAPPED;
         self.keep_group(unit, k / self.map.shape.fan);
         Ok(())
     }
@@ -116,7 +117,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             MIN_IN_RAM.max(self.logical_pages / (self.map.shape.slots * self.map.shape.fan) / 16);
         // A trim leaves at most one at either end.
         for _ in 0..2 {
-            if self.map.tables.in_ram() <= limit as usize {
+            if self.map.tables.in_ram() <= index(limit) {
                 break;
             }
             if let Some(group) = self.map.tables.next_in_ram(self.map.next_settled) {
@@ -131,7 +132,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     }
 
     pub(super) fn settle_group(&mut self, unit: u32, group: u32) -> Result<(), FtlError> {
-        let mut data = vec![0; self.space.geometry().page_bytes as usize];
+        let mut data = vec![0; self.space.geometry().page_len()];
         while let Place::Ram(_) = self
             .map
             .tables
@@ -171,7 +172,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     pub(super) fn page_to_settle(&mut self, unit: u32, group: u32) -> Option<(u32, Ppn)> {
         let geometry = self.space.geometry();
         for k in self.map.shape.tables_of(group) {
-            if self.map.at_hand.carriers[k as usize] != UNMAPPED {
+            if self.map.at_hand.carriers[index(k)] != UNMAPPED {
                 continue;
             }
             let slots = self.map.at_hand.table(k, &self.map.shape);

@@ -35,6 +35,7 @@
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc};
+use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::families::hybrid::{
     self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
@@ -94,7 +95,7 @@ fn start<S: Store>(
     let params = &config.params;
     let adapts = params.choice("asast.adapt", "on", "off")?;
     let group: u32 = params.get("asast.group", if adapts { 1 } else { 4 })?;
-    if !group.is_power_of_two() || group.ilog2() > LARGEST as u32 {
+    if !group.is_power_of_two() || group.ilog2() > u32::from(LARGEST) {
         return Err(FtlError::Config(format!(
             "parameter asast.group: {group} is none of 1, 2, 4, 8, 16"
         )));
@@ -105,7 +106,7 @@ fn start<S: Store>(
         adapts,
         most_logs: params.get("asast.logs", if adapts { 0 } else { 4 })?,
         pages_per_block: geometry.pages_per_block,
-        sizes: vec![group.ilog2() as u8; logical_blocks as usize],
+        sizes: vec![group.ilog2() as u8; index(logical_blocks)],
         changed: 0,
         by_use: params.choice("asast.victim", "lru", "least_valid")?,
         used: FxHashMap::default(),
@@ -134,16 +135,16 @@ struct Asast {
 impl Asast {
     /// The log stream of a logical block's group: its first logical block.
     fn stream(&self, lbn: u32) -> LogStream {
-        lbn >> self.sizes[lbn as usize] << self.sizes[lbn as usize]
+        lbn >> self.sizes[index(lbn)] << self.sizes[index(lbn)]
     }
 
     fn may_change(&self, view: &View) -> bool {
-        self.adapts && view.logs.reclaimed() >= self.changed + view.limit as u64
+        self.adapts && view.logs.reclaimed() >= self.changed + to_u64(view.limit)
     }
 
     fn resize(&mut self, first: u32, size: u8, view: &View) {
-        let end = (first as usize + (1 << size)).min(self.sizes.len());
-        self.sizes[first as usize..end].fill(size);
+        let end = (index(first) + (1 << size)).min(self.sizes.len());
+        self.sizes[index(first)..end].fill(size);
         self.changed = view.logs.reclaimed();
     }
 
@@ -155,14 +156,14 @@ impl Asast {
             .filter_map(|block| view.logs.get(*block))
             .map(|log| log.written)
             .sum();
-        2 * written < blocks.len() as u32 * self.pages_per_block
+        2 * written < to_u32(blocks.len()) * self.pages_per_block
     }
 
     /// Makes one group of two neighbours: the one wants a log block, and both waste what they have.
     fn join(&mut self, stream: LogStream, view: &View) {
-        let size = self.sizes[stream as usize];
+        let size = self.sizes[index(stream)];
         let other = stream ^ 1 << size;
-        let fits = size < LARGEST && self.sizes.get(other as usize) == Some(&size);
+        let fits = size < LARGEST && self.sizes.get(index(other)) == Some(&size);
         let wants_first = view.logs.of_stream(stream).is_empty();
         if fits && (wants_first || self.wastes(stream, view)) && self.wastes(other, view) {
             self.resize(stream.min(other), size + 1, view);
@@ -184,7 +185,7 @@ impl Asast {
         else {
             return;
         };
-        let size = self.sizes[stream as usize];
+        let size = self.sizes[index(stream)];
         // A block may be left from when the group was larger.
         if self.stream(stream) == stream && size > 0 {
             self.resize(stream, size - 1, view);
@@ -254,6 +255,6 @@ impl Policy for Asast {
     }
 
     fn bytes(&self) -> u64 {
-        (self.sizes.len() + 13 * self.used.capacity()) as u64
+        to_u64(self.sizes.len() + 13 * self.used.capacity())
     }
 }

@@ -28,6 +28,7 @@
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc};
+use crate::convert::to_u64;
 use crate::error::FtlError;
 use crate::families::hybrid::{
     self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
@@ -115,7 +116,7 @@ impl Policy for Bast {
             // What a mount found.
             (None, _) => 0,
             (Some(stream), true) => self.used.get(&stream).copied().unwrap_or(0),
-            (Some(_), false) => 1 + log.live as u64,
+            (Some(_), false) => 1 + u64::from(log.live),
         };
         logs.iter().min_by_key(cost).map(|log| log.block)
     }
@@ -129,6 +130,6 @@ impl Policy for Bast {
     }
 
     fn bytes(&self) -> u64 {
-        self.used.capacity() as u64 * 13
+        to_u64(self.used.capacity()) * 13
     }
 }

@@ -46,6 +46,7 @@
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
+use crate::convert::narrow;
 use crate::error::FtlError;
 use crate::families::units::{self, Lists, Policy, Shape, Slicing, UnitFtl};
 use crate::ftl::{Ftl, Start};
@@ -107,7 +108,8 @@ fn extra_blocks(
     params: &Params,
 ) -> Result<u32, FtlError> {
     let percent = within(params, "gftl.extra", 16, 200)?;
-    Ok((logical_pages.div_ceil(pages_per_block) as u64 * percent as u64).div_ceil(100) as u32)
+    let logical_blocks = u64::from(logical_pages.div_ceil(pages_per_block));
+    Ok(narrow((logical_blocks * u64::from(percent)).div_ceil(100)))
 }
 
 fn overhead_blocks(
@@ -129,7 +131,7 @@ fn slicing(profile: &Profile, always: bool) -> Slicing {
     let copy_ns = times.partial_read_ns + times.read_ns + program_ns + 2 * times.bus_ns;
     let alpha = (times.erase_ns / copy_ns).max(1);
     Slicing {
-        pages: alpha as u32,
+        pages: narrow(alpha),
         slot_ns: times.erase_ns.max(alpha * copy_ns),
         always,
     }
@@ -154,7 +156,8 @@ fn create<S: Store>(
     let pages = geometry.pages_per_block;
     let policy = Gftl {
         slicing: slicing(chip.profile(), params.get("gftl.slice_always", false)?),
-        buffer_pages: extra_blocks(config.logical_pages, pages, params)? as u64 * pages as u64,
+        buffer_pages: u64::from(extra_blocks(config.logical_pages, pages, params)?)
+            * u64::from(pages),
     };
     let shape = Shape::new(&geometry, pages, pages.div_ceil(subtables), 1, SLOT_BITS);
     UnitFtl::create(chip, config, start, shape, policy)

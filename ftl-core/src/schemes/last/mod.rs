@@ -34,6 +34,7 @@
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc};
+use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::families::hybrid::{
     self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
@@ -137,7 +138,7 @@ impl Recent {
         self.latest.insert(lpn, self.writes);
         self.writes += 1;
         while self.written.len() > limit {
-            let number = self.writes - self.written.len() as u64;
+            let number = self.writes - to_u64(self.written.len());
             let lpn = self.written.pop_front().expect("more than the limit");
             if self.latest.get(&lpn) == Some(&number) {
                 self.latest.remove(&lpn);
@@ -167,7 +168,7 @@ fn utilisation(stream: LogStream, view: &View) -> f64 {
     let (live, written) = blocks.fold((0, 0), |(live, written), log| {
         (live + log.live, written + log.written)
     });
-    live as f64 / written.max(1) as f64
+    f64::from(live) / f64::from(written.max(1))
 }
 
 impl Last {
@@ -263,7 +264,7 @@ impl Policy for Last {
     const NAME: &'static str = "last";
 
     fn shared_streams(&self) -> u32 {
-        FIRST_SEQUENTIAL + self.slots.len() as u32
+        FIRST_SEQUENTIAL + to_u32(self.slots.len())
     }
 
     fn route(&mut self, write: &Write, view: &View) -> Route {
@@ -277,7 +278,7 @@ impl Policy for Last {
         self.hot_quota = Some(quota);
         let lpn = write.lbn * self.pages_per_block + write.offset;
         let is_hot = quota > 0 && self.recent.contains(lpn) && view.logs.place(lpn).is_some();
-        self.recent.note(lpn, quota * self.pages_per_block as usize);
+        self.recent.note(lpn, quota * index(self.pages_per_block));
         Route::Log(if is_hot { HOT } else { COLD })
     }
 
@@ -333,7 +334,8 @@ impl Policy for Last {
         let Recent {
             written, latest, ..
         } = &self.recent;
-        (self.slots.len() * size_of::<Slot>() + 4 * written.capacity() + 13 * latest.capacity())
-            as u64
+        to_u64(
+            self.slots.len() * size_of::<Slot>() + 4 * written.capacity() + 13 * latest.capacity(),
+        )
     }
 }

@@ -7,6 +7,7 @@
 //! newer one is on flash. If power fails, what is fresh is lost.
 
 use super::shape::{QUARTERS, Shape};
+use crate::convert::{index, to_u32, to_u64};
 use crate::format::UNMAPPED;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +56,7 @@ impl Unit {
 
     /// Pages of one of its quarters.
     pub(super) fn of_quarter(&self, quarter: u32) -> u32 {
-        let first = 2 * (quarter % QUARTERS) as usize;
+        let first = 2 * index(quarter % QUARTERS);
         self.eighths[first] + self.eighths[first + 1]
     }
 }
@@ -72,7 +73,7 @@ struct Slots {
 impl Slots {
     fn new(capacity: u32, page_bytes: usize, keeps: bool) -> Self {
         let bytes = if keeps {
-            (capacity as usize + 1) * page_bytes
+            (index(capacity) + 1) * page_bytes
         } else {
             0
         };
@@ -90,7 +91,7 @@ impl Slots {
             return 0;
         }
         self.free.pop().unwrap_or_else(|| {
-            let slot = (self.data.len() / self.page_bytes) as u32;
+            let slot = to_u32(self.data.len() / self.page_bytes);
             self.data.resize(self.data.len() + self.page_bytes, 0);
             slot
         })
@@ -126,7 +127,7 @@ impl Buffer {
             units: FxHashMap::default(),
             by_use: BTreeMap::new(),
             clock: 0,
-            slots: Slots::new(capacity, page_bytes as usize, keeps),
+            slots: Slots::new(capacity, index(page_bytes), keeps),
         }
     }
 
@@ -136,16 +137,16 @@ impl Buffer {
 
     /// Pages in it.
     pub(super) fn len(&self) -> u32 {
-        self.entries.len() as u32
+        to_u32(self.entries.len())
     }
 
     /// Free share of its pages.
     pub(super) fn free_share(&self) -> f64 {
-        self.capacity.saturating_sub(self.len()) as f64 / self.capacity as f64
+        f64::from(self.capacity.saturating_sub(self.len())) / f64::from(self.capacity)
     }
 
     pub(super) fn data(&self, slot: u32) -> &[u8] {
-        &self.slots.data[slot as usize * self.slots.page_bytes..][..self.slots.page_bytes]
+        &self.slots.data[index(slot) * self.slots.page_bytes..][..self.slots.page_bytes]
     }
 
     /// The first page whose newest content is in RAM alone.
@@ -192,7 +193,7 @@ impl Buffer {
             None => self.slots.take(),
         };
         if self.slots.keeps {
-            let at = slot as usize * self.slots.page_bytes;
+            let at = index(slot) * self.slots.page_bytes;
             self.slots.data[at..][..data.len()].copy_from_slice(data);
         }
         let entry = self.entry(lpn);
@@ -267,8 +268,8 @@ impl Buffer {
 
     /// Bytes of the buffer as the paper counts them, and of what finds a page in it.
     pub(super) fn bytes(&self) -> (u64, u64) {
-        let index = self.entries.capacity() * (size_of::<Entry>() + 5) + 16 * self.fresh.len();
+        let entries = self.entries.capacity() * (size_of::<Entry>() + 5) + 16 * self.fresh.len();
         let units = self.units.capacity() * (size_of::<Unit>() + 5) + 24 * self.by_use.len();
-        (self.slots.data.capacity() as u64, (index + units) as u64)
+        (to_u64(self.slots.data.capacity()), to_u64(entries + units))
     }
 }

@@ -1,4 +1,5 @@
 //! What flushes and reorganisations cost, and the `k_empty` that follows.
+use crate::convert::{index, to_u64};
 
 /// What flushing costs, and what follows from it.
 pub(super) struct Cost {
@@ -25,12 +26,12 @@ impl Cost {
             quiet: 0,
             fixed: k_empty,
             k_empty: k_empty.unwrap_or(FIRST_K_EMPTY),
-            written: vec![0; logical as usize],
+            written: vec![0; index(logical)],
         }
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        8 * self.written.len() as u64
+        8 * to_u64(self.written.len())
     }
 
     /// A superblock was flushed. Where reorganisation costs more than merges, coarser mapping is

@@ -10,8 +10,9 @@ use super::policy::{self, Policy, Virtual};
 use super::rows::Placed;
 use super::settings::MAX_CANDIDATES;
 use super::shape::QUARTERS;
-use super::{COMMON, FIRST_CHIP, MlamFtl};
+use super::{COMMON, FIRST_CHIP, MlamFtl, chip_stream};
 use crate::block_table::State;
+use crate::convert::{index, narrow, real};
 use crate::error::FtlError;
 use crate::events::EventKind;
 use crate::format::{Flags, PageTag, Role};
@@ -133,10 +134,8 @@ impl<S: Store> MlamFtl<S> {
         let superchip = self.superchip_with_room(plan.superchip);
         let serial = self.space.next_epoch();
         for chip in 0..self.map.shape.chips {
-            self.space.prefer_die(
-                FIRST_CHIP + chip as usize,
-                self.map.shape.die(superchip, chip),
-            );
+            self.space
+                .prefer_die(chip_stream(chip), self.map.shape.die(superchip, chip));
         }
         let psb = self
             .map
@@ -158,7 +157,7 @@ impl<S: Store> MlamFtl<S> {
                 _ => EventKind::BufferFlush,
             };
             self.space
-                .note_event(kind, None, writing.copied as u32, began);
+                .note_event(kind, None, narrow(writing.copied), began);
         } else {
             writing
                 .placed
@@ -172,7 +171,7 @@ impl<S: Store> MlamFtl<S> {
 
     /// The chips' blocks take no more pages. Returns those that were open.
     fn close_blocks(&mut self) -> Result<Vec<Pbn>, FtlError> {
-        let streams = FIRST_CHIP..FIRST_CHIP + self.map.shape.chips as usize;
+        let streams = FIRST_CHIP..chip_stream(self.map.shape.chips);
         let open = streams
             .clone()
             .filter_map(|stream| self.space.open_block(stream))
@@ -203,7 +202,7 @@ impl<S: Store> MlamFtl<S> {
         for Placed { lpn, ppn, .. } in &writing.placed {
             let old = self.place_of(*lpn);
             self.map.buffer.remove(*lpn);
-            self.map.unborn -= self.map.trims.map(*lpn) as u64;
+            self.map.unborn -= u64::from(self.map.trims.map(*lpn));
             if let Some(old) = old {
                 self.give_up_place(*lpn, old);
             }
@@ -212,7 +211,7 @@ impl<S: Store> MlamFtl<S> {
                 .shape
                 .loc_and_row(*ppn)
                 .expect("it is in one of the slots");
-            live[loc as usize] += 1;
+            live[index(loc)] += 1;
         }
         let mut moved = Vec::new();
         for ((loc, quarter), live) in (0..).zip(slots).zip(live) {
@@ -229,7 +228,7 @@ impl<S: Store> MlamFtl<S> {
         logical.dedup();
         for logical in logical {
             self.remap(logical, &moved);
-            self.map.cost.written[logical as usize] = self.map.cost.flushed;
+            self.map.cost.written[index(logical)] = self.map.cost.flushed;
         }
         if moved.is_empty() {
             self.dissolve(writing.psb);
@@ -240,7 +239,7 @@ impl<S: Store> MlamFtl<S> {
     fn now_on_flash(&mut self, lpn: u32, ppn: Ppn, ver: u64) {
         let old = self.place_of(lpn);
         self.map.buffer.programmed(lpn, ppn.raw(), ver);
-        self.map.unborn -= self.map.trims.map(lpn) as u64;
+        self.map.unborn -= u64::from(self.map.trims.map(lpn));
         if let Some(old) = old {
             self.give_up_place(lpn, old);
         }
@@ -250,13 +249,13 @@ impl<S: Store> MlamFtl<S> {
     /// not written for long and save much.
     fn reorganise(&mut self) -> Result<(), FtlError> {
         for _ in 0..MAX_REORGANISED {
-            if self.map.mapping.bits() as f64
-                <= self.map.settings.smax * self.map.mapping.base_bits() as f64
+            if real(self.map.mapping.bits())
+                <= self.map.settings.smax * real(self.map.mapping.base_bits())
             {
                 return Ok(());
             }
             let value = |logical: u32| {
-                let age = self.map.cost.flushed + 1 - self.map.cost.written[logical as usize];
+                let age = self.map.cost.flushed + 1 - self.map.cost.written[index(logical)];
                 self.map.mapping.gain(logical) * age
             };
             let unbuffered = |logical: &u32| self.map.buffer.unit(*logical).is_none();

@@ -3,6 +3,7 @@
 //! superblock has a half in L0 only where that maps nothing.
 
 use super::shape::QUARTERS;
+use crate::convert::{index, to_u32, to_u64};
 
 const NONE: u32 = u32::MAX;
 
@@ -32,12 +33,12 @@ impl<T: Copy> Slab<T> {
     fn put(&mut self, row: T) -> u32 {
         match self.free.pop() {
             Some(at) => {
-                self.rows[at as usize] = row;
+                self.rows[index(at)] = row;
                 at
             }
             None => {
                 self.rows.push(row);
-                self.rows.len() as u32 - 1
+                to_u32(self.rows.len()) - 1
             }
         }
     }
@@ -77,8 +78,8 @@ impl LevelMap {
             tab: [0; 2],
             psb: [NONE; 2],
         };
-        let width = (u32::BITS - physical.max(2).saturating_sub(1).leading_zeros()) as u64;
-        let l0 = vec![unmapped; logical as usize];
+        let width = u64::from(u32::BITS - physical.max(2).saturating_sub(1).leading_zeros());
+        let l0 = vec![unmapped; index(logical)];
         LevelMap {
             l0,
             l1: Slab::default(),
@@ -93,8 +94,8 @@ impl LevelMap {
     /// Where the tables say that a quarter is. A superblock mapped as a whole may have quarters
     /// that hold nothing.
     pub(super) fn get(&self, quarter: u32) -> Option<Place> {
-        let row = &self.l0[(quarter / QUARTERS) as usize];
-        let (half, inside) = ((quarter / 2 % 2) as usize, quarter % 2);
+        let row = &self.l0[index(quarter / QUARTERS)];
+        let (half, inside) = (index(quarter / 2 % 2), quarter % 2);
         match (row.tab[half], row.psb[half]) {
             (_, NONE) => None,
             (0, psb) => Some(Place {
@@ -102,13 +103,13 @@ impl LevelMap {
                 loc: quarter % QUARTERS,
             }),
             (1, at) => {
-                let Place { psb, loc } = self.l1.rows[at as usize];
+                let Place { psb, loc } = self.l1.rows[index(at)];
                 Some(Place {
                     psb,
                     loc: 2 * loc + inside,
                 })
             }
-            (_, at) => self.l2.rows[at as usize][inside as usize],
+            (_, at) => self.l2.rows[index(at)][index(inside)],
         }
     }
 
@@ -128,7 +129,7 @@ impl LevelMap {
             })
         };
         if (0..).zip(&places).all(at_home) {
-            self.l0[logical as usize] = Row {
+            self.l0[index(logical)] = Row {
                 tab: [0; 2],
                 psb: [first.psb; 2],
             };
@@ -152,23 +153,23 @@ impl LevelMap {
                     )
                 }
                 quarters => {
-                    self.s2 += quarters.iter().flatten().count() as u64;
+                    self.s2 += to_u64(quarters.iter().flatten().count());
                     (2, self.l2.put(quarters))
                 }
             };
         }
-        self.l0[logical as usize] = row;
+        self.l0[index(logical)] = row;
     }
 
     fn clear(&mut self, logical: u32) {
         let row = std::mem::replace(
-            &mut self.l0[logical as usize],
+            &mut self.l0[index(logical)],
             Row {
                 tab: [0; 2],
                 psb: [NONE; 2],
             },
         );
-        self.s0 -= row.psb.iter().any(|psb| *psb != NONE) as u64;
+        self.s0 -= u64::from(row.psb.iter().any(|psb| *psb != NONE));
         for (tab, at) in row.tab.into_iter().zip(row.psb) {
             match tab {
                 1 => {
@@ -176,7 +177,7 @@ impl LevelMap {
                     self.l1.free.push(at);
                 }
                 2 => {
-                    self.s2 -= self.l2.rows[at as usize].iter().flatten().count() as u64;
+                    self.s2 -= to_u64(self.l2.rows[index(at)].iter().flatten().count());
                     self.l2.free.push(at);
                 }
                 _ => {}
@@ -186,10 +187,10 @@ impl LevelMap {
 
     /// What mapping this superblock as a whole would save, in bits: Table 1.
     pub(super) fn gain(&self, logical: u32) -> u64 {
-        let row = &self.l0[logical as usize];
+        let row = &self.l0[index(logical)];
         let of_half = |(tab, at): (&u8, &u32)| match tab {
             1 => self.width + 1,
-            2 => self.l2.rows[*at as usize].iter().flatten().count() as u64 * (self.width + 2),
+            2 => to_u64(self.l2.rows[index(*at)].iter().flatten().count()) * (self.width + 2),
             _ => 0,
         };
         row.tab.iter().zip(&row.psb).map(of_half).sum()
@@ -213,7 +214,7 @@ impl LevelMap {
 
     /// Bytes really allocated.
     pub(super) fn bytes(&self) -> u64 {
-        (self.l0.len() * size_of::<Row>() + self.l1.bytes() + self.l2.bytes()) as u64
+        to_u64(self.l0.len() * size_of::<Row>() + self.l1.bytes() + self.l2.bytes())
     }
 }
 

@@ -57,6 +57,7 @@ use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::controller::{Controller, Mapping, check_size, ram_entry};
+use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::Role;
@@ -160,6 +161,12 @@ const CHECKPOINT: StreamId = 1;
 /// The first chip of the superblock that is being written.
 const FIRST_CHIP: StreamId = 2;
 
+/// The stream of a chip's open block.
+#[inline]
+const fn chip_stream(chip: u32) -> StreamId {
+    FIRST_CHIP + index(chip)
+}
+
 /// Bytes of the scheme part: the serial number of the page's superblock.
 const SPARE_BYTES: usize = 6;
 
@@ -237,7 +244,7 @@ fn create<S: Store>(
         in_place: false,
     };
     let mut streams = vec![stream(Role::Journal, true), stream(Role::Checkpoint, false)];
-    streams.resize(FIRST_CHIP + shape.chips as usize, stream(Role::Data, false));
+    streams.resize(chip_stream(shape.chips), stream(Role::Data, false));
     let mut space = Space::new(flash, &streams);
     space.set_pair_protection(settings.pair_protection);
     let logical = shape.superblocks(logical_pages);
@@ -268,14 +275,14 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
     }
 
     fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
-        let page = self.space.geometry().page_bytes as usize;
-        let count = (out.len() / page) as u32;
+        let page = self.space.geometry().page_len();
+        let count = to_u32(out.len() / page);
         let (mut lpn, end, mut rest) = (first.raw(), first.raw() + count, out);
         let at = self.space.flash.now();
         let mut done = at;
         while lpn < end {
             let run = self.physical_run(lpn, end);
-            let (bytes, behind) = rest.split_at_mut(run as usize * page);
+            let (bytes, behind) = rest.split_at_mut(index(run) * page);
             match self.map.buffer.get(lpn).and_then(|entry| entry.slot()) {
                 Some(slot) => bytes.copy_from_slice(self.map.buffer.data(slot)),
                 None => match self.place_of(lpn) {
@@ -362,25 +369,25 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
     fn ram(&self) -> RamReport {
         let geometry = self.space.geometry();
         let (bitmap, victims, blocks) = self.space.table.bytes();
-        let logical = self.map.shape.superblocks(self.logical_pages) as u64;
+        let logical = u64::from(self.map.shape.superblocks(self.logical_pages));
         let tables =
             self.map.mapping.bytes() + self.map.superblocks.bytes() + self.map.cost.bytes();
         let (data, index) = self.map.buffer.bytes();
-        let page = geometry.page_bytes as u64;
+        let page = u64::from(geometry.page_bytes);
         vec![
             ram_entry("map", logical, self.map.mapping.bits().div_ceil(8), tables),
             ram_entry("bitmaps", geometry.pages(), 0, bitmap),
-            ram_entry("gc", geometry.blocks as u64, 0, victims + blocks),
+            ram_entry("gc", u64::from(geometry.blocks), 0, victims + blocks),
             ram_entry(
                 "other",
-                self.map.trims.len() as u64,
+                to_u64(self.map.trims.len()),
                 0,
                 self.map.trims.bytes() + self.space.pool_bytes(),
             ),
             ram_entry(
                 "buffers",
-                self.map.settings.capacity as u64,
-                self.map.settings.capacity as u64 * page,
+                u64::from(self.map.settings.capacity),
+                u64::from(self.map.settings.capacity) * page,
                 data + index + self.gc.pages.bytes() + self.map.rows.bytes(),
             ),
         ]
@@ -428,14 +435,15 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
             }
         }
         let live = self.space.table.valid_pages();
-        let unborn = self
-            .map
-            .buffer
-            .iter()
-            .filter(|(lpn, _)| !self.map.trims.is_mapped(*lpn))
-            .count() as u64;
+        let unborn = to_u64(
+            self.map
+                .buffer
+                .iter()
+                .filter(|(lpn, _)| !self.map.trims.is_mapped(*lpn))
+                .count(),
+        );
         if placed != self.map.trims.mapped_pages()
-            || live != placed + self.map.trims.len() as u64
+            || live != placed + to_u64(self.map.trims.len())
             || unborn != self.map.unborn
         {
             let (mapped, trims) = (self.map.trims.mapped_pages(), self.map.trims.len());
@@ -450,7 +458,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
 
 impl<S: Store> MlamFtl<S> {
     fn buffer_pages(&mut self, first: u32, data: &[u8]) -> Result<(), FtlError> {
-        let page = self.space.geometry().page_bytes as usize;
+        let page = self.space.geometry().page_len();
         for (lpn, bytes) in (first..).zip(data.chunks_exact(page)) {
             if self.map.buffer.get(lpn).is_none() && !self.map.trims.is_mapped(lpn) {
                 self.map.unborn += 1;
@@ -472,7 +480,7 @@ impl<S: Store> MlamFtl<S> {
     fn take_back(&mut self) {
         while let Some(lpn) = self.map.buffer.first_fresh() {
             let gone = self.map.buffer.take_back(lpn);
-            self.map.unborn -= (gone && !self.map.trims.is_mapped(lpn)) as u64;
+            self.map.unborn -= u64::from(gone && !self.map.trims.is_mapped(lpn));
         }
     }
 }

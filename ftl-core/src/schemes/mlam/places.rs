@@ -3,6 +3,7 @@
 use super::MlamFtl;
 use super::mapping::Place;
 use super::shape::QUARTERS;
+use crate::convert::to_u32;
 use nand_model::{Ppn, Store};
 
 impl<S: Store> MlamFtl<S> {
@@ -60,7 +61,7 @@ impl<S: Store> MlamFtl<S> {
                 ppn.raw() == first.raw() + n && geometry.block_of(ppn) == geometry.block_of(first)
             }),
         };
-        1 + (1..end - lpn).take_while(follows).count() as u32
+        1 + to_u32((1..end - lpn).take_while(follows).count())
     }
 
     /// The page holds nothing from now on; if it is on flash, a record says so.

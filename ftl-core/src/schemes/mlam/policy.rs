@@ -3,6 +3,7 @@
 
 use super::buffer::{Buffer, Unit};
 use super::shape::{QUARTERS, Shape};
+use crate::convert::{index, real, to_u32, to_u64};
 use crate::error::FtlError;
 
 /// Which superblocks go first, and whether they go as a whole.
@@ -60,8 +61,8 @@ pub(super) fn candidates(
     alpha: f64,
     count: usize,
 ) -> Vec<Candidate> {
-    let all = buffer.superblocks() as f64;
-    let ages = (0..).map(|rank| (all - rank as f64) / all);
+    let all = real(to_u64(buffer.superblocks()));
+    let ages = (0u32..).map(|rank| (all - f64::from(rank)) / all);
     let oldest_first = buffer
         .oldest_first()
         .zip(ages)
@@ -74,7 +75,7 @@ pub(super) fn candidates(
         return oldest_first.take(count).collect();
     }
     let alpha = if policy == Policy::Size { 0.0 } else { alpha };
-    let size = |c: &Candidate| c.unit.pages as f64 / shape.superblock_pages() as f64;
+    let size = |c: &Candidate| f64::from(c.unit.pages) / f64::from(shape.superblock_pages());
     let priority = |c: &Candidate| alpha * c.age + (1.0 - alpha) * size(c);
     let mut best: Vec<(f64, Candidate)> = Vec::with_capacity(count + 1);
     for candidate in oldest_first {
@@ -115,7 +116,7 @@ impl Piece {
         } else {
             1.0
         };
-        self.pages as f64 * (1.0 + WEIGHT_OF_AGE * self.age) * whole
+        f64::from(self.pages) * (1.0 + WEIGHT_OF_AGE * self.age) * whole
     }
 }
 
@@ -130,7 +131,7 @@ pub(super) fn pieces(
 ) -> Vec<Piece> {
     let first = candidate.logical * QUARTERS;
     // Where superblocks have few pages there are fewer logical blocks.
-    let step = (8 / shape.superblock_pages().min(8)) as usize;
+    let step = index(8 / shape.superblock_pages().min(8));
     let empty = candidate
         .unit
         .eighths
@@ -151,7 +152,7 @@ pub(super) fn pieces(
         }
     };
     let quarters = first..first + QUARTERS;
-    if empty <= k_empty as usize {
+    if empty <= index(k_empty) {
         return vec![piece(
             first,
             QUARTERS,
@@ -194,7 +195,7 @@ impl Virtual {
 
     /// Whether all its locations are taken.
     pub(super) fn is_full(&self) -> bool {
-        self.slots.len() == QUARTERS as usize
+        self.slots.len() == index(QUARTERS)
     }
 }
 
@@ -246,11 +247,11 @@ pub(super) fn joined(quarters: &mut [u32]) -> Vec<(u32, u32)> {
     quarters.sort_unstable();
     let mut pieces = Vec::new();
     for superblock in quarters.chunk_by(|a, b| a / QUARTERS == b / QUARTERS) {
-        if superblock.len() == QUARTERS as usize {
+        if superblock.len() == index(QUARTERS) {
             pieces.push((superblock[0], QUARTERS));
         } else {
             let halves = superblock.chunk_by(|a, b| a / 2 == b / 2);
-            pieces.extend(halves.map(|half| (half[0], half.len() as u32)));
+            pieces.extend(halves.map(|half| (half[0], to_u32(half.len()))));
         }
     }
     pieces

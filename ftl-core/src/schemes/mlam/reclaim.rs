@@ -7,8 +7,9 @@
 use super::mapping::Place;
 use super::policy::{self, Virtual};
 use super::shape::{QUARTERS, Spot};
-use super::{COMMON, FIRST_CHIP, MlamFtl};
+use super::{COMMON, MlamFtl, chip_stream};
 use crate::block_table::State;
+use crate::convert::{index, to_u32};
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
@@ -95,7 +96,7 @@ impl<S: Store> Collect<S> for MlamFtl<S> {
             .map
             .superblocks
             .owner(block)
-            .map_or(COMMON, |(_, chip)| FIRST_CHIP + chip as usize);
+            .map_or(COMMON, |(_, chip)| chip_stream(chip));
         self.space.set_cold_apart(stream)
     }
 
@@ -132,7 +133,7 @@ impl<S: Store> MlamFtl<S> {
             .table
             .greedy_victim()
             .map(|block| self.space.table.valid(block));
-        let blocks = self.map.superblocks.get(psb).blocks().count() as u32;
+        let blocks = to_u32(self.map.superblocks.get(psb).blocks().count());
         let pays = live < blocks * loose.unwrap_or(self.space.pages_per_block());
         if pays {
             self.take_apart(psb);
@@ -144,7 +145,7 @@ impl<S: Store> MlamFtl<S> {
     /// None if no number of such steps would free a superblock.
     fn quarters_to_gather(&self) -> Option<(u32, Virtual)> {
         let emptiest = self.map.superblocks.emptiest_first();
-        let held = |psb: &u32| self.map.superblocks.get(*psb).held().count() as u32;
+        let held = |psb: &u32| to_u32(self.map.superblocks.get(*psb).held().count());
         let holes: u32 = emptiest.iter().map(|psb| QUARTERS - held(psb)).sum();
         let first = *emptiest.first()?;
         if holes < QUARTERS {
@@ -157,7 +158,7 @@ impl<S: Store> MlamFtl<S> {
                 .held()
                 .map(|(_, quarter)| quarter)
         });
-        let mut quarters: Vec<u32> = quarters.take(QUARTERS as usize).collect();
+        let mut quarters: Vec<u32> = quarters.take(index(QUARTERS)).collect();
         let slots = policy::arrange(policy::joined(&mut quarters).into_iter());
         Some((
             held(&first),
@@ -176,7 +177,7 @@ impl<S: Store> MlamFtl<S> {
     ) -> Result<u32, FtlError> {
         let superblock = self.map.superblocks.get(psb);
         let (serial, superchip) = (superblock.serial, superblock.superchip);
-        let stream = FIRST_CHIP + chip as usize;
+        let stream = chip_stream(chip);
         self.space
             .prefer_die(stream, self.map.shape.die(superchip, chip));
         let mut copies = Vec::new();
@@ -184,7 +185,7 @@ impl<S: Store> MlamFtl<S> {
         let target = self.space.open_block(stream).map(|(block, _)| block);
         self.space.seal(stream)?;
         let geometry = self.space.geometry();
-        let moved = copies.len() as u32;
+        let moved = to_u32(copies.len());
         let new = copies.first().map(|(_, _, to)| geometry.block_of(*to));
         match (&outcome, new) {
             (Ok(true), Some(new)) => {
@@ -239,8 +240,8 @@ impl<S: Store> MlamFtl<S> {
             lpn: UNMAPPED,
             ver: 0,
         };
-        let (stream, geometry) = (FIRST_CHIP + chip as usize, self.space.geometry());
-        let mut data = vec![0; geometry.page_bytes as usize];
+        let (stream, geometry) = (chip_stream(chip), self.space.geometry());
+        let mut data = vec![0; geometry.page_len()];
         let mut live = Vec::new();
         self.space.table.live_pages(victim, &mut live);
         let part = move |_: Ppn, spare: &mut [u8]| {
@@ -332,11 +333,11 @@ impl<S: Store> MlamFtl<S> {
     ) -> Result<u32, FtlError> {
         pages.load(&mut self.space, victim, cause)?;
         self.name_unknown_pages(pages, cause)?;
-        let page = self.space.geometry().page_bytes as usize;
+        let page = self.space.geometry().page_len();
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
             self.copy_page(pages.from[i], pages.tag(i), data, cause)?;
         }
-        Ok(pages.from.len() as u32)
+        Ok(to_u32(pages.from.len()))
     }
 
     fn copy_page(

@@ -6,6 +6,7 @@ use super::mapping::Place;
 use super::shape::QUARTERS;
 use super::{COMMON, MlamFtl, SPARE_BYTES};
 use crate::block_table::State;
+use crate::convert::index;
 use crate::error::FtlError;
 use crate::format::{COUNTER_FOUND_MAX, UNMAPPED};
 use crate::recovery::{MountByRecords, Newest, Unmounted};
@@ -115,7 +116,7 @@ impl<S: Store> MlamFtl<S> {
         let first = quarter * self.map.shape.quarter_pages();
         let end = (first + self.map.shape.quarter_pages()).min(self.logical_pages);
         let on_flash: Vec<(u32, Ppn)> = (first..end)
-            .map(|lpn| (lpn, newest.map[lpn as usize]))
+            .map(|lpn| (lpn, newest.map[index(lpn)]))
             .filter(|(_, ppn)| *ppn != UNMAPPED)
             .map(|(lpn, ppn)| (lpn, Ppn::new(ppn)))
             .collect();

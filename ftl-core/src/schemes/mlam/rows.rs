@@ -3,7 +3,8 @@
 
 use super::flush::Writing;
 use super::shape::Spot;
-use super::{FIRST_CHIP, MlamFtl, SPARE_BYTES};
+use super::{MlamFtl, SPARE_BYTES, chip_stream};
+use crate::convert::{index, to_u64};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use nand_model::{Cause, Geometry, Nanos, Ppn, Store};
@@ -17,16 +18,16 @@ pub(super) struct Rows {
 
 impl Rows {
     pub(super) fn new(geometry: &Geometry, chips: u32) -> Self {
-        let page = geometry.page_bytes as usize;
+        let page = geometry.page_len();
         Rows {
             columns: Vec::new(),
-            data: vec![0; chips as usize * page],
+            data: vec![0; index(chips) * page],
             blank: vec![0; page],
         }
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        (self.data.len() + self.blank.len()) as u64
+        to_u64(self.data.len() + self.blank.len())
     }
 }
 
@@ -140,8 +141,8 @@ impl<S: Store> MlamFtl<S> {
             }
             if let Source::Flash(from) = column.source {
                 self.space.flash.begin(begin);
-                let page = self.space.geometry().page_bytes as usize;
-                let data = &mut rows.data[column.chip as usize * page..][..page];
+                let page = self.space.geometry().page_len();
+                let data = &mut rows.data[index(column.chip) * page..][..page];
                 match self.copy_inside(writing, column, from, cause)? {
                     Some(true) => {}
                     Some(false) => return Ok(false),
@@ -162,7 +163,7 @@ impl<S: Store> MlamFtl<S> {
                     Some(tag) => {
                         self.space.flash.begin(read);
                         let page = rows.blank.len();
-                        let data = &rows.data[column.chip as usize * page..][..page];
+                        let data = &rows.data[index(column.chip) * page..][..page];
                         self.program_column(writing, column, tag, data, cause)?
                     }
                     None => true,
@@ -191,7 +192,7 @@ impl<S: Store> MlamFtl<S> {
             lpn: UNMAPPED,
             ver: 0,
         };
-        let (stream, geometry) = (FIRST_CHIP + chip as usize, self.space.geometry());
+        let (stream, geometry) = (chip_stream(chip), self.space.geometry());
         loop {
             let next = self.space.next_page(stream)?;
             match self.map.superblocks.block(writing.psb, chip) {
@@ -222,7 +223,7 @@ impl<S: Store> MlamFtl<S> {
         from: Ppn,
         cause: Cause,
     ) -> Result<Option<bool>, FtlError> {
-        let stream = FIRST_CHIP + column.chip as usize;
+        let stream = chip_stream(column.chip);
         let to = self.space.next_page(stream)?;
         if !self.space.flash.can_copy_back(from, to) {
             return Ok(None);
@@ -310,7 +311,7 @@ impl<S: Store> MlamFtl<S> {
             lpn: column.lpn,
             ver,
         };
-        let stream = FIRST_CHIP + column.chip as usize;
+        let stream = chip_stream(column.chip);
         let to = self.space.next_page(stream)?;
         let part = serial_part(writing.serial);
         let ppn = self.space.append_with_spare(
@@ -336,7 +337,7 @@ impl<S: Store> MlamFtl<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<bool, FtlError> {
-        let stream = FIRST_CHIP + column.chip as usize;
+        let stream = chip_stream(column.chip);
         let to = self.space.next_page(stream)?;
         let ppn =
             self.space

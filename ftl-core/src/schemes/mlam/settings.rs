@@ -3,6 +3,7 @@
 use super::policy::Policy;
 use super::shape::Shape;
 use crate::config::Params;
+use crate::convert::narrow;
 use crate::error::FtlError;
 use crate::gc::Scrub;
 use crate::recovery::rescue_blocks;
@@ -73,9 +74,9 @@ impl Settings {
                 "parameter mlam.smax: {smax} is less than 1, the coarsest table"
             )));
         }
-        let page = geometry.page_bytes as u64;
+        let page = u64::from(geometry.page_bytes);
         let default = DEFAULT_BUFFER
-            .min(logical_pages as u64 * page / 16)
+            .min(u64::from(logical_pages) * page / 16)
             .max(MIN_BUFFER_PAGES * page);
         let capacity = params.get("mlam.buffer", default)? / page;
         if !(MIN_BUFFER_PAGES..=1 << 24).contains(&capacity) {
@@ -84,7 +85,7 @@ impl Settings {
                 1 << 24
             )));
         }
-        let capacity = capacity as u32;
+        let capacity = narrow(capacity);
         let chips = Shape::new(
             geometry,
             params.get("mlam.chips", Shape::default_chips(geometry))?,

@@ -1,6 +1,7 @@
 //! Where a logical page lies inside a superblock. Consecutive pages are striped over the chips; a
 //! quarter takes as many whole rows (superpages) of all chips as fit four times into a block.
 
+use crate::convert::to_usize;
 use crate::error::FtlError;
 use nand_model::{Geometry, Ppn};
 
@@ -83,8 +84,8 @@ impl Shape {
     /// The logical block (an eighth of the superblock; the paper's chips make it one) that a page
     /// is in.
     pub(super) fn eighth(&self, lpn: u32) -> usize {
-        let inside = (lpn % self.superblock_pages()) as u64;
-        (inside * 8 / self.superblock_pages() as u64) as usize
+        let inside = u64::from(lpn % self.superblock_pages());
+        to_usize(inside * 8 / u64::from(self.superblock_pages()))
     }
 
     /// Row of the block in which a row of the quarter at `loc` lies.

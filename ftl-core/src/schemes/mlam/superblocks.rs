@@ -3,6 +3,7 @@
 
 use super::mapping::Place;
 use super::shape::QUARTERS;
+use crate::convert::{index, to_u32, to_u64};
 use nand_model::Pbn;
 
 const NONE: u32 = u32::MAX;
@@ -51,13 +52,13 @@ impl Superblocks {
         Superblocks {
             all: Vec::new(),
             free: Vec::new(),
-            owners: vec![(NONE, NONE); blocks as usize],
+            owners: vec![(NONE, NONE); index(blocks)],
         }
     }
 
     /// A new one without blocks.
     pub(super) fn open(&mut self, chips: u32, superchip: u32, serial: u64) -> u32 {
-        let blocks = vec![NONE; chips as usize].into();
+        let blocks = vec![NONE; index(chips)].into();
         let new = Some(Superblock {
             blocks,
             superchip,
@@ -66,26 +67,22 @@ impl Superblocks {
         });
         match self.free.pop() {
             Some(psb) => {
-                self.all[psb as usize] = new;
+                self.all[index(psb)] = new;
                 psb
             }
             None => {
                 self.all.push(new);
-                self.all.len() as u32 - 1
+                to_u32(self.all.len()) - 1
             }
         }
     }
 
     pub(super) fn get(&self, psb: u32) -> &Superblock {
-        self.all[psb as usize]
-            .as_ref()
-            .expect("a superblock in use")
+        self.all[index(psb)].as_ref().expect("a superblock in use")
     }
 
     fn get_mut(&mut self, psb: u32) -> &mut Superblock {
-        self.all[psb as usize]
-            .as_mut()
-            .expect("a superblock in use")
+        self.all[index(psb)].as_mut().expect("a superblock in use")
     }
 
     /// All in use.
@@ -101,16 +98,16 @@ impl Superblocks {
     }
 
     pub(super) fn block(&self, psb: u32, chip: u32) -> Option<Pbn> {
-        Some(self.get(psb).blocks[chip as usize])
+        Some(self.get(psb).blocks[index(chip)])
             .filter(|block| *block != NONE)
             .map(Pbn::new)
     }
 
     /// The block is that of a chip from now on, instead of another.
     pub(super) fn set_block(&mut self, psb: u32, chip: u32, block: Pbn) {
-        let old = std::mem::replace(&mut self.get_mut(psb).blocks[chip as usize], block.raw());
+        let old = std::mem::replace(&mut self.get_mut(psb).blocks[index(chip)], block.raw());
         if old != NONE {
-            self.owners[old as usize] = (NONE, NONE);
+            self.owners[index(old)] = (NONE, NONE);
         }
         self.owners[block.index()] = (psb, chip);
     }
@@ -119,25 +116,25 @@ impl Superblocks {
     pub(super) fn remove_block(&mut self, block: Pbn) {
         let (psb, chip) = std::mem::replace(&mut self.owners[block.index()], (NONE, NONE));
         if psb != NONE {
-            self.get_mut(psb).blocks[chip as usize] = NONE;
+            self.get_mut(psb).blocks[index(chip)] = NONE;
         }
     }
 
     /// Whether the quarter is where the tables say.
     pub(super) fn holds(&self, place: Place, quarter: u32) -> bool {
-        let superblock = self.all.get(place.psb as usize).and_then(Option::as_ref);
-        superblock.is_some_and(|superblock| superblock.holds[place.loc as usize].0 == quarter)
+        let superblock = self.all.get(index(place.psb)).and_then(Option::as_ref);
+        superblock.is_some_and(|superblock| superblock.holds[index(place.loc)].0 == quarter)
     }
 
     /// A quarter lies here from now on, with so many live pages.
     pub(super) fn hold(&mut self, place: Place, quarter: u32, live: u32) {
-        self.get_mut(place.psb).holds[place.loc as usize] = (quarter, live);
+        self.get_mut(place.psb).holds[index(place.loc)] = (quarter, live);
     }
 
     /// A page of the quarter that is held here is live no more. Returns whether it was the last
     /// one: it is held no longer.
     pub(super) fn page_died(&mut self, place: Place) -> bool {
-        let held = &mut self.get_mut(place.psb).holds[place.loc as usize];
+        let held = &mut self.get_mut(place.psb).holds[index(place.loc)];
         held.1 -= 1;
         let last = held.1 == 0;
         if last {
@@ -148,7 +145,7 @@ impl Superblocks {
 
     /// Live pages of the quarter held here.
     pub(super) fn live(&self, place: Place) -> u32 {
-        self.get(place.psb).holds[place.loc as usize].1
+        self.get(place.psb).holds[index(place.loc)].1
     }
 
     /// The superblock with the fewest live pages, and how many those are.
@@ -163,7 +160,7 @@ impl Superblocks {
 
     /// Dissolves a superblock. Returns its blocks, which belong to nobody now.
     pub(super) fn dissolve(&mut self, psb: u32) -> Vec<Pbn> {
-        let superblock = self.all[psb as usize].take().expect("a superblock in use");
+        let superblock = self.all[index(psb)].take().expect("a superblock in use");
         self.free.push(psb);
         let blocks: Vec<Pbn> = superblock.blocks().collect();
         blocks
@@ -178,7 +175,7 @@ impl Superblocks {
         let mut found: Vec<(usize, u64, u32)> = self
             .iter()
             .map(|(psb, superblock)| (superblock.held().count(), superblock.serial, psb))
-            .filter(|(held, ..)| *held < QUARTERS as usize)
+            .filter(|(held, ..)| *held < index(QUARTERS))
             .collect();
         found.sort_unstable();
         found.into_iter().map(|(.., psb)| psb).collect()
@@ -190,7 +187,8 @@ impl Superblocks {
             .iter()
             .map(|(_, superblock)| 4 * superblock.blocks.len())
             .sum();
-        (self.all.capacity() * size_of::<Option<Superblock>>() + blocks + 8 * self.owners.len())
-            as u64
+        to_u64(
+            self.all.capacity() * size_of::<Option<Superblock>>() + blocks + 8 * self.owners.len(),
+        )
     }
 }

@@ -152,6 +152,6 @@ impl Policy for Mnftl {
     }
 
     fn paper_bytes(&self, shape: &Shape, lists: &Lists, logical_blocks: u64) -> u64 {
-        logical_blocks * (4 + 3 * shape.tables() as u64) + 6 * lists.total()
+        logical_blocks * (4 + 3 * u64::from(shape.tables())) + 6 * lists.total()
     }
 }

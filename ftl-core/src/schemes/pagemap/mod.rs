@@ -11,6 +11,7 @@
 use crate::addr::Lpn;
 use crate::author::PageMap;
 use crate::config::Params;
+use crate::convert::{index, to_u64};
 use crate::error::FtlError;
 use crate::format::UNMAPPED;
 use crate::schemes::Scheme;
@@ -36,7 +37,7 @@ impl PageMap for FlatMap {
     const NAME: &'static str = "pagemap";
 
     fn new(logical_pages: u32, _: &Params) -> Result<Self, FtlError> {
-        let entries = vec![UNMAPPED; logical_pages as usize];
+        let entries = vec![UNMAPPED; index(logical_pages)];
         Ok(FlatMap { entries })
     }
 
@@ -52,7 +53,7 @@ impl PageMap for FlatMap {
     }
 
     fn bytes(&self) -> (u64, u64) {
-        let bytes = 4 * self.entries.len() as u64;
+        let bytes = 4 * to_u64(self.entries.len());
         (bytes, bytes)
     }
 }

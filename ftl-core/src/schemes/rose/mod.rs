@@ -43,6 +43,7 @@
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
+use crate::convert::{real, to_u64};
 use crate::error::FtlError;
 use crate::families::hybrid::{
     self, Due, HybridFtl, LogBlock, LogStream, Policy, Route, View, Write,
@@ -168,7 +169,7 @@ impl Rose {
                 )));
             }
         };
-        let copy = (timing.read_ns + timing.program_ns) as f64;
+        let copy = real(timing.read_ns + timing.program_ns);
         let unit = if params.choice("maro.cost_unit", "us", "page_copy")? {
             1000.0
         } else {
@@ -182,7 +183,7 @@ impl Rose {
             age_weight: number("maro.age_weight", 1.0, 0.0..=f64::INFINITY)?,
             alpha: number("maro.alpha", 0.5, 0.0..=1.0)?,
             copy_cost: copy / unit,
-            erase_cost: timing.erase_ns as f64 / unit,
+            erase_cost: real(timing.erase_ns) / unit,
             pages_per_block,
         })
     }
@@ -190,16 +191,17 @@ impl Rose {
     /// What merging the log block costs: copies, of which those of pages that are dead in their
     /// data block weigh `alpha`, and erases.
     fn merge_cost(&self, log: &LogBlock, view: &View, alpha: f64) -> f64 {
-        let copies =
-            |lbn: u32| view.live_in_data(lbn) as f64 + alpha * view.logs.pages_of(lbn) as f64;
+        let copies = |lbn: u32| {
+            f64::from(view.live_in_data(lbn)) + alpha * f64::from(view.logs.pages_of(lbn))
+        };
         let copied: f64 = log.associated.iter().map(|(lbn, _)| copies(*lbn)).sum();
-        copied * self.copy_cost + (log.associated.len() + 1) as f64 * self.erase_cost
+        copied * self.copy_cost + real(to_u64(log.associated.len() + 1)) * self.erase_cost
     }
 
     /// The higher, the sooner the log block is merged. Blocks without valid pages come first by any
     /// rule that looks at blocks: they cost an erase.
     fn score(&self, log: &LogBlock, view: &View) -> f64 {
-        let age = (view.logs.reclaimed() - log.born) as f64;
+        let age = real(view.logs.reclaimed() - log.born);
         match self.victim {
             // Not even that a block has nothing to merge counts.
             Victim::RoundRobin => 0.0,
@@ -209,9 +211,9 @@ impl Rose {
             // LAST knows neither age nor weight.
             Victim::Cheapest => -self.merge_cost(log, view, 1.0),
             Victim::CostAgeTime => {
-                let used = log.live as f64 / self.pages_per_block as f64;
+                let used = f64::from(log.live) / f64::from(self.pages_per_block);
                 let gain = (age + 1.0) * (1.0 - used);
-                -(used * view.erases(log.block) as f64) / gain.max(f64::MIN_POSITIVE)
+                -(used * f64::from(view.erases(log.block))) / gain.max(f64::MIN_POSITIVE)
             }
         }
     }

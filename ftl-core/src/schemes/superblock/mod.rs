@@ -30,6 +30,7 @@
 mod tests;
 
 use crate::config::{FtlConfig, ParamDoc, Params};
+use crate::convert::{index, to_u64};
 use crate::error::FtlError;
 use crate::families::units::{self, Lists, Policy, Shape, UnitFtl};
 use crate::format::OOB_BYTES;
@@ -132,7 +133,7 @@ fn create<S: Store>(
         n,
         k,
         total: params.get("sftl.total", 256)?,
-        written: vec![0; superblocks as usize],
+        written: vec![0; index(superblocks)],
         now: 0,
     };
     let bits = geometry.page_shift() + NODE_BITS;
@@ -145,7 +146,7 @@ fn create<S: Store>(
             bits,
         )
     };
-    let fits = OOB_BYTES + shape(ENTRIES).spare_bytes() <= geometry.oob_bytes as usize;
+    let fits = OOB_BYTES + shape(ENTRIES).spare_bytes() <= geometry.oob_len();
     let entries = params.get("sftl.entries", if fits { ENTRIES } else { ENTRIES / 2 })?;
     if !(4..=64).contains(&entries) {
         return Err(FtlError::Config(format!(
@@ -176,7 +177,7 @@ impl Policy for Superblock {
         lists
             .longest_first()
             .filter(|unit| can_shrink(*unit))
-            .min_by_key(|unit| self.written[*unit as usize])
+            .min_by_key(|unit| self.written[index(*unit)])
     }
 
     fn has_too_many(&self, lists: &Lists) -> bool {
@@ -198,14 +199,14 @@ impl Policy for Superblock {
 
     fn wrote(&mut self, unit: u32) {
         self.now += 1;
-        self.written[unit as usize] = self.now;
+        self.written[index(unit)] = self.now;
     }
 
     fn paper_bytes(&self, shape: &Shape, lists: &Lists, superblocks: u64) -> u64 {
-        4 * superblocks * shape.groups() as u64 + 6 * lists.total()
+        4 * superblocks * u64::from(shape.groups()) + 6 * lists.total()
     }
 
     fn bytes(&self) -> u64 {
-        8 * self.written.len() as u64
+        8 * to_u64(self.written.len())
     }
 }
