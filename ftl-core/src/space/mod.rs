@@ -115,6 +115,15 @@ impl<S: Store> Space<S> {
         first
     }
 
+    /// Adds so many streams to those that the space was made with, before any of a unit, and returns
+    /// the first.
+    pub(crate) fn add_fixed_streams(&mut self, spec: StreamSpec, count: usize) -> StreamId {
+        assert_eq!(self.fixed, self.streams.len(), "streams of units come last");
+        let first = self.add_streams(spec, count);
+        self.fixed = self.streams.len();
+        first
+    }
+
     /// Puts every good block into the pool: the device is new.
     pub(crate) fn format(&mut self) {
         for block in self.geometry().all_blocks() {

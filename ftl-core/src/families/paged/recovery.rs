@@ -46,7 +46,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         self.stats.mount.clean = base.as_ref().is_some_and(|base| base.clean) && !window.touched;
         self.adopt_blocks(&heads, base.as_ref(), &window);
         let mut rescues = Rescues::default();
-        let mut trims = self.read_trims(window.trims.clone(), &window, &mut rescues)?;
+        let mut trims = self.read_trims(window.trims.clone(), &mut window, &mut rescues)?;
         let mut outdated = Vec::new();
         for vtpn in 0..self.map.directory.len() as u32 {
             let (found, is_outdated) = self.find_map(vtpn, &window, &trims)?;

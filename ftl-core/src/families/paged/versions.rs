@@ -45,7 +45,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
     pub(super) fn read_trims(
         &mut self,
         records: Vec<Version>,
-        window: &Window,
+        window: &mut Window,
         rescues: &mut Rescues,
     ) -> Result<Vec<Trim>, FtlError> {
         let geometry = self.space.geometry();
@@ -56,7 +56,12 @@ impl<S: Store, P: Policy> Paged<S, P> {
         };
         let (space, discarded) = (&mut self.space, &mut self.stats.mount.pages_discarded);
         let suspects = &window.evidence.suspects;
-        let found = read_trims(space, records, suspects, discarded, decode)?;
+        let found = read_trims(space, records.clone(), suspects, discarded, decode)?;
+        // One that a cut may have torn was not safe yet: no block was erased because of it.
+        let is_found = |ver: u64| found.iter().any(|trim| trim.at.oob.tag.ver == ver);
+        window.trims_lost |= records
+            .iter()
+            .any(|v| !is_found(v.oob.tag.ver) && !suspects.contains(v.ppn));
         for trim in &found {
             if let Some(data) = &trim.shaky {
                 rescues.add(&trim.at, data.clone());
@@ -136,6 +141,15 @@ impl<S: Store, P: Policy> Paged<S, P> {
             }
         }
         Ok(false)
+    }
+
+    /// Whether a page may be what an entry says, without a look at the page: its block is in use,
+    /// and no other entry names it.
+    fn may_be_valid(&self, named: Ppn) -> bool {
+        let geometry = self.space.geometry();
+        geometry.contains(named)
+            && self.space.table.state(geometry.block_of(named)) == State::Full
+            && !self.space.table.is_live(named)
     }
 
     /// Whether an entry may be right: its page is there, and its record, if it can be read, says
@@ -287,8 +301,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
             {
                 // The common case: the map knows, and nothing speaks against it.
                 let Some(named) = named else { continue };
-                // But an outdated mapping page may not know of a trim.
-                if !window.whole || self.may_hold(lpn, named)? {
+                // But the mapping page may not know of a trim: if it is outdated, or the record of
+                // the trim cannot be read any more.
+                let doubtful = window.whole || window.trims_lost || !self.may_be_valid(named);
+                if !doubtful || self.may_hold(lpn, named)? {
                     self.adopt_live(named)?;
                     self.map.mapped.set(lpn, true);
                     continue;

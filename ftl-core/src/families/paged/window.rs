@@ -29,6 +29,9 @@ pub(super) struct Window {
     pub(super) touched: bool,
     /// Whether every block was scanned.
     pub(super) whole: bool,
+    /// Whether the record of a trim can no longer be read: mapping pages may name pages that were
+    /// erased since.
+    pub(super) trims_lost: bool,
 }
 
 impl Window {

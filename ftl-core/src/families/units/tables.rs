@@ -9,7 +9,7 @@
 //! trims see to it that their number stays below a limit.
 
 use super::lists::Lists;
-use crate::convert::{index, low_u32, low_u8, to_u64};
+use crate::convert::{index, low_u8, low_u32, to_u64};
 use crate::format::{LOST, UNMAPPED};
 use nand_model::{Geometry, Pbn, Ppn};
 use std::collections::BTreeMap;
