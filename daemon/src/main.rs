@@ -15,7 +15,7 @@ fn main() -> ExitCode {
             } else {
                 eprintln!("ftld: {failure}");
             }
-            ExitCode::from(failure.exit as u8)
+            ExitCode::from(failure.exit.code())
         }
     }
 }
