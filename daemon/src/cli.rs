@@ -224,7 +224,7 @@ impl Cli {
 fn epilogue() -> String {
     let exits = Exit::VARIANTS
         .iter()
-        .map(|&exit| format!("{} {}", exit as u8, exit.meaning()))
+        .map(|&exit| format!("{} {}", exit.code(), exit.meaning()))
         .collect::<Vec<_>>()
         .join(", ");
     format!(

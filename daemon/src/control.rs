@@ -134,10 +134,10 @@ async fn connection(
         }
         let answer = match serde_json::from_str(&line) {
             Ok(request) => obey(request, &*observed, &asked).await.unwrap_or_else(
-                |failure| json!({"error": failure.message, "exit": failure.exit as u8}),
+                |failure| json!({"error": failure.message, "exit": failure.exit.code()}),
             ),
             Err(error) => {
-                json!({"error": format!("not a request: {error}"), "exit": Exit::Usage as u8})
+                json!({"error": format!("not a request: {error}"), "exit": Exit::Usage.code()})
             }
         };
         write.write_all(format!("{answer}\n").as_bytes()).await?;
@@ -239,7 +239,10 @@ pub fn ask(dirs: &Dirs, name: &str, request: &Request) -> Result<Value, Failure>
     match answer.get("error").and_then(Value::as_str) {
         None => Ok(answer),
         Some(error) => {
-            let exit = Exit::from_code(answer["exit"].as_i64().unwrap_or_default() as i32);
+            let exit = answer["exit"]
+                .as_i64()
+                .and_then(|code| i32::try_from(code).ok())
+                .map_or(Exit::Failed, Exit::from_code);
             Err(Failure::new(exit, format!("instance {name:?}: {error}")))
         }
     }

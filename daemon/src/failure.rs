@@ -29,6 +29,11 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// The exit code.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
     /// In a few words, as in the help and the manual.
     pub fn meaning(self) -> &'static str {
         match self {
@@ -49,7 +54,7 @@ impl Exit {
         Exit::VARIANTS
             .iter()
             .copied()
-            .find(|exit| *exit as i32 == code)
+            .find(|exit| i32::from(exit.code()) == code)
             .unwrap_or(Exit::Failed)
     }
 }
@@ -96,7 +101,7 @@ impl Failure {
 impl Failure {
     /// For programs: what `--json` prints on standard error.
     pub fn json(&self) -> serde_json::Value {
-        serde_json::json!({"schema": "ftld.error/1", "exit": self.exit as u8, "error": self.message})
+        serde_json::json!({"schema": "ftld.error/1", "exit": self.exit.code(), "error": self.message})
     }
 }
 

@@ -7,6 +7,7 @@
 //! Power fails here on purpose: what the chip keeps then is in the image, and the next start mounts
 //! that.
 
+use crate::convert::{index, nanos, to_u64, to_usize};
 use crate::failure::{Exit, Failure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -35,6 +36,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Its place in a table with one entry for each.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
     /// Lower-case name, as in metric labels.
     pub fn name(self) -> &'static str {
         self.into()
@@ -97,7 +103,7 @@ fn choose<T: Copy>(
     name: Option<&str>,
     rng: &mut SplitMix,
 ) -> Result<(&'static str, T), Failure> {
-    let by_chance = rng.below(menu.len() as u64) as usize;
+    let by_chance = to_usize(rng.below(to_u64(menu.len())));
     let Some(name) = name else {
         return Ok(menu[by_chance]);
     };
@@ -117,7 +123,7 @@ fn fresh_seed() -> u64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    SplitMix::new(now.as_nanos() as u64).below(1 << 32)
+    SplitMix::new(nanos(now)).below(1 << 32)
 }
 
 /// A power cut. The device fails, goes, and its daemon ends.
@@ -269,7 +275,7 @@ impl BadBlock {
         let list = list(numbers.iter().map(u32::to_string));
         Ok(Injected {
             kind: Kind::BadBlock,
-            count: numbers.len() as u64,
+            count: to_u64(numbers.len()),
             text: format!("at the next program or erase these blocks go bad: {list}"),
             facts: json!({"blocks": numbers, "seed": self.count.map(|_| seed)}),
         })
@@ -316,7 +322,7 @@ fn a_block<S: Store>(chip: &Chip<S>, number: u32) -> Result<Pbn, Failure> {
 
 /// So many of these, by chance.
 fn sample<T>(mut from: Vec<T>, count: u32, seed: u64, what: &str) -> Result<Vec<T>, Failure> {
-    if count == 0 || count as usize > from.len() {
+    if count == 0 || index(count) > from.len() {
         return Err(Failure::usage(format!(
             "--count {count}: there are {} {what}",
             from.len()
@@ -324,7 +330,7 @@ fn sample<T>(mut from: Vec<T>, count: u32, seed: u64, what: &str) -> Result<Vec<
     }
     let mut rng = SplitMix::new(seed);
     Ok((0..count)
-        .map(|_| from.swap_remove(rng.below(from.len() as u64) as usize))
+        .map(|_| from.swap_remove(to_usize(rng.below(to_u64(from.len())))))
         .collect())
 }
 
@@ -366,7 +372,7 @@ impl BitErrors {
         };
         Ok(Injected {
             kind: Kind::BitErrors,
-            count: pages.len() as u64,
+            count: to_u64(pages.len()),
             text: format!(
                 "until their blocks are erased these pages (BLOCK:PAGE) are {fate}: {list}"
             ),

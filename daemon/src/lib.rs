@@ -33,6 +33,7 @@ mod private_lock;
 pub mod replay;
 pub mod serve;
 pub mod shutdown;
+use ftld_traces::convert;
 pub use ftld_traces::size;
 pub mod stack;
 pub mod status;
@@ -64,7 +65,7 @@ pub fn main() -> ExitCode {
             } else {
                 eprintln!("ftld: {failure}");
             }
-            ExitCode::from(failure.exit as u8)
+            ExitCode::from(failure.exit.code())
         }
     }
 }

@@ -6,6 +6,7 @@
 //! next one, instead of its users hanging with it. Where no service manager listens
 //! (`NOTIFY_SOCKET`), nothing here does anything.
 
+use crate::convert::to_f64;
 use crate::status::{Observed, View};
 use crate::volume::{Op, Queue, WritesFailing};
 use sd_notify::NotifyState::{self, ExtendTimeoutUsec, Ready, Status, Stopping, Watchdog};
@@ -58,7 +59,7 @@ impl Patience {
         let (stop, stopped) = channel();
         let again = move || loop {
             tell(&[
-                ExtendTimeoutUsec(ASK_FOR.as_micros() as u32),
+                ExtendTimeoutUsec(u32::try_from(ASK_FOR.as_micros()).unwrap_or(u32::MAX)),
                 Status(&status),
             ]);
             if stopped.recv_timeout(ASK_EVERY) != Err(RecvTimeoutError::Timeout) {
@@ -152,7 +153,7 @@ pub(crate) async fn watch(observed: Arc<dyn Observed>, pulse: impl Fn() -> Pulse
         tokio::time::sleep(every).await;
         let view = observed.view();
         let bytes = std::mem::replace(&mut written, view.host.of(Op::Write).bytes);
-        let rate = (written - bytes) as f64 / every.as_secs_f64();
+        let rate = to_f64(written - bytes) / every.as_secs_f64();
         match progress.look(pulse()) {
             Ok(()) => tell(&[Watchdog, Status(&line(&view, rate))]),
             Err(why) => {

@@ -4,6 +4,7 @@
 //! All parts of an extent start at the same emulated instant; what comes back is when the last one
 //! is done.
 
+use crate::convert::{index, to_u32, to_u64};
 use ftl_core::{Ftl, FtlError, Lpn, Span};
 use nand_model::{Geometry, Nanos, Store};
 
@@ -14,8 +15,8 @@ const SLICE_BYTES_MAX: u64 = 1 << 20;
 
 /// Bytes handed to a scheme in one go: whole blocks where that is possible.
 pub fn slice_bytes(geometry: &Geometry) -> u64 {
-    let page = geometry.page_bytes as u64;
-    let block = geometry.pages_per_block as u64 * page;
+    let page = u64::from(geometry.page_bytes);
+    let block = u64::from(geometry.pages_per_block) * page;
     if block > SLICE_BYTES_MAX {
         SLICE_BYTES / page * page
     } else {
@@ -25,11 +26,14 @@ pub fn slice_bytes(geometry: &Geometry) -> u64 {
 
 /// The largest multiple of `unit` in `bytes`, but at least one.
 fn whole(bytes: u64, unit: u64) -> u64 {
+    assert!(unit > 0, "multiples of nothing");
     (bytes / unit).max(1) * unit
 }
 
 /// Where the next slice of `offset..end` ends: slices are aligned, so that no page is in two.
 pub fn slice_end(offset: u64, end: u64, slice: u64) -> u64 {
+    assert!(slice > 0, "slices of no bytes");
+    assert!(offset <= end, "a slice behind the end of its extent");
     end.min((offset / slice + 1) * slice)
 }
 
@@ -43,7 +47,7 @@ pub struct Paged<'a, S: Store> {
 
 impl<S: Store> Paged<'_, S> {
     fn span(&self, offset: u64, len: u64) -> Span {
-        Span::new(offset, len, self.scratch.len() as u32)
+        Span::new(offset, len, to_u32(self.scratch.len()))
     }
 
     /// Reads an extent.
@@ -51,9 +55,9 @@ impl<S: Store> Paged<'_, S> {
     /// # Errors
     /// As [`Ftl::read`].
     pub fn read(&mut self, at: Nanos, offset: u64, buf: &mut [u8]) -> Result<Nanos, FtlError> {
-        let span = self.span(offset, buf.len() as u64);
-        let (head, rest) = buf.split_at_mut(span.head.map_or(0, |(_, _, len)| len as usize));
-        let (body, tail) = rest.split_at_mut(span.body.1 as usize * self.scratch.len());
+        let span = self.span(offset, to_u64(buf.len()));
+        let (head, rest) = buf.split_at_mut(span.head.map_or(0, |(_, _, len)| index(len)));
+        let (body, tail) = rest.split_at_mut(index(span.body.1) * self.scratch.len());
         let mut done = at;
         if let Some((lpn, from, _)) = span.head {
             done = done.max(self.read_part(at, lpn, from, head)?);
@@ -75,7 +79,11 @@ impl<S: Store> Paged<'_, S> {
         part: &mut [u8],
     ) -> Result<Nanos, FtlError> {
         let done = self.ftl.read(at, lpn, self.scratch)?;
-        part.copy_from_slice(&self.scratch[from as usize..][..part.len()]);
+        assert!(
+            index(from) + part.len() <= self.scratch.len(),
+            "a part beyond its page"
+        );
+        part.copy_from_slice(&self.scratch[index(from)..][..part.len()]);
         Ok(done)
     }
 
@@ -84,9 +92,9 @@ impl<S: Store> Paged<'_, S> {
     /// # Errors
     /// As [`Ftl::write`], and as [`Ftl::read`] where a part of a page is kept.
     pub fn write(&mut self, at: Nanos, offset: u64, data: &[u8]) -> Result<Nanos, FtlError> {
-        let span = self.span(offset, data.len() as u64);
-        let (head, rest) = data.split_at(span.head.map_or(0, |(_, _, len)| len as usize));
-        let (body, tail) = rest.split_at(span.body.1 as usize * self.scratch.len());
+        let span = self.span(offset, to_u64(data.len()));
+        let (head, rest) = data.split_at(span.head.map_or(0, |(_, _, len)| index(len)));
+        let (body, tail) = rest.split_at(index(span.body.1) * self.scratch.len());
         let mut done = at;
         if let Some((lpn, from, _)) = span.head {
             done =
@@ -114,7 +122,7 @@ impl<S: Store> Paged<'_, S> {
             .chain(span.tail.map(|(lpn, len)| (lpn, 0, len)))
         {
             if self.ftl.is_mapped(lpn)? {
-                done = done.max(self.patch(at, lpn, from, len as usize, |part| part.fill(0))?);
+                done = done.max(self.patch(at, lpn, from, index(len), |part| part.fill(0))?);
             }
         }
         if span.body.1 > 0 {
@@ -132,8 +140,12 @@ impl<S: Store> Paged<'_, S> {
         len: usize,
         change: impl FnOnce(&mut [u8]),
     ) -> Result<Nanos, FtlError> {
+        assert!(
+            index(from) + len <= self.scratch.len(),
+            "a change beyond its page"
+        );
         let read = self.ftl.read(at, lpn, self.scratch)?;
-        change(&mut self.scratch[from as usize..][..len]);
+        change(&mut self.scratch[index(from)..][..len]);
         self.ftl.write(read, lpn, self.scratch)
     }
 }

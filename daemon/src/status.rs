@@ -1,6 +1,7 @@
 //! What an instance tells about itself: one picture for `/status`, `ftld status` and the metrics.
 
 use crate::config::Latency;
+use crate::convert::to_f64;
 use crate::inject::Kind;
 use crate::transport::nbd::NbdSnapshot;
 use crate::volume::{
@@ -125,10 +126,10 @@ impl View {
     /// Flash programs per page the host wrote, since the image was opened; `None` before the first
     /// write.
     pub fn write_amplification(&self) -> Option<f64> {
-        let page = self.facts.geometry().page_bytes as u64;
+        let page = u64::from(self.facts.geometry().page_bytes);
         let written = self.flash.host_written_bytes;
         let programmed = self.flash.counters.total().programs * page;
-        (written > 0).then(|| programmed as f64 / written as f64)
+        (written > 0).then(|| to_f64(programmed) / to_f64(written))
     }
 
     /// The picture as JSON. Sizes in bytes, times in seconds.
@@ -171,7 +172,7 @@ impl View {
     }
 
     fn injected_json(&self) -> Value {
-        let count = |kind: Kind| (kind.name().to_owned(), json!(self.injected[kind as usize]));
+        let count = |kind: Kind| (kind.name().to_owned(), json!(self.injected[kind.index()]));
         Value::Object(Kind::VARIANTS.iter().copied().map(count).collect())
     }
 
@@ -180,7 +181,7 @@ impl View {
             let view = self.host.of(*op);
             let errors = ErrorClass::VARIANTS
                 .iter()
-                .map(|&class| (class.name().to_owned(), json!(view.errors[class as usize])));
+                .map(|&class| (class.name().to_owned(), json!(view.errors[class.index()])));
             let histogram = |h: &HistogramView| json!({"counts": h.counts, "sum_ns": h.sum_ns});
             let value = json!({
                 "wall": histogram(&view.wall), "emulated": histogram(&view.emulated),

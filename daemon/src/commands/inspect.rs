@@ -1,6 +1,7 @@
 //! `ftld inspect` and `ftld check`: look at an image without changing a byte of it, also after a
 //! cut.
 
+use crate::convert::index;
 use crate::failure::{Exit, Failure};
 use crate::instance::Dirs;
 use crate::output::{print, print_json};
@@ -154,8 +155,8 @@ struct Run {
 impl Run {
     fn text(&self, page_bytes: u32) -> String {
         let (at, bytes) = (
-            self.first as u64 * page_bytes as u64,
-            self.pages as u64 * page_bytes as u64,
+            u64::from(self.first) * u64::from(page_bytes),
+            u64::from(self.pages) * u64::from(page_bytes),
         );
         format!("{} at offset {at}", show_size(bytes))
     }
@@ -163,7 +164,7 @@ impl Run {
 
 /// Logical pages that are mapped and lost.
 fn unreadable(ftl: &mut dyn Ftl<FileStore>) -> Vec<Run> {
-    let mut page = vec![0; ftl.chip().geometry().page_bytes as usize];
+    let mut page = vec![0; index(ftl.chip().geometry().page_bytes)];
     let mut runs: Vec<Run> = Vec::new();
     for lpn in 0..ftl.logical_pages() {
         if ftl.read(0, Lpn::new(lpn), &mut page).is_ok() {
@@ -229,8 +230,8 @@ fn page_json(chip: &mut Chip<FileStore>, ppn: Ppn) -> Value {
         return json!({"place": place, "state": "erased"});
     }
     let (mut data, mut oob) = (
-        vec![0; geometry.page_bytes as usize],
-        vec![0; geometry.oob_bytes as usize],
+        vec![0; index(geometry.page_bytes)],
+        vec![0; index(geometry.oob_bytes)],
     );
     let data_ok = chip.read(0, ppn, &mut data, &mut [], Cause::Host).is_ok();
     let oob_ok = chip.read(0, ppn, &mut [], &mut oob, Cause::Host).is_ok();
@@ -262,7 +263,7 @@ fn lpn_json(ftl: &mut dyn Ftl<FileStore>, lpn: u32) -> Result<Value, Failure> {
     let failed =
         |error: ftl_core::FtlError| Failure::failed(format!("logical page {lpn}: {error}"));
     let mapped = ftl.is_mapped(Lpn::new(lpn)).map_err(failed)?;
-    let mut page = vec![0; ftl.chip().geometry().page_bytes as usize];
+    let mut page = vec![0; index(ftl.chip().geometry().page_bytes)];
     let read = ftl.read(0, Lpn::new(lpn), &mut page);
     let copies = copies_of(ftl.chip_mut(), lpn);
     Ok(json!({
@@ -275,7 +276,7 @@ fn lpn_json(ftl: &mut dyn Ftl<FileStore>, lpn: u32) -> Result<Value, Failure> {
 /// alike.
 fn copies_of(chip: &mut Chip<FileStore>, lpn: u32) -> Vec<Value> {
     let geometry = *chip.geometry();
-    let mut oob = vec![0; OOB_BYTES.min(geometry.oob_bytes as usize)];
+    let mut oob = vec![0; OOB_BYTES.min(index(geometry.oob_bytes))];
     let mut copies = Vec::new();
     for block in geometry.all_blocks() {
         for ppn in (0..chip.frontier(block)).map(|offset| geometry.page(block, offset)) {

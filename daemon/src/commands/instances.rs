@@ -1,6 +1,7 @@
 //! Running instances: seen, watched, harmed, stopped.
 
 use crate::control::{self, Request};
+use crate::convert::whole;
 use crate::failure::{Exit, Failure};
 use crate::inject::Injection;
 use crate::instance::Dirs;
@@ -331,7 +332,7 @@ fn rates(before: &Value, now: &Value) -> String {
     };
     let grown = |path: &str| (number(now, path) - number(before, path)).max(0.0);
     let seconds = grown("/uptime_seconds").max(1e-3);
-    let per_second = |bytes: f64| show_size((bytes / seconds) as u64);
+    let per_second = |bytes: f64| show_size(whole(bytes / seconds));
     let of_causes = |value: &Value, what: &str| {
         let causes = value["nand"].as_object().into_iter().flatten();
         causes

@@ -71,7 +71,7 @@ fn of_the_program() -> Roff {
     page.control("SH", ["EXIT STATUS"]);
     entry(&mut page, "0", "done");
     for &exit in Exit::VARIANTS {
-        entry(&mut page, &(exit as u8).to_string(), exit.meaning());
+        entry(&mut page, &exit.code().to_string(), exit.meaning());
     }
     page.control("SH", ["ENVIRONMENT"]);
     page.text([

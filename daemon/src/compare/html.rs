@@ -2,6 +2,7 @@
 
 use super::plot::{self, Bars, Curve};
 use super::{Failed, table};
+use crate::convert::to_f64;
 use crate::failure::Failure;
 use crate::replay::{Response, Row};
 use crate::size::show_size;
@@ -83,7 +84,7 @@ fn section(workload: &str, of: &[&Row], all: &[&Row]) -> Result<String, Failure>
                     .as_ref()?
                     .quantiles
                     .iter()
-                    .map(|&(share, ns)| (ns as f64 / 1e3, 1.0 - share))
+                    .map(|&(share, ns)| (to_f64(ns) / 1e3, 1.0 - share))
                     .collect();
                 Some(Curve { label, points })
             })
@@ -113,13 +114,13 @@ fn section(workload: &str, of: &[&Row], all: &[&Row]) -> Result<String, Failure>
         title: "RAM of the scheme's tables as its paper counts, KiB",
         labels: &labels,
         parts: &["paper"],
-        value: &|bar, _| of[bar].ram.paper_bytes as f64 / 1024.0,
+        value: &|bar, _| to_f64(of[bar].ram.paper_bytes) / 1024.0,
     })?;
     text += &plot::bars(&Bars {
         title: "RAM of the scheme's tables as really taken, KiB",
         labels: &labels,
         parts: &["real"],
-        value: &|bar, _| of[bar].ram.real_bytes as f64 / 1024.0,
+        value: &|bar, _| to_f64(of[bar].ram.real_bytes) / 1024.0,
     })?;
     Ok(text)
 }
@@ -184,7 +185,7 @@ fn spread(row: &Row) -> Vec<(f64, f64)> {
         below += count;
         points.push((
             f64::from((from + width - 1).min(row.erases.max)),
-            below as f64 / blocks.max(1) as f64,
+            to_f64(below) / to_f64(blocks.max(1)),
         ));
     }
     points

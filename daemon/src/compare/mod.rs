@@ -8,6 +8,7 @@ mod plan;
 mod plot;
 mod table;
 
+use crate::convert::to_u64;
 pub use plan::Sweep;
 
 use crate::failure::{Exit, Failure};
@@ -154,7 +155,7 @@ fn attempt(job: Job) -> Outcome {
                 schema,
                 job,
                 error,
-                exit: exit as i32,
+                exit: i32::from(exit.code()),
             }))
         }
     }
@@ -167,7 +168,7 @@ fn run_all(
     threads: usize,
     each: &mut dyn FnMut(&Outcome) -> Result<(), Failure>,
 ) -> Result<Vec<Outcome>, Failure> {
-    let bar = ProgressBar::new(jobs.len() as u64);
+    let bar = ProgressBar::new(to_u64(jobs.len()));
     let style =
         ProgressStyle::with_template("{pos} of {len} runs {bar:40} {elapsed} (about {eta} left)");
     bar.set_style(style.expect("the template is right"));

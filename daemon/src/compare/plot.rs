@@ -1,5 +1,6 @@
 //! Plots as SVG text.
 
+use crate::convert::{to_f64, to_u32, to_u64};
 use crate::failure::Failure;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::ValueFormatter;
@@ -85,7 +86,7 @@ pub(super) fn bars(bars: &Bars<'_>) -> Result<String, Failure> {
         .map(|&part| bars.parts[part].to_owned())
         .collect();
     let count = bars.labels.len();
-    svg(110 + 30 * count as u32, |area| {
+    svg(110 + 30 * to_u32(count), |area| {
         let mut chart = ChartBuilder::on(area)
             .caption(bars.title, ("sans-serif", 17))
             .margin(8)
@@ -96,7 +97,7 @@ pub(super) fn bars(bars: &Bars<'_>) -> Result<String, Failure> {
             })
             .x_label_area_size(32)
             .y_label_area_size(label_width(bars.labels))
-            .build_cartesian_2d(0.0..longest * 1.06, 0.0..count as f64)?;
+            .build_cartesian_2d(0.0..longest * 1.06, 0.0..to_f64(to_u64(count)))?;
         chart
             .configure_mesh()
             .disable_y_mesh()
@@ -106,7 +107,7 @@ pub(super) fn bars(bars: &Bars<'_>) -> Result<String, Failure> {
             .label_style(("sans-serif", 13))
             .draw()?;
         for bar in 0..count {
-            let (top, mut from) = ((count - bar) as f64 - 0.15, 0.0);
+            let (top, mut from) = (to_f64(to_u64(count - bar)) - 0.15, 0.0);
             for &part in &used {
                 let to = from + (bars.value)(bar, part);
                 let body = Rectangle::new([(from, top - 0.7), (to, top)], colour(part).filled());
@@ -190,7 +191,7 @@ fn plotted(
     curves: &[Curve<'_>],
     draw: impl FnOnce(ChartBuilder<'_, '_, SVGBackend<'_>>) -> Drawn,
 ) -> Result<String, Failure> {
-    svg(340.max(60 + 20 * curves.len() as u32), |area| {
+    svg(340.max(60 + 20 * to_u32(curves.len())), |area| {
         let labels: Vec<_> = curves.iter().map(|curve| curve.label.to_owned()).collect();
         let mut builder = ChartBuilder::on(area);
         builder
@@ -259,11 +260,13 @@ fn legend<'a>(area: &Area<'_>, entries: impl Iterator<Item = (&'a str, RGBColor)
 
 /// Room for the longest label.
 fn label_width(labels: &[String]) -> u32 {
-    let longest = labels
-        .iter()
-        .map(|label| label.chars().count())
-        .max()
-        .unwrap_or(0) as u32;
+    let longest = to_u32(
+        labels
+            .iter()
+            .map(|label| label.chars().count())
+            .max()
+            .unwrap_or(0),
+    );
     (longest * 8 + 14).clamp(60, 420)
 }
 

@@ -1,5 +1,6 @@
 //! Rows side by side: for people, and as comma-separated values.
 
+use crate::convert::to_f64;
 use crate::replay::{Job, Response, Row};
 use crate::size::show_size;
 use std::collections::BTreeSet;
@@ -84,13 +85,10 @@ pub(super) fn cells(row: &Row, all: &[&Row]) -> [String; 11] {
         label(row, all),
         ratio(row.write_amplification.total),
         us(write, |response| response.mean),
-        us(write, |response| response.p99 as f64),
+        us(write, |response| to_f64(response.p99)),
         us(read, |response| response.mean),
-        us(read, |response| response.p99 as f64),
-        format!(
-            "{:.2}",
-            (busy.read + busy.program + busy.erase) as f64 / 1e9
-        ),
+        us(read, |response| to_f64(response.p99)),
+        format!("{:.2}", to_f64(busy.read + busy.program + busy.erase) / 1e9),
         format!("{:.2}", row.erases.mean),
         format!("{:.2}", row.erases.stddev),
         ratio(row.map_cache.hit_ratio),
@@ -197,31 +195,31 @@ const COLUMNS: &[(&str, Value)] = &[
         response(&row.response_ns.read, |r| r.mean)
     }),
     ("read_p50_ns", |row| {
-        response(&row.response_ns.read, |r| r.p50 as f64)
+        response(&row.response_ns.read, |r| to_f64(r.p50))
     }),
     ("read_p99_ns", |row| {
-        response(&row.response_ns.read, |r| r.p99 as f64)
+        response(&row.response_ns.read, |r| to_f64(r.p99))
     }),
     ("read_p999_ns", |row| {
-        response(&row.response_ns.read, |r| r.p999 as f64)
+        response(&row.response_ns.read, |r| to_f64(r.p999))
     }),
     ("read_max_ns", |row| {
-        response(&row.response_ns.read, |r| r.max as f64)
+        response(&row.response_ns.read, |r| to_f64(r.max))
     }),
     ("write_mean_ns", |row| {
         response(&row.response_ns.write, |r| r.mean)
     }),
     ("write_p50_ns", |row| {
-        response(&row.response_ns.write, |r| r.p50 as f64)
+        response(&row.response_ns.write, |r| to_f64(r.p50))
     }),
     ("write_p99_ns", |row| {
-        response(&row.response_ns.write, |r| r.p99 as f64)
+        response(&row.response_ns.write, |r| to_f64(r.p99))
     }),
     ("write_p999_ns", |row| {
-        response(&row.response_ns.write, |r| r.p999 as f64)
+        response(&row.response_ns.write, |r| to_f64(r.p999))
     }),
     ("write_max_ns", |row| {
-        response(&row.response_ns.write, |r| r.max as f64)
+        response(&row.response_ns.write, |r| to_f64(r.max))
     }),
     ("emulated_ns", |row| row.emulated_ns.to_string()),
     ("optimum_work_ns", |row| row.optimum.work_ns.to_string()),

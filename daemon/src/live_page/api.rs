@@ -58,7 +58,7 @@ pub(crate) fn blocks(observed: &dyn Observed, have: Option<u64>) -> String {
     let erases = map
         .cells
         .iter()
-        .map(|cell| cell.erases as u64)
+        .map(|cell| u64::from(cell.erases))
         .max()
         .unwrap_or(0);
     let age = map.cells.iter().map(|cell| cell.age).max().unwrap_or(0);
@@ -67,14 +67,14 @@ pub(crate) fn blocks(observed: &dyn Observed, have: Option<u64>) -> String {
         let bytes = map
             .cells
             .iter()
-            .flat_map(|cell| (value(cell).min(u16::MAX as u64) as u16).to_le_bytes());
+            .flat_map(|cell| (value(cell).min(u64::from(u16::MAX)) as u16).to_le_bytes());
         BASE64.encode(bytes.collect::<Vec<_>>())
     };
     let answer = json!({
         "generation": map.generation, "blocks": map.blocks, "per_cell": map.per_cell,
         "used": BASE64.encode(map.cells.iter().map(|cell| cell.used as u8).collect::<Vec<_>>()),
-        "valid": column(&|cell| cell.valid as u64 / map.per_cell as u64),
-        "erases": column(&|cell| cell.erases as u64 / erases_unit), "erases_unit": erases_unit,
+        "valid": column(&|cell| u64::from(cell.valid) / u64::from(map.per_cell)),
+        "erases": column(&|cell| u64::from(cell.erases) / erases_unit), "erases_unit": erases_unit,
         "age": column(&|cell| cell.age.div_ceil(age_unit)), "age_unit": age_unit,
     });
     format!("{answer}\n")
@@ -82,7 +82,7 @@ pub(crate) fn blocks(observed: &dyn Observed, have: Option<u64>) -> String {
 
 /// What one stands for, so that the greatest value fits two bytes.
 fn unit(greatest: u64) -> u64 {
-    greatest.div_ceil(u16::MAX as u64).max(1)
+    greatest.div_ceil(u64::from(u16::MAX)).max(1)
 }
 
 /// The newest events from a number on: `[number, kind, block or null, pages, began_ns, took_ns]`

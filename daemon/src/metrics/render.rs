@@ -2,6 +2,7 @@
 //! process's own figures.
 
 use super::catalog::{CATALOG, Family, Kind, Sink};
+use crate::convert::to_f64;
 use crate::status::View;
 use crate::volume::{BOUNDS_NS, HistogramView};
 use prometheus::core::Collector;
@@ -98,7 +99,7 @@ impl Sink for Page<'_> {
 
     fn histogram(&mut self, labels: &[&str], view: &HistogramView) {
         assert_eq!(self.family.kind, Kind::Histogram, "{}", self.family.name);
-        let seconds = |ns: u64| ns as f64 / 1e9;
+        let seconds = |ns: u64| to_f64(ns) / 1e9;
         let mut below = 0;
         let bucket = |(bound, count): (&u64, &u64)| {
             below += count;

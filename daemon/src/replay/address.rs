@@ -2,6 +2,7 @@
 
 use super::job::Address;
 use super::sim::Extent;
+use crate::convert::to_u64;
 use crate::size::show_size;
 use ftld_traces::Record;
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ impl Footprint {
             record.offset_bytes,
             record.offset_bytes + record.length_bytes - 1,
         );
+        assert!(first <= last, "a record of no bytes");
         let grains = first / GRAIN..=last / GRAIN;
         if grains.end() - grains.start() + self.extents() >= GRAINS_MAX {
             return Err("with this the trace touches more than 16 TiB; add --address fold".into());
@@ -34,7 +36,7 @@ impl Footprint {
 
     /// How many extents.
     pub(super) fn extents(&self) -> u64 {
-        self.0.len() as u64
+        to_u64(self.0.len())
     }
 
     /// Bytes of all extents.
@@ -115,7 +117,7 @@ impl Map {
                     .binary_search(&(device, offset / GRAIN))
                     .map_err(|_| CHANGED)?;
                 to.push(Extent {
-                    offset: place as u64 * GRAIN + offset % GRAIN,
+                    offset: to_u64(place) * GRAIN + offset % GRAIN,
                     len,
                 });
             }

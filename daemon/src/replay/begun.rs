@@ -7,6 +7,7 @@ use super::job::Job;
 use super::measure::{Response, Responses};
 use super::row::{Counts, Erases, MapCache, Optimum, Ram, RamPart, Requests};
 use super::sim::Sim;
+use crate::convert::to_f64;
 use crate::method::Average;
 use ftl_core::{Ftl, SchemeStats};
 use nand_model::store::OobOnlyStore;
@@ -61,7 +62,7 @@ pub(super) fn map_cache(begun: &SchemeStats, done: &SchemeStats) -> MapCache {
     MapCache {
         hits,
         misses,
-        hit_ratio: (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64),
+        hit_ratio: (hits + misses > 0).then(|| to_f64(hits) / to_f64(hits + misses)),
     }
 }
 
@@ -115,18 +116,18 @@ pub(super) fn optimum(
         }
     };
     let block: u64 = (0..pages).map(cells).sum();
-    let page_read_ns = (timing.read_ns + timing.bus_ns) as f64;
-    let page_write_ns = (block + timing.erase_ns) as f64 / pages as f64 + timing.bus_ns as f64;
-    let reading = |pages: u64| pages as f64 * page_read_ns;
-    let writing = requests.pages_written as f64 * page_write_ns;
+    let page_read_ns = to_f64(timing.read_ns + timing.bus_ns);
+    let page_write_ns = to_f64(block + timing.erase_ns) / f64::from(pages) + to_f64(timing.bus_ns);
+    let reading = |pages: u64| to_f64(pages) * page_read_ns;
+    let writing = to_f64(requests.pages_written) * page_write_ns;
     let alone = geometry.dies() == 1 || job.method.average() != Average::PerRequest;
     let mean = |work: f64, of: &Option<Response>| {
         of.as_ref()
             .filter(|_| alone)
-            .map(|of| work / of.count as f64)
+            .map(|of| work / to_f64(of.count))
     };
     Optimum {
-        erases: requests.pages_written as f64 / pages as f64,
+        erases: to_f64(requests.pages_written) / f64::from(pages),
         work_ns: reading(requests.pages_read) + writing,
         page_read_ns,
         page_write_ns,

@@ -11,6 +11,7 @@ use super::row;
 use super::row::{Busy, Device, Operations, Requests, Row, Run, SCHEMA, WriteAmplification};
 use super::sim::Sim;
 use crate::config::{OP_DEFAULT, SIZE_DEFAULT, find_scheme, usage};
+use crate::convert::to_u64;
 use crate::failure::Failure;
 use crate::method::Average;
 use crate::size::show_size;
@@ -63,7 +64,7 @@ impl Bench {
         let layout = scheme
             .layout(profile, wanted, op_percent / 100.0, &wish.params)
             .map_err(usage)?;
-        let whole = layout.logical_pages as u64 * profile.geometry.page_bytes as u64;
+        let whole = u64::from(layout.logical_pages) * u64::from(profile.geometry.page_bytes);
         let size = if wanted > 0 { wanted } else { whole };
         if let Some(needed) = needed.filter(|needed| *needed > size) {
             return Err(Failure::usage(format!(
@@ -109,7 +110,7 @@ impl Bench {
     /// A device that the machine has no room for would end this program, or another's, without a
     /// word.
     pub(super) fn fits_memory(&self, available: Option<u64>) -> Result<(), Failure> {
-        let needed = self.layout.profile.geometry.page_slots() as u64 * BYTES_PER_PAGE;
+        let needed = to_u64(self.layout.profile.geometry.page_slots()) * BYTES_PER_PAGE;
         match available.filter(|available| *available < needed) {
             None => Ok(()),
             Some(available) => Err(Failure::failed(format!(

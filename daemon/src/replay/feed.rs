@@ -10,6 +10,7 @@ use super::row::Requests;
 use super::sim::Sim;
 use super::source::Source;
 use super::{Tick, source};
+use crate::convert::{index, to_u32, to_usize};
 use crate::failure::Failure;
 use crate::method::Average;
 use ftld_traces::{Op, Record};
@@ -42,7 +43,7 @@ impl Feed<'_> {
         // By timestamps a round begins where the last request of the one before came.
         let (mut begin, mut latest) = (sim.now, sim.now);
         let mut under_way =
-            BinaryHeap::from([Reverse(sim.now)].repeat(self.job.method.depth as usize));
+            BinaryHeap::from([Reverse(sim.now)].repeat(index(self.job.method.depth)));
         let mut extents = Vec::new();
         for round in rounds {
             // Another round of what is made up is made up anew.
@@ -94,8 +95,8 @@ impl Feed<'_> {
         bench: &Bench,
         tick: Tick<'_>,
     ) -> Result<Vec<Range<u32>>, Failure> {
-        let page = bench.layout.profile.geometry.page_bytes as u64;
-        let mut marks = vec![false; bench.layout.logical_pages as usize];
+        let page = u64::from(bench.layout.profile.geometry.page_bytes);
+        let mut marks = vec![false; index(bench.layout.logical_pages)];
         let mut stream = self.source.begin(self.size, self.job.seed)?;
         let (mut extents, mut count) = (Vec::new(), 0u64);
         while let Some(record) = stream.next() {
@@ -118,11 +119,11 @@ impl Feed<'_> {
                     extent.offset / page,
                     (extent.offset + extent.len - 1) / page,
                 );
-                marks[first as usize..=last as usize].fill(true);
+                marks[to_usize(first)..=to_usize(last)].fill(true);
             }
         }
         let runs = marks.chunk_by(|a, b| a == b).scan(0u32, |at, run| {
-            let first = std::mem::replace(at, *at + run.len() as u32);
+            let first = std::mem::replace(at, *at + to_u32(run.len()));
             Some((run[0], first..*at))
         });
         Ok(runs

@@ -1,5 +1,6 @@
 //! Response times, in bounded memory: mean and maximum are exact, percentiles to three digits.
 
+use crate::convert::{sum_to_f64, to_f64};
 use ftld_traces::Op;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,7 @@ impl Latency {
     #[inline]
     pub(super) fn note(&mut self, ns: u64) {
         self.histogram.record(ns).expect("grows as it needs to");
-        self.sum_ns += ns as u128;
+        self.sum_ns += u128::from(ns);
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
     }
@@ -46,6 +47,10 @@ impl Latency {
     /// The figures; `None` if there was no request.
     pub(super) fn view(&self) -> Option<Response> {
         let count = self.histogram.len();
+        assert!(
+            count == 0 || self.min_ns <= self.max_ns,
+            "the shortest response is no longer than the longest"
+        );
         // The histogram knows values to three digits only.
         let at = |percent: f64| {
             self.histogram
@@ -54,8 +59,8 @@ impl Latency {
         };
         (count > 0).then(|| Response {
             count,
-            mean: self.sum_ns as f64 / count as f64,
-            sum: self.sum_ns as f64,
+            mean: sum_to_f64(self.sum_ns) / to_f64(count),
+            sum: sum_to_f64(self.sum_ns),
             p50: at(50.0),
             p90: at(90.0),
             p99: at(99.0),

@@ -164,7 +164,7 @@ fn run_unguarded(job: &Job, tick: Tick<'_>) -> Result<Row, Failure> {
 /// CPU time of this thread: jobs run one per thread.
 fn cpu() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
-    Duration::new(time.tv_sec() as u64, time.tv_nsec() as u32)
+    Duration::from(time)
 }
 
 fn footprint(source: &Source, job: &Job, tick: Tick<'_>) -> Result<Footprint, Failure> {

@@ -1,6 +1,7 @@
 //! Bringing a device to the state in which it is measured.
 
 use super::sim::{Extent, Sim};
+use crate::convert::{narrow, to_f64, whole};
 use crate::method::Precondition;
 use ftl_core::{FtlError, Lpn};
 use ftld_traces::Op;
@@ -55,25 +56,25 @@ impl Sim {
             Precondition::Steady => DEVICE_WRITES,
             Precondition::Writes(writes) => writes,
         };
-        let limit = (limit * pages as f64) as u64;
-        let total = (limit + pages as u64) as f64;
-        self.fill(0..pages, &mut |done| tick(done as f64 / total))?;
+        let limit = whole(limit * f64::from(pages));
+        let total = to_f64(limit + u64::from(pages));
+        self.fill(0..pages, &mut |done| tick(f64::from(done) / total))?;
         let mut rng = SplitMix::new(seed);
-        let window = (pages / WINDOWS_PER_DEVICE).max(1) as u64;
+        let window = u64::from((pages / WINDOWS_PER_DEVICE).max(1));
         let (mut written, mut last, mut settled) = (0, Vec::new(), false);
         while written < limit && !settled {
             let count = window.min(limit - written);
             let before = self.programs();
             for _ in 0..count {
-                self.write_page(Lpn::new(rng.below(pages as u64) as u32))?;
+                self.write_page(Lpn::new(narrow(rng.below(u64::from(pages)))))?;
             }
             written += count;
-            last.push((self.programs() - before) as f64 / count as f64);
+            last.push(to_f64(self.programs() - before) / to_f64(count));
             settled = what == Precondition::Steady && is_settled(&last);
-            tick((pages as u64 + written) as f64 / total);
+            tick(to_f64(u64::from(pages) + written) / total);
         }
         Ok(Conditioned {
-            device_writes: 1.0 + written as f64 / pages as f64,
+            device_writes: 1.0 + to_f64(written) / f64::from(pages),
             write_amplification: last.last().copied(),
             settled: (what == Precondition::Steady).then_some(settled),
         })
@@ -82,13 +83,13 @@ impl Sim {
     /// Writes these pages in order, a block's worth at a time.
     fn fill(&mut self, pages: Range<u32>, tick: &mut dyn FnMut(u32)) -> Result<(), FtlError> {
         let geometry = *self.ftl().chip().geometry();
-        let (block, page) = (geometry.pages_per_block, geometry.page_bytes as u64);
+        let (block, page) = (geometry.pages_per_block, u64::from(geometry.page_bytes));
         let mut first = pages.start;
         while first < pages.end {
             let next = ((first / block + 1) * block).min(pages.end);
             let extent = Extent {
-                offset: first as u64 * page,
-                len: (next - first) as u64 * page,
+                offset: u64::from(first) * page,
+                len: u64::from(next - first) * page,
             };
             self.now = self.whole(self.now, Op::Write, extent)?;
             tick(next);

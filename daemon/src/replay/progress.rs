@@ -2,6 +2,7 @@
 //!
 //! Always true: it is drawn on standard error alone. Power failure does not matter here.
 
+use crate::convert::{to_f64, whole};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
@@ -24,5 +25,5 @@ pub(super) fn show(bar: &ProgressBar, share: f64, doing: &'static str) {
         bar.set_message(doing);
         bar.reset();
     }
-    bar.set_position((share * STEPS as f64) as u64);
+    bar.set_position(whole(share * to_f64(STEPS)));
 }

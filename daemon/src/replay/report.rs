@@ -3,6 +3,7 @@
 use super::job::Arrival;
 use super::measure::Response;
 use super::row::{Operations, Row};
+use crate::convert::to_f64;
 use crate::method::Average;
 use crate::size::show_size;
 
@@ -186,7 +187,7 @@ fn flash(text: &mut String, row: &Row) {
     line(
         text,
         "time dies worked, s",
-        &seconds((busy.read + busy.program + busy.erase) as f64),
+        &seconds(to_f64(busy.read + busy.program + busy.erase)),
         &seconds(row.optimum.work_ns),
     );
 }
@@ -214,7 +215,7 @@ fn responses(text: &mut String, row: &Row, name: &str, response: &Response) {
         ("p99.9", response.p999),
         ("longest", response.max),
     ] {
-        line(text, &format!("  {label}"), &us(ns as f64), "");
+        line(text, &format!("  {label}"), &us(to_f64(ns)), "");
     }
 }
 
@@ -226,7 +227,7 @@ fn foot(row: &Row) -> String {
         oob_programs,
         erases,
     } = row.flash_total;
-    let operations = (reads + partial_reads + programs + oob_programs + erases) as f64;
+    let operations = to_f64(reads + partial_reads + programs + oob_programs + erases);
     format!(
         "\n{:.2} s of CPU, {:.2} s in all; {:.2} M flash operations per CPU-second\n",
         row.run.cpu_seconds,

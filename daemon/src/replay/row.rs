@@ -3,6 +3,7 @@
 use super::job::Job;
 use super::measure::Responses;
 use super::precondition::Conditioned;
+use crate::convert::{index, to_f64, to_u64};
 use nand_model::{Cause, Counters, OpCounts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -288,7 +289,7 @@ impl WriteAmplification {
         page_bytes: u32,
     ) -> Self {
         let programs: u64 = flash.values().map(|operations| operations.programs).sum();
-        let per = |programs: u64, of: u64| (of > 0).then(|| programs as f64 / of as f64);
+        let per = |programs: u64, of: u64| (of > 0).then(|| to_f64(programs) / to_f64(of));
         let written = requests.pages_written;
         let of = |(cause, operations): (&String, &Operations)| {
             per(operations.programs, written)
@@ -298,7 +299,7 @@ impl WriteAmplification {
         WriteAmplification {
             total: per(programs, written),
             by_cause: flash.iter().filter_map(of).collect(),
-            of_bytes: per(programs * page_bytes as u64, requests.written_bytes),
+            of_bytes: per(programs * u64::from(page_bytes), requests.written_bytes),
         }
     }
 }
@@ -313,19 +314,20 @@ impl Erases {
             return Erases::default();
         };
         let total = counts.iter().map(|&count| u64::from(count)).sum::<u64>();
-        let mean = total as f64 / counts.len() as f64;
+        let mean = to_f64(total) / to_f64(to_u64(counts.len()));
         let variance = counts
             .iter()
             .map(|&count| (f64::from(count) - mean).powi(2))
             .sum::<f64>()
-            / counts.len() as f64;
+            / to_f64(to_u64(counts.len()));
+        assert!(min <= max, "the fewest erases are at most the most");
         let width = (max - min) / CLASSES + 1;
         let mut distribution: Vec<_> = (0..=(max - min) / width)
             .map(|class| (min + class * width, 0))
             .collect();
         counts
             .iter()
-            .for_each(|&count| distribution[((count - min) / width) as usize].1 += 1);
+            .for_each(|&count| distribution[index((count - min) / width)].1 += 1);
         Erases {
             total,
             min,

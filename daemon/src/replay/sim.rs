@@ -4,6 +4,7 @@
 //! is counted here and must be counted there ([`Sim::settle`]).
 
 use super::measure::Sides;
+use crate::convert::{index, to_u32, to_u64, to_usize};
 use crate::method::Average;
 use crate::pages::{Paged, slice_bytes, slice_end};
 use ftl_core::{Ftl, FtlError, Lpn, SchemeStats, Span};
@@ -57,8 +58,8 @@ impl Sim {
         let (now, base) = (ftl.chip().busy_until(), ftl.stats());
         Sim {
             ftl,
-            scratch: vec![0; geometry.page_bytes as usize],
-            buffer: vec![0; slice_bytes(&geometry) as usize],
+            scratch: vec![0; index(geometry.page_bytes)],
+            buffer: vec![0; to_usize(slice_bytes(&geometry))],
             average,
             sides: Sides::default(),
             pages: Pages::default(),
@@ -72,7 +73,7 @@ impl Sim {
     }
 
     fn page_bytes(&self) -> u64 {
-        self.scratch.len() as u64
+        to_u64(self.scratch.len())
     }
 
     /// One request, which begins at `at`. Returns when it is done.
@@ -123,8 +124,9 @@ impl Sim {
         let slice = if op == Op::Trim {
             TRIM_PAGES * self.page_bytes()
         } else {
-            self.buffer.len() as u64
+            to_u64(self.buffer.len())
         };
+        assert!(slice > 0, "slices of no bytes");
         let (mut offset, end, mut done) = (extent.offset, extent.offset + extent.len, at);
         let mut paged = Paged {
             ftl: &mut *self.ftl,
@@ -134,8 +136,8 @@ impl Sim {
             let next = slice_end(offset, end, slice);
             let len = next - offset;
             done = done.max(match op {
-                Op::Read => paged.read(at, offset, &mut self.buffer[..len as usize])?,
-                Op::Write => paged.write(at, offset, &self.buffer[..len as usize])?,
+                Op::Read => paged.read(at, offset, &mut self.buffer[..to_usize(len)])?,
+                Op::Write => paged.write(at, offset, &self.buffer[..to_usize(len)])?,
                 Op::Trim => paged.zero(at, offset, len)?,
             });
             offset = next;
@@ -144,9 +146,9 @@ impl Sim {
     }
 
     fn count(&mut self, op: Op, extent: Extent) {
-        let span = Span::new(extent.offset, extent.len, self.scratch.len() as u32);
+        let span = Span::new(extent.offset, extent.len, to_u32(self.scratch.len()));
         let (whole, parts) = (
-            span.body.1 as u64,
+            u64::from(span.body.1),
             u64::from(span.head.is_some()) + u64::from(span.tail.is_some()),
         );
         match op {

@@ -156,7 +156,7 @@ pub fn volume_on(
         let synced = sync.sync_through(sync.last_seq());
         synced.map_err(|error| Failure::failed(format!("{}: {error}", image.display())))?;
     }
-    let logical_bytes = ftl.logical_pages() as u64 * profile.geometry.page_bytes as u64;
+    let logical_bytes = u64::from(ftl.logical_pages()) * u64::from(profile.geometry.page_bytes);
     let options = VolumeOptions {
         size,
         read_only,
@@ -193,7 +193,7 @@ pub fn create(config: &Config) -> Result<Made, Failure> {
     let size = if wanted > 0 {
         wanted
     } else {
-        layout.logical_pages as u64 * profile.geometry.page_bytes as u64
+        u64::from(layout.logical_pages) * u64::from(profile.geometry.page_bytes)
     };
     if image.symlink_metadata().is_ok() {
         return Err(image_failure(&ImageError::Exists(image.clone())));
@@ -305,9 +305,11 @@ pub fn open_untouched(image: &Path) -> Result<(ImageInfo, Box<dyn Ftl<FileStore>
     Ok((info, mount(image, store, &label)?))
 }
 
-/// Logical pages of an image: those that hold its size.
+/// Logical pages of an image: those that hold its size. An image that claims more than there are
+/// numbers for gets the largest, which no scheme has room for.
 pub fn logical_pages(info: &ImageInfo) -> u32 {
-    info.size.div_ceil(info.profile.geometry.page_bytes as u64) as u32
+    let page = u64::from(info.profile.geometry.page_bytes);
+    u32::try_from(info.size.div_ceil(page)).unwrap_or(u32::MAX)
 }
 
 /// Closes the image after a clean shutdown of its scheme: the header says so from now on.

@@ -10,6 +10,7 @@ use super::shared::{NO_DATA, WELL};
 use super::snapshot::FlashSnapshot;
 use super::watch::{BlockMap, EventsView};
 use super::{EIO, Idle, Volume, WATCHED};
+use crate::convert::millis;
 use nand_model::Store;
 use std::io;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ impl<S: Store + 'static> Volume<S> {
     /// Somebody looks: from now on, and for some seconds, the map of the blocks and the events are
     /// published, too.
     pub fn watch(&self) {
-        let now = self.shared.origin.elapsed().as_millis() as u64;
+        let now = millis(self.shared.origin.elapsed());
         self.shared.watched_ms.store(now.max(1), Relaxed);
     }
 

@@ -9,6 +9,7 @@ use super::locked::Core;
 use super::request::{FlushWait, Request};
 use super::shared::{NO_POWER, WELL};
 use super::{EINVAL, EIO, ENOSPC, EPERM, SLICE_PAGES, Volume};
+use crate::convert::{to_u64, to_usize};
 use crate::device::{BlockDevice, Completion, Extent, Flush};
 use crate::pages::slice_end;
 use ftl_core::FtlError;
@@ -92,7 +93,7 @@ impl<S: Store + 'static> Volume<S> {
             .checked_add(len)
             .is_some_and(|end| end <= self.shape.size)
         {
-            let page = self.shape.page_bytes as u64;
+            let page = u64::from(self.shape.page_bytes);
             if !(offset.is_multiple_of(page) && len.is_multiple_of(page)) {
                 self.shared.counters.of(op).unaligned.fetch_add(1, Relaxed);
             }
@@ -112,15 +113,17 @@ impl<S: Store + 'static> Volume<S> {
         mut offset: u64,
         mut buf: &mut [u8],
     ) -> io::Result<()> {
-        let end = offset + buf.len() as u64;
+        let end = offset + to_u64(buf.len());
         while offset < end {
             let next = slice_end(offset, end, self.shape.slice_bytes);
-            let (part, rest) = buf.split_at_mut((next - offset) as usize);
+            assert!(next > offset, "a slice of a read gets on");
+            let (part, rest) = buf.split_at_mut(to_usize(next - offset));
             self.look(request, next == end, |core, at| {
                 core.paged().read(at, offset, part)
             })?;
             (buf, offset) = (rest, next);
         }
+        assert!(buf.is_empty(), "a read has filled its buffer");
         Ok(())
     }
 
@@ -130,15 +133,17 @@ impl<S: Store + 'static> Volume<S> {
         mut offset: u64,
         mut data: &[u8],
     ) -> io::Result<()> {
-        let end = offset + data.len() as u64;
+        let end = offset + to_u64(data.len());
         while offset < end {
             let next = slice_end(offset, end, self.shape.slice_bytes);
-            let (part, rest) = data.split_at((next - offset) as usize);
+            assert!(next > offset, "a slice of a write gets on");
+            let (part, rest) = data.split_at(to_usize(next - offset));
             self.change(request, next == end, |core, at| {
                 core.paged().write(at, offset, part)
             })?;
             (data, offset) = (rest, next);
         }
+        assert!(data.is_empty(), "a write has taken all its data");
         Ok(())
     }
 
@@ -149,10 +154,11 @@ impl<S: Store + 'static> Volume<S> {
     }
 
     fn zero_slices(&self, request: &mut Request<'_>, mut offset: u64, end: u64) -> io::Result<()> {
-        let slice = SLICE_PAGES as u64 * self.shape.page_bytes as u64;
+        let slice = u64::from(SLICE_PAGES) * u64::from(self.shape.page_bytes);
         self.writable()?;
         while offset < end {
             let next = slice_end(offset, end, slice);
+            assert!(next > offset, "a slice of zeros gets on");
             self.change(request, next == end, |core, at| {
                 core.paged().zero(at, offset, next - offset)
             })?;
@@ -184,13 +190,13 @@ impl<S: Store + 'static> BlockDevice for Volume<S> {
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<Completion> {
-        let mut request = self.begin(Op::Read, offset, buf.len() as u64)?;
+        let mut request = self.begin(Op::Read, offset, to_u64(buf.len()))?;
         let result = self.read_slices(&mut request, offset, buf);
         request.end(result)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<Completion> {
-        let mut request = self.begin(Op::Write, offset, data.len() as u64)?;
+        let mut request = self.begin(Op::Write, offset, to_u64(data.len()))?;
         let result = self
             .writable()
             .and_then(|()| self.write_slices(&mut request, offset, data));

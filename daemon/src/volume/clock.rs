@@ -7,6 +7,7 @@
 //! have built. So a request then starts at the wall clock, or when the host's queue, as deep as it
 //! really is, would have had room.
 
+use crate::convert::{nanos, to_usize};
 use nand_model::Nanos;
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,7 @@ impl Clock {
         if self.emulate {
             return now;
         }
-        let behind = (depth.max(1) as usize - 1).min(KEPT - 1);
+        let behind = (to_usize(depth.max(1)) - 1).min(KEPT - 1);
         now.max(self.latest.get(behind).copied().unwrap_or(0))
     }
 
@@ -59,6 +60,10 @@ impl Clock {
             .unwrap_or(self.latest.len());
         self.latest.insert(place, at);
         self.latest.truncate(KEPT);
+        debug_assert!(
+            self.latest.is_sorted_by(|later, earlier| later >= earlier),
+            "the latest completions come first"
+        );
         None
     }
 
@@ -71,7 +76,7 @@ impl Clock {
 
     #[inline]
     fn now(&self) -> Nanos {
-        self.base + self.origin.elapsed().as_nanos() as Nanos
+        self.base + nanos(self.origin.elapsed())
     }
 }
 

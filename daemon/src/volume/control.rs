@@ -36,7 +36,7 @@ impl<S: Store + 'static> Volume<S> {
             .ok_or_else(|| Failure::failed("already stopping"))?;
         let injected = injection.apply(core.ftl.chip_mut())?;
         tracing::warn!("injected: {}", injected.text);
-        self.shared.injected[injected.kind as usize].fetch_add(injected.count, Relaxed);
+        self.shared.injected[injected.kind.index()].fetch_add(injected.count, Relaxed);
         if !core.ftl.chip().powered() {
             self.shared.lose_power();
         }

@@ -47,6 +47,10 @@ impl Histogram {
             .iter()
             .position(|&bound| ns <= bound)
             .unwrap_or(BOUNDS_NS.len());
+        debug_assert!(
+            bucket < self.counts.len(),
+            "a bucket of each bound and one for the rest"
+        );
         self.counts[bucket].fetch_add(1, Relaxed);
         self.sum_ns.fetch_add(ns, Relaxed);
     }

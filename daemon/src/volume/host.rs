@@ -26,6 +26,11 @@ pub enum Op {
 }
 
 impl Op {
+    /// Its place in a table with one entry for each.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
     /// Lower-case name, as in metric labels.
     pub fn name(self) -> &'static str {
         self.into()
@@ -50,6 +55,11 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
+    /// Its place in a table with one entry for each.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
     /// Lower-case name, as in metric labels.
     pub fn name(self) -> &'static str {
         self.into()
@@ -120,7 +130,7 @@ pub struct HostView {
 impl HostCounters {
     #[inline]
     pub(super) fn of(&self, op: Op) -> &OpCounter {
-        &self.ops[op as usize]
+        &self.ops[op.index()]
     }
 
     /// Requests under way: how deep the host's queue is, as far as the volume can see. A FLUSH that
@@ -189,6 +199,6 @@ impl OpCounter {
 impl HostView {
     /// Counters of one verb.
     pub fn of(&self, op: Op) -> &OpView {
-        &self.ops[op as usize]
+        &self.ops[op.index()]
     }
 }

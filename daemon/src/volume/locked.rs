@@ -5,6 +5,7 @@
 use super::SLICE_PAGES;
 use super::clock::Clock;
 use super::snapshot::{Wear, WearScan};
+use crate::convert::{narrow, to_u32};
 use crate::device::Extent;
 use crate::pages::Paged;
 use ftl_core::{Ftl, FtlError, Lpn};
@@ -37,7 +38,7 @@ impl<S: Store> Core<S> {
     }
 
     pub(super) fn page_bytes(&self) -> u32 {
-        self.scratch.len() as u32
+        to_u32(self.scratch.len())
     }
 
     pub(super) fn paged(&mut self) -> Paged<'_, S> {
@@ -54,14 +55,19 @@ impl<S: Store> Core<S> {
         end: u64,
         max: usize,
     ) -> Result<Vec<Extent>, FtlError> {
-        let page = self.page_bytes() as u64;
+        let page = u64::from(self.page_bytes());
         let mut extents: Vec<Extent> = Vec::new();
+        assert!(
+            offset <= end,
+            "extents of a range that ends before it begins"
+        );
+        assert!(max > 0, "no extents wanted");
         for _ in 0..SLICE_PAGES {
             if offset == end {
                 break;
             }
             let next = end.min((offset / page + 1) * page);
-            let mapped = self.ftl.is_mapped(Lpn::new((offset / page) as u32))?;
+            let mapped = self.ftl.is_mapped(Lpn::new(narrow(offset / page)))?;
             let stretches = extents.len();
             match extents.last_mut() {
                 Some(last) if last.mapped == mapped => last.len += next - offset,
@@ -73,6 +79,7 @@ impl<S: Store> Core<S> {
             }
             offset = next;
         }
+        assert!(extents.len() <= max, "more extents than were wanted");
         Ok(extents)
     }
 }

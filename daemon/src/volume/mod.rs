@@ -24,6 +24,7 @@ mod shared;
 mod snapshot;
 mod watch;
 
+use crate::convert::to_usize;
 pub use histogram::{BOUNDS_NS, Histogram, HistogramView};
 pub use host::{ErrorClass, HostCounters, HostView, Op, OpView, Queue};
 pub use pace::{PAUSE_DEFAULT, PAUSE_MAX, Paused, Step};
@@ -174,18 +175,22 @@ impl<S: Store + 'static> Volume<S> {
         durable: Option<Arc<dyn Durable<S>>>,
     ) -> Self {
         let geometry = *ftl.chip().geometry();
-        let page = geometry.page_bytes as u64;
+        let page = u64::from(geometry.page_bytes);
         assert!(
-            options.size <= ftl.logical_pages() as u64 * page,
+            options.size <= u64::from(ftl.logical_pages()) * page,
             "volume larger than its scheme"
         );
         let slice_bytes = slice_bytes(&geometry);
+        assert!(
+            slice_bytes.is_multiple_of(page),
+            "a slice of {slice_bytes} bytes cuts pages"
+        );
         let erases = ftl.chip().store().erase_credit_full();
         // What the mount took is over before the first request.
         let clock = Clock::new(ftl.chip().busy_until(), options.emulate);
         let mut core = Core {
             ftl,
-            scratch: vec![0; page as usize],
+            scratch: vec![0; to_usize(page)],
             clock,
             scan: WearScan::default(),
             wear: Wear::default(),

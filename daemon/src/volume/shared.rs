@@ -7,6 +7,7 @@ use super::host::{ErrorClass, HostCounters};
 use super::pace::Pace;
 use super::request::Facts;
 use super::{Durable, EINVAL, EIO, ENOSPC, EPERM, WritesFailing};
+use crate::convert::{millis, nanos};
 use crate::inject::Kind;
 use ftl_core::FtlError;
 use parking_lot::{Condvar, Mutex};
@@ -141,7 +142,7 @@ impl Shared {
         }
         let began = Instant::now();
         let synced = self.at_storage(|| durable.wait(mark));
-        self.counters.sync.record(began.elapsed().as_nanos() as u64);
+        self.counters.sync.record(nanos(began.elapsed()));
         synced.map_err(|error| self.sync_failed(&error))
     }
 
@@ -163,7 +164,7 @@ impl Shared {
         let counter = self.counters.of(request.op);
         let now = Instant::now();
         match errno {
-            Some(errno) => drop(counter.errors[class(errno) as usize].fetch_add(1, Relaxed)),
+            Some(errno) => drop(counter.errors[class(errno).index()].fetch_add(1, Relaxed)),
             None => {
                 counter.completed.fetch_add(1, Relaxed);
                 counter
@@ -172,16 +173,14 @@ impl Shared {
                 counter.bytes.fetch_add(request.bytes, Relaxed);
                 // A hold of which a longer one took the place is dropped before it is due.
                 let ended = request.due.map_or(now, |due| due.max(now));
-                counter
-                    .wall
-                    .record((ended - request.began).as_nanos() as u64);
+                counter.wall.record(nanos(ended - request.began));
                 if let Some(ns) = request.emulated {
                     counter.emulated.record(ns);
                 }
             }
         }
         self.last_request_ms
-            .store((now - self.origin).as_millis() as u64, Relaxed);
+            .store(millis(now - self.origin), Relaxed);
         counter.in_flight.fetch_sub(1, Relaxed);
     }
 }

@@ -1,5 +1,6 @@
 //! What a volume publishes now and then, so that a scrape never takes the request lock.
 
+use crate::convert::{sum_to_f64, to_f64, to_u32};
 use ftl_core::{EventKind, EventTotals, Ftl, RamReport, SchemeStats};
 use nand_model::{Bad, Counters, Pbn, Store};
 use std::time::Instant;
@@ -71,6 +72,7 @@ impl WearScan {
         let chip = ftl.chip();
         let blocks = chip.geometry().blocks;
         let end = blocks.min(self.next + Self::SLICE);
+        assert!(self.next < end, "a look at wear sees a block");
         for block in (self.next..end).map(Pbn::new) {
             match chip.bad(block) {
                 None => self.note(chip.erase_count(block)),
@@ -90,8 +92,8 @@ impl WearScan {
         };
         self.wear.max = self.wear.max.max(erases);
         self.good += 1;
-        self.sum += erases as u64;
-        self.squares += (erases as u128).pow(2);
+        self.sum += u64::from(erases);
+        self.squares += (u128::from(erases)).pow(2);
         let class = WEAR_BOUNDS
             .iter()
             .position(|&bound| erases <= bound)
@@ -102,9 +104,14 @@ impl WearScan {
     fn finish(&mut self) -> Wear {
         let scan = std::mem::take(self);
         let mut wear = scan.wear;
+        assert_eq!(
+            wear.distribution.iter().sum::<u64>(),
+            scan.good,
+            "each good block is in one class of wear"
+        );
         if scan.good > 0 {
-            wear.mean = scan.sum as f64 / scan.good as f64;
-            wear.stddev = (scan.squares as f64 / scan.good as f64 - wear.mean.powi(2))
+            wear.mean = to_f64(scan.sum) / to_f64(scan.good);
+            wear.stddev = (sum_to_f64(scan.squares) / to_f64(scan.good) - wear.mean.powi(2))
                 .max(0.0)
                 .sqrt();
         }
@@ -124,7 +131,7 @@ impl FlashSnapshot {
             ram: ftl.ram_report(),
             wear,
             erase_credit: chip.store().erase_credit(),
-            blocks_to_refresh: chip.blocks_to_refresh().len() as u32,
+            blocks_to_refresh: to_u32(chip.blocks_to_refresh().len()),
         }
     }
 }

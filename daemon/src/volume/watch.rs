@@ -1,6 +1,7 @@
 //! What whoever looks at the live page sees of a volume: a map of its blocks and the newest events.
 //! Made by the background thread in slices under the request lock, and only while somebody looks.
 
+use crate::convert::{index, narrow, to_u64};
 use ftl_core::{BlockUse, Event, Ftl};
 use nand_model::{Pbn, Store};
 use std::collections::VecDeque;
@@ -58,7 +59,7 @@ impl BlockScan {
             erases: 0,
             age: 0,
         };
-        let cells = vec![unseen; blocks.div_ceil(per_cell) as usize];
+        let cells = vec![unseen; index(blocks.div_ceil(per_cell))];
         BlockScan {
             map: BlockMap {
                 generation: 0,
@@ -82,18 +83,22 @@ impl BlockScan {
         let per_cell = self.map.per_cell;
         let mut changed = self.map.generation == 0;
         let mut left = SLICE.div_ceil(per_cell);
-        while left > 0 && (self.next as usize) < self.map.cells.len() {
+        while left > 0 && (index(self.next)) < self.map.cells.len() {
             let first = self.next * per_cell;
             let cell = look(ftl, first..self.map.blocks.min(first + per_cell));
-            let place = &mut self.map.cells[self.next as usize];
+            let place = &mut self.map.cells[index(self.next)];
             changed |= *place != cell;
             *place = cell;
             self.next += 1;
             left -= 1;
         }
-        if self.next as usize == self.map.cells.len() {
+        if index(self.next) == self.map.cells.len() {
             self.next = 0;
         }
+        assert!(
+            index(self.next) < self.map.cells.len(),
+            "the next cell is one of the map"
+        );
         self.map.generation += u64::from(changed);
         changed
     }
@@ -106,12 +111,12 @@ impl BlockScan {
 fn look<S: Store>(ftl: &dyn Ftl<S>, blocks: std::ops::Range<u32>) -> Cell {
     let (mut uses, mut valid, mut erases, mut age, mut aged) =
         ([0; BlockUse::ALL.len()], 0, 0, 0, 0);
-    let count = blocks.len() as u64;
+    let count = to_u64(blocks.len());
     for block in blocks.map(Pbn::new) {
         let view = ftl.block(block);
         uses[view.used as usize] += 1;
         valid += view.valid;
-        erases += ftl.chip().erase_count(block) as u64;
+        erases += u64::from(ftl.chip().erase_count(block));
         age += view.age;
         aged += u64::from(view.age > 0);
     }
@@ -123,7 +128,7 @@ fn look<S: Store>(ftl: &dyn Ftl<S>, blocks: std::ops::Range<u32>) -> Cell {
     Cell {
         used,
         valid,
-        erases: (erases / count.max(1)) as u32,
+        erases: narrow(erases / count.max(1)),
         age: age.checked_div(aged).unwrap_or(0),
     }
 }
@@ -155,6 +160,10 @@ impl Shown {
         self.events.extend(fresh);
         self.events
             .drain(..self.events.len().saturating_sub(EVENTS_SHOWN));
+        assert!(
+            self.events.len() <= EVENTS_SHOWN,
+            "more events kept than are shown"
+        );
     }
 
     /// Of those from number `from` on, the newest, at most `most`.
@@ -167,6 +176,7 @@ impl Shown {
             .take(most);
         let mut events: Vec<_> = newer.copied().collect();
         events.reverse();
+        assert!(events.len() <= most, "more events than were asked for");
         EventsView {
             next: self.next,
             events,

@@ -1,5 +1,6 @@
 //! Columns and numbers, with errors that name them.
 
+use crate::convert::to_u32;
 use crate::record::{ADDRESS_MAX, LENGTH_MAX, Op, Record};
 
 /// Bytes in a sector, in every format that counts in sectors.
@@ -77,9 +78,13 @@ pub(crate) fn time(name: &str, text: &str, unit_ns: u64) -> Result<u64, String> 
         return Err(wrong());
     }
     let fraction = &fraction[..fraction.len().min(18)];
-    let scale = 10u128.pow(fraction.len() as u32);
+    assert!(
+        fraction.len() <= 18,
+        "a fraction of more digits than are kept"
+    );
+    let scale = 10u128.pow(to_u32(fraction.len()));
     let value: u128 = format!("{whole}{fraction}").parse().map_err(|_| wrong())?;
-    let ns = value.checked_mul(unit_ns as u128).ok_or_else(wrong)? / scale;
+    let ns = value.checked_mul(u128::from(unit_ns)).ok_or_else(wrong)? / scale;
     u64::try_from(ns).map_err(|_| format!("{name} {} is too large", shown(text)))
 }
 

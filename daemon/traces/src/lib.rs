@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
 
+pub mod convert;
 mod dialect;
 mod error;
 mod fields;

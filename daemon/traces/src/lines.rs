@@ -1,5 +1,6 @@
 //! A file as text lines: decompressed on the way, in bounded memory.
 
+use crate::convert::{to_f64, to_u64};
 use crate::error::TraceError;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -32,7 +33,7 @@ struct Counted {
 impl Read for Counted {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(buf)?;
-        self.taken.fetch_add(count as u64, Relaxed);
+        self.taken.fetch_add(to_u64(count), Relaxed);
         Ok(count)
     }
 }
@@ -87,7 +88,7 @@ impl Lines {
 
     /// Share of the file that was read, 0 to 1.
     pub(crate) fn progress(&self) -> f64 {
-        (self.taken.load(Relaxed) as f64 / self.size.max(1) as f64).min(1.0)
+        (to_f64(self.taken.load(Relaxed)) / to_f64(self.size.max(1))).min(1.0)
     }
 
     /// The next line that holds something, without its end and blanks around it: neither empty nor
@@ -129,7 +130,7 @@ impl Lines {
         let read = self
             .source
             .by_ref()
-            .take(LINE_MAX as u64)
+            .take(to_u64(LINE_MAX))
             .read_until(b'\n', &mut self.line);
         let count = read.map_err(|source| TraceError::Broken {
             file: self.file.clone(),
@@ -137,6 +138,10 @@ impl Lines {
             source,
         })?;
         self.number += u64::from(count > 0);
+        assert!(
+            self.line.len() <= LINE_MAX,
+            "a line longer than the longest"
+        );
         if count == LINE_MAX {
             return Err(TraceError::content(
                 &self.file,

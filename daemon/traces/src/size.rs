@@ -1,5 +1,7 @@
 //! Sizes as people write them.
 
+use crate::convert::{narrow, to_f64, to_u32};
+
 const UNITS: [(&str, u64); 4] = [("k", 10), ("m", 20), ("g", 30), ("t", 40)];
 
 /// Bytes of `4096`, `512K`, `1GiB` (powers of 1024) or `1GB` (powers of 1000); fractions such as
@@ -19,9 +21,9 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     if whole.is_empty() || number.ends_with('.') || fraction.len() > 9 {
         return Err(wrong());
     }
-    let scale = 10u128.pow(fraction.len() as u32);
+    let scale = 10u128.pow(to_u32(fraction.len()));
     let digits: u128 = format!("{whole}{fraction}").parse().map_err(|_| wrong())?;
-    let bytes = digits.checked_mul(unit as u128).ok_or_else(wrong)?;
+    let bytes = digits.checked_mul(u128::from(unit)).ok_or_else(wrong)?;
     if !bytes.is_multiple_of(scale) {
         return Err(format!("{text:?} is not a whole number of bytes"));
     }
@@ -36,7 +38,7 @@ fn unit_bytes(unit: &str) -> Option<u64> {
     let (_, shift) = UNITS.iter().find(|(name, _)| unit.starts_with(name))?;
     match &unit[1..] {
         "" | "ib" => Some(1 << *shift),
-        "b" => Some(1000u64.pow(*shift as u32 / 10)),
+        "b" => Some(1000u64.pow(narrow(*shift) / 10)),
         _ => None,
     }
 }
@@ -47,11 +49,12 @@ pub fn show_size(bytes: u64) -> String {
     let step = (0..names.len() - 1)
         .find(|&i| bytes >> (10 * (i + 1)) == 0)
         .unwrap_or(names.len() - 1);
+    assert!(step < names.len(), "a size has a unit");
     let unit = 1u64 << (10 * step);
     if bytes.is_multiple_of(unit) {
         return format!("{} {}", bytes / unit, names[step]);
     }
-    format!("{:.2} {}", bytes as f64 / unit as f64, names[step])
+    format!("{:.2} {}", to_f64(bytes) / to_f64(unit), names[step])
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ impl Trace {
     }
 
     fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
+        assert!(!self.ended, "a trace goes on behind its end");
         while let Some(line) = self.lines.next()? {
             match self.parser.line(line) {
                 Ok(None) => {}

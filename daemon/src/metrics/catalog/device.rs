@@ -1,6 +1,7 @@
 //! Device: what it is, and its state.
 
 use super::{Family, Kind, label, page_bytes};
+use crate::convert::to_f64;
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
@@ -38,7 +39,7 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         labels: &[],
         help: "Bytes the host sees.",
-        fill: |view, to| to.value(&[], view.facts.size as f64),
+        fill: |view, to| to.value(&[], to_f64(view.facts.size)),
     },
     Family {
         name: "ftld_overprovisioning_ratio",
@@ -48,7 +49,7 @@ pub(super) const FAMILIES: &[Family] = &[
         fill: |view, to| {
             to.value(
                 &[],
-                view.facts.geometry().data_bytes() as f64 / view.facts.size.max(1) as f64 - 1.0,
+                to_f64(view.facts.geometry().data_bytes()) / to_f64(view.facts.size.max(1)) - 1.0,
             );
         },
     },
@@ -57,7 +58,7 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         labels: &[],
         help: "Data bytes of the raw flash, bad blocks included.",
-        fill: |view, to| to.value(&[], view.facts.geometry().data_bytes() as f64),
+        fill: |view, to| to.value(&[], to_f64(view.facts.geometry().data_bytes())),
     },
     Family {
         name: "ftld_nand_page_bytes",

@@ -1,6 +1,7 @@
 //! Durability: checkpoints and the last mount.
 
 use super::{Family, Kind, seconds};
+use crate::convert::to_f64;
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
@@ -8,7 +9,7 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Counter,
         labels: &[],
         help: "Completed checkpoints.",
-        fill: |view, to| to.value(&[], view.flash.scheme.checkpoints as f64),
+        fill: |view, to| to.value(&[], to_f64(view.flash.scheme.checkpoints)),
     },
     Family {
         name: "ftld_recovery_clean",
@@ -36,13 +37,13 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         labels: &[],
         help: "Pages the last mount looked at.",
-        fill: |view, to| to.value(&[], view.flash.scheme.mount.pages_scanned as f64),
+        fill: |view, to| to.value(&[], to_f64(view.flash.scheme.mount.pages_scanned)),
     },
     Family {
         name: "ftld_recovery_discarded_pages",
         kind: Kind::Gauge,
         labels: &[],
         help: "Pages the last mount could not read, or dropped as suspect.",
-        fill: |view, to| to.value(&[], view.flash.scheme.mount.pages_discarded as f64),
+        fill: |view, to| to.value(&[], to_f64(view.flash.scheme.mount.pages_discarded)),
     },
 ];

@@ -1,6 +1,7 @@
 //! Flash: operations, errors and injected faults.
 
 use super::{BY_CAUSE, FAULTS, Family, INJECTIONS, Kind, by_cause, label, page_bytes, seconds};
+use crate::convert::to_f64;
 use nand_model::Fault;
 
 pub(super) const FAMILIES: &[Family] = &[
@@ -9,49 +10,49 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Counter,
         labels: BY_CAUSE,
         help: "Flash pages read in full.",
-        fill: |view, to| by_cause(view, to, |ops| ops.reads as f64),
+        fill: |view, to| by_cause(view, to, |ops| to_f64(ops.reads)),
     },
     Family {
         name: "ftld_nand_partial_reads_total",
         kind: Kind::Counter,
         labels: BY_CAUSE,
         help: "Short flash reads, such as of an OOB.",
-        fill: |view, to| by_cause(view, to, |ops| ops.partial_reads as f64),
+        fill: |view, to| by_cause(view, to, |ops| to_f64(ops.partial_reads)),
     },
     Family {
         name: "ftld_nand_pages_programmed_total",
         kind: Kind::Counter,
         labels: BY_CAUSE,
         help: "Flash pages programmed.",
-        fill: |view, to| by_cause(view, to, |ops| ops.programs as f64),
+        fill: |view, to| by_cause(view, to, |ops| to_f64(ops.programs)),
     },
     Family {
         name: "ftld_nand_partial_programs_total",
         kind: Kind::Counter,
         labels: BY_CAUSE,
         help: "Later programs of an OOB alone, where the flash allows them.",
-        fill: |view, to| by_cause(view, to, |ops| ops.oob_programs as f64),
+        fill: |view, to| by_cause(view, to, |ops| to_f64(ops.oob_programs)),
     },
     Family {
         name: "ftld_nand_read_bytes_total",
         kind: Kind::Counter,
         labels: BY_CAUSE,
         help: "Data bytes read from flash, by full page reads.",
-        fill: |view, to| by_cause(view, to, |ops| ops.reads as f64 * page_bytes(view)),
+        fill: |view, to| by_cause(view, to, |ops| to_f64(ops.reads) * page_bytes(view)),
     },
     Family {
         name: "ftld_nand_programmed_bytes_total",
         kind: Kind::Counter,
         labels: BY_CAUSE,
         help: "Data bytes programmed into flash.",
-        fill: |view, to| by_cause(view, to, |ops| ops.programs as f64 * page_bytes(view)),
+        fill: |view, to| by_cause(view, to, |ops| to_f64(ops.programs) * page_bytes(view)),
     },
     Family {
         name: "ftld_nand_erases_total",
         kind: Kind::Counter,
         labels: BY_CAUSE,
         help: "Flash blocks erased.",
-        fill: |view, to| by_cause(view, to, |ops| ops.erases as f64),
+        fill: |view, to| by_cause(view, to, |ops| to_f64(ops.erases)),
     },
     Family {
         name: "ftld_nand_busy_seconds_total",
@@ -70,35 +71,35 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Counter,
         labels: &[],
         help: "Programs that ended in a status failure; each costs a block.",
-        fill: |view, to| to.value(&[], view.flash.counters.program_fails as f64),
+        fill: |view, to| to.value(&[], to_f64(view.flash.counters.program_fails)),
     },
     Family {
         name: "ftld_nand_erase_fails_total",
         kind: Kind::Counter,
         labels: &[],
         help: "Erases that ended in a status failure; each costs a block.",
-        fill: |view, to| to.value(&[], view.flash.counters.erase_fails as f64),
+        fill: |view, to| to.value(&[], to_f64(view.flash.counters.erase_fails)),
     },
     Family {
         name: "ftld_ecc_uncorrectable_total",
         kind: Kind::Counter,
         labels: &[],
         help: "Flash page reads of which a part that was asked for could not be had.",
-        fill: |view, to| to.value(&[], view.flash.counters.uncorrectable_reads as f64),
+        fill: |view, to| to.value(&[], to_f64(view.flash.counters.uncorrectable_reads)),
     },
     Family {
         name: "ftld_ecc_corrected_bit_errors_total",
         kind: Kind::Counter,
         labels: &[],
         help: "Wrong bits that were corrected in flash reads.",
-        fill: |view, to| to.value(&[], view.flash.counters.corrected_bits as f64),
+        fill: |view, to| to.value(&[], to_f64(view.flash.counters.corrected_bits)),
     },
     Family {
         name: "ftld_ecc_read_retries_total",
         kind: Kind::Counter,
         labels: &[],
         help: "Times that a flash page was sensed again because its bits could not be corrected.",
-        fill: |view, to| to.value(&[], view.flash.counters.read_retries as f64),
+        fill: |view, to| to.value(&[], to_f64(view.flash.counters.read_retries)),
     },
     Family {
         name: "ftld_ecc_refresh_blocks",
@@ -113,7 +114,7 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: &[label("fault", &FAULTS)],
         help: "Faults that the fault plan let happen, power cuts aside.",
         fill: |view, to| {
-            let injected = |fault| view.flash.counters.injected(fault) as f64;
+            let injected = |fault| to_f64(view.flash.counters.injected(fault));
             Fault::ALL
                 .iter()
                 .for_each(|&fault| to.value(&[fault.name()], injected(fault)));
@@ -128,7 +129,7 @@ pub(super) const FAMILIES: &[Family] = &[
             INJECTIONS
                 .iter()
                 .zip(view.injected)
-                .for_each(|(kind, count)| to.value(&[kind], count as f64))
+                .for_each(|(kind, count)| to.value(&[kind], to_f64(count)))
         },
     },
     Family {

@@ -1,6 +1,7 @@
 //! Host: requests and how long they took.
 
 use super::{ADDRESSED, BY_OP, ERRNOS, Family, Kind, OPS, label};
+use crate::convert::to_f64;
 use crate::volume::{ErrorClass, Op};
 use strum::VariantArray;
 
@@ -13,7 +14,7 @@ pub(super) const FAMILIES: &[Family] = &[
         fill: |view, to| {
             Op::VARIANTS
                 .iter()
-                .for_each(|&op| to.value(&[op.name()], view.host.of(op).completed as f64))
+                .for_each(|&op| to.value(&[op.name()], to_f64(view.host.of(op).completed)))
         },
     },
     Family {
@@ -24,7 +25,7 @@ pub(super) const FAMILIES: &[Family] = &[
         fill: |view, to| {
             Op::VARIANTS
                 .iter()
-                .for_each(|&op| to.value(&[op.name()], view.host.of(op).held as f64))
+                .for_each(|&op| to.value(&[op.name()], to_f64(view.host.of(op).held)))
         },
     },
     Family {
@@ -32,28 +33,28 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Counter,
         labels: &[],
         help: "Bytes the host read.",
-        fill: |view, to| to.value(&[], view.host.of(Op::Read).bytes as f64),
+        fill: |view, to| to.value(&[], to_f64(view.host.of(Op::Read).bytes)),
     },
     Family {
         name: "ftld_host_written_bytes_total",
         kind: Kind::Counter,
         labels: &[],
         help: "Bytes the host wrote.",
-        fill: |view, to| to.value(&[], view.host.of(Op::Write).bytes as f64),
+        fill: |view, to| to.value(&[], to_f64(view.host.of(Op::Write).bytes)),
     },
     Family {
         name: "ftld_host_discarded_bytes_total",
         kind: Kind::Counter,
         labels: &[],
         help: "Bytes the host trimmed.",
-        fill: |view, to| to.value(&[], view.host.of(Op::Trim).bytes as f64),
+        fill: |view, to| to.value(&[], to_f64(view.host.of(Op::Trim).bytes)),
     },
     Family {
         name: "ftld_host_zeroed_bytes_total",
         kind: Kind::Counter,
         labels: &[],
         help: "Bytes the host set to zero by WRITE ZEROES.",
-        fill: |view, to| to.value(&[], view.host.of(Op::WriteZeroes).bytes as f64),
+        fill: |view, to| to.value(&[], to_f64(view.host.of(Op::WriteZeroes).bytes)),
     },
     Family {
         name: "ftld_host_unaligned_ios_total",
@@ -63,7 +64,7 @@ pub(super) const FAMILIES: &[Family] = &[
         fill: |view, to| {
             ADDRESSED
                 .iter()
-                .for_each(|&op| to.value(&[op.name()], view.host.of(op).unaligned as f64))
+                .for_each(|&op| to.value(&[op.name()], to_f64(view.host.of(op).unaligned)))
         },
     },
     Family {
@@ -78,7 +79,7 @@ pub(super) const FAMILIES: &[Family] = &[
             {
                 to.value(
                     &[op.name(), class.name()],
-                    view.host.of(*op).errors[*class as usize] as f64,
+                    to_f64(view.host.of(*op).errors[class.index()]),
                 );
             }
         },
@@ -91,7 +92,7 @@ pub(super) const FAMILIES: &[Family] = &[
         fill: |view, to| {
             Op::VARIANTS
                 .iter()
-                .for_each(|&op| to.value(&[op.name()], view.host.of(op).in_flight as f64))
+                .for_each(|&op| to.value(&[op.name()], to_f64(view.host.of(op).in_flight)))
         },
     },
     Family {

@@ -16,6 +16,7 @@ mod scheme;
 mod space;
 mod wear;
 
+use crate::convert::to_f64;
 use crate::inject::Kind as Injection;
 use crate::status::View;
 use crate::volume::{ErrorClass, HistogramView, Op};
@@ -174,5 +175,5 @@ fn page_bytes(view: &View) -> f64 {
 }
 
 fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
+    to_f64(ns) / 1e9
 }

@@ -1,6 +1,7 @@
 //! NBD: connections and requests.
 
 use super::{Family, Kind, label};
+use crate::convert::to_f64;
 use crate::transport::nbd::COMMANDS;
 
 pub(super) const FAMILIES: &[Family] = &[
@@ -10,8 +11,8 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: &[label("state", &["negotiating", "connected"])],
         help: "NBD connections now; 0 where NBD is not served.",
         fill: |view, to| {
-            to.value(&["negotiating"], view.nbd.negotiating as f64);
-            to.value(&["connected"], view.nbd.connected as f64);
+            to.value(&["negotiating"], to_f64(view.nbd.negotiating));
+            to.value(&["connected"], to_f64(view.nbd.connected));
         },
     },
     Family {
@@ -23,10 +24,10 @@ pub(super) const FAMILIES: &[Family] = &[
         )],
         help: "NBD connections accepted, and of those: pushed out for a newer one, turned away, cut off for misbehaviour.",
         fill: |view, to| {
-            to.value(&["accepted"], view.nbd.accepted as f64);
-            to.value(&["evicted"], view.nbd.evicted as f64);
-            to.value(&["refused"], view.nbd.refused as f64);
-            to.value(&["dropped"], view.nbd.dropped as f64);
+            to.value(&["accepted"], to_f64(view.nbd.accepted));
+            to.value(&["evicted"], to_f64(view.nbd.evicted));
+            to.value(&["refused"], to_f64(view.nbd.refused));
+            to.value(&["dropped"], to_f64(view.nbd.dropped));
         },
     },
     Family {
@@ -38,7 +39,7 @@ pub(super) const FAMILIES: &[Family] = &[
             COMMANDS
                 .iter()
                 .zip(view.nbd.requests)
-                .for_each(|(name, n)| to.value(&[name], n as f64))
+                .for_each(|(name, n)| to.value(&[name], to_f64(n)))
         },
     },
     Family {
@@ -46,13 +47,13 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Counter,
         labels: &[],
         help: "NBD requests answered with an error.",
-        fill: |view, to| to.value(&[], view.nbd.errors as f64),
+        fill: |view, to| to.value(&[], to_f64(view.nbd.errors)),
     },
     Family {
         name: "ftld_nbd_requests_in_flight",
         kind: Kind::Gauge,
         labels: &[],
         help: "NBD requests whose reply is not on its way yet.",
-        fill: |view, to| to.value(&[], view.nbd.in_flight as f64),
+        fill: |view, to| to.value(&[], to_f64(view.nbd.in_flight)),
     },
 ];

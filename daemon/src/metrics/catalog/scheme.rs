@@ -1,6 +1,7 @@
 //! Scheme: events, cached mapping, RAM.
 
 use super::{BY_EVENT, Family, Kind, events, label};
+use crate::convert::to_f64;
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
@@ -8,21 +9,21 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Counter,
         labels: BY_EVENT,
         help: "What the scheme does beside the host's requests.",
-        fill: |view, to| events(view, to, |totals| totals.count as f64),
+        fill: |view, to| events(view, to, |totals| to_f64(totals.count)),
     },
     Family {
         name: "ftld_scheme_event_pages_total",
         kind: Kind::Counter,
         labels: BY_EVENT,
         help: "Pages that these events copied; of conversions and checkpoints, pages written.",
-        fill: |view, to| events(view, to, |totals| totals.pages as f64),
+        fill: |view, to| events(view, to, |totals| to_f64(totals.pages)),
     },
     Family {
         name: "ftld_scheme_event_device_seconds_total",
         kind: Kind::Counter,
         labels: BY_EVENT,
         help: "Emulated time that these events took.",
-        fill: |view, to| events(view, to, |totals| totals.took as f64 / 1e9),
+        fill: |view, to| events(view, to, |totals| to_f64(totals.took) / 1e9),
     },
     Family {
         name: "ftld_map_cache_lookups_total",
@@ -30,8 +31,8 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: &[label("result", &["hit", "miss"])],
         help: "Mapping lookups answered from RAM, and those that read flash.",
         fill: |view, to| {
-            to.value(&["hit"], view.flash.scheme.map_cache_hits as f64);
-            to.value(&["miss"], view.flash.scheme.map_cache_misses as f64);
+            to.value(&["hit"], to_f64(view.flash.scheme.map_cache_hits));
+            to.value(&["miss"], to_f64(view.flash.scheme.map_cache_misses));
         },
     },
     Family {
@@ -43,7 +44,7 @@ pub(super) const FAMILIES: &[Family] = &[
             view.flash
                 .ram
                 .iter()
-                .for_each(|entry| to.value(&[entry.part], entry.real_bytes as f64))
+                .for_each(|entry| to.value(&[entry.part], to_f64(entry.real_bytes)))
         },
     },
     Family {
@@ -55,7 +56,7 @@ pub(super) const FAMILIES: &[Family] = &[
             view.flash
                 .ram
                 .iter()
-                .for_each(|entry| to.value(&[entry.part], entry.paper_bytes as f64))
+                .for_each(|entry| to.value(&[entry.part], to_f64(entry.paper_bytes)))
         },
     },
 ];

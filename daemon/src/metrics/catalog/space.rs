@@ -1,6 +1,7 @@
 //! Space: blocks, pages, garbage collection.
 
 use super::{BY_STATE, Family, Kind, label, page_bytes};
+use crate::convert::to_f64;
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
@@ -21,12 +22,12 @@ pub(super) const FAMILIES: &[Family] = &[
         help: "Flash pages: with live content, in free blocks, and all others; the states add up to all pages.",
         fill: |view, to| {
             let (geometry, scheme) = (view.facts.geometry(), &view.flash.scheme);
-            let free = scheme.blocks.free as u64 * geometry.pages_per_block as u64;
-            to.value(&["valid"], scheme.valid_pages as f64);
-            to.value(&["free"], free as f64);
+            let free = u64::from(scheme.blocks.free) * u64::from(geometry.pages_per_block);
+            to.value(&["valid"], to_f64(scheme.valid_pages));
+            to.value(&["free"], to_f64(free));
             to.value(
                 &["other"],
-                geometry.pages().saturating_sub(free + scheme.valid_pages) as f64,
+                to_f64(geometry.pages().saturating_sub(free + scheme.valid_pages)),
             );
         },
     },
@@ -38,7 +39,7 @@ pub(super) const FAMILIES: &[Family] = &[
         fill: |view, to| {
             to.value(
                 &[],
-                view.flash.scheme.mapped_pages as f64 * page_bytes(view),
+                to_f64(view.flash.scheme.mapped_pages) * page_bytes(view),
             )
         },
     },
@@ -54,13 +55,13 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Counter,
         labels: &[],
         help: "Blocks collected.",
-        fill: |view, to| to.value(&[], view.flash.scheme.gc_runs as f64),
+        fill: |view, to| to.value(&[], to_f64(view.flash.scheme.gc_runs)),
     },
     Family {
         name: "ftld_gc_pages_moved_total",
         kind: Kind::Counter,
         labels: &[],
         help: "Live pages that collection moved.",
-        fill: |view, to| to.value(&[], view.flash.scheme.gc_pages_moved as f64),
+        fill: |view, to| to.value(&[], to_f64(view.flash.scheme.gc_pages_moved)),
     },
 ];

@@ -1,6 +1,7 @@
 //! Wear: erases of the blocks.
 
 use super::{Family, Kind, label};
+use crate::convert::to_f64;
 use crate::volume::WEAR_BOUNDS;
 
 pub(super) const FAMILIES: &[Family] = &[
@@ -9,14 +10,14 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Counter,
         labels: &[],
         help: "Blocks relocated to even out wear.",
-        fill: |view, to| to.value(&[], view.flash.scheme.wear_moves as f64),
+        fill: |view, to| to.value(&[], to_f64(view.flash.scheme.wear_moves)),
     },
     Family {
         name: "ftld_refresh_moves_total",
         kind: Kind::Counter,
         labels: &[],
         help: "Blocks whose data was written anew because their bits came near to what can be corrected.",
-        fill: |view, to| to.value(&[], view.flash.scheme.refreshes as f64),
+        fill: |view, to| to.value(&[], to_f64(view.flash.scheme.refreshes)),
     },
     Family {
         name: "ftld_block_erases_min",
@@ -74,7 +75,7 @@ pub(super) const FAMILIES: &[Family] = &[
             let mut below = 0;
             for (bound, count) in BOUND_NAMES.iter().zip(view.flash.wear.distribution) {
                 below += count;
-                to.value(&[bound], below as f64);
+                to.value(&[bound], to_f64(below));
             }
         },
     },

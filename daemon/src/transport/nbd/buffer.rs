@@ -108,6 +108,7 @@ impl Buffer {
     }
 
     fn compact(&mut self) {
+        assert!(self.start <= self.end, "a buffer begins before its end");
         self.data.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
@@ -118,6 +119,7 @@ impl Buffer {
         if self.data.len() - self.end < n {
             self.data.resize(self.end + n, 0);
         }
+        assert!(self.data.len() - self.end >= n, "room was made");
     }
 }
 

@@ -41,12 +41,17 @@ impl Copies {
         copy.reserve_exact(bytes.len());
         copy.extend_from_slice(bytes);
         self.waiting += copy.capacity();
+        assert_eq!(copy.len(), bytes.len(), "a copy is as long as its bytes");
         while self.waiting + self.spare > self.most && self.take_spare().is_some() {}
         copy
     }
 
     /// Takes one back.
     pub(super) fn free(&mut self, mut copy: Vec<u8>) {
+        assert!(
+            copy.capacity() <= self.waiting,
+            "a copy is freed that was not made here"
+        );
         self.waiting -= copy.capacity();
         if self.waiting + self.spare + copy.capacity() <= self.most {
             copy.clear();
@@ -57,6 +62,7 @@ impl Copies {
 
     fn take_spare(&mut self) -> Option<Vec<u8>> {
         let spare = self.spares.pop()?;
+        assert!(spare.capacity() <= self.spare, "spares are counted");
         self.spare -= spare.capacity();
         Some(spare)
     }

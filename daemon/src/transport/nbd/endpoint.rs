@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 /// Connections that may wait to be accepted.
-const BACKLOG: u32 = 1024;
+const BACKLOG: u16 = 1024;
 /// A socket on which somebody else, the service manager, listens for us. Its file is theirs.
 #[derive(Debug)]
 pub enum Listening {
@@ -182,13 +182,13 @@ fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
     };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    Ok(Listener::Tcp(socket.listen(BACKLOG)?))
+    Ok(Listener::Tcp(socket.listen(BACKLOG.into())?))
 }
 
 fn bind_unix(path: &Path) -> io::Result<Listener> {
     let lock = lock_name(path)?;
     let bound = remove_stale(path).and_then(|()| {
-        let listener = UnixListener::from_std(sys::listen_privately(path, BACKLOG as i32)?)?;
+        let listener = UnixListener::from_std(sys::listen_privately(path, BACKLOG.into())?)?;
         Ok(Listener::Unix(SocketFile::of(path)?, listener))
     });
     lock.remove();

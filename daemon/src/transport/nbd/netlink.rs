@@ -5,6 +5,7 @@
 //! four bytes), all in the machine's byte order. Every command is answered by an error number, 0
 //! meaning done; CONNECT also by the device's number.
 
+use crate::convert::{index, to_u32};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -52,6 +53,13 @@ pub enum Command {
     Disconnect = 2,
     /// Give a device that lost its connections new ones.
     Reconfigure = 3,
+}
+
+impl Command {
+    /// The number in a message.
+    const fn code(self) -> u8 {
+        self as u8
+    }
 }
 
 /// What the kernel is told about a device.
@@ -121,7 +129,7 @@ impl Netlink {
         sockets: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
         let fds: Vec<RawFd> = sockets.iter().map(AsRawFd::as_raw_fd).collect();
-        self.ask(command as u8, &encode(device, &fds)).map(drop)
+        self.ask(command.code(), &encode(device, &fds)).map(drop)
     }
 
     /// Takes device `n` down.
@@ -131,7 +139,7 @@ impl Netlink {
     pub fn disconnect(&mut self, n: u32) -> io::Result<()> {
         let mut body = Vec::new();
         put(&mut body, attr::INDEX, &n.to_ne_bytes());
-        self.ask(Command::Disconnect as u8, &body).map(drop)
+        self.ask(Command::Disconnect.code(), &body).map(drop)
     }
 
     /// Sends a command and returns the attributes of the answer that came before its error number.
@@ -194,7 +202,7 @@ fn encode(device: &Device<'_>, fds: &[RawFd]) -> Vec<u8> {
     let mut sockets = Vec::new();
     for fd in fds {
         let mut item = Vec::new();
-        put(&mut item, attr::SOCK_FD, &(*fd as u32).to_ne_bytes());
+        put(&mut item, attr::SOCK_FD, &fd.cast_unsigned().to_ne_bytes());
         put(&mut sockets, attr::SOCK_ITEM | NESTED, &item);
     }
     put(&mut body, attr::SOCKETS | NESTED, &sockets);
@@ -211,8 +219,9 @@ fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
 
 fn message(family: u16, sequence: u32, command: u8, body: &[u8]) -> Vec<u8> {
     let len = HEADER + GENERIC_HEADER + body.len();
+    assert!(body.len().is_multiple_of(4), "attributes are padded");
     let mut out = Vec::with_capacity(len);
-    out.extend_from_slice(&(len as u32).to_ne_bytes());
+    out.extend_from_slice(&to_u32(len).to_ne_bytes());
     out.extend_from_slice(&family.to_ne_bytes());
     out.extend_from_slice(&REQUEST_AND_ACK.to_ne_bytes());
     out.extend_from_slice(&sequence.to_ne_bytes());
@@ -226,7 +235,7 @@ fn message(family: u16, sequence: u32, command: u8, body: &[u8]) -> Vec<u8> {
 /// left out.
 fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
     std::iter::from_fn(move || {
-        let len = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
+        let len = index(u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?));
         let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
         let sequence = u32::from_ne_bytes(bytes.get(8..12)?.try_into().ok()?);
         let payload = bytes.get(HEADER..len)?;

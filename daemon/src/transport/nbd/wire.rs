@@ -209,6 +209,11 @@ pub enum Errno {
 }
 
 impl Errno {
+    /// The number on the wire.
+    pub const fn code(self) -> u32 {
+        self as u32
+    }
+
     /// The closest protocol error; whatever has none is an I/O error.
     pub fn from_io(error: &std::io::Error) -> Errno {
         use std::io::ErrorKind as Kind;
@@ -351,7 +356,7 @@ pub fn push_option_reply(out: &mut Vec<u8>, option: u32, kind: u32, parts: &[&[u
     out.extend_from_slice(&OPTION_REPLY_MAGIC.to_be_bytes());
     out.extend_from_slice(&option.to_be_bytes());
     out.extend_from_slice(&kind.to_be_bytes());
-    out.extend_from_slice(&(length as u32).to_be_bytes());
+    out.extend_from_slice(&crate::convert::to_u32(length).to_be_bytes());
     for part in parts {
         out.extend_from_slice(part);
     }

@@ -229,7 +229,10 @@ impl Queue<'_> {
     /// Asks the ring for one event when the file can be read. A poll has no buffer that could be
     /// written to after this thread has ended.
     fn poll(&self, file: BorrowedFd<'_>, data: u64) -> Result<(), UblkError> {
-        let poll = opcode::PollAdd::new(types::Fd(file.as_raw_fd()), libc::POLLIN as u32);
+        let poll = opcode::PollAdd::new(
+            types::Fd(file.as_raw_fd()),
+            u32::from(libc::POLLIN.cast_unsigned()),
+        );
         self.q.ublk_submit_sqe_sync(poll.build().user_data(data))
     }
 

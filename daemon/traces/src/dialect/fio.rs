@@ -3,6 +3,7 @@
 //! Each file is a device of its own, numbered as it was added.
 
 use super::{Dialect, Parse};
+use crate::convert::to_u64;
 use crate::fields::{number, record, shown};
 use crate::record::{Op, Record};
 
@@ -81,7 +82,7 @@ impl Fio {
     fn device(&self, file: &str) -> Result<u64, String> {
         let known = self.files.iter().position(|known| known == file);
         known
-            .map(|at| at as u64)
+            .map(to_u64)
             .ok_or_else(|| format!("file {:?} was never added", shown(file)))
     }
 

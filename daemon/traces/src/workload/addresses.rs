@@ -1,6 +1,7 @@
 //! Where requests go.
 
 use super::Shape;
+use crate::convert::{to_f64, whole};
 use rand::RngExt;
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
@@ -52,7 +53,7 @@ impl Addresses {
             Shape::HotCold { hot, access } => Pattern::HotCold { hot, access },
             Shape::Zipf { theta } => {
                 let slots = span.div_ceil(Self::SLOT);
-                let ranks = Zipf::new(slots as f64, theta)
+                let ranks = Zipf::new(to_f64(slots), theta)
                     .map_err(|error| format!("theta {theta}: {error}"))?;
                 Pattern::Zipf {
                     ranks,
@@ -76,6 +77,8 @@ impl Addresses {
     /// asked for.
     pub(super) fn draw(&mut self, len: u64, grain: u64, rng: &mut Pcg64) -> u64 {
         let grain = self.align.unwrap_or(grain);
+        assert!(grain > 0, "addresses that are multiples of nothing");
+        assert!(len <= self.span, "a request longer than its span");
         let places = (self.span - len) / grain + 1;
         let place = match &self.pattern {
             Pattern::Sequential => return self.follow(len, grain),
@@ -84,7 +87,7 @@ impl Addresses {
             }
             Pattern::Uniform | Pattern::Mixed { .. } => rng.random_range(0..places),
             Pattern::HotCold { hot, access } => {
-                let hot = ((places as f64 * hot).round() as u64).clamp(1, places);
+                let hot = (whole((to_f64(places) * hot).round())).clamp(1, places);
                 match rng.random_bool(*access) {
                     true => rng.random_range(0..hot),
                     false if hot < places => rng.random_range(hot..places),
@@ -92,8 +95,9 @@ impl Addresses {
                 }
             }
             Pattern::Zipf { ranks, slots, step } => {
-                let rank = ranks.sample(rng) as u64 - 1;
-                let slot = (rank as u128 * *step as u128 % *slots as u128) as u64;
+                let rank = whole(ranks.sample(rng)) - 1;
+                let slot = u128::from(rank) * u128::from(*step) % u128::from(*slots);
+                let slot = u64::try_from(slot).expect("a rest is below the number of slots");
                 // Inside its slot anywhere.
                 let offset = slot * Self::SLOT
                     + if grain < Self::SLOT {
@@ -111,6 +115,7 @@ impl Addresses {
         let at = self.next.next_multiple_of(grain);
         let at = if at + len > self.span { 0 } else { at };
         self.next = at + len;
+        assert!(self.next <= self.span, "a stream stays inside its span");
         at
     }
 }
@@ -118,13 +123,14 @@ impl Addresses {
 /// A number near the golden section of `n` that has no divisor in common with it: multiples of it
 /// visit every residue, far apart.
 fn coprime(n: u64) -> u64 {
+    assert!(n > 0, "no number shares no divisor with 0");
     let divides = |mut a: u64, mut b: u64| {
         while b > 0 {
             (a, b) = (b, a % b);
         }
         a
     };
-    let near = ((n as f64 * 0.618_033_988_749_895) as u64).max(1);
+    let near = whole(to_f64(n) * 0.618_033_988_749_895).max(1);
     (near..)
         .find(|&step| divides(step, n) == 1)
         .expect("a prime comes")

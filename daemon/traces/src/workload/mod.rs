@@ -10,6 +10,7 @@ mod stand_in;
 mod tests;
 pub mod usr_2;
 
+use crate::convert::{to_f64, to_u64, whole};
 pub use spec::{COMMON, GENERATORS, Generator, Key};
 
 use crate::record::{Op, Record};
@@ -86,7 +87,7 @@ impl Workload {
             Shape::Usr2(order) => {
                 let mut below = |bound| rng.random_range(0..bound);
                 let list = usr_2::on_device(span, order, &mut below)?;
-                let total = list.len() as u64;
+                let total = to_u64(list.len());
                 (Kind::Listed(list.into_iter()), total)
             }
             shape => {
@@ -117,7 +118,7 @@ impl Workload {
 impl Requests {
     /// Share of the requests that were made, 0 to 1.
     pub fn progress(&self) -> f64 {
-        self.done as f64 / self.total.max(1) as f64
+        to_f64(self.done) / to_f64(self.total.max(1))
     }
 
     /// How many were made.
@@ -149,9 +150,10 @@ impl Iterator for Requests {
                 (op, addresses.draw(bytes, grain, &mut self.rng), bytes)
             }
         };
-        let time_ns = self.time_ns as u64;
+        let time_ns = whole(self.time_ns);
         self.time_ns += self.gap_ns.sample(&mut self.rng);
         self.done += 1;
+        assert!(self.done <= self.total, "more requests than there are");
         Some(Record {
             time_ns,
             op,

@@ -1,5 +1,6 @@
 //! How long requests are.
 
+use crate::convert::to_f64;
 use crate::fields::SECTOR;
 use crate::record::LENGTH_MAX;
 use crate::size::{parse_size, show_size};
@@ -57,6 +58,7 @@ impl Sizes {
             });
         }
         parts.iter_mut().for_each(|part| part.below /= sum);
+        assert!(!parts.is_empty(), "a mixture of no lengths");
         Ok(Sizes { parts })
     }
 
@@ -123,8 +125,8 @@ impl Length {
                 .unwrap_or(mean.len()),
         );
         let unit = parse_size(&format!("1{unit}")).map_err(|_| wrong())?;
-        let sectors = number.parse::<f64>().map_err(|_| wrong())? * unit as f64 / SECTOR as f64;
-        if !(1.0..=(1 << 20) as f64 / SECTOR as f64).contains(&sectors) {
+        let sectors = number.parse::<f64>().map_err(|_| wrong())? * to_f64(unit) / to_f64(SECTOR);
+        if !(1.0..=to_f64(1 << 20) / to_f64(SECTOR)).contains(&sectors) {
             return Err(wrong());
         }
         Geometric::new(1.0 / sectors)

@@ -2,6 +2,7 @@
 
 use super::sizes::Sizes;
 use super::{Shape, Workload, stand_in, usr_2};
+use crate::convert::whole;
 use crate::size::parse_size;
 use std::collections::BTreeMap;
 
@@ -285,7 +286,7 @@ fn count(text: &str) -> Result<u64, String> {
     };
     let count = number.parse::<f64>().unwrap_or(f64::NAN) * unit;
     if (1.0..1e15).contains(&count) {
-        return Ok(count.round() as u64);
+        return Ok(whole(count.round()));
     }
     Err(format!(
         "{text:?} is not a count; write for example 250000, 250K or 1.5M"

@@ -7,6 +7,7 @@
 //! request has. What was not published is our choice: the classes of popularity, and that 80 % of
 //! the requests read.
 
+use crate::convert::{narrow, to_f64, to_u64, to_usize, whole};
 use crate::record::Op;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -68,8 +69,8 @@ impl Request {
         let op = if self.read { Op::Read } else { Op::Write };
         (
             op,
-            self.first as u64 * PAGE_BYTES,
-            self.pages as u64 * PAGE_BYTES,
+            u64::from(self.first) * PAGE_BYTES,
+            u64::from(self.pages) * PAGE_BYTES,
         )
     }
 }
@@ -79,7 +80,7 @@ pub type Below<'a> = &'a mut dyn FnMut(u64) -> u64;
 
 /// How many of so many the published share touches.
 pub fn share(part: f64, of: usize) -> usize {
-    (part * of as f64).round() as usize
+    to_usize(whole((part * to_f64(to_u64(of))).round()))
 }
 
 /// The requests on a device of so many bytes. Which extents are touched, and how often, is the same
@@ -141,24 +142,26 @@ fn cut(extent: u32, below: Below<'_>) -> Vec<Request> {
     let mut done = 0;
     while done < EXTENT {
         let wanted = 1 + if below(64) == 0 {
-            below(EXTENT as u64)
+            below(u64::from(EXTENT))
         } else {
             below(31)
         };
-        let pages = (wanted as u32).min(EXTENT - done);
+        let pages = narrow(wanted).min(EXTENT - done);
         requests.push(Request {
             first: extent * EXTENT + done,
             pages,
             read,
         });
+        assert!(pages > 0, "a request of no pages");
         done += pages;
     }
+    assert_eq!(done, EXTENT, "requests cover their extent");
     requests
 }
 
 /// Puts them into random order.
 pub fn shuffle<T>(items: &mut [T], below: Below<'_>) {
     for i in (1..items.len()).rev() {
-        items.swap(i, below(i as u64 + 1) as usize);
+        items.swap(i, to_usize(below(to_u64(i) + 1)));
     }
 }

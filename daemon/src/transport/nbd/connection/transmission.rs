@@ -7,6 +7,7 @@
 use super::ended::Ended;
 use super::linger::Linger;
 use super::{Opening, Silence};
+use crate::convert::to_u64;
 use crate::device::{BlockDevice, Completion};
 use crate::transport::latency::Alarm;
 use crate::transport::nbd::buffer::Buffer;
@@ -223,6 +224,10 @@ impl<'a> Connection<'a> {
         want: usize,
         cx: &mut Context<'_>,
     ) -> io::Result<bool> {
+        assert!(
+            want > self.input.len(),
+            "input is wanted that is there already"
+        );
         let missing = want - self.input.len();
         let spare = self.input.spare(want);
         // The queue runs empty behind a large payload, so that nothing of the next one has to be
@@ -268,6 +273,7 @@ impl<'a> Connection<'a> {
         let syncs = std::mem::take(&mut self.syncs);
         let sender = self.sender.clone();
         self.waiting = syncs.len();
+        assert!(self.waiting > 0, "a thread is started for no sync");
         tokio::task::spawn_blocking(move || {
             for sync in syncs {
                 let to = sync.to;
@@ -357,6 +363,6 @@ impl<'a> Connection<'a> {
 
     pub(super) fn publish(&mut self) {
         self.stats.add(&self.engine.take_tally());
-        self.in_flight.set(self.engine.in_flight() as u64);
+        self.in_flight.set(to_u64(self.engine.in_flight()));
     }
 }

@@ -5,6 +5,7 @@
 
 use super::replies::{Failure, Outcome};
 use super::{Engine, STATUS_PAYLOAD};
+use crate::convert::to_usize;
 use crate::transport::nbd::wire::{Errno, Mode, Request, command, command_flag as cf};
 
 impl Engine {
@@ -64,7 +65,7 @@ impl Engine {
                 ));
             }
             if flags & cf::PAYLOAD_LEN != 0 {
-                let fits = length as usize <= STATUS_PAYLOAD && length >= 8 && length % 4 == 0;
+                let fits = to_usize(length) <= STATUS_PAYLOAD && length >= 8 && length % 4 == 0;
                 return if fits {
                     Ok(())
                 } else {

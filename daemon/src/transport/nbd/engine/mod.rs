@@ -24,6 +24,7 @@ use super::handshake::Session;
 use super::limits::Limits;
 use super::stats::Tally;
 use super::wire::{Mode, Request, command, command_flag as cf, decode_request, request_len};
+use crate::convert::{to_u64, to_usize};
 use crate::device::{BlockDevice, Completion, Flush, Hold};
 use crate::transport::latency::Holds;
 use replies::{Answer, Failure};
@@ -256,6 +257,7 @@ impl Engine {
     /// Answers the request of a sync.
     pub fn finish(&mut self, to: ReplyTo, result: io::Result<Completion>, out: &mut Buffer) {
         assert!(self.between_replies(), "a reply inside another one");
+        assert!(self.syncs > 0, "a sync ended that was not begun");
         self.syncs -= 1;
         self.answer(to, result.map_err(Failure::from), out);
     }
@@ -402,6 +404,10 @@ impl Engine {
             unreachable!("the caller matched")
         };
         let length = self.piece_at(at, left);
+        assert!(
+            length > 0 && to_u64(length) <= left,
+            "a piece of a write gets on and stays inside"
+        );
         if input.len() < length {
             return Some(Turn::Input(length));
         }
@@ -416,12 +422,12 @@ impl Engine {
             ))
         });
         input.consume(length);
-        self.tally.written += length as u64;
-        let left = left - length as u64;
+        self.tally.written += to_u64(length);
+        let left = left - to_u64(length);
         if left > 0 {
             self.job = Job::Write {
                 to,
-                at: at + length as u64,
+                at: at + to_u64(length),
                 left,
                 fua,
                 answer,
@@ -434,20 +440,20 @@ impl Engine {
 
     /// Small transfers go whole, large ones are cut at multiples of the piece.
     fn piece_at(&self, at: u64, left: u64) -> usize {
-        let piece = self.limits.piece as u64;
-        (if left <= piece {
+        let piece = to_u64(self.limits.piece);
+        to_usize(if left <= piece {
             left
         } else {
             piece - at % piece
-        }) as usize
+        })
     }
 
     fn skip(&mut self, input: &mut Buffer, out: &mut Buffer) -> Option<Turn> {
         let Job::Skip { left, .. } = &mut self.job else {
             unreachable!("the caller matched")
         };
-        let n = (input.len() as u64).min(*left);
-        input.consume(n as usize);
+        let n = to_u64(input.len()).min(*left);
+        input.consume(to_usize(n));
         *left -= n;
         if *left > 0 {
             return Some(Turn::Input(1));

@@ -6,6 +6,7 @@
 use super::replies::Failure;
 use super::status::merged;
 use super::{Close, EXTENTS, Engine, Held, Job, Parked, ReplyTo, Turn};
+use crate::convert::{narrow, to_u32, to_u64, to_usize};
 use crate::device::{BlockDevice, Completion, Hold};
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::wire::{
@@ -34,7 +35,7 @@ impl Engine {
         };
         let (length, before) = (self.piece_at(at, left), out.len());
         let whole_room =
-            length as u64 == left && self.copies.has_room(self.data_head_len() + length);
+            to_u64(length) == left && self.copies.has_room(self.data_head_len() + length);
         if !begun && !whole_room && !self.copies.is_empty() {
             // Until what was held has left.
             return Some(Turn::Room);
@@ -49,10 +50,14 @@ impl Engine {
                 out,
             )
         } else {
-            self.send_chunks(device, to, at, length, length as u64 == left, out)
+            self.send_chunks(device, to, at, length, to_u64(length) == left, out)
         };
         match result {
             Ok((sent, hold)) => {
+                assert!(
+                    sent > 0 && sent <= left,
+                    "a piece of a read gets on and stays inside"
+                );
                 self.tally.read += sent;
                 let last = sent == left;
                 self.job = if last {
@@ -92,6 +97,10 @@ impl Engine {
 
     /// Takes back what was put into the output since it held `before` bytes.
     fn take_back(&mut self, before: usize, out: &mut Buffer) -> Vec<u8> {
+        assert!(
+            before <= out.len(),
+            "more was sent before than is there now"
+        );
         let bytes = self.copies.make(&out.filled()[before..]);
         out.retract(bytes.len());
         bytes
@@ -117,10 +126,10 @@ impl Engine {
         let space = out.space(head + length);
         let hold = device.read(at, &mut space[head..])?;
         if let Some(total) = total {
-            self.encode_data_head(&mut space[..head], to, at, total as u32, true);
+            self.encode_data_head(&mut space[..head], to, at, narrow(total), true);
         }
         out.commit(head + length);
-        Ok((length as u64, hold))
+        Ok((to_u64(length), hold))
     }
 
     /// One piece of a structured reply: a data chunk, or several with holes between them.
@@ -136,22 +145,22 @@ impl Engine {
         if length < HOLE_SCAN {
             return self.send_data(device, to, at, length, last, out);
         }
-        let extents = device.extents(at, length as u64, EXTENTS)?;
+        let extents = device.extents(at, to_u64(length), EXTENTS)?;
         let (mut sent, mut hold) = (0, None);
         for extent in merged(&extents) {
-            let part = extent.len.min(length as u64 - sent);
-            let done = last && sent + part == length as u64;
+            let part = extent.len.min(to_u64(length) - sent);
+            let done = last && sent + part == to_u64(length);
             if extent.mapped {
                 hold = Hold::later(
                     hold,
-                    self.send_data(device, to, at + sent, part as usize, done, out)?
+                    self.send_data(device, to, at + sent, to_usize(part), done, out)?
                         .1,
                 );
             } else {
-                self.send_hole(to, at + sent, part as u32, done, out);
+                self.send_hole(to, at + sent, narrow(part), done, out);
             }
             sent += part;
-            if sent == length as u64 {
+            if sent == to_u64(length) {
                 break;
             }
         }
@@ -180,9 +189,9 @@ impl Engine {
             at: Some(at),
             ..Failure::from(error)
         })?;
-        self.encode_data_head(&mut space[..head], to, at, length as u32, done);
+        self.encode_data_head(&mut space[..head], to, at, to_u32(length), done);
         out.commit(head + length);
-        Ok((length as u64, hold))
+        Ok((to_u64(length), hold))
     }
 
     fn send_hole(&self, to: ReplyTo, at: u64, length: u32, done: bool, out: &mut Buffer) {

@@ -4,6 +4,7 @@
 //! something is made after the device did it; power failure before that leaves it unacknowledged.
 
 use super::{Engine, Held, ReplyTo};
+use crate::convert::to_u32;
 use crate::device::Completion;
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::wire::{
@@ -68,7 +69,7 @@ impl Engine {
                     "request failed"
                 );
                 if mode == Mode::Simple {
-                    out.push(&simple_reply(failure.errno as u32, to.cookie));
+                    out.push(&simple_reply(failure.errno.code(), to.cookie));
                 } else {
                     self.push_error(to, &failure, out);
                 }
@@ -82,7 +83,7 @@ impl Engine {
             end -= 1;
         }
         let text = &failure.text.as_bytes()[..end];
-        let errno = (failure.errno as u32).to_be_bytes();
+        let errno = failure.errno.code().to_be_bytes();
         let length = (text.len() as u16).to_be_bytes();
         match failure.at.filter(|_| to.command == command::READ) {
             Some(at) => {
@@ -107,7 +108,7 @@ impl Engine {
         out: &mut Buffer,
     ) {
         let mode = self.session.mode;
-        let length = parts.iter().map(|p| p.len()).sum::<usize>() as u32;
+        let length = to_u32(parts.iter().map(|p| p.len()).sum::<usize>());
         let head = chunk_len(mode);
         encode_chunk(
             out.space(head),

@@ -5,6 +5,7 @@
 
 use super::replies::Failure;
 use super::{EXTENTS, Engine, Job, ReplyTo, Turn};
+use crate::convert::{narrow, to_usize};
 use crate::device::{BlockDevice, Extent};
 use crate::transport::nbd::buffer::Buffer;
 use crate::transport::nbd::wire::{
@@ -24,7 +25,7 @@ impl Engine {
         let Job::Status { to, mut request } = self.job else {
             unreachable!("the caller matched")
         };
-        let payload = request.length as usize;
+        let payload = to_usize(request.length);
         let Some(bytes) = input.filled().get(..payload) else {
             return Some(Turn::Input(payload));
         };
@@ -87,7 +88,7 @@ impl Engine {
             } else {
                 // A compact request is shorter than 4 GiB, and no extent is longer than its
                 // request.
-                payload.extend((length as u32).to_be_bytes());
+                payload.extend(narrow(length).to_be_bytes());
                 payload.extend(bits.to_be_bytes());
             }
             left -= length;

@@ -15,6 +15,7 @@ use super::wire::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, GREETING_MAGIC, Mode, OPTION_MAGIC, handshake, info,
     option, push_option_reply, reply, u16_at, u32_at, u64_at,
 };
+use crate::convert::{index, to_u32};
 use parse::{parse_go, parse_queries};
 
 /// What both sides agreed on.
@@ -144,7 +145,7 @@ impl<'a> Handshake<'a> {
 
     /// Largest number of bytes that must be there at once.
     pub fn want(&self) -> usize {
-        16 + self.limits.option_len as usize
+        16 + index(self.limits.option_len)
     }
 
     /// The upgrade is done: negotiation begins anew, but for the number of options.
@@ -161,8 +162,8 @@ impl<'a> Handshake<'a> {
             State::Flags => self.client_flags(input),
             State::Option => self.option(input, out),
             State::Skip(left) => {
-                let n = input.len().min(left as usize);
-                let left = left - n as u32;
+                let n = input.len().min(index(left));
+                let left = left - to_u32(n);
                 self.state = if left == 0 {
                     State::Option
                 } else {
@@ -207,7 +208,7 @@ impl<'a> Handshake<'a> {
             self.options += 1;
             return (16, self.oversized(option, length, out));
         }
-        let Some(data) = input[16..].get(..length as usize) else {
+        let Some(data) = input[16..].get(..index(length)) else {
             return (0, Step::More);
         };
         self.options += 1;
@@ -314,7 +315,7 @@ impl<'a> Handshake<'a> {
         }
         let name = self.export.info.name.as_bytes();
         let parts = [
-            &(name.len() as u32).to_be_bytes()[..],
+            &to_u32(name.len()).to_be_bytes()[..],
             name,
             self.export.info.description.as_bytes(),
         ];

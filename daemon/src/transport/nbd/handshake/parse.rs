@@ -3,6 +3,7 @@
 //! Always true: no length that a peer claims is believed beyond the bytes that are there. Power
 //! failure does not matter here.
 
+use crate::convert::index;
 use crate::transport::nbd::wire::{u16_at, u32_at};
 
 /// Name and wanted facts (two bytes each) of INFO and GO.
@@ -29,6 +30,6 @@ pub(super) fn parse_queries(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
 }
 
 fn take_string(data: &[u8]) -> Option<(&[u8], &[u8])> {
-    let length = data.get(..4).map(|l| u32_at(l, 0) as usize)?;
+    let length = data.get(..4).map(|l| index(u32_at(l, 0)))?;
     data[4..].split_at_checked(length)
 }
