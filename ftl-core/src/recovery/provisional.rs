@@ -17,6 +17,7 @@ use std::ops::Range;
 /// have two pages. Then one may rot. No page before it may be hit by a later cut either, filler of
 /// an earlier stretch included: what that leaves cannot be told from the stretch that follows.
 pub(crate) fn vouches(pairs: &PairTable, filler: Range<u32>) -> bool {
+    assert!(!filler.is_empty(), "no filler vouches for anything");
     let hit = || pairs.victims(filler.end - 1);
     let seam = filler.start..filler.start + 2;
     let before = filler.start.saturating_sub(pairs.span())..filler.start;
@@ -41,6 +42,10 @@ pub(crate) fn filler_of_full_block(pairs: &PairTable, pages: u32) -> u32 {
 /// was not vouched for when that struck. Pages that a cut can have hit count as unreadable, because
 /// they may yet become so, and every mount has to come to the same verdict.
 pub(super) fn drop_unvouched(pages: &mut [(Ppn, Option<Oob>)], suspects: &[Ppn]) {
+    debug_assert!(
+        pages.is_sorted_by_key(|(ppn, _)| *ppn),
+        "pages of a block out of order"
+    );
     let is_provisional =
         |slot: &Option<Oob>| slot.is_some_and(|oob| oob.tag.flags.has(Flags::PROVISIONAL));
     let is_final = |(ppn, slot): &(Ppn, Option<Oob>)| {
