@@ -29,6 +29,56 @@ impl Lpn {
     pub const fn plus(self, n: u32) -> Self {
         Lpn(self.0 + n)
     }
+    /// `count` pages upwards from this one.
+    #[inline]
+    pub(crate) fn run(self, count: u32) -> impl DoubleEndedIterator<Item = Lpn> + Clone + use<> {
+        (self.0..self.0 + count).map(Lpn)
+    }
+    /// The logical block of so many pages that the page is in, and its offset there.
+    #[inline]
+    pub(crate) const fn split(self, pages_per_block: u32) -> (Lbn, u32) {
+        (Lbn(self.0 / pages_per_block), self.0 % pages_per_block)
+    }
+}
+
+/// Logical block number: as many logical pages as an erase block has, from a multiple of that on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Lbn(u32);
+
+impl Lbn {
+    /// The logical block with this number.
+    #[inline]
+    pub(crate) const fn new(raw: u32) -> Self {
+        Lbn(raw)
+    }
+    /// The raw number.
+    #[inline]
+    pub(crate) const fn raw(self) -> u32 {
+        self.0
+    }
+    /// The number as an index into a table with one entry per logical block.
+    #[inline]
+    pub(crate) const fn index(self) -> usize {
+        index(self.0)
+    }
+    /// The page at this offset of a logical block of so many pages.
+    #[inline]
+    pub(crate) const fn page(self, pages_per_block: u32, offset: u32) -> Lpn {
+        debug_assert!(offset < pages_per_block, "no such page in a logical block");
+        Lpn(self.0 * pages_per_block + offset)
+    }
+}
+
+impl fmt::Debug for Lbn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lb{}", self.0)
+    }
+}
+
+impl fmt::Display for Lbn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
 }
 
 impl fmt::Debug for Lpn {
@@ -58,6 +108,7 @@ pub struct Span {
 impl Span {
     /// Cuts `len` bytes at `offset` into pages of `page_bytes`.
     pub fn new(offset: u64, len: u64, page_bytes: u32) -> Span {
+        assert!(page_bytes > 0, "pages of no bytes");
         let page = u64::from(page_bytes);
         let lpn = |byte: u64| Lpn(narrow(byte / page));
         let (start, end) = (offset, offset + len);

@@ -136,6 +136,10 @@ impl BlockTable {
     pub(crate) fn set_state(&mut self, block: Pbn, state: State) {
         self.victims.remove(block);
         let entry = &mut self.blocks[block.index()];
+        assert!(
+            entry.state != State::Bad || state == State::Bad,
+            "bad block {block} is used again"
+        );
         self.by_state[entry.state.index()] -= 1;
         self.by_state[state.index()] += 1;
         if entry.state == State::Full {
@@ -171,7 +175,11 @@ impl BlockTable {
 
     /// Lets collectors choose this full block.
     pub(crate) fn set_collectable(&mut self, block: Pbn) {
-        assert_eq!(self.state(block), State::Full);
+        assert_eq!(
+            self.state(block),
+            State::Full,
+            "block {block} may not be collected"
+        );
         if !self.victims.contains(block) {
             self.victims.insert(block, self.valid(block));
         }
@@ -247,9 +255,16 @@ impl BlockTable {
     /// it.
     #[inline(always)]
     fn add_valid(&mut self, block: Pbn, pages: u32) {
-        debug_assert!(!self.is_collectable(block));
+        debug_assert!(
+            !self.is_collectable(block),
+            "pages of block {block}, which may be collected, become live"
+        );
         self.valid_pages += u64::from(pages);
         self.blocks[block.index()].valid += to_u16(pages);
+        debug_assert!(
+            self.valid(block) <= self.geometry.pages_per_block,
+            "block {block} has more live pages than pages"
+        );
     }
 
     #[inline(always)]

@@ -92,7 +92,10 @@ impl Checkpoints {
         space: &mut Space<S>,
         total: u32,
     ) -> Result<(), FtlError> {
-        assert!(self.writing.is_none() && total > 0);
+        assert!(
+            self.writing.is_none() && total > 0,
+            "a checkpoint of {total} chunks, or a second one"
+        );
         space.seal(self.stream)?;
         self.writing = Some(Writing {
             id: self.next_id,
@@ -114,6 +117,11 @@ impl Checkpoints {
     ) -> Result<Option<u64>, FtlError> {
         let began = space.flash.now();
         let writing = self.writing.as_mut().expect("a set is under way");
+        assert!(
+            writing.next < writing.total,
+            "checkpoint {} is complete",
+            writing.id
+        );
         let last = writing.next + 1 == writing.total;
         if last {
             // The set names pages: none of them may be lost once it counts.
@@ -206,6 +214,7 @@ impl Checkpoints {
                 .collect();
             self.complete.push((set.id, own));
         }
+        assert!(self.complete.len() <= KEPT, "too many checkpoints are kept");
         Ok(found)
     }
 

@@ -176,6 +176,21 @@ where
         self.next_ver - 1
     }
 
+    /// Callers bring what is on the device, and whole pages.
+    fn check_request(&self, first: Lpn, count: u64) {
+        assert!(
+            u64::from(first.raw()) + count <= u64::from(self.logical_pages),
+            "a request of {count} logical pages from {first} on"
+        );
+    }
+
+    /// How many pages these bytes are.
+    fn pages_in(&self, bytes: usize) -> u64 {
+        let page = self.space.flash.geometry().page_len();
+        assert!(bytes.is_multiple_of(page), "a request of {bytes} bytes");
+        to_u64(bytes / page)
+    }
+
     fn audit_blocks(&self) -> Vec<String> {
         let mut wrong = self.space.table.audit();
         let counts = self.space.table.counts();
@@ -203,8 +218,9 @@ where
     fn read(&mut self, at: Nanos, first: Lpn, out: &mut [u8]) -> Result<Nanos, FtlError> {
         self.space.flash.begin(at);
         self.begin();
-        self.stats.host_pages_read +=
-            to_u64(out.len()) / u64::from(self.space.flash.geometry().page_bytes);
+        let count = self.pages_in(out.len());
+        self.check_request(first, count);
+        self.stats.host_pages_read += count;
         self.read_pages(first, out)?;
         Ok(self.space.flash.now())
     }
@@ -213,6 +229,7 @@ where
         self.space.flash.begin(at);
         self.begin();
         self.gc.refuse_if_read_only()?;
+        self.check_request(first, self.pages_in(data.len()));
         self.write_pages(first, data)?;
         Ok(self.space.flash.now())
     }
@@ -221,6 +238,7 @@ where
         self.space.flash.begin(at);
         self.begin();
         self.gc.refuse_if_read_only()?;
+        self.check_request(first, u64::from(count));
         self.stats.host_pages_trimmed += u64::from(count);
         self.trim_pages(first, count)?;
         Ok(self.space.flash.now())

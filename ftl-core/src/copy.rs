@@ -64,6 +64,11 @@ impl CopyBuffer {
         pages: &[Ppn],
         cause: Cause,
     ) -> Result<(), FtlError> {
+        assert!(
+            pages.len() <= space.geometry().block_pages(),
+            "{} pages to copy at once",
+            pages.len()
+        );
         let mut from = std::mem::take(&mut self.from);
         from.clear();
         from.extend_from_slice(pages);
@@ -122,6 +127,7 @@ impl CopyBuffer {
         run: &[Ppn],
         cause: Cause,
     ) -> Result<(), FtlError> {
+        debug_assert!(run.is_sorted(), "pages of a block out of order");
         let page = space.geometry().page_len();
         let data = &mut self.data[first * page..][..run.len() * page];
         if !space.flash.read_pages(
@@ -181,6 +187,7 @@ impl CopyBuffer {
             lpn,
             ver,
         };
+        debug_assert!(self.unknown.contains(&i), "page {i} has a name");
         self.records[i] = Oob {
             tag,
             pseq: 0,

@@ -13,6 +13,7 @@
 //! [`crate::space`] erases that only when whatever came before the release is safe. If power fails
 //! anywhere, a mount finds the newest of each and, until then, the older ones.
 
+use crate::addr::Lpn;
 use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
 use crate::format::trim::{self, TrimBitmap, TrimRange};
@@ -111,8 +112,9 @@ impl Trims {
         most.div_ceil(geometry.pages_per_block) + 1
     }
 
-    pub(crate) fn is_mapped(&self, lpn: u32) -> bool {
-        self.mapped[index(lpn) / 64] >> (lpn % 64) & 1 == 1
+    #[inline]
+    pub(crate) fn is_mapped(&self, lpn: Lpn) -> bool {
+        self.mapped[lpn.index() / 64] >> (lpn.index() % 64) & 1 == 1
     }
 
     /// Logical pages that hold data.
@@ -131,18 +133,19 @@ impl Trims {
 
     /// The page holds data from now on. Returns whether it did not.
     #[inline]
-    pub(crate) fn map(&mut self, lpn: u32) -> bool {
-        let word = &mut self.mapped[index(lpn) / 64];
-        let new = *word >> (lpn % 64) & 1 == 0;
-        *word |= 1 << (lpn % 64);
+    pub(crate) fn map(&mut self, lpn: Lpn) -> bool {
+        debug_assert!(lpn.raw() < self.logical_pages, "no logical page {lpn}");
+        let (word, bit) = (&mut self.mapped[lpn.index() / 64], 1 << (lpn.index() % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
         self.mapped_pages += u64::from(new);
         new
     }
 
     /// The page holds nothing from now on; it did before.
-    pub(crate) fn unmap(&mut self, lpn: u32) {
+    pub(crate) fn unmap(&mut self, lpn: Lpn) {
         assert!(self.is_mapped(lpn), "page {lpn} is given up twice");
-        self.mapped[index(lpn) / 64] &= !(1 << (lpn % 64));
+        self.mapped[lpn.index() / 64] &= !(1 << (lpn.index() % 64));
         self.mapped_pages -= 1;
     }
 
@@ -150,10 +153,15 @@ impl Trims {
     pub(crate) fn record<S: Store>(
         &mut self,
         space: &mut Space<S>,
-        lpn: u32,
+        first: Lpn,
         count: u32,
         ver: u64,
     ) -> Result<(), FtlError> {
+        let lpn = first.raw();
+        assert!(
+            count > 0 && count <= self.logical_pages.saturating_sub(lpn),
+            "a trim of {count} logical pages from {lpn} on"
+        );
         trim::encode(&[TrimRange { lpn, count, ver }], &mut self.page);
         self.program(space, Extent { lpn, count, ver })
     }
@@ -171,10 +179,11 @@ impl Trims {
     ) -> Result<(), FtlError> {
         let capacity = TrimBitmap::capacity(space.geometry().page_bytes);
         let lpn = to_u32(self.next_chunk) * capacity;
+        assert!(lpn < self.logical_pages, "no trim bitmap begins at {lpn}");
         let count = capacity.min(self.logical_pages - lpn);
         let mut bits = vec![0; index(count.div_ceil(8))];
         (0..count)
-            .filter(|i| !self.is_mapped(lpn + i))
+            .filter(|i| !self.is_mapped(Lpn::new(lpn + i)))
             .for_each(|i| bits[index(i) / 8] |= 1 << (i % 8));
         TrimBitmap {
             lpn,
@@ -198,7 +207,8 @@ impl Trims {
             ver: extent.ver,
         };
         let (ppn, _) = space.append(self.stream, &[tag], &self.page, Cause::Trim)?;
-        self.live.insert(ppn, extent);
+        let other = self.live.insert(ppn, extent);
+        assert!(other.is_none(), "page {ppn} has two trims");
         Ok(())
     }
 
@@ -220,7 +230,8 @@ impl Trims {
     /// A live TRIM page was copied.
     pub(crate) fn moved(&mut self, from: Ppn, to: Ppn) {
         let extent = self.live.remove(&from).expect("a live trim page is known");
-        self.live.insert(to, extent);
+        let other = self.live.insert(to, extent);
+        assert!(other.is_none(), "page {to} has two trims");
     }
 
     /// A mount found this page, and no newer copy of it. It is live from now on.

@@ -44,6 +44,12 @@ impl<S: Store> Flash<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<(), RunError> {
+        debug_assert_eq!(
+            data.len(),
+            tags.len() * self.chip.geometry().page_len(),
+            "bytes of {} pages",
+            tags.len()
+        );
         if tags.iter().any(|tag| is_own(tag.role.byte())) {
             self.wait();
         }
@@ -111,6 +117,12 @@ impl<S: Store> Flash<S> {
             epoch,
         }
         .encode();
+        assert!(self.spare.len() > OOB_BYTES, "no room for a scheme part");
+        debug_assert_eq!(
+            data.len(),
+            self.chip.geometry().page_len(),
+            "bytes of page {ppn}"
+        );
         self.spare[..OOB_BYTES].copy_from_slice(&record[..OOB_BYTES]);
         fill(&mut self.spare[OOB_BYTES..]);
         let done = self
@@ -157,6 +169,7 @@ impl<S: Store> Flash<S> {
                 error,
             });
         }
+        debug_assert_ne!(from, to, "a page is copied to itself");
         self.pseq += 1;
         let (mark, pseq, at) = (self.mark, self.pseq, self.now);
         let renew = |spare: &mut [u8]| {
@@ -203,6 +216,12 @@ impl<S: Store> Flash<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<(), RunError> {
+        debug_assert_eq!(
+            data.len(),
+            records.len() * self.chip.geometry().page_len(),
+            "bytes of {} copies",
+            records.len()
+        );
         let pseq = self.pseq;
         self.pseq += to_u64(records.len());
         Oob::recopy(records, self.mark, pseq + 1, epoch);

@@ -32,6 +32,11 @@ impl<S: Store> Flash<S> {
         cause: Cause,
     ) -> Result<(), NandError> {
         let count = data.len() / self.geometry().page_len();
+        debug_assert_eq!(
+            data.len(),
+            count * self.geometry().page_len(),
+            "bytes of a part of a page"
+        );
         self.oobs.resize(count, [0; OOB_SLOT]);
         self.health.resize(count, Health::Good);
         let oobs = self.oobs.as_flattened_mut();
@@ -68,6 +73,7 @@ impl<S: Store> Flash<S> {
         out: &mut [u8],
     ) -> Result<(), FtlError> {
         let page = self.geometry().page_len();
+        assert_eq!(out.len(), count * page, "bytes of {count} logical pages");
         let mut done = 0;
         while done < count {
             let run = self.run_length(count - done, |i| place(done + i));
@@ -125,6 +131,12 @@ impl<S: Store> Flash<S> {
         records: &mut [[u8; OOB_SLOT]],
         cause: Cause,
     ) -> Result<bool, NandError> {
+        debug_assert_eq!(
+            (data.len(), records.len()),
+            (pages.len() * self.geometry().page_len(), pages.len()),
+            "bytes and records of {} pages",
+            pages.len()
+        );
         self.health.resize(pages.len(), Health::Good);
         let oobs = records.as_flattened_mut();
         self.now = self

@@ -85,6 +85,12 @@ impl TrimBitmap {
 
     /// Fills a page, which must have room.
     pub fn encode(&self, page: &mut [u8]) {
+        assert_eq!(
+            self.bits.len(),
+            index(self.count.div_ceil(8)),
+            "bits of a bitmap of {} pages",
+            self.count
+        );
         page.fill(0);
         page[..4].copy_from_slice(&BITMAP_MAGIC.to_le_bytes());
         page[4..8].copy_from_slice(&self.lpn.to_le_bytes());

@@ -73,6 +73,7 @@ impl Lists {
     /// A node gets another number, which is on no list, and keeps its place.
     pub(crate) fn rename(&mut self, node: u32, other: u32) {
         let (from, to) = (self.lists + node, self.lists + other);
+        debug_assert_eq!(self.links[index(to)].newer, to, "node {other} is on a list");
         let Link { newer, older } = self.links[index(from)];
         self.links[index(to)] = Link { newer, older };
         self.links[index(older)].newer = to;

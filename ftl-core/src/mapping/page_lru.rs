@@ -51,6 +51,7 @@ impl PageLru {
 
     /// Takes a page in, or its new content.
     pub(crate) fn put(&mut self, vtpn: u32, page: &[u8]) {
+        debug_assert_eq!(page.len(), self.page_bytes, "bytes of mapping page {vtpn}");
         let slot = match self.index.get(&vtpn) {
             Some(slot) => *slot,
             None => self.slot_for(vtpn),
@@ -99,6 +100,11 @@ impl PageLru {
             slot
         };
         self.index.insert(vtpn, slot);
+        debug_assert_eq!(
+            self.index.len(),
+            self.slots.len(),
+            "mapping pages that are known and that are here"
+        );
         self.used.push(0, slot);
         slot
     }

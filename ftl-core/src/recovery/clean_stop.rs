@@ -47,6 +47,11 @@ impl CleanStop {
 
     /// The present state. No page may be at risk, nothing wait for its erase.
     pub(crate) fn of<S: Store>(space: &Space<S>, next_ver: u64, logical_pages: u32) -> CleanStop {
+        assert_eq!(
+            space.released_blocks(),
+            0,
+            "blocks that wait for their erase at a clean stop"
+        );
         let chip = space.flash.chip();
         let is_known = |block: &Pbn| space.table.is_in_use(*block);
         let epoch = |block: Pbn| {
@@ -154,7 +159,12 @@ impl CleanStop {
     ) -> Result<(), FtlError> {
         let bytes = self.encode();
         let chunks = bytes.chunks(Checkpoints::chunk_bytes(&space.geometry()));
-        checkpoints.begin(space, to_u32(chunks.len()))?;
+        let count = to_u32(chunks.len());
+        assert!(
+            count <= CleanStop::chunks(&space.geometry()),
+            "a clean stop of {count} chunks"
+        );
+        checkpoints.begin(space, count)?;
         for chunk in chunks {
             checkpoints.write(space, chunk, self.pseq)?;
         }

@@ -8,6 +8,7 @@
 
 use super::rescue::{Rescue, Rescuer};
 use super::{Claim, Evidence, Head, Rescues, Version, read_trims, resolve, scan_block};
+use crate::addr::Lpn;
 use crate::checkpoint::Checkpoints;
 use crate::convert::index;
 use crate::error::FtlError;
@@ -20,9 +21,9 @@ use std::collections::HashSet;
 /// What a mount found.
 pub(crate) struct Newest {
     /// Physical page by logical page, [`UNMAPPED`] where there is none.
-    pub(crate) map: Vec<u32>,
+    map: Vec<u32>,
     /// By logical page: the program that put it there.
-    pub(crate) programmed: Vec<u64>,
+    programmed: Vec<u64>,
     /// The next version to give.
     pub(crate) next_ver: u64,
     /// Pages that could not be read or were dropped.
@@ -41,6 +42,11 @@ pub(crate) fn find_newest<S: Store>(
     clean: Option<&HashSet<u32>>,
     scanned: &mut u64,
 ) -> Result<Newest, FtlError> {
+    assert_eq!(
+        heads.len(),
+        space.geometry().block_slots(),
+        "heads of all blocks"
+    );
     let mut scan = Scan::default();
     for (block, head) in (0..).map(Pbn::new).zip(heads) {
         match *head {
@@ -77,15 +83,19 @@ pub(crate) fn find_newest<S: Store>(
         .all()
         .chunk_by(|a, b| a.oob.tag.lpn == b.oob.tag.lpn)
     {
-        let lpn = group[0].oob.tag.lpn;
+        let lpn = Lpn::new(group[0].oob.tag.lpn);
+        assert!(
+            lpn.raw() < logical_pages,
+            "evidence of no logical page {lpn}"
+        );
         let claim = Claim {
-            trimmed_at: trimmed_at[index(lpn)],
+            trimmed_at: trimmed_at[lpn.index()],
             ..Claim::default()
         };
         let (rescues, discarded) = (&mut newest.rescues, &mut newest.discarded);
         if let Some(ppn) = resolve(space, evidence, &claim, group, rescues, discarded)? {
             let chosen = group.iter().rfind(|version| version.ppn == ppn);
-            newest.place(lpn, ppn, chosen.map_or(0, |version| version.oob.pseq));
+            newest.put(lpn, ppn, chosen.map_or(0, |version| version.oob.pseq));
             space.table.set_live(ppn);
             trims.map(lpn);
         }
@@ -171,9 +181,28 @@ impl Newest {
         Ok(trimmed_at)
     }
 
-    fn place(&mut self, lpn: u32, ppn: Ppn, pseq: u64) {
-        self.map[index(lpn)] = ppn.raw();
-        self.programmed[index(lpn)] = pseq;
+    /// Where the newest content of the page is, if there is any.
+    pub(crate) fn place(&self, lpn: Lpn) -> Option<Ppn> {
+        let raw = self.map[lpn.index()];
+        (raw != UNMAPPED).then(|| Ppn::new(raw))
+    }
+
+    /// The table's words for `count` pages upwards, as far as there are any: [`UNMAPPED`] where the
+    /// page holds nothing.
+    pub(crate) fn words(&self, first: Lpn, count: u32) -> &[u32] {
+        let all = &self.map[first.index()..];
+        &all[..all.len().min(index(count))]
+    }
+
+    /// The program that put it there; 0 if there is none.
+    pub(crate) fn programmed(&self, lpn: Lpn) -> u64 {
+        self.programmed[lpn.index()]
+    }
+
+    fn put(&mut self, lpn: Lpn, ppn: Ppn, pseq: u64) {
+        debug_assert_ne!(ppn.raw(), UNMAPPED, "logical page {lpn} at no page");
+        self.map[lpn.index()] = ppn.raw();
+        self.programmed[lpn.index()] = pseq;
     }
 
     fn settle_blocks<S: Store>(
@@ -231,11 +260,16 @@ impl<S: Store> Rescuer<S> for Tables<'_, S> {
 
     fn copied(&mut self, rescue: &Rescue, to: Ppn, _: u64) {
         let seq = self.space.flash.pseq();
+        debug_assert!(
+            self.space.table.is_live(to),
+            "the copy {to} of {} is not live",
+            rescue.from
+        );
         self.space.table.clear_live(rescue.from);
         if rescue.tag.role == Role::Trim {
             self.trims.moved(rescue.from, to);
         } else {
-            self.newest.place(rescue.tag.lpn, to, seq);
+            self.newest.put(Lpn::new(rescue.tag.lpn), to, seq);
         }
     }
 }

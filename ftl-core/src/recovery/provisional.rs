@@ -18,6 +18,7 @@ use std::ops::Range;
 /// - no later program can damage a page before it. Padding of an earlier mount counts as such a
 ///   page: if it were damaged, the next mount could not tell it from the run that follows.
 pub(crate) fn vouches(pairs: &PairTable, filler: Range<u32>) -> bool {
+    assert!(!filler.is_empty(), "no filler vouches for anything");
     let hit = || pairs.victims(filler.end - 1);
     let seam = filler.start..filler.start + 2;
     let before = filler.start.saturating_sub(pairs.span())..filler.start;
@@ -42,6 +43,10 @@ pub(crate) fn filler_of_full_block(pairs: &PairTable, pages: u32) -> u32 {
 /// by a cut, the padding was incomplete at that cut. Pages that may have been hit count as
 /// unreadable: they may become so later, and every mount must come to the same result.
 pub(super) fn drop_unvouched(pages: &mut [(Ppn, Option<Oob>)], suspects: &[Ppn]) {
+    debug_assert!(
+        pages.is_sorted_by_key(|(ppn, _)| *ppn),
+        "pages of a block out of order"
+    );
     let is_provisional =
         |slot: &Option<Oob>| slot.is_some_and(|oob| oob.tag.flags.has(Flags::PROVISIONAL));
     let is_final = |(ppn, slot): &(Ppn, Option<Oob>)| {

@@ -81,7 +81,17 @@ impl Rescues {
             };
             let seq = space.flash.pseq() + 1;
             let (to, _) = space.append(stream, &[tag], &rescue.data, Cause::Recovery)?;
+            assert!(
+                rescuer.space().flash.pseq() >= seq,
+                "the rescue of {} has no number",
+                rescue.from
+            );
             rescuer.copied(&rescue, to, seq);
+            debug_assert!(
+                !rescuer.space().table.is_live(rescue.from),
+                "page {} is live after its rescue",
+                rescue.from
+            );
         }
         rescuer.space().make_safe()?;
         Ok(programmed)

@@ -159,6 +159,10 @@ fn standing_pages<S: Store>(
 ) -> Result<Vec<(Ppn, Oob)>, FtlError> {
     let geometry = *flash.geometry();
     let frontier = flash.chip().frontier(block);
+    assert!(
+        frontier <= geometry.pages_per_block,
+        "block {block} has {frontier} pages"
+    );
     *scanned += u64::from(frontier);
     let mut pages = Vec::with_capacity(index(frontier));
     for offset in 0..frontier {

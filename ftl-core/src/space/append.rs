@@ -39,6 +39,11 @@ impl<S: Store> Space<S> {
         data: &[u8],
         cause: Cause,
     ) -> Result<Ppn, FtlError> {
+        debug_assert_eq!(
+            data.len(),
+            self.flash.geometry().page_len(),
+            "bytes of one page"
+        );
         let appended = self.append_with(stream, 1, |flash, first, epoch, _| {
             flash.program(first, epoch, &[tag], data, cause)
         });
@@ -155,8 +160,10 @@ impl<S: Store> Space<S> {
         place: impl Fn(&Geometry, Ppn) -> Ppn,
         mut program: impl FnMut(&mut Flash<S>, Ppn, u64, usize) -> Result<(), RunError>,
     ) -> Result<(Ppn, u32), FtlError> {
+        debug_assert!(wanted > 0, "nothing to program");
         loop {
             let (next, room, epoch) = self.frontier(stream)?;
+            debug_assert!(room > 0, "stream {stream} has no room after all");
             let first = place(self.flash.geometry(), next);
             // An open block has room for one page: the compiler is told, so that it can drop the
             // loops over one.
@@ -170,6 +177,7 @@ impl<S: Store> Space<S> {
             let done = outcome
                 .as_ref()
                 .map_or_else(|run| run.done, |()| to_u32(count));
+            debug_assert!(index(done) <= count, "{done} pages programmed of {count}");
             self.note_programmed(stream, first, done, seq);
             match outcome {
                 Ok(()) => {}
@@ -190,6 +198,11 @@ impl<S: Store> Space<S> {
         let pages = self.flash.geometry().pages_per_block;
         let Stream { open, listed, .. } = &mut self.streams[stream];
         let open = open.as_mut().expect("a block is open");
+        debug_assert_eq!(
+            self.flash.geometry().block_of(first),
+            open.block,
+            "page {first} is not in the open block"
+        );
         if self.kept_back > 0 && done > 0 {
             open.note_provisional(open.next, seq + 1);
         }
@@ -200,6 +213,11 @@ impl<S: Store> Space<S> {
             open.note(done, seq + u64::from(done));
             self.table.set_live_run(first, done);
         }
+        debug_assert!(
+            open.next <= pages,
+            "block {} has more pages than fit",
+            open.block
+        );
         let filled = open.next == pages;
         if self.risky && !*listed {
             *listed = true;
@@ -286,6 +304,11 @@ impl<S: Store> Space<S> {
         let spec = self.streams[stream].spec;
         let worn = std::mem::take(&mut self.streams[stream].for_cold);
         let block = self.take_free(worn, self.streams[stream].die)?;
+        assert_eq!(
+            self.table.state(block),
+            State::Free,
+            "block {block} came from the pool"
+        );
         let epoch = self.next_epoch;
         self.next_epoch += 1;
         self.table.set_open(block, spec.role, epoch);
@@ -351,6 +374,7 @@ impl<S: Store> Space<S> {
     /// The block that one stream is filling is filled by another one from now on, which has none.
     pub(crate) fn hand_over(&mut self, from: StreamId, to: StreamId) {
         assert!(self.streams[to].open.is_none(), "stream {to} has a block");
+        assert_ne!(from, to, "a block is handed over to its own stream");
         let open = self.streams[from].open.take().expect("a block is open");
         self.filled_by[open.block.index()] = to_u32(to);
         let pairs = self.pair_protection.then(|| self.flash.chip().pairs());

@@ -143,6 +143,7 @@ impl<S: Store> Space<S> {
     /// A mount begins: what is programmed from now on is provisional. (Blocks of a few pages have
     /// no room for that; there a mount is like anything else.)
     pub(crate) fn begin_mount(&mut self) {
+        assert!(!self.mounting, "a mount in a mount");
         self.mounting = true;
         let pages = self.geometry().pages_per_block;
         let kept_back = provisional::filler_of_full_block(self.flash.chip().pairs(), pages);
@@ -165,6 +166,7 @@ impl<S: Store> Space<S> {
 
     /// The mount ends: what it programmed counts.
     pub(crate) fn end_mount(&mut self) -> Result<(), FtlError> {
+        assert!(self.mounting, "no mount is under way");
         self.make_safe()?;
         self.mounting = false;
         self.kept_back = 0;
@@ -197,6 +199,7 @@ impl<S: Store> Space<S> {
 
     /// The blocks that this stream opens from now on are of this die, as long as it has any.
     pub(crate) fn prefer_die(&mut self, stream: StreamId, die: u32) {
+        assert!(die < self.geometry().dies(), "no die {die}");
         self.streams[stream].die = Some(die);
     }
 
@@ -220,6 +223,10 @@ impl<S: Store> Space<S> {
     /// to have ended. A block with pages is erased again all the same: its part may have lost that
     /// erase.
     pub(crate) fn add_free(&mut self, block: Pbn, confirmed: bool) {
+        assert!(
+            !self.table.is_in_use(block),
+            "block {block} is freed without its release"
+        );
         if self.flash.chip().bad(block).is_some() {
             self.table.set_state(block, State::Bad);
             return;
@@ -250,7 +257,20 @@ impl<S: Store> Space<S> {
     /// Mount found a full block as a clean stop left it: the stream goes on filling it. Nothing in
     /// it is at risk.
     pub(crate) fn resume(&mut self, stream: StreamId, block: Pbn) {
+        assert!(
+            self.streams[stream].open.is_none(),
+            "stream {stream} has a block"
+        );
+        assert_eq!(
+            self.table.state(block),
+            State::Full,
+            "block {block} is not one to fill on"
+        );
         let (role, epoch) = (self.streams[stream].spec.role, self.table.epoch(block));
+        assert!(
+            epoch < self.next_epoch,
+            "block {block} is of a life to come"
+        );
         self.table.set_open(block, role, epoch);
         self.filled_by[block.index()] = to_u32(stream);
         self.streams[stream].open = Some(OpenBlock::new(

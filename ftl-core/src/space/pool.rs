@@ -36,7 +36,9 @@ impl FreePool {
 
     pub(super) fn put(&mut self, block: Pbn, erase_count: u32, confirmed: bool) {
         let die = &mut self.by_wear[index(self.geometry.die_of(block))];
-        self.len += usize::from(die.insert((erase_count, block)));
+        let new = die.insert((erase_count, block));
+        assert!(new, "block {block} is free twice");
+        self.len += 1;
         if !confirmed {
             self.unconfirmed.insert(block);
         }
@@ -54,7 +56,8 @@ impl FreePool {
             if worn { best.max() } else { best.min() }
         };
         let best = *die.and_then(best_of).or_else(of_all)?;
-        self.by_wear[index(self.geometry.die_of(best.1))].remove(&best);
+        let taken = self.by_wear[index(self.geometry.die_of(best.1))].remove(&best);
+        assert!(taken, "free block {} is of another die", best.1);
         self.len -= 1;
         Some((best.1, !self.unconfirmed.remove(&best.1)))
     }

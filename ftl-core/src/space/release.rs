@@ -141,6 +141,11 @@ impl<S: Store> Space<S> {
             return Ok(false);
         };
         let block = self.released[at].block;
+        assert_eq!(
+            (self.table.state(block), self.table.valid(block)),
+            (State::Released, 0),
+            "state and live pages of released block {block}"
+        );
         match self.flash.erase(block, cause) {
             Ok(()) => self.add_free(block, true),
             Err(NandError::EraseFailed(_)) => self.set_bad(block),
@@ -152,6 +157,7 @@ impl<S: Store> Space<S> {
 
     /// A stream with a page at risk that the erase of this block has to wait for.
     pub(super) fn waits_for(&mut self, Released { seq, heirs, .. }: Released) -> Option<StreamId> {
+        debug_assert!(seq <= self.flash.pseq(), "a release after program {seq}");
         match heirs {
             Heirs::Anywhere => self
                 .oldest_at_risk()
@@ -233,6 +239,11 @@ impl<S: Store> Space<S> {
             .open
             .as_mut()
             .expect("only pages of an open block are unsafe");
+        assert!(
+            open.next < geometry.pages_per_block,
+            "block {} has no room for filler",
+            open.block
+        );
         let ppn = geometry.page(open.block, open.next);
         match self.flash.program_filler(ppn, open.epoch, blank) {
             Ok(()) => {}

@@ -65,6 +65,10 @@ impl OpenBlock {
     /// `count` pages more are programmed, the last of them as number `last`.
     #[inline(always)]
     pub(super) fn note(&mut self, count: u32, last: u64) {
+        debug_assert!(
+            u64::from(count) <= last,
+            "{count} pages up to program {last}"
+        );
         let kept = if count == 1 {
             1
         } else {
@@ -161,6 +165,7 @@ pub(super) struct AtRisk(BinaryHeap<Reverse<(u64, StreamId)>>);
 
 impl AtRisk {
     pub(super) fn put(&mut self, seq: u64, stream: StreamId) {
+        debug_assert!(seq < NEVER, "nothing of stream {stream} is at risk");
         self.0.push(Reverse((seq, stream)));
     }
 
@@ -180,6 +185,7 @@ impl AtRisk {
             } else if oldest == seq {
                 return Some((seq, stream));
             } else {
+                debug_assert!(oldest > seq, "pages of stream {stream} at risk got older");
                 top.0.0 = oldest;
             }
         }

@@ -5,6 +5,7 @@
 //! that was given once stays taken until the block is replaced, just as an offset does. So both
 //! kinds of block fill up alike.
 
+use crate::addr::{Lbn, Lpn};
 use crate::convert::{index, to_u16, to_u64};
 use crate::format::UNMAPPED;
 use nand_model::{Geometry, Pbn, Ppn};
@@ -41,59 +42,76 @@ impl DataBlocks {
 
     /// The data block, if there is one.
     #[inline]
-    pub(crate) fn block(&self, lbn: u32) -> Option<Pbn> {
-        Some(self.blocks[index(lbn)])
+    pub(crate) fn block(&self, lbn: Lbn) -> Option<Pbn> {
+        Some(self.blocks[lbn.index()])
             .filter(|block| *block != UNMAPPED)
             .map(Pbn::new)
     }
 
     /// The logical block whose data block this is.
     #[inline]
-    pub(crate) fn owner(&self, block: Pbn) -> Option<u32> {
-        Some(self.owners[block.index()]).filter(|lbn| *lbn != UNMAPPED)
+    pub(crate) fn owner(&self, block: Pbn) -> Option<Lbn> {
+        Some(self.owners[block.index()])
+            .filter(|lbn| *lbn != UNMAPPED)
+            .map(Lbn::new)
     }
 
     /// Where the data block has the page, or would have it.
     #[inline]
-    pub(crate) fn place(&self, lpn: u32) -> Option<Ppn> {
-        let pages = self.geometry.pages_per_block;
-        let block = self.block(lpn / pages)?;
-        match self.places.get(index(lpn)) {
-            None => Some(self.geometry.page(block, lpn % pages)),
+    pub(crate) fn place(&self, lpn: Lpn) -> Option<Ppn> {
+        let (lbn, offset) = lpn.split(self.geometry.pages_per_block);
+        let block = self.block(lbn)?;
+        match self.places.get(lpn.index()) {
+            None => Some(self.geometry.page(block, offset)),
             Some(&NOWHERE) => None,
             Some(place) => Some(self.geometry.page(block, u32::from(*place))),
         }
     }
 
     /// A block becomes the data block of a logical block that has none.
-    pub(crate) fn set_block(&mut self, lbn: u32, block: Pbn) {
+    pub(crate) fn set_block(&mut self, lbn: Lbn, block: Pbn) {
         assert!(
             self.block(lbn).is_none(),
             "logical block {lbn} has a data block"
         );
-        self.blocks[index(lbn)] = block.raw();
-        self.owners[block.index()] = lbn;
+        assert!(
+            self.owner(block).is_none(),
+            "block {block} is the data block of two logical blocks"
+        );
+        self.blocks[lbn.index()] = block.raw();
+        self.owners[block.index()] = lbn.raw();
     }
 
     /// A page is in the data block now.
     #[inline]
-    pub(crate) fn set_place(&mut self, lpn: u32, ppn: Ppn) {
+    pub(crate) fn set_place(&mut self, lpn: Lpn, ppn: Ppn) {
+        let (lbn, home) = lpn.split(self.geometry.pages_per_block);
+        let offset = self.geometry.offset_of(ppn);
         debug_assert_eq!(
-            self.block(lpn / self.geometry.pages_per_block),
-            Some(self.geometry.block_of(ppn))
+            self.block(lbn),
+            Some(self.geometry.block_of(ppn)),
+            "page {ppn} is not in the data block of logical page {lpn}"
         );
-        if let Some(place) = self.places.get_mut(index(lpn)) {
-            *place = to_u16(self.geometry.offset_of(ppn));
+        if let Some(place) = self.places.get_mut(lpn.index()) {
+            debug_assert_eq!(*place, NOWHERE, "logical page {lpn} had its place");
+            *place = to_u16(offset);
+        } else {
+            debug_assert_eq!(offset, home, "logical page {lpn} is not at its own offset");
         }
     }
 
     /// A logical block has no data block any more. Returns which it was.
-    pub(crate) fn take_block(&mut self, lbn: u32) -> Option<Pbn> {
+    pub(crate) fn take_block(&mut self, lbn: Lbn) -> Option<Pbn> {
         let block = self.block(lbn)?;
-        self.blocks[index(lbn)] = UNMAPPED;
+        assert_eq!(
+            self.owner(block),
+            Some(lbn),
+            "data block {block} has another owner"
+        );
+        self.blocks[lbn.index()] = UNMAPPED;
         self.owners[block.index()] = UNMAPPED;
         if !self.in_place() {
-            let first = index(lbn * self.geometry.pages_per_block);
+            let first = lbn.page(self.geometry.pages_per_block, 0).index();
             let end = self.places.len().min(first + self.geometry.block_pages());
             self.places[first..end].fill(NOWHERE);
         }

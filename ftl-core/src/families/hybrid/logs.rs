@@ -3,6 +3,7 @@
 //! What always holds: a page that is on the map is live, and its block is on the list; a block's
 //! associations are the logical blocks of its pages on the map, with their numbers.
 
+use crate::addr::{Lbn, Lpn};
 use crate::convert::to_u64;
 use nand_model::{Pbn, Ppn};
 use rustc_hash::FxHashMap;
@@ -28,12 +29,12 @@ pub(crate) struct LogBlock {
     /// Log blocks that had been reclaimed when it became one.
     pub(crate) born: u64,
     /// Logical blocks that it has newest pages of, and how many.
-    pub(crate) associated: Vec<(u32, u32)>,
+    pub(crate) associated: Vec<(Lbn, u32)>,
 }
 
 impl LogBlock {
     /// The only logical block that it has pages of, if there is one.
-    pub(crate) fn only_owner(&self) -> Option<u32> {
+    pub(crate) fn only_owner(&self) -> Option<Lbn> {
         match *self.associated {
             [(lbn, _)] => Some(lbn),
             _ => None,
@@ -45,17 +46,17 @@ impl LogBlock {
 pub(crate) struct Logs {
     pages_per_block: u32,
     /// Physical page by logical page.
-    map: FxHashMap<u32, u32>,
+    map: FxHashMap<Lpn, Ppn>,
     /// By age, the oldest first.
     blocks: BTreeMap<u64, LogBlock>,
     /// Age by physical block.
-    ages: FxHashMap<u32, u64>,
+    ages: FxHashMap<Pbn, u64>,
     /// Blocks by stream, the oldest first.
     streams: FxHashMap<LogStream, Vec<Pbn>>,
     next_age: u64,
     reclaimed: u64,
     /// Pages in log blocks by logical block.
-    by_owner: FxHashMap<u32, u32>,
+    by_owner: FxHashMap<Lbn, u32>,
 }
 
 impl Logs {
@@ -74,15 +75,15 @@ impl Logs {
 
     /// Where the page is, if it is in a log block.
     #[inline]
-    pub(crate) fn place(&self, lpn: u32) -> Option<Ppn> {
-        self.map.get(&lpn).copied().map(Ppn::new)
+    pub(crate) fn place(&self, lpn: Lpn) -> Option<Ppn> {
+        self.map.get(&lpn).copied()
     }
 
     /// The page that is at this place. A search.
-    pub(crate) fn page_at(&self, ppn: Ppn) -> Option<u32> {
+    pub(crate) fn page_at(&self, ppn: Ppn) -> Option<Lpn> {
         self.map
             .iter()
-            .find(|(_, at)| **at == ppn.raw())
+            .find(|(_, at)| **at == ppn)
             .map(|(lpn, _)| *lpn)
     }
 
@@ -98,7 +99,7 @@ impl Logs {
 
     /// The log block, if it is one.
     pub(crate) fn get(&self, block: Pbn) -> Option<&LogBlock> {
-        self.blocks.get(self.ages.get(&block.raw())?)
+        self.blocks.get(self.ages.get(&block)?)
     }
 
     /// The blocks of a stream, the oldest first.
@@ -124,7 +125,7 @@ impl Logs {
     }
 
     /// Newest pages that a logical block has in log blocks.
-    pub(crate) fn pages_of(&self, lbn: u32) -> u32 {
+    pub(crate) fn pages_of(&self, lbn: Lbn) -> u32 {
         self.by_owner.get(&lbn).copied().unwrap_or(0)
     }
 
@@ -137,7 +138,7 @@ impl Logs {
     pub(crate) fn has_heirs_elsewhere(&mut self, block: Pbn) {
         if let Some(log) = self
             .ages
-            .get(&block.raw())
+            .get(&block)
             .and_then(|age| self.blocks.get_mut(age))
         {
             log.heirs_elsewhere = true;
@@ -145,14 +146,21 @@ impl Logs {
     }
 
     /// A page is in this block from now on; it was in no log block.
-    pub(crate) fn insert(&mut self, lpn: u32, block: Pbn, ppn: Ppn, stream: Option<LogStream>) {
-        let other = self.map.insert(lpn, ppn.raw());
+    pub(crate) fn insert(&mut self, lpn: Lpn, block: Pbn, ppn: Ppn, stream: Option<LogStream>) {
+        let other = self.map.insert(lpn, ppn);
         assert!(other.is_none(), "logical page {lpn} is in two log blocks");
-        let lbn = lpn / self.pages_per_block;
+        let (lbn, _) = lpn.split(self.pages_per_block);
         *self.by_owner.entry(lbn).or_default() += 1;
+        let pages_per_block = self.pages_per_block;
         let log = self.block_for(block, stream);
         log.written += 1;
         log.live += 1;
+        debug_assert!(
+            log.live <= log.written && log.written <= pages_per_block,
+            "log block {block} has {} of {} pages",
+            log.live,
+            log.written
+        );
         match log.associated.iter_mut().find(|(other, _)| *other == lbn) {
             Some((_, pages)) => *pages += 1,
             None => log.associated.push((lbn, 1)),
@@ -160,11 +168,11 @@ impl Logs {
     }
 
     fn block_for(&mut self, block: Pbn, stream: Option<LogStream>) -> &mut LogBlock {
-        let age = match self.ages.get(&block.raw()) {
+        let age = match self.ages.get(&block) {
             Some(age) => *age,
             None => {
                 self.next_age += 1;
-                self.ages.insert(block.raw(), self.next_age);
+                self.ages.insert(block, self.next_age);
                 if let Some(stream) = stream {
                     self.streams.entry(stream).or_default().push(block);
                 }
@@ -185,15 +193,15 @@ impl Logs {
     }
 
     /// The page in this block is not the newest any more, or goes.
-    pub(crate) fn remove(&mut self, lpn: u32, block: Pbn) {
+    pub(crate) fn remove(&mut self, lpn: Lpn, block: Pbn) {
         assert!(
             self.map.remove(&lpn).is_some(),
             "logical page {lpn} is in no log block"
         );
-        let lbn = lpn / self.pages_per_block;
+        let (lbn, _) = lpn.split(self.pages_per_block);
         let log = self
             .ages
-            .get(&block.raw())
+            .get(&block)
             .and_then(|age| self.blocks.get_mut(age))
             .expect("a log block");
         let pages = self
@@ -218,12 +226,13 @@ impl Logs {
 
     /// A block without newest pages is no log block any more.
     pub(crate) fn remove_block(&mut self, block: Pbn) {
-        let Some(age) = self.ages.remove(&block.raw()) else {
+        let Some(age) = self.ages.remove(&block) else {
             return;
         };
         let log = self.blocks.remove(&age).expect("it has an age");
+        assert_eq!(log.block, block, "the age of another log block");
         assert!(
-            log.associated.is_empty(),
+            log.associated.is_empty() && log.live == 0,
             "log block {block} is given up with pages"
         );
         if let Some(blocks) = log.stream.and_then(|stream| self.streams.get_mut(&stream)) {
@@ -233,16 +242,16 @@ impl Logs {
 
     /// Counts again; one line per contradiction.
     pub(crate) fn audit(&self, block_of: impl Fn(Ppn) -> Pbn) -> Vec<String> {
-        let mut counted: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+        let mut counted: FxHashMap<(Pbn, Lbn), u32> = FxHashMap::default();
         for (lpn, ppn) in &self.map {
             *counted
-                .entry((block_of(Ppn::new(*ppn)).raw(), lpn / self.pages_per_block))
+                .entry((block_of(*ppn), lpn.split(self.pages_per_block).0))
                 .or_default() += 1;
         }
         let mut wrong = Vec::new();
         for log in self.blocks.values() {
             for (lbn, pages) in &log.associated {
-                let found = counted.remove(&(log.block.raw(), *lbn)).unwrap_or(0);
+                let found = counted.remove(&(log.block, *lbn)).unwrap_or(0);
                 if found != *pages {
                     wrong.push(format!(
                         "log block {} has {found} pages of logical block {lbn}, not {pages}",

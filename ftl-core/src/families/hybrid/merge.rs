@@ -6,6 +6,7 @@
 //! pages here and some there.
 
 use super::{HybridFtl, LogBlock, Policy, log_stream};
+use crate::addr::{Lbn, Lpn};
 use crate::block_table::State;
 use crate::convert::{index, to_u32};
 use crate::copy::misplaced;
@@ -21,7 +22,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// cheaper. Returns how many pages were copied.
     pub(super) fn merge(
         &mut self,
-        lbn: u32,
+        lbn: Lbn,
         candidate: Option<Pbn>,
         cause: Cause,
     ) -> Result<u32, FtlError> {
@@ -37,7 +38,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             self.space.note_event(kind, Some(candidate), copied, began);
             return Ok(copied);
         }
-        let mut lpns: Vec<u32> = self
+        let mut lpns: Vec<Lpn> = self
             .pages_of(lbn)
             .filter(|lpn| self.map.trims.is_mapped(*lpn))
             .collect();
@@ -64,7 +65,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// The block that an earlier merge began and an error stopped, if this one can go on with it.
-    fn begun(&self, lbn: u32) -> Option<Pbn> {
+    fn begun(&self, lbn: Lbn) -> Option<Pbn> {
         let (block, _) = self.space.open_block(self.data_stream(lbn))?;
         let is_whole = self
             .map
@@ -74,7 +75,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         (self.map.data.block(lbn) != Some(block) && is_whole).then_some(block)
     }
 
-    fn is_logged_in(&self, block: Pbn, lpn: u32) -> bool {
+    fn is_logged_in(&self, block: Pbn, lpn: Lpn) -> bool {
         self.map
             .logs
             .place(lpn)
@@ -85,10 +86,15 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// data block.
     fn with_copies<R>(
         &mut self,
-        lpns: &[u32],
+        lpns: &[Lpn],
         cause: Cause,
         then: impl FnOnce(&mut Self, &[PageTag], &[u8]) -> Result<R, FtlError>,
     ) -> Result<R, FtlError> {
+        assert!(
+            lpns.len() <= self.space.geometry().block_pages(),
+            "{} pages of a logical block",
+            lpns.len()
+        );
         let from: Vec<Ppn> = lpns
             .iter()
             .map(|lpn| self.place(*lpn).expect("a mapped page is somewhere"))
@@ -100,12 +106,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 let unknown: Vec<usize> = pages.unknown().map(|(i, _)| i).collect();
                 for i in unknown {
                     let ver = self.new_version();
-                    pages.name(i, Role::Data, lpns[i], ver);
+                    pages.name(i, Role::Data, lpns[i].raw(), ver);
                 }
                 let mut tags = Vec::with_capacity(lpns.len());
                 for (i, lpn) in lpns.iter().enumerate() {
                     let tag = pages.tag(i);
-                    if tag.lpn != *lpn {
+                    if tag.lpn != lpn.raw() {
                         return Err(misplaced(from[i], tag.lpn));
                     }
                     tags.push(PageTag {
@@ -125,7 +131,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// [`HybridFtl::make_data_block`] they are log pages. Returns the block of the last one.
     pub(super) fn program_gathered(
         &mut self,
-        lbn: u32,
+        lbn: Lbn,
         tags: &[PageTag],
         bytes: &[u8],
         cause: Cause,
@@ -145,12 +151,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         tags: &[PageTag],
         bytes: &[u8],
         cause: Cause,
-        note: impl Fn(&mut Self, u32, Ppn),
+        note: impl Fn(&mut Self, Lpn, Ppn),
     ) -> Result<Pbn, FtlError> {
         let page = self.space.geometry().page_len();
         let (mut done, mut block) = (0, None);
         while done < tags.len() {
-            let offset = self.split(tags[done].lpn).1;
+            let offset = self.split(Lpn::new(tags[done].lpn)).1;
             let follows = |(i, tag): &(u32, &PageTag)| tag.lpn == tags[done].lpn + i;
             let run = match self.map.data.in_place() {
                 true => (0..).zip(&tags[done..]).take_while(follows).count(),
@@ -159,8 +165,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             let bytes = &bytes[done * page..][..run * page];
             let (first, count) =
                 self.program_data(stream, offset, &tags[done..done + run], bytes, cause)?;
-            for (tag, ppn) in tags[done..].iter().zip(first.raw()..first.raw() + count) {
-                note(self, tag.lpn, Ppn::new(ppn));
+            assert!(
+                (1..=run).contains(&index(count)),
+                "{count} pages programmed of {run}"
+            );
+            for (tag, ppn) in tags[done..].iter().zip(first.run(count)) {
+                note(self, Lpn::new(tag.lpn), ppn);
             }
             block = Some(self.space.geometry().block_of(first));
             done += index(count);
@@ -170,7 +180,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// The data block takes no more pages. Returns whether it could: one that a mount found may
     /// have been hit by a cut, and must not be programmed again whatever room it has.
-    pub(super) fn close_data_block(&mut self, lbn: u32) -> Result<bool, FtlError> {
+    pub(super) fn close_data_block(&mut self, lbn: Lbn) -> Result<bool, FtlError> {
         let stream = self.data_stream(lbn);
         let was_open = self
             .map
@@ -185,20 +195,27 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// block. `was_open` tells of the one that it replaces.
     pub(super) fn make_data_block(
         &mut self,
-        lbn: u32,
+        lbn: Lbn,
         block: Pbn,
         was_open: bool,
     ) -> Result<(), FtlError> {
         let stream = self.data_stream(lbn);
         let old = self.map.data.take_block(lbn);
         self.map.data.set_block(lbn, block);
+        let mut placed = 0;
         for lpn in self.pages_of(lbn) {
             if self.is_logged_in(block, lpn) {
                 let ppn = self.map.logs.place(lpn).expect("it is logged");
                 self.map.logs.remove(lpn, block);
                 self.map.data.set_place(lpn, ppn);
+                placed += 1;
             }
         }
+        assert_eq!(
+            self.space.table.valid(block),
+            placed,
+            "data block {block} has pages that are not of logical block {lbn}"
+        );
         self.map.logs.remove_block(block);
         self.space.table.set_role(block, Role::Data);
         match old {
@@ -212,7 +229,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// Makes a log block the data block, if that takes no more than copying the pages that are
     /// missing behind it: it has, one after the other from page 0 on, the newest pages of this
     /// logical block and nothing else. Returns how many were copied.
-    fn promote(&mut self, lbn: u32, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
+    fn promote(&mut self, lbn: Lbn, block: Pbn, cause: Cause) -> Result<Option<u32>, FtlError> {
         let Some(missing) = self.missing_behind(lbn, block) else {
             return Ok(None);
         };
@@ -258,7 +275,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// The pages that would have to be copied behind those of the log block for it to be a data
     /// block; `None` if it cannot be one.
-    fn missing_behind(&self, lbn: u32, block: Pbn) -> Option<Vec<u32>> {
+    fn missing_behind(&self, lbn: Lbn, block: Pbn) -> Option<Vec<Lpn>> {
         let geometry = self.space.geometry();
         let log = self
             .map
@@ -307,12 +324,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// The same where the log block has its pages at their own offsets: all places of the missing
     /// ones have to be free.
-    fn missing_in_gaps(&self, lbn: u32, log: &LogBlock) -> Option<Vec<u32>> {
+    fn missing_in_gaps(&self, lbn: Lbn, log: &LogBlock) -> Option<Vec<Lpn>> {
         let chip = self.space.flash.chip();
         let lacks =
-            |lpn: &u32| self.map.trims.is_mapped(*lpn) && !self.is_logged_in(log.block, *lpn);
-        let missing: Vec<u32> = self.pages_of(lbn).filter(lacks).collect();
-        let at_home = |lpn: u32| {
+            |lpn: &Lpn| self.map.trims.is_mapped(*lpn) && !self.is_logged_in(log.block, *lpn);
+        let missing: Vec<Lpn> = self.pages_of(lbn).filter(lacks).collect();
+        let at_home = |lpn: Lpn| {
             let ppn = self
                 .map
                 .logs
@@ -324,7 +341,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             return None;
         }
         let is_free =
-            |lpn: &u32| !chip.is_programmed(chip.geometry().page(log.block, self.split(*lpn).1));
+            |lpn: &Lpn| !chip.is_programmed(chip.geometry().page(log.block, self.split(*lpn).1));
         (chip.bad(log.block).is_none() && missing.iter().all(is_free)).then_some(missing)
     }
 

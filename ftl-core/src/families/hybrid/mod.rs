@@ -33,7 +33,7 @@ mod write;
 pub(crate) use logs::{LogBlock, LogStream, Logs};
 pub(crate) use policy::{Due, Policy, Route, View, Write};
 
-use crate::addr::Lpn;
+use crate::addr::{Lbn, Lpn};
 use crate::checkpoint::Checkpoints;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::controller::{Controller, Mapping, check_size, ram_entry};
@@ -204,7 +204,7 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
     fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
         let count = to_u32(out.len() / self.space.geometry().page_len());
         self.map.places.clear();
-        for lpn in first.raw()..first.raw() + count {
+        for lpn in first.run(count) {
             let place = self.find(lpn)?;
             self.map.places.push(place.map_or(UNMAPPED, Ppn::raw));
         }
@@ -216,38 +216,36 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let page = self.space.geometry().page_len();
         let block = self.space.geometry().pages_per_block;
-        let end = first.raw() + to_u32(data.len() / page);
-        let mut lpn = first.raw();
-        while lpn < end {
-            let bytes = &data[index(lpn - first.raw()) * page..];
-            let whole =
-                self.map.policy.whole_blocks() && lpn.is_multiple_of(block) && end - lpn >= block;
+        let request = to_u32(data.len() / page);
+        let mut done = 0;
+        while done < request {
+            let lpn = first.plus(done);
+            let (lbn, offset) = self.split(lpn);
+            let whole = self.map.policy.whole_blocks() && offset == 0 && request - done >= block;
             let count = if whole { block } else { 1 };
-            let bytes = &bytes[..index(count) * page];
+            let bytes = &data[index(done) * page..][..index(count) * page];
             if whole {
-                self.write_block(lpn / block, bytes)?;
+                self.write_block(lbn, bytes)?;
             } else {
-                self.write_page(lpn, bytes, end - first.raw())?;
+                self.write_page(lpn, bytes, request)?;
             }
             self.stats.host_pages_written += u64::from(count);
-            lpn += count;
+            done += count;
         }
         Ok(())
     }
 
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
-        if (first.raw()..first.raw() + count).all(|lpn| !self.map.trims.is_mapped(lpn)) {
+        if first.run(count).all(|lpn| !self.map.trims.is_mapped(lpn)) {
             return Ok(());
         }
         self.make_blocks(COMMON)?;
         let ver = self.new_version();
-        self.map
-            .trims
-            .record(&mut self.space, first.raw(), count, ver)?;
-        for lpn in first.raw()..first.raw() + count {
+        self.map.trims.record(&mut self.space, first, count, ver)?;
+        for lpn in first.run(count) {
             self.unmap(lpn);
         }
-        self.drop_empty_blocks(first.raw(), count)?;
+        self.drop_empty_blocks(first, count)?;
         if self.map.trims.bitmap_due() {
             self.make_blocks(COMMON)?;
             let ver = self.new_version();
@@ -269,7 +267,7 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
     }
 
     fn is_mapped(&self, lpn: Lpn) -> bool {
-        self.map.trims.is_mapped(lpn.raw())
+        self.map.trims.is_mapped(lpn)
     }
 
     fn gauges(&self, common: SchemeStats) -> SchemeStats {
@@ -309,7 +307,7 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
         let geometry = self.space.geometry();
         wrong.extend(self.map.logs.audit(|ppn| geometry.block_of(ppn)));
-        for lpn in 0..self.logical_pages {
+        for lpn in Lpn::new(0).run(self.logical_pages) {
             if self.map.logs.place(lpn).is_some() && !self.map.trims.is_mapped(lpn) {
                 wrong.push(format!(
                     "logical page {lpn} is in a log block, and holds nothing"
@@ -327,7 +325,7 @@ impl<S: Store, P: Policy> Mapping<S> for HybridFtl<S, P> {
             };
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
             if !oob.is_some_and(|oob| {
-                oob.tag.lpn == lpn && matches!(oob.tag.role, Role::Data | Role::Log)
+                oob.tag.lpn == lpn.raw() && matches!(oob.tag.role, Role::Data | Role::Log)
             }) {
                 wrong.push(format!(
                     "logical page {lpn} is at {ppn}, which says {oob:?}"
@@ -374,24 +372,26 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// Logical block and page in it.
     #[inline]
-    fn split(&self, lpn: u32) -> (u32, u32) {
-        let pages = self.space.geometry().pages_per_block;
-        (lpn / pages, lpn % pages)
+    fn split(&self, lpn: Lpn) -> (Lbn, u32) {
+        debug_assert!(lpn.raw() < self.logical_pages, "no logical page {lpn}");
+        lpn.split(self.space.geometry().pages_per_block)
     }
 
     /// Logical pages of a logical block.
-    fn pages_of(&self, lbn: u32) -> std::ops::Range<u32> {
+    fn pages_of(&self, lbn: Lbn) -> impl Iterator<Item = Lpn> + Clone + use<S, P> {
         let pages = self.space.geometry().pages_per_block;
-        lbn * pages..((lbn + 1) * pages).min(self.logical_pages)
+        let first = lbn.page(pages, 0);
+        first.run(pages.min(self.logical_pages - first.raw()))
     }
 
-    fn data_stream(&self, lbn: u32) -> StreamId {
-        self.map.first_data + index(lbn)
+    fn data_stream(&self, lbn: Lbn) -> StreamId {
+        debug_assert!(lbn.raw() < self.logical_blocks(), "no logical block {lbn}");
+        self.map.first_data + lbn.index()
     }
 
     /// Where the newest content of a page is.
     #[inline]
-    pub(crate) fn place(&self, lpn: u32) -> Option<Ppn> {
+    pub(crate) fn place(&self, lpn: Lpn) -> Option<Ppn> {
         if !self.map.trims.is_mapped(lpn) {
             return None;
         }
@@ -402,7 +402,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// The same for the host, at what it costs the scheme to find out.
-    fn find(&mut self, lpn: u32) -> Result<Option<Ppn>, FtlError> {
+    fn find(&mut self, lpn: Lpn) -> Result<Option<Ppn>, FtlError> {
         let place = self.place(lpn);
         let group = self
             .map
@@ -410,7 +410,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             .group()
             .filter(|_| self.map.policy.reads_scan_logs());
         if let (Some(_), Some(size)) = (place, group) {
-            let stream = self.map.policy.shared_streams() + self.split(lpn).0 / size;
+            let stream = self.map.policy.shared_streams() + self.split(lpn).0.raw() / size;
             self.scan_log(stream, lpn, place)?;
         }
         Ok(place)
@@ -420,7 +420,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     fn scan_log(
         &mut self,
         stream: LogStream,
-        lpn: u32,
+        lpn: Lpn,
         place: Option<Ppn>,
     ) -> Result<(), FtlError> {
         let Some(log) = self.map.logs.newest(stream) else {
@@ -434,7 +434,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             self.stats.map_cache_misses += 1;
             let oob = self.space.flash.read_oob(ppn, Cause::Host)?;
             if Some(ppn) == place
-                || oob.is_some_and(|oob| oob.tag.lpn == lpn && oob.tag.role == Role::Log)
+                || oob.is_some_and(|oob| oob.tag.lpn == lpn.raw() && oob.tag.role == Role::Log)
             {
                 break;
             }

@@ -2,6 +2,7 @@
 
 use super::data::DataBlocks;
 use super::logs::{LogBlock, LogStream, Logs};
+use crate::addr::Lbn;
 use crate::block_table::{BlockTable, State};
 use nand_model::Pbn;
 
@@ -9,7 +10,7 @@ use nand_model::Pbn;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Write {
     /// Logical block.
-    pub(crate) lbn: u32,
+    pub(crate) lbn: Lbn,
     /// Page in it.
     pub(crate) offset: u32,
     /// Pages of the whole request.
@@ -32,7 +33,7 @@ pub(crate) struct View<'a> {
 
 impl View<'_> {
     /// Newest pages that the logical block has in its data block.
-    pub(crate) fn live_in_data(&self, lbn: u32) -> u32 {
+    pub(crate) fn live_in_data(&self, lbn: Lbn) -> u32 {
         self.data
             .block(lbn)
             .map_or(0, |block| self.table.valid(block))

@@ -1,6 +1,7 @@
 //! Making room: which log block is merged, and what else moves pages.
 
 use super::{COMMON, Due, FIRST_LOG, HybridFtl, LogStream, Policy, log_stream};
+use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::convert::{narrow, to_u32, to_u64};
 use crate::copy::{CopyBuffer, misplaced};
@@ -63,6 +64,10 @@ impl<S: Store, P: Policy> Collect<S> for HybridFtl<S, P> {
     }
 
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
+        assert!(
+            self.space.table.is_in_use(victim),
+            "block {victim} has no pages to move"
+        );
         let collectable = self.space.table.withdraw(victim);
         let outer = self.map.emptying.replace(victim);
         let moved = self.empty(victim, cause);
@@ -183,6 +188,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     fn swap(&mut self, stream: StreamId, block: Pbn, log: Pbn) -> Result<(), FtlError> {
+        assert_ne!(block, log, "a block is swapped for itself");
         self.space.reopen(stream, block);
         self.map.logs.add_swapped(block, 0);
         let mut pages = std::mem::take(&mut self.gc.pages);
@@ -207,7 +213,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let page = self.space.geometry().page_len();
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
             let tag = pages.tag(i);
-            if tag.lpn >= self.logical_pages || self.place(tag.lpn) != Some(pages.from[i]) {
+            let lpn = Lpn::new(tag.lpn);
+            if tag.lpn >= self.logical_pages || self.place(lpn) != Some(pages.from[i]) {
                 return Err(misplaced(pages.from[i], tag.lpn));
             }
             let tag = PageTag {
@@ -216,7 +223,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 ..tag
             };
             let to = self.space.append_page(id, tag, data, Cause::Gc)?;
-            self.note_in_log(tag.lpn, to, Some(stream));
+            self.note_in_log(lpn, to, Some(stream));
         }
         Ok(())
     }
@@ -272,6 +279,10 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let loaded = pages.load_first(&mut self.space, from, room, Cause::Gc);
         let copied = loaded.and_then(|()| self.copy_to_log(&mut pages, id, to));
         let moved = to_u64(pages.from.len());
+        assert!(
+            moved <= u64::from(room),
+            "{moved} pages moved to room for {room}"
+        );
         self.gc.pages = pages;
         copied.map(|()| moved)
     }
@@ -329,6 +340,10 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 return Ok(moved);
             }
         }
+        assert!(
+            self.map.logs.get(victim).is_none_or(|log| log.live == 0),
+            "log block {victim} has pages after its merges"
+        );
         self.space.seal_block(victim)?;
         if self.space.table.valid(victim) > 0 {
             moved += self.move_to_common(victim, cause)?;
@@ -379,7 +394,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             // Its record is lost, and nothing says that it is anywhere.
             Role::Pad => self.space.table.clear_live(from),
             _ => {
-                if tag.lpn >= self.logical_pages || self.place(tag.lpn) != Some(from) {
+                let lpn = Lpn::new(tag.lpn);
+                if tag.lpn >= self.logical_pages || self.place(lpn) != Some(from) {
                     return Err(misplaced(from, tag.lpn));
                 }
                 let tag = PageTag {
@@ -387,7 +403,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                     ..tag
                 };
                 let to = self.space.append_page(COMMON, tag, data, cause)?;
-                self.note_in_log(tag.lpn, to, None);
+                self.note_in_log(lpn, to, None);
             }
         }
         Ok(())
@@ -402,12 +418,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             if self.map.trims.holds(ppn) {
                 pages.name(i, Role::Trim, 0, ver);
             } else if let Some(lpn) = self.owner_of_page(ppn) {
-                pages.name(i, Role::Data, lpn, ver);
+                pages.name(i, Role::Data, lpn.raw(), ver);
             }
         }
     }
 
-    fn owner_of_page(&self, ppn: Ppn) -> Option<u32> {
+    fn owner_of_page(&self, ppn: Ppn) -> Option<Lpn> {
         match self.map.data.owner(self.space.geometry().block_of(ppn)) {
             Some(lbn) => self.pages_of(lbn).find(|lpn| self.place(*lpn) == Some(ppn)),
             None => self.map.logs.page_at(ppn),

@@ -4,10 +4,10 @@
 //! and are merged when their time comes.
 
 use super::{COMMON, FIRST_LOG, HybridFtl, Policy};
+use crate::addr::{Lbn, Lpn};
 use crate::block_table::State;
-use crate::convert::index;
 use crate::error::FtlError;
-use crate::format::{Role, UNMAPPED};
+use crate::format::Role;
 use crate::recovery::{MountByRecords, Newest, Unmounted};
 use nand_model::{Pbn, Ppn, Store};
 use std::cmp::Reverse;
@@ -28,7 +28,7 @@ impl<S: Store, P: Policy> MountByRecords<S> for HybridFtl<S, P> {
     fn adopt(&mut self, newest: &Newest) -> Result<(), FtlError> {
         // What a log block was begun for is not known any more.
         (FIRST_LOG..self.map.first_data).try_for_each(|stream| self.space.seal(stream))?;
-        for lbn in 0..self.logical_blocks() {
+        for lbn in (0..self.logical_blocks()).map(Lbn::new) {
             self.adopt_logical_block(lbn, newest);
             let stream = self.data_stream(lbn);
             if self
@@ -43,7 +43,7 @@ impl<S: Store, P: Policy> MountByRecords<S> for HybridFtl<S, P> {
     }
 
     fn settle(&mut self) {
-        for lbn in 0..self.logical_blocks() {
+        for lbn in (0..self.logical_blocks()).map(Lbn::new) {
             self.map
                 .data
                 .block(lbn)
@@ -53,12 +53,11 @@ impl<S: Store, P: Policy> MountByRecords<S> for HybridFtl<S, P> {
 }
 
 impl<S: Store, P: Policy> HybridFtl<S, P> {
-    fn adopt_logical_block(&mut self, lbn: u32, newest: &Newest) {
+    fn adopt_logical_block(&mut self, lbn: Lbn, newest: &Newest) {
         let geometry = self.space.geometry();
-        let found: Vec<(u32, Ppn)> = self
+        let found: Vec<(Lpn, Ppn)> = self
             .pages_of(lbn)
-            .filter(|lpn| newest.map[index(*lpn)] != UNMAPPED)
-            .map(|lpn| (lpn, Ppn::new(newest.map[index(lpn)])))
+            .filter_map(|lpn| Some((lpn, newest.place(lpn)?)))
             .collect();
         let mut blocks: Vec<(Pbn, u32)> = Vec::new();
         for (_, ppn) in &found {
@@ -84,6 +83,10 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
             }
         }
         for (lpn, ppn) in found {
+            debug_assert!(
+                self.space.table.is_live(ppn),
+                "logical page {lpn} was found at {ppn}, which is not live"
+            );
             let block = geometry.block_of(ppn);
             if best.is_some_and(|(best, _)| best == block) {
                 self.map.data.set_place(lpn, ppn);
@@ -95,7 +98,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// Whether a block with so many of the logical block's pages has no others, and those where
     /// they belong.
-    fn can_be_data(&self, lbn: u32, block: Pbn, pages: u32, found: &[(u32, Ppn)]) -> bool {
+    fn can_be_data(&self, lbn: Lbn, block: Pbn, pages: u32, found: &[(Lpn, Ppn)]) -> bool {
         let geometry = self.space.geometry();
         let is_own = match self.space.table.state(block) {
             State::Full => true,
@@ -104,9 +107,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
                 .open_block(self.data_stream(lbn))
                 .is_some_and(|(open, _)| open == block),
         };
-        let at_home = |(lpn, ppn): &(u32, Ppn)| {
-            geometry.block_of(*ppn) != block
-                || geometry.offset_of(*ppn) == lpn % geometry.pages_per_block
+        let at_home = |(lpn, ppn): &(Lpn, Ppn)| {
+            geometry.block_of(*ppn) != block || geometry.offset_of(*ppn) == self.split(*lpn).1
         };
         is_own
             && self.space.table.valid(block) == pages

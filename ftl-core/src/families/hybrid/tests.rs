@@ -3,7 +3,6 @@
 
 use crate::addr::Lpn;
 use crate::config::{FtlConfig, Params};
-use crate::convert::{index, to_u32};
 use crate::ftl::{Ftl, Start};
 use crate::schemes::Scheme;
 use nand_model::store::MemStore;
@@ -57,20 +56,20 @@ impl Device {
 
     fn page(&self, n: u64) -> Vec<u8> {
         n.to_le_bytes()
-            .repeat(self.ftl.chip().geometry().page_len() / 8)
+            .repeat(self.ftl.chip().geometry().page_bytes as usize / 8)
     }
 
     /// Writes pages from `lpn` on with this number. Returns the emulated time that took.
     pub(crate) fn write(&mut self, lpn: u32, count: u32, n: u64) -> u64 {
         let at = self.ftl.chip().busy_until();
-        let data = self.page(n).repeat(index(count));
+        let data = self.page(n).repeat(count as usize);
         self.ftl.write(at, Lpn::new(lpn), &data).unwrap() - at
     }
 
     /// The number of a page, and the emulated time of the read.
     pub(crate) fn read(&mut self, lpn: u32) -> (u64, u64) {
         let at = self.ftl.chip().busy_until();
-        let mut out = vec![1; self.ftl.chip().geometry().page_len()];
+        let mut out = vec![1; self.ftl.chip().geometry().page_bytes as usize];
         let done = self.ftl.read(at, Lpn::new(lpn), &mut out).unwrap();
         let n = u64::from_le_bytes(out[..8].try_into().unwrap());
         assert!(
@@ -104,32 +103,32 @@ pub(crate) fn agrees_with_a_model(scheme: &str, params: &[(&str, &str)]) {
 
 fn agrees_on(mut device: Device, pages: u32) {
     let mut rng = SplitMix::new(7);
-    let mut model = vec![0; index(pages)];
+    let mut model = vec![0; pages as usize];
     let mut merges = 0;
     for step in 1..=12_000u64 {
-        let lpn = to_u32(rng.below(u64::from(pages)));
-        let extent = |rng: &mut SplitMix, max: u64| (1 + to_u32(rng.below(max))).min(pages - lpn);
+        let lpn = rng.below(pages as u64) as u32;
+        let extent = |rng: &mut SplitMix, max: u64| (1 + rng.below(max) as u32).min(pages - lpn);
         match rng.below(40) {
             0 => {
-                let count = extent(&mut rng, if step % 7 == 0 { u64::from(pages) } else { 20 });
+                let count = extent(&mut rng, if step % 7 == 0 { pages as u64 } else { 20 });
                 device.ftl.trim(0, Lpn::new(lpn), count).unwrap();
-                model[index(lpn)..][..index(count)].fill(0);
+                model[lpn as usize..][..count as usize].fill(0);
             }
             1 => drop(device.ftl.flush(0).unwrap()),
             2 => {
                 let lpn = if rng.one_in(2) { lpn / 64 * 64 } else { lpn };
-                let count = (1 + to_u32(rng.below(140))).min(pages - lpn);
+                let count = (1 + rng.below(140) as u32).min(pages - lpn);
                 device.write(lpn, count, step);
-                model[index(lpn)..][..index(count)].fill(step);
+                model[lpn as usize..][..count as usize].fill(step);
             }
             3 => drop(device.ftl.idle(0, 50).unwrap()),
             4..25 => {
                 device.write(lpn, 1, step);
-                model[index(lpn)] = step;
+                model[lpn as usize] = step;
             }
             _ => assert_eq!(
                 device.read(lpn).0,
-                model[index(lpn)],
+                model[lpn as usize],
                 "page {lpn} at step {step}"
             ),
         }
@@ -148,7 +147,7 @@ fn agrees_on(mut device: Device, pages: u32) {
     for lpn in 0..pages {
         assert_eq!(
             device.read(lpn).0,
-            model[index(lpn)],
+            model[lpn as usize],
             "page {lpn} at the end"
         );
     }

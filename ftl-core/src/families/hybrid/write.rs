@@ -2,6 +2,7 @@
 //! log block that the policy names; and what it leaves behind.
 
 use super::{HybridFtl, LogStream, Policy, Route, Write, log_stream};
+use crate::addr::{Lbn, Lpn};
 use crate::convert::to_u64;
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role};
@@ -11,7 +12,7 @@ use nand_model::{Cause, Ppn, Store};
 impl<S: Store, P: Policy> HybridFtl<S, P> {
     /// Whether the page's place in its data block is free to be programmed.
     #[inline]
-    pub(super) fn has_free_place(&self, lpn: u32) -> bool {
+    pub(super) fn has_free_place(&self, lpn: Lpn) -> bool {
         if self.map.trims.is_mapped(lpn) {
             return false;
         }
@@ -34,10 +35,15 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     pub(super) fn write_page(
         &mut self,
-        lpn: u32,
+        lpn: Lpn,
         bytes: &[u8],
         request: u32,
     ) -> Result<(), FtlError> {
+        assert_eq!(
+            bytes.len(),
+            self.space.geometry().page_len(),
+            "bytes of logical page {lpn}"
+        );
         if self.has_free_place(lpn) {
             return self.write_into_data_block(lpn, bytes);
         }
@@ -62,7 +68,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let tag = PageTag {
             role: Role::Log,
             flags: Flags::NONE,
-            lpn,
+            lpn: lpn.raw(),
             ver: self.new_version(),
         };
         let id = log_stream(stream);
@@ -78,7 +84,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         Ok(())
     }
 
-    pub(super) fn write_into_data_block(&mut self, lpn: u32, bytes: &[u8]) -> Result<(), FtlError> {
+    pub(super) fn write_into_data_block(&mut self, lpn: Lpn, bytes: &[u8]) -> Result<(), FtlError> {
         let (lbn, offset) = self.split(lpn);
         let stream = self.data_stream(lbn);
         if self.map.data.block(lbn).is_none() {
@@ -87,7 +93,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         let tag = PageTag {
             role: Role::Data,
             flags: Flags::NONE,
-            lpn,
+            lpn: lpn.raw(),
             ver: self.new_version(),
         };
         let (ppn, _) = self.program_data(stream, offset, &[tag], bytes, Cause::Host)?;
@@ -111,6 +117,12 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         bytes: &[u8],
         cause: Cause,
     ) -> Result<(Ppn, u32), FtlError> {
+        debug_assert_eq!(
+            bytes.len(),
+            tags.len() * self.space.geometry().page_len(),
+            "bytes of {} pages of a data block",
+            tags.len()
+        );
         if self.map.data.in_place() {
             self.space.program_at(stream, offset, tags, bytes, cause)
         } else {
@@ -119,16 +131,25 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// Writes all pages of a logical block to a new data block.
-    pub(super) fn write_block(&mut self, lbn: u32, bytes: &[u8]) -> Result<(), FtlError> {
+    pub(super) fn write_block(&mut self, lbn: Lbn, bytes: &[u8]) -> Result<(), FtlError> {
         self.take_care()?;
         let was_open = self.close_data_block(lbn)?;
         let ver = self.next_ver;
         let pages = self.pages_of(lbn);
-        self.next_ver += to_u64(pages.len());
-        let tag = |(lpn, ver)| PageTag {
+        let count = pages.clone().count();
+        assert_eq!(
+            (count, bytes.len()),
+            (
+                self.space.geometry().block_pages(),
+                count * self.space.geometry().page_len()
+            ),
+            "pages and bytes of the whole logical block {lbn}"
+        );
+        self.next_ver += to_u64(count);
+        let tag = |(lpn, ver): (Lpn, u64)| PageTag {
             role: Role::Data,
             flags: Flags::NONE,
-            lpn,
+            lpn: lpn.raw(),
             ver,
         };
         let tags: Vec<PageTag> = pages.zip(ver..).map(tag).collect();
@@ -140,7 +161,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// A page's newest content is in a log block now, whatever stream filled that. What was newest
     /// goes.
-    pub(super) fn note_in_log(&mut self, lpn: u32, ppn: Ppn, stream: Option<LogStream>) {
+    pub(super) fn note_in_log(&mut self, lpn: Lpn, ppn: Ppn, stream: Option<LogStream>) {
         self.note_heirs(lpn, stream);
         self.leave(lpn);
         self.map
@@ -151,7 +172,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// A log block may be erased when its own stream's pages and the shared ones are safe, unless a
     /// page of it went to another group's stream.
-    pub(super) fn note_heirs(&mut self, lpn: u32, stream: Option<LogStream>) {
+    pub(super) fn note_heirs(&mut self, lpn: Lpn, stream: Option<LogStream>) {
         let Some(stream) = stream.filter(|stream| *stream >= self.map.policy.shared_streams())
         else {
             return;
@@ -175,7 +196,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// The newest content of a page is no longer where it was.
-    pub(super) fn leave(&mut self, lpn: u32) {
+    pub(super) fn leave(&mut self, lpn: Lpn) {
         let Some(old) = self.place(lpn) else { return };
         self.space.table.clear_live(old);
         if self.map.logs.place(lpn).is_some() {
@@ -186,7 +207,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// A page holds nothing from now on; a record says so.
-    pub(super) fn unmap(&mut self, lpn: u32) {
+    pub(super) fn unmap(&mut self, lpn: Lpn) {
         if self.map.trims.is_mapped(lpn) {
             self.leave(lpn);
             self.map.trims.unmap(lpn);
@@ -194,9 +215,9 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
     }
 
     /// Data blocks of these pages that hold nothing any more go.
-    pub(super) fn drop_empty_blocks(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
-        let (from, to) = (self.split(first).0, self.split(first + count - 1).0);
-        for lbn in from..=to {
+    pub(super) fn drop_empty_blocks(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
+        let (from, to) = (self.split(first).0, self.split(first.plus(count - 1)).0);
+        for lbn in (from.raw()..=to.raw()).map(Lbn::new) {
             let Some(block) = self
                 .map
                 .data
@@ -216,8 +237,8 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
 
     /// The logical block's data block, if it has one, becomes a log block: what it holds will be
     /// merged.
-    pub(super) fn demote(&mut self, lbn: u32) {
-        let pages: Vec<(u32, Ppn)> = self
+    pub(super) fn demote(&mut self, lbn: Lbn) {
+        let pages: Vec<(Lpn, Ppn)> = self
             .pages_of(lbn)
             .filter(|lpn| self.map.trims.is_mapped(*lpn) && self.map.logs.place(*lpn).is_none())
             .filter_map(|lpn| Some((lpn, self.map.data.place(lpn)?)))

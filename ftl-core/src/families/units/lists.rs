@@ -104,6 +104,10 @@ impl Lists {
         if nodes.len() <= index(node) {
             nodes.resize(index(node) + 1, NONE);
         }
+        assert!(
+            nodes[index(node)] == NONE && node < self.max_nodes,
+            "unit {unit} has node {node} already"
+        );
         nodes[index(node)] = block.raw();
         self.owners[block.index()] = (unit, node);
         let (length, newest) = self.lengths[index(unit)];
@@ -113,7 +117,13 @@ impl Lists {
     /// Takes a block off its list.
     pub(crate) fn remove(&mut self, block: Pbn) {
         let (unit, node) = std::mem::replace(&mut self.owners[block.index()], (NONE, NONE));
+        assert_ne!(unit, NONE, "block {block} is on no list");
         let nodes = &mut self.nodes[index(unit)];
+        assert_eq!(
+            nodes[index(node)],
+            block.raw(),
+            "unit {unit} has another block as node {node}"
+        );
         nodes[index(node)] = NONE;
         let kept = nodes
             .iter()
@@ -127,10 +137,15 @@ impl Lists {
     fn set_length(&mut self, unit: u32, length: u32, newest: u64) {
         let (old, old_newest) = std::mem::replace(&mut self.lengths[index(unit)], (length, newest));
         if old >= 2 {
-            self.long.remove(&(old, Reverse(old_newest), unit));
+            let listed = self.long.remove(&(old, Reverse(old_newest), unit));
+            assert!(
+                listed,
+                "unit {unit} of {old} blocks is not in the order of lengths"
+            );
         }
         if length >= 2 {
-            self.long.insert((length, Reverse(newest), unit));
+            let new = self.long.insert((length, Reverse(newest), unit));
+            assert!(new, "unit {unit} is twice in the order of lengths");
         }
     }
 

@@ -4,6 +4,7 @@
 
 use super::tables::Place;
 use super::{Policy, UnitFtl};
+use crate::addr::Lpn;
 use crate::convert::index;
 use crate::error::FtlError;
 use crate::format::{LOST, Role, UNMAPPED};
@@ -11,7 +12,7 @@ use nand_model::{Cause, Ppn, Store};
 
 impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Where the page is: [`UNMAPPED`], [`LOST`] or its physical page.
-    pub(crate) fn look_up(&mut self, lpn: u32, cause: Cause) -> Result<u32, FtlError> {
+    pub(crate) fn look_up(&mut self, lpn: Lpn, cause: Cause) -> Result<u32, FtlError> {
         let (unit, k, slot) = self.split(lpn);
         self.take_table(unit, k, cause)?;
         Ok(self.map.at_hand.slots[slot])
@@ -27,6 +28,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     }
 
     pub(super) fn group_number(&self, unit: u32, k: u32) -> u32 {
+        debug_assert!(k < self.map.shape.tables(), "unit {unit} has no table {k}");
         unit * self.map.shape.groups() + k / self.map.shape.fan
     }
 
@@ -179,6 +181,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         lost: Ppn,
     ) -> Result<(), FtlError> {
         let tables = self.map.shape.tables_of(group);
+        assert!(!tables.is_empty(), "unit {unit} has no group {group}");
         let first = unit * self.map.shape.pages + tables.start * self.map.shape.slots;
         let mut slots = vec![UNMAPPED; self.map.at_hand.group_slots(group, &self.map.shape).len()];
         let mut live = Vec::new();
@@ -194,8 +197,9 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
                 .filter(|oob| oob.tag.role == Role::Data);
             let slot = found
                 .and_then(|oob| oob.tag.lpn.checked_sub(first))
-                .filter(|slot| (index(*slot)) < slots.len());
-            if let Some(slot) = slot.filter(|slot| self.map.trims.is_mapped(first + slot)) {
+                .filter(|slot| index(*slot) < slots.len());
+            if let Some(slot) = slot.filter(|slot| self.map.trims.is_mapped(Lpn::new(first + slot)))
+            {
                 slots[index(slot)] = ppn.raw();
             }
         }
@@ -203,7 +207,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let is_free = |ppn: &u32| self.space.table.is_live(lost) && !slots.contains(ppn);
         let mut places = Some(lost.raw()).filter(is_free).into_iter();
         for (lpn, slot) in (first..self.logical_pages).zip(&mut slots) {
-            if *slot == UNMAPPED && self.map.trims.is_mapped(lpn) {
+            if *slot == UNMAPPED && self.map.trims.is_mapped(Lpn::new(lpn)) {
                 *slot = places.next().unwrap_or(LOST);
             }
         }
@@ -230,6 +234,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             index(slots.start * self.map.shape.slots)..index(slots.end * self.map.shape.slots);
         let carriers = index(carriers.start)..index(carriers.end);
         let number = unit * self.map.shape.groups() + group;
+        assert!(
+            self.map.at_hand.is_of(unit),
+            "group {group} of unit {unit} is not at hand"
+        );
         self.map.tables.keep(
             number,
             &self.map.at_hand.slots[slots],

@@ -220,7 +220,7 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
         self.take_slice_of_read()?;
         let count = to_u32(out.len() / self.space.geometry().page_len());
         self.map.places.clear();
-        for lpn in first.raw()..first.raw() + count {
+        for lpn in first.run(count) {
             let ppn = self.look_up(lpn, Cause::Host)?;
             self.map.places.push(ppn);
         }
@@ -231,16 +231,17 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
 
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let page = self.space.geometry().page_len();
-        for (lpn, bytes) in (first.raw()..).zip(data.chunks_exact(page)) {
+        let count = to_u32(data.len() / page);
+        for (lpn, bytes) in first.run(count).zip(data.chunks_exact(page)) {
             self.take_slice()?;
-            let unit = lpn / self.map.shape.pages;
+            let (unit, ..) = self.split(lpn);
             let stream = self.stream_of_write(unit);
             self.make_room(stream)?;
             self.map.policy.wrote(unit);
             let tag = PageTag {
                 role: Role::Data,
                 flags: Flags::NONE,
-                lpn,
+                lpn: lpn.raw(),
                 ver: self.next_ver,
             };
             if stream == COMMON {
@@ -256,18 +257,16 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
     }
 
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
-        if (first.raw()..first.raw() + count).all(|lpn| !self.map.trims.is_mapped(lpn)) {
+        if first.run(count).all(|lpn| !self.map.trims.is_mapped(lpn)) {
             return Ok(());
         }
         self.take_slice()?;
         self.make_room(COMMON)?;
-        self.read_tables_at_ends(first.raw(), count)?;
+        self.read_tables_at_ends(first, count)?;
         let ver = self.next_ver;
         self.next_ver += 1;
-        self.map
-            .trims
-            .record(&mut self.space, first.raw(), count, ver)?;
-        self.unmap(first.raw(), count)?;
+        self.map.trims.record(&mut self.space, first, count, ver)?;
+        self.unmap(first, count)?;
         if self.map.trims.bitmap_due() {
             self.make_room(COMMON)?;
             let ver = self.next_ver;
@@ -292,7 +291,7 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
     }
 
     fn is_mapped(&self, lpn: Lpn) -> bool {
-        self.map.trims.is_mapped(lpn.raw())
+        self.map.trims.is_mapped(lpn)
     }
 
     fn gauges(&self, common: SchemeStats) -> SchemeStats {
@@ -335,7 +334,7 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
         wrong.extend(self.map.lists.audit());
         self.map.at_hand.forget();
         let (mut placed, mut lost) = (0, 0);
-        for lpn in 0..self.logical_pages {
+        for lpn in Lpn::new(0).run(self.logical_pages) {
             let place = self.look_up(lpn, Cause::Recovery)?;
             if (place != UNMAPPED) != self.map.trims.is_mapped(lpn) {
                 wrong.push(format!(
@@ -371,13 +370,11 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     }
 
     /// Unit, table in it, and slot among the unit's.
-    fn split(&self, lpn: u32) -> (u32, u32, usize) {
-        let offset = lpn % self.map.shape.pages;
-        (
-            lpn / self.map.shape.pages,
-            offset / self.map.shape.slots,
-            index(offset),
-        )
+    fn split(&self, lpn: Lpn) -> (u32, u32, usize) {
+        debug_assert!(lpn.raw() < self.logical_pages, "no logical page {lpn}");
+        let Shape { pages, slots, .. } = self.map.shape;
+        let offset = lpn.raw() % pages;
+        (lpn.raw() / pages, offset / slots, index(offset))
     }
 
     /// Groups in RAM, and trim pages.
@@ -389,7 +386,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Programs a page into its unit's own block, with its table and directory, and gives up the
     /// place where it was.
     fn program_home(&mut self, tag: PageTag, data: &[u8], cause: Cause) -> Result<(), FtlError> {
-        let (unit, k, slot) = self.split(tag.lpn);
+        let (unit, k, slot) = self.split(Lpn::new(tag.lpn));
         let group = k / self.map.shape.fan;
         self.take_table(unit, k, cause)?;
         let on_flash = !matches!(
@@ -449,14 +446,17 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     /// Programs a copy of a page into the common blocks; its group is in RAM from now on.
     fn program_abroad(&mut self, tag: PageTag, data: &[u8], cause: Cause) -> Result<(), FtlError> {
-        let (unit, k, slot) = self.split(tag.lpn);
+        let (unit, k, slot) = self.split(Lpn::new(tag.lpn));
         self.take_group(unit, k / self.map.shape.fan, cause)?;
         let ppn = self.space.append_page(COMMON, tag, data, cause)?;
+        let block = self.space.geometry().block_of(ppn);
+        let owner = self.map.lists.owner(block);
+        assert_eq!(owner, None, "common block {block} has a unit");
         let old = std::mem::replace(&mut self.map.at_hand.slots[slot], ppn.raw());
         self.map.at_hand.carriers[index(k)] = UNMAPPED;
         self.keep_group(unit, k / self.map.shape.fan);
         self.give_up_place(old);
-        self.note_block(self.space.geometry().block_of(ppn));
+        self.note_block(block);
         Ok(())
     }
 
@@ -471,7 +471,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         self.note_block(self.space.geometry().block_of(ppn));
     }
 
-    fn audit_place(&mut self, lpn: u32, ppn: Ppn) -> Result<Option<String>, FtlError> {
+    fn audit_place(&mut self, lpn: Lpn, ppn: Ppn) -> Result<Option<String>, FtlError> {
         let (unit, k, _) = self.split(lpn);
         let geometry = self.space.geometry();
         if !geometry.contains(ppn) || !self.space.table.is_live(ppn) {
@@ -491,7 +491,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             )));
         }
         let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
-        let is_it = oob.is_some_and(|oob| oob.tag.lpn == lpn && oob.tag.role == Role::Data);
+        let is_it = oob.is_some_and(|oob| oob.tag.lpn == lpn.raw() && oob.tag.role == Role::Data);
         Ok((!is_it).then(|| format!("logical page {lpn} is at {ppn}, which says {oob:?}")))
     }
 }

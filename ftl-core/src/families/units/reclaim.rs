@@ -6,6 +6,7 @@
 
 use super::slices::HEADROOM;
 use super::{COMMON, FIRST_UNIT, Policy, UnitFtl};
+use crate::addr::Lpn;
 use crate::convert::to_u32;
 use crate::copy::{CopyBuffer, misplaced};
 use crate::error::FtlError;
@@ -91,6 +92,10 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
     }
 
     fn move_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
+        assert!(
+            self.space.table.is_in_use(victim),
+            "block {victim} has no pages to move"
+        );
         self.map.at_hand.forget();
         let collectable = self.space.table.withdraw(victim);
         let mut pages = std::mem::take(&mut self.gc.pages);
@@ -113,6 +118,11 @@ impl<S: Store, P: Policy> Collect<S> for UnitFtl<S, P> {
     }
 
     fn give_up(&mut self, block: Pbn) {
+        assert_eq!(
+            self.space.table.valid(block),
+            0,
+            "block {block} is given up with live pages"
+        );
         if let Some(slices) = &mut self.map.slices {
             slices.remove(block);
         }
@@ -268,6 +278,11 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             (0..self.map.shape.tables()).try_for_each(|k| self.take_table(unit, k, cause))?;
         }
         pages.load_first(&mut self.space, victim, most, cause)?;
+        assert!(
+            pages.from.len() <= self.space.geometry().block_pages(),
+            "{} pages of block {victim}",
+            pages.from.len()
+        );
         self.name_unknown_pages(victim, pages)?;
         let page = self.space.geometry().page_len();
         for (i, data) in (0..pages.from.len()).zip(pages.data.chunks_exact(page)) {
@@ -299,7 +314,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             self.space.table.clear_live(from);
             return Ok(());
         }
-        if tag.lpn >= self.logical_pages || self.look_up(tag.lpn, cause)? != from.raw() {
+        let lpn = Lpn::new(tag.lpn);
+        if tag.lpn >= self.logical_pages || self.look_up(lpn, cause)? != from.raw() {
             return Err(misplaced(from, tag.lpn));
         }
         if self.destination(victim, tag.lpn / self.map.shape.pages, cause) == COMMON {
@@ -317,14 +333,14 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             if self.map.trims.holds(ppn) {
                 pages.name(i, Role::Trim, 0, self.next_ver);
             } else if let Some(lpn) = self.owner_of_page(victim, ppn)? {
-                pages.name(i, Role::Data, lpn, self.next_ver);
+                pages.name(i, Role::Data, lpn.raw(), self.next_ver);
             }
             self.next_ver += 1;
         }
         Ok(())
     }
 
-    fn owner_of_page(&mut self, victim: Pbn, ppn: Ppn) -> Result<Option<u32>, FtlError> {
+    fn owner_of_page(&mut self, victim: Pbn, ppn: Ppn) -> Result<Option<Lpn>, FtlError> {
         let pages = match self.map.lists.owner(victim) {
             Some(unit) => {
                 unit * self.map.shape.pages
@@ -334,7 +350,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         };
         // Twice: a table that cannot be read is rebuilt on the way, and the page may then stand for
         // an address that was passed.
-        for lpn in pages.clone().chain(pages) {
+        for lpn in pages.clone().chain(pages).map(Lpn::new) {
             if self.map.trims.is_mapped(lpn) && self.look_up(lpn, Cause::Recovery)? == ppn.raw() {
                 return Ok(Some(lpn));
             }

@@ -3,6 +3,7 @@
 //! the open blocks go on being filled.
 
 use super::{COMMON, Policy, UnitFtl};
+use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::convert::index;
 use crate::error::FtlError;
@@ -66,8 +67,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// says the same as the records, and a group is on flash where the page programmed last has the
     /// directory of those.
     fn adopt_unit(&mut self, unit: u32, newest: &Newest) -> Result<(), FtlError> {
-        let first = index(unit * self.map.shape.pages);
-        let found = &newest.map[first..newest.map.len().min(first + index(self.map.shape.pages))];
+        let pages = self.map.shape.pages;
+        let found = newest.words(Lpn::new(unit * pages), pages);
         if found.iter().all(|ppn| *ppn == UNMAPPED) {
             return Ok(());
         }
@@ -105,12 +106,13 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     }
 
     fn last_programmed(&mut self, unit: u32, k: u32, newest: &Newest) -> Option<(u64, Ppn)> {
-        let first = index(unit * self.map.shape.pages + k * self.map.shape.slots);
+        let first = unit * self.map.shape.pages + k * self.map.shape.slots;
         let mapped = (first..)
+            .map(Lpn::new)
             .zip(&*self.map.at_hand.table(k, &self.map.shape))
             .filter(|(_, ppn)| **ppn != UNMAPPED);
         mapped
-            .map(|(lpn, ppn)| (newest.programmed[lpn], Ppn::new(*ppn)))
+            .map(|(lpn, ppn)| (newest.programmed(lpn), Ppn::new(*ppn)))
             .max()
     }
 

@@ -208,6 +208,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
 
     /// Moves this block next, in slices. Returns how many pages were moved so far.
     pub(super) fn move_in_slices(&mut self, block: Pbn, cause: Cause) -> u32 {
+        assert!(
+            self.may_move_in_slices(block),
+            "another block waits before {block}"
+        );
         if let Some(slices) = &mut self.map.slices {
             slices.urgent = Some((block, cause));
         }

@@ -81,6 +81,11 @@ impl Shape {
     }
 
     fn put(&self, spare: &mut [u8], entry: u32, value: u32) {
+        debug_assert!(
+            value <= self.none(),
+            "entry {entry} of more than {} bits",
+            self.bits
+        );
         let at = entry * self.bits;
         let (mask, value) = (
             u64::from(self.none()) << (at % 8),
@@ -133,6 +138,7 @@ impl Shape {
         carriers: &[u32],
         spare: &mut [u8],
     ) -> bool {
+        debug_assert_eq!(slots.len(), index(self.slots), "slots of a table");
         let own = lists
             .node(unit, own)
             .map(|node| node << self.geometry.page_shift());
@@ -250,6 +256,10 @@ impl Tables {
 
     /// This page says all of the group.
     pub(super) fn set_on_flash(&mut self, group: u32, head: Ppn) {
+        assert!(
+            head.raw() < IN_RAM,
+            "the directory of group {group} is on no page"
+        );
         self.set(group, head.raw());
     }
 
@@ -257,6 +267,10 @@ impl Tables {
         if slots.iter().all(|slot| *slot == UNMAPPED) {
             return self.clear(group);
         }
+        debug_assert!(
+            slots.len() >= carriers.len(),
+            "group {group} has more tables than pages"
+        );
         self.set(group, IN_RAM);
         self.in_ram.insert(
             group,
@@ -269,7 +283,8 @@ impl Tables {
 
     fn set(&mut self, group: u32, pointer: u32) {
         if std::mem::replace(&mut self.pointers[index(group)], pointer) == IN_RAM {
-            self.in_ram.remove(&group);
+            let kept = self.in_ram.remove(&group);
+            assert!(kept.is_some(), "group {group} in RAM is not there");
         }
     }
 
@@ -313,6 +328,11 @@ pub(super) struct AtHand {
 impl AtHand {
     pub(super) fn forget(&mut self) {
         self.unit = None;
+    }
+
+    /// Whether it is of this unit.
+    pub(super) fn is_of(&self, unit: u32) -> bool {
+        self.unit == Some(unit)
     }
 
     /// Turns to a unit. Returns whether table `k` is at hand.

@@ -5,6 +5,7 @@
 
 use super::tables::Place;
 use super::{COMMON, MIN_IN_RAM, Policy, UnitFtl};
+use crate::addr::Lpn;
 use crate::convert::index;
 use crate::error::FtlError;
 use crate::format::{Flags, LOST, PageTag, UNMAPPED};
@@ -14,10 +15,10 @@ use nand_model::{Cause, Pbn, Ppn, Store};
 impl<S: Store, P: Policy> UnitFtl<S, P> {
     /// Reads what [`Self::unmap`] will have to read: once a record says that pages are gone, they
     /// must not come back because a table could not be read.
-    pub(super) fn read_tables_at_ends(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
-        let (mut lpn, end) = (first, first + count);
+    pub(super) fn read_tables_at_ends(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
+        let (mut lpn, end) = (first.raw(), first.raw() + count);
         while lpn < end {
-            let (unit, k, offset) = self.split(lpn);
+            let (unit, k, offset) = self.split(Lpn::new(lpn));
             let unit_end = ((unit + 1) * self.map.shape.pages).min(self.logical_pages);
             if offset == 0 && unit_end <= end {
                 lpn = unit_end;
@@ -26,7 +27,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             let table_end = (unit * self.map.shape.pages + (k + 1) * self.map.shape.slots)
                 .min(unit_end)
                 .min(end);
-            if (lpn..table_end).any(|lpn| self.map.trims.is_mapped(lpn)) {
+            if (lpn..table_end).any(|lpn| self.map.trims.is_mapped(Lpn::new(lpn))) {
                 self.take_group(unit, k / self.map.shape.fan, Cause::Trim)?;
             }
             lpn = table_end;
@@ -35,10 +36,10 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
     }
 
     /// These pages hold nothing from now on; a record says so.
-    pub(super) fn unmap(&mut self, first: u32, count: u32) -> Result<(), FtlError> {
-        let (mut lpn, end) = (first, first + count);
+    pub(super) fn unmap(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
+        let (mut lpn, end) = (first.raw(), first.raw() + count);
         while lpn < end {
-            let (unit, k, offset) = self.split(lpn);
+            let (unit, k, offset) = self.split(Lpn::new(lpn));
             let unit_end = ((unit + 1) * self.map.shape.pages).min(self.logical_pages);
             if offset == 0 && unit_end <= end {
                 self.drop_unit(unit, unit_end)?;
@@ -60,6 +61,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         k: u32,
         pages: std::ops::Range<u32>,
     ) -> Result<(), FtlError> {
+        let pages = pages.map(Lpn::new);
         if pages.clone().all(|lpn| !self.map.trims.is_mapped(lpn)) {
             return Ok(());
         }
@@ -68,7 +70,12 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             .filter(|lpn| self.map.trims.is_mapped(*lpn))
             .collect::<Vec<_>>()
         {
-            let (.., slot) = self.split(lpn);
+            let (own, of, slot) = self.split(lpn);
+            debug_assert_eq!(
+                (own, of),
+                (unit, k),
+                "logical page {lpn} is of another table"
+            );
             let old = std::mem::replace(&mut self.map.at_hand.slots[slot], UNMAPPED);
             self.give_up_place(old);
             self.map.trims.unmap(lpn);
@@ -100,11 +107,17 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             .iter()
             .for_each(|block| self.space.table.live_pages(*block, &mut gone));
         gone.into_iter().for_each(|ppn| self.give_up_page(ppn));
-        for lpn in unit * self.map.shape.pages..end {
+        for lpn in (unit * self.map.shape.pages..end).map(Lpn::new) {
             if self.map.trims.is_mapped(lpn) {
                 self.map.trims.unmap(lpn);
             }
         }
+        assert!(
+            blocks
+                .iter()
+                .all(|block| self.space.table.valid(*block) == 0),
+            "unit {unit} is dropped with live pages"
+        );
         self.space.seal(self.stream_of(unit))?;
         blocks.into_iter().for_each(|block| self.give_up(block));
         Ok(())

@@ -34,6 +34,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::addr::Lbn;
 use crate::config::{FtlConfig, ParamDoc};
 use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
@@ -134,8 +135,9 @@ struct Asast {
 
 impl Asast {
     /// The log stream of a logical block's group: its first logical block.
-    fn stream(&self, lbn: u32) -> LogStream {
-        lbn >> self.sizes[index(lbn)] << self.sizes[index(lbn)]
+    fn stream(&self, lbn: Lbn) -> LogStream {
+        let size = self.sizes[lbn.index()];
+        lbn.raw() >> size << size
     }
 
     fn may_change(&self, view: &View) -> bool {
@@ -143,6 +145,11 @@ impl Asast {
     }
 
     fn resize(&mut self, first: u32, size: u8, view: &View) {
+        assert!(
+            size <= LARGEST && first.is_multiple_of(1 << size),
+            "a group of {} logical blocks from {first} on",
+            1 << size
+        );
         let end = (index(first) + (1 << size)).min(self.sizes.len());
         self.sizes[index(first)..end].fill(size);
         self.changed = view.logs.reclaimed();
@@ -187,7 +194,7 @@ impl Asast {
         };
         let size = self.sizes[index(stream)];
         // A block may be left from when the group was larger.
-        if self.stream(stream) == stream && size > 0 {
+        if self.stream(Lbn::new(stream)) == stream && size > 0 {
             self.resize(stream, size - 1, view);
             self.resize(stream + (1 << (size - 1)), size - 1, view);
         }

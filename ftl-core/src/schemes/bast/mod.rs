@@ -92,8 +92,9 @@ impl Policy for Bast {
 
     fn route(&mut self, write: &Write, _: &View) -> Route {
         self.writes += 1;
-        self.used.insert(write.lbn, self.writes);
-        Route::Log(write.lbn)
+        let stream = write.lbn.raw();
+        self.used.insert(stream, self.writes);
+        Route::Log(stream)
     }
 
     fn due(&mut self, stream: LogStream, view: &View) -> Option<Due> {

@@ -28,6 +28,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::addr::Lbn;
 use crate::config::{FtlConfig, ParamDoc};
 use crate::error::FtlError;
 use crate::families::hybrid::{
@@ -125,7 +126,7 @@ struct Fast {
     /// Pages from which on a request is large.
     large: u32,
     /// Logical block of the sequential log block.
-    owner: Option<u32>,
+    owner: Option<Lbn>,
     /// Page of it that goes on where the last one that went there ended.
     next: u32,
 }

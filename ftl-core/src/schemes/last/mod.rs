@@ -33,6 +33,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::addr::{Lbn, Lpn};
 use crate::config::{FtlConfig, ParamDoc};
 use crate::convert::{index, to_u32, to_u64};
 use crate::error::FtlError;
@@ -112,7 +113,7 @@ fn start<S: Store>(
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     /// Its logical block.
-    owner: Option<u32>,
+    owner: Option<Lbn>,
     /// Random writes before it was written last.
     used: u64,
 }
@@ -121,22 +122,26 @@ struct Slot {
 #[derive(Default)]
 struct Recent {
     /// Pages in the order of their writes.
-    written: VecDeque<u32>,
+    written: VecDeque<Lpn>,
     /// By page: its latest write, counted from the first ever.
-    latest: FxHashMap<u32, u64>,
+    latest: FxHashMap<Lpn, u64>,
     writes: u64,
 }
 
 impl Recent {
-    fn contains(&self, lpn: u32) -> bool {
+    fn contains(&self, lpn: Lpn) -> bool {
         self.latest.contains_key(&lpn)
     }
 
     /// One write more; of all, `limit` are kept.
-    fn note(&mut self, lpn: u32, limit: usize) {
+    fn note(&mut self, lpn: Lpn, limit: usize) {
         self.written.push_back(lpn);
         self.latest.insert(lpn, self.writes);
         self.writes += 1;
+        debug_assert!(
+            self.latest.len() <= self.written.len(),
+            "more pages than writes are remembered"
+        );
         while self.written.len() > limit {
             let number = self.writes - to_u64(self.written.len());
             let lpn = self.written.pop_front().expect("more than the limit");
@@ -188,6 +193,11 @@ impl Last {
             return None;
         }
         let slots = self.slots_of(view.limit);
+        assert!(
+            write.offset < self.pages_per_block,
+            "no page {} in a logical block",
+            write.offset
+        );
         let stream = |slot: usize| FIRST_SEQUENTIAL + slot as LogStream;
         let written = |slot: usize| view.logs.newest(stream(slot)).map(|log| log.written);
         let own = (0..slots)
@@ -276,7 +286,7 @@ impl Policy for Last {
             .hot_quota
             .map_or(most.div_ceil(2), |quota| quota.min(most));
         self.hot_quota = Some(quota);
-        let lpn = write.lbn * self.pages_per_block + write.offset;
+        let lpn = write.lbn.page(self.pages_per_block, write.offset);
         let is_hot = quota > 0 && self.recent.contains(lpn) && view.logs.place(lpn).is_some();
         self.recent.note(lpn, quota * index(self.pages_per_block));
         Route::Log(if is_hot { HOT } else { COLD })

@@ -7,8 +7,10 @@
 //! newer one is on flash. If power fails, what is fresh is lost.
 
 use super::shape::{QUARTERS, Shape};
+use crate::addr::Lpn;
 use crate::convert::{index, to_u32, to_u64};
 use crate::format::UNMAPPED;
+use nand_model::Ppn;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +21,7 @@ const NO_SLOT: u32 = u32::MAX;
 pub(super) struct Entry {
     slot: u32,
     /// Its place on flash outside superblocks' mapping, or [`UNMAPPED`].
-    pub(super) ppn: u32,
+    ppn: u32,
     /// Whether RAM has something newer than flash.
     pub(super) fresh: bool,
     /// Version of what is in RAM and on flash.
@@ -30,6 +32,11 @@ impl Entry {
     /// Where its content is in RAM, if it is.
     pub(super) fn slot(&self) -> Option<u32> {
         Some(self.slot).filter(|slot| *slot != NO_SLOT)
+    }
+
+    /// Its place on flash outside superblocks' mapping, if it is there.
+    pub(super) fn place(&self) -> Option<Ppn> {
+        (self.ppn != UNMAPPED).then(|| Ppn::new(self.ppn))
     }
 }
 
@@ -99,6 +106,10 @@ impl Slots {
 
     fn put_back(&mut self, slot: u32) {
         if self.keeps && slot != NO_SLOT {
+            debug_assert!(
+                self.free.len() < self.data.len() / self.page_bytes,
+                "slot {slot} is put back twice"
+            );
             self.free.push(slot);
         }
     }
@@ -108,8 +119,8 @@ pub(super) struct Buffer {
     shape: Shape,
     /// Pages that it takes; a mount may find more.
     capacity: u32,
-    entries: FxHashMap<u32, Entry>,
-    fresh: BTreeSet<u32>,
+    entries: FxHashMap<Lpn, Entry>,
+    fresh: BTreeSet<Lpn>,
     units: FxHashMap<u32, Unit>,
     /// Logical superblocks by when they were used last.
     by_use: BTreeMap<u64, u32>,
@@ -131,7 +142,7 @@ impl Buffer {
         }
     }
 
-    pub(super) fn get(&self, lpn: u32) -> Option<&Entry> {
+    pub(super) fn get(&self, lpn: Lpn) -> Option<&Entry> {
         self.entries.get(&lpn)
     }
 
@@ -150,16 +161,16 @@ impl Buffer {
     }
 
     /// The first page whose newest content is in RAM alone.
-    pub(super) fn first_fresh(&self) -> Option<u32> {
+    pub(super) fn first_fresh(&self) -> Option<Lpn> {
         self.fresh.first().copied()
     }
 
     /// All pages and what is known of them.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Entry)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Lpn, &Entry)> {
         self.entries.iter().map(|(lpn, entry)| (*lpn, entry))
     }
 
-    fn entry(&mut self, lpn: u32) -> &mut Entry {
+    fn entry(&mut self, lpn: Lpn) -> &mut Entry {
         let (units, shape) = (&mut self.units, &self.shape);
         self.entries.entry(lpn).or_insert_with(|| {
             let unit = units.entry(shape.superblock_of(lpn)).or_default();
@@ -175,7 +186,7 @@ impl Buffer {
     }
 
     /// The logical superblock of this page is the one used last.
-    fn touch(&mut self, lpn: u32) {
+    fn touch(&mut self, lpn: Lpn) {
         let logical = self.shape.superblock_of(lpn);
         let unit = self.units.get_mut(&logical).expect("it has a page");
         if unit.used != self.clock || self.clock == 0 {
@@ -187,7 +198,12 @@ impl Buffer {
     }
 
     /// The host wrote a page.
-    pub(super) fn write(&mut self, lpn: u32, data: &[u8]) {
+    pub(super) fn write(&mut self, lpn: Lpn, data: &[u8]) {
+        assert_eq!(
+            data.len(),
+            self.slots.page_bytes,
+            "bytes of logical page {lpn}"
+        );
         let slot = match self.entry(lpn).slot() {
             Some(slot) => slot,
             None => self.slots.take(),
@@ -203,27 +219,27 @@ impl Buffer {
     }
 
     /// The newest content of a page is on flash now, at this place, as this version.
-    pub(super) fn programmed(&mut self, lpn: u32, ppn: u32, ver: u64) {
+    pub(super) fn programmed(&mut self, lpn: Lpn, ppn: Ppn, ver: u64) {
         let entry = self.entry(lpn);
-        (entry.ppn, entry.fresh, entry.ver) = (ppn, false, ver);
+        (entry.ppn, entry.fresh, entry.ver) = (ppn.raw(), false, ver);
         self.fresh.remove(&lpn);
         self.touch(lpn);
     }
 
     /// What is on flash of a page was copied to this place.
-    pub(super) fn moved(&mut self, lpn: u32, ppn: u32) {
-        self.entry(lpn).ppn = ppn;
+    pub(super) fn moved(&mut self, lpn: Lpn, ppn: Ppn) {
+        self.entry(lpn).ppn = ppn.raw();
         self.touch(lpn);
     }
 
     /// What the host wrote last of a page does not count: what is on flash does. Returns whether
     /// the page is buffered no more.
-    pub(super) fn take_back(&mut self, lpn: u32) -> bool {
+    pub(super) fn take_back(&mut self, lpn: Lpn) -> bool {
         let entry = self
             .entries
             .get_mut(&lpn)
             .expect("what is taken back is buffered");
-        if entry.ppn == UNMAPPED {
+        if entry.place().is_none() {
             return self.remove(lpn).is_some();
         }
         self.slots
@@ -234,7 +250,7 @@ impl Buffer {
     }
 
     /// The page is buffered no more.
-    pub(super) fn remove(&mut self, lpn: u32) -> Option<Entry> {
+    pub(super) fn remove(&mut self, lpn: Lpn) -> Option<Entry> {
         let entry = self.entries.remove(&lpn)?;
         self.slots.put_back(entry.slot);
         self.fresh.remove(&lpn);
@@ -243,7 +259,12 @@ impl Buffer {
         unit.pages -= 1;
         unit.eighths[self.shape.eighth(lpn)] -= 1;
         if unit.pages == 0 {
-            self.by_use.remove(&unit.used);
+            let listed = self.by_use.remove(&unit.used);
+            assert_eq!(
+                listed,
+                Some(logical),
+                "superblock {logical} is not in the order of use"
+            );
             self.units.remove(&logical);
         }
         Some(entry)

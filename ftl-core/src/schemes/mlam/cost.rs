@@ -52,6 +52,11 @@ impl Cost {
         } else if merged > 2 * reorganised && self.quiet >= 2 {
             self.k_empty = self.k_empty.saturating_sub(1);
         }
+        assert!(
+            self.k_empty <= 7,
+            "{} empty logical blocks of 8",
+            self.k_empty
+        );
     }
 
     pub(super) fn note_reorganisation(&mut self, copied: u64) {

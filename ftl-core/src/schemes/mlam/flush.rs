@@ -11,6 +11,7 @@ use super::rows::Placed;
 use super::settings::MAX_CANDIDATES;
 use super::shape::QUARTERS;
 use super::{COMMON, FIRST_CHIP, MlamFtl, chip_stream};
+use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::convert::{index, narrow, real};
 use crate::error::FtlError;
@@ -130,6 +131,11 @@ impl<S: Store> MlamFtl<S> {
         plan: &Virtual,
         cause: Cause,
     ) -> Result<u64, FtlError> {
+        assert!(
+            (1..=index(QUARTERS)).contains(&plan.slots.len()),
+            "a superblock of {} quarters",
+            plan.slots.len()
+        );
         let began = self.space.flash.now();
         let superchip = self.superchip_with_room(plan.superchip);
         let serial = self.space.next_epoch();
@@ -198,6 +204,17 @@ impl<S: Store> MlamFtl<S> {
 
     /// All pages are where the tables will say.
     fn settle(&mut self, writing: &Writing, slots: &[u32]) {
+        debug_assert!(
+            writing.placed.iter().all(|page| {
+                let owner = self
+                    .map
+                    .superblocks
+                    .owner(self.space.geometry().block_of(page.ppn));
+                owner.is_some_and(|(psb, _)| psb == writing.psb)
+            }),
+            "a page of superblock {} is elsewhere",
+            writing.psb
+        );
         let mut live = vec![0; slots.len()];
         for Placed { lpn, ppn, .. } in &writing.placed {
             let old = self.place_of(*lpn);
@@ -236,9 +253,13 @@ impl<S: Store> MlamFtl<S> {
     }
 
     /// The newest content of a page is on flash now, where no table says.
-    fn now_on_flash(&mut self, lpn: u32, ppn: Ppn, ver: u64) {
+    fn now_on_flash(&mut self, lpn: Lpn, ppn: Ppn, ver: u64) {
+        debug_assert!(
+            self.space.table.is_live(ppn),
+            "logical page {lpn} came to {ppn}, which is not live"
+        );
         let old = self.place_of(lpn);
-        self.map.buffer.programmed(lpn, ppn.raw(), ver);
+        self.map.buffer.programmed(lpn, ppn, ver);
         self.map.unborn -= u64::from(self.map.trims.map(lpn));
         if let Some(old) = old {
             self.give_up_place(lpn, old);
@@ -299,13 +320,17 @@ impl<S: Store> MlamFtl<S> {
             let tag = PageTag {
                 role: Role::Journal,
                 flags: Flags::NONE,
-                lpn,
+                lpn: lpn.raw(),
                 ver,
             };
             let ppn =
                 self.space
                     .append_page(COMMON, tag, self.map.buffer.data(slot), Cause::Journal)?;
             self.now_on_flash(lpn, ppn, ver);
+            debug_assert!(
+                self.map.buffer.first_fresh() != Some(lpn),
+                "logical page {lpn} is in the journal and in RAM alone"
+            );
         }
         Ok(())
     }

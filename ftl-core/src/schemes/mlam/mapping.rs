@@ -33,6 +33,7 @@ impl<T: Copy> Slab<T> {
     fn put(&mut self, row: T) -> u32 {
         match self.free.pop() {
             Some(at) => {
+                debug_assert!(!self.free.contains(&at), "row {at} is free twice");
                 self.rows[index(at)] = row;
                 at
             }
@@ -115,6 +116,10 @@ impl LevelMap {
 
     /// Says where the quarters of a logical superblock are.
     pub(super) fn set(&mut self, logical: u32, places: [Option<Place>; 4]) {
+        debug_assert!(
+            places.iter().flatten().all(|place| place.loc < QUARTERS),
+            "a quarter of superblock {logical} is at no location"
+        );
         self.clear(logical);
         let Some(first) = places.iter().flatten().next() else {
             return;
@@ -159,6 +164,12 @@ impl LevelMap {
             };
         }
         self.l0[index(logical)] = row;
+        debug_assert!(
+            (logical * QUARTERS..)
+                .zip(&places)
+                .all(|(quarter, place)| self.get(quarter) == *place),
+            "the tables do not say where the quarters of superblock {logical} are"
+        );
     }
 
     fn clear(&mut self, logical: u32) {

@@ -277,7 +277,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
     fn read_pages(&mut self, first: Lpn, out: &mut [u8]) -> Result<(), FtlError> {
         let page = self.space.geometry().page_len();
         let count = to_u32(out.len() / page);
-        let (mut lpn, end, mut rest) = (first.raw(), first.raw() + count, out);
+        let (mut lpn, end, mut rest) = (first, first.plus(count), out);
         let at = self.space.flash.now();
         let mut done = at;
         while lpn < end {
@@ -286,24 +286,26 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
             match self.map.buffer.get(lpn).and_then(|entry| entry.slot()) {
                 Some(slot) => bytes.copy_from_slice(self.map.buffer.data(slot)),
                 None => match self.place_of(lpn) {
-                    None if self.map.trims.is_mapped(lpn) => return Err(FtlError::MediaLost(lpn)),
+                    None if self.map.trims.is_mapped(lpn) => {
+                        return Err(FtlError::MediaLost(lpn.raw()));
+                    }
                     None => bytes.fill(0),
                     // Chips work side by side.
                     Some(ppn) => {
                         self.space.flash.begin(at);
-                        self.space.flash.read_host(lpn, ppn, bytes)?;
+                        self.space.flash.read_host(lpn.raw(), ppn, bytes)?;
                         done = done.max(self.space.flash.now());
                     }
                 },
             }
-            (lpn, rest) = (lpn + run, behind);
+            (lpn, rest) = (lpn.plus(run), behind);
         }
         self.space.flash.begin(done);
         Ok(())
     }
 
     fn write_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
-        let written = self.buffer_pages(first.raw(), data);
+        let written = self.buffer_pages(first, data);
         if written.is_err() && self.map.settings.acknowledged_by_journal {
             self.take_back();
         }
@@ -311,13 +313,11 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
     }
 
     fn trim_pages(&mut self, first: Lpn, count: u32) -> Result<(), FtlError> {
-        let range = first.raw()..first.raw() + count;
+        let range = first.run(count);
         if range.clone().any(|lpn| self.map.trims.is_mapped(lpn)) {
             self.make_room(COMMON)?;
             let ver = self.new_version();
-            self.map
-                .trims
-                .record(&mut self.space, first.raw(), count, ver)?;
+            self.map.trims.record(&mut self.space, first, count, ver)?;
         }
         for lpn in range {
             self.unmap(lpn);
@@ -355,7 +355,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
     }
 
     fn is_mapped(&self, lpn: Lpn) -> bool {
-        self.map.trims.is_mapped(lpn.raw()) || self.map.buffer.get(lpn.raw()).is_some()
+        self.map.trims.is_mapped(lpn) || self.map.buffer.get(lpn).is_some()
     }
 
     fn gauges(&self, common: SchemeStats) -> SchemeStats {
@@ -396,7 +396,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
     fn audit_map(&mut self, wrong: &mut Vec<String>) -> Result<(), FtlError> {
         let mut held = std::collections::BTreeMap::new();
         let mut placed = 0;
-        for lpn in 0..self.logical_pages {
+        for lpn in Lpn::new(0).run(self.logical_pages) {
             let place = self.place_of(lpn);
             if place.is_some() != self.map.trims.is_mapped(lpn) {
                 wrong.push(format!(
@@ -414,7 +414,7 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
                 *held.entry(place).or_insert(0) += 1;
             }
             let oob = self.space.flash.read_oob(ppn, Cause::Recovery)?;
-            if oob.is_none_or(|oob| oob.tag.lpn != lpn || !oob.tag.role.is_host_data()) {
+            if oob.is_none_or(|oob| oob.tag.lpn != lpn.raw() || !oob.tag.role.is_host_data()) {
                 wrong.push(format!(
                     "logical page {lpn} is at {ppn}, which says {oob:?}"
                 ));
@@ -457,9 +457,10 @@ impl<S: Store> Mapping<S> for MlamFtl<S> {
 }
 
 impl<S: Store> MlamFtl<S> {
-    fn buffer_pages(&mut self, first: u32, data: &[u8]) -> Result<(), FtlError> {
+    fn buffer_pages(&mut self, first: Lpn, data: &[u8]) -> Result<(), FtlError> {
         let page = self.space.geometry().page_len();
-        for (lpn, bytes) in (first..).zip(data.chunks_exact(page)) {
+        let count = to_u32(data.len() / page);
+        for (lpn, bytes) in first.run(count).zip(data.chunks_exact(page)) {
             if self.map.buffer.get(lpn).is_none() && !self.map.trims.is_mapped(lpn) {
                 self.map.unborn += 1;
             }

@@ -3,6 +3,7 @@
 use super::MlamFtl;
 use super::mapping::Place;
 use super::shape::QUARTERS;
+use crate::addr::Lpn;
 use crate::convert::to_u32;
 use nand_model::{Ppn, Store};
 
@@ -16,18 +17,12 @@ impl<S: Store> MlamFtl<S> {
     }
 
     /// The page of flash that holds a logical page's newest content there.
-    pub(super) fn place_of(&self, lpn: u32) -> Option<Ppn> {
+    pub(super) fn place_of(&self, lpn: Lpn) -> Option<Ppn> {
         if !self.map.trims.is_mapped(lpn) {
             return None;
         }
-        if let Some(ppn) = self
-            .map
-            .buffer
-            .get(lpn)
-            .map(|entry| entry.ppn)
-            .filter(|ppn| *ppn != crate::format::UNMAPPED)
-        {
-            return Some(Ppn::new(ppn));
+        if let Some(ppn) = self.map.buffer.get(lpn).and_then(|entry| entry.place()) {
+            return Some(ppn);
         }
         let spot = self.map.shape.spot(lpn);
         let place = self.quarter_at(spot.quarter)?;
@@ -41,8 +36,9 @@ impl<S: Store> MlamFtl<S> {
 
     /// Pages from `lpn` on, before `end`, that hold nothing together, or lie one after the other in
     /// one block. One, if it is in RAM.
-    pub(super) fn physical_run(&self, lpn: u32, end: u32) -> u32 {
-        let in_ram = |lpn: u32| {
+    pub(super) fn physical_run(&self, lpn: Lpn, end: Lpn) -> u32 {
+        assert!(lpn < end, "no logical pages from {lpn} to {end}");
+        let in_ram = |lpn: Lpn| {
             self.map
                 .buffer
                 .get(lpn)
@@ -53,19 +49,19 @@ impl<S: Store> MlamFtl<S> {
         }
         let geometry = self.space.geometry();
         let first = self.place_of(lpn);
-        let empty = |lpn: u32| !self.map.trims.is_mapped(lpn);
+        let empty = |lpn: Lpn| !self.map.trims.is_mapped(lpn);
         let follows = |n: &u32| match first {
-            _ if in_ram(lpn + n) => false,
-            None => empty(lpn) && empty(lpn + n),
-            Some(first) => self.place_of(lpn + n).is_some_and(|ppn| {
+            _ if in_ram(lpn.plus(*n)) => false,
+            None => empty(lpn) && empty(lpn.plus(*n)),
+            Some(first) => self.place_of(lpn.plus(*n)).is_some_and(|ppn| {
                 ppn.raw() == first.raw() + n && geometry.block_of(ppn) == geometry.block_of(first)
             }),
         };
-        1 + to_u32((1..end - lpn).take_while(follows).count())
+        1 + to_u32((1..end.raw() - lpn.raw()).take_while(follows).count())
     }
 
     /// The page holds nothing from now on; if it is on flash, a record says so.
-    pub(super) fn unmap(&mut self, lpn: u32) {
+    pub(super) fn unmap(&mut self, lpn: Lpn) {
         let place = self.place_of(lpn);
         let buffered = self.map.buffer.remove(lpn).is_some();
         if self.map.trims.is_mapped(lpn) {
@@ -79,7 +75,7 @@ impl<S: Store> MlamFtl<S> {
     }
 
     /// A page that held this logical page's newest content on flash does so no more.
-    pub(super) fn give_up_place(&mut self, lpn: u32, ppn: Ppn) {
+    pub(super) fn give_up_place(&mut self, lpn: Lpn, ppn: Ppn) {
         self.space.table.clear_live(ppn);
         if let Some(place) = self.regular_place(lpn, ppn) {
             self.leave_place(lpn, place);
@@ -87,7 +83,13 @@ impl<S: Store> MlamFtl<S> {
     }
 
     /// The tables no longer lead from this logical page to this place.
-    pub(super) fn leave_place(&mut self, lpn: u32, place: Place) {
+    pub(super) fn leave_place(&mut self, lpn: Lpn, place: Place) {
+        debug_assert!(
+            self.map
+                .superblocks
+                .holds(place, self.map.shape.spot(lpn).quarter),
+            "the quarter of logical page {lpn} is not at {place:?}"
+        );
         if self.map.superblocks.page_died(place) {
             self.remap(self.map.shape.superblock_of(lpn), &[]);
         }
@@ -97,7 +99,7 @@ impl<S: Store> MlamFtl<S> {
     }
 
     /// The place by which the tables lead from this logical page to this page, if they do.
-    pub(super) fn regular_place(&self, lpn: u32, ppn: Ppn) -> Option<Place> {
+    pub(super) fn regular_place(&self, lpn: Lpn, ppn: Ppn) -> Option<Place> {
         let (psb, chip) = self
             .map
             .superblocks
@@ -140,10 +142,11 @@ impl<S: Store> MlamFtl<S> {
         let held: Vec<(u32, u32)> = self.map.superblocks.get(psb).held().collect();
         for (loc, quarter) in held {
             let (place, first) = (Place { psb, loc }, quarter * self.map.shape.quarter_pages());
-            for lpn in first..(first + self.map.shape.quarter_pages()).min(self.logical_pages) {
+            let end = (first + self.map.shape.quarter_pages()).min(self.logical_pages);
+            for lpn in (first..end).map(Lpn::new) {
                 let here = |ppn: &Ppn| self.regular_place(lpn, *ppn) == Some(place);
                 if let Some(ppn) = self.place_of(lpn).filter(here) {
-                    self.map.buffer.moved(lpn, ppn.raw());
+                    self.map.buffer.moved(lpn, ppn);
                     self.leave_place(lpn, place);
                 }
             }

@@ -8,6 +8,7 @@ use super::mapping::Place;
 use super::policy::{self, Virtual};
 use super::shape::{QUARTERS, Spot};
 use super::{COMMON, MlamFtl, chip_stream};
+use crate::addr::Lpn;
 use crate::block_table::State;
 use crate::convert::{index, to_u32};
 use crate::copy::{CopyBuffer, misplaced};
@@ -81,6 +82,10 @@ impl<S: Store> Collect<S> for MlamFtl<S> {
         {
             return self.copy_block(victim, psb, chip, cause);
         }
+        assert!(
+            self.space.table.is_in_use(victim),
+            "block {victim} has no pages to move"
+        );
         let collectable = self.space.table.withdraw(victim);
         let mut pages = std::mem::take(&mut self.gc.pages);
         let moved = self.copy_live_pages(victim, &mut pages, cause);
@@ -194,7 +199,7 @@ impl<S: Store> MlamFtl<S> {
                     self.space.table.clear_live(from);
                     // By the tables it is where it was; what the buffer knew to be here has moved.
                     if self.regular_place(lpn, to).is_none() {
-                        self.map.buffer.moved(lpn, to.raw());
+                        self.map.buffer.moved(lpn, to);
                     }
                 }
             }
@@ -205,7 +210,7 @@ impl<S: Store> MlamFtl<S> {
                     .chain(target)
                     .collect();
                 for (lpn, from, to) in copies {
-                    self.map.buffer.moved(lpn, to.raw());
+                    self.map.buffer.moved(lpn, to);
                     self.give_up_place(lpn, from);
                 }
                 for block in blocks {
@@ -232,7 +237,7 @@ impl<S: Store> MlamFtl<S> {
         chip: u32,
         serial: u64,
         cause: Cause,
-        copies: &mut Vec<(u32, Ppn, Ppn)>,
+        copies: &mut Vec<(Lpn, Ppn, Ppn)>,
     ) -> Result<bool, FtlError> {
         const FILLER: PageTag = PageTag {
             role: Role::Pad,
@@ -263,7 +268,9 @@ impl<S: Store> MlamFtl<S> {
                 }
             }
             let inside = match self.space.flash.can_copy_back(from, next) {
-                true => self.space.append_copyback(stream, lpn, from, cause, part)?,
+                true => self
+                    .space
+                    .append_copyback(stream, lpn.raw(), from, cause, part)?,
                 false => None,
             };
             let to = match inside {
@@ -274,6 +281,10 @@ impl<S: Store> MlamFtl<S> {
                         .append_with_spare(stream, tag, &data, cause, part)?
                 }
             };
+            debug_assert!(
+                to != next || geometry.offset_of(to) == geometry.offset_of(from),
+                "the copy {to} of {from} is in another row"
+            );
             copies.push((lpn, from, to));
             if to != next {
                 return Ok(false);
@@ -283,7 +294,7 @@ impl<S: Store> MlamFtl<S> {
     }
 
     /// The logical page of a live page of a superblock's block: by the tables, or by the buffer.
-    fn owner_in_superblock(&mut self, ppn: Ppn, cause: Cause) -> Result<u32, FtlError> {
+    fn owner_in_superblock(&mut self, ppn: Ppn, cause: Cause) -> Result<Lpn, FtlError> {
         let (psb, chip) = self
             .map
             .superblocks
@@ -298,7 +309,7 @@ impl<S: Store> MlamFtl<S> {
                 .find(|(at, _)| *at == loc);
             let lpn = held.map(|(_, quarter)| self.map.shape.lpn(Spot { quarter, row, chip }));
             if let Some(lpn) =
-                lpn.filter(|lpn| *lpn < self.logical_pages && self.place_of(*lpn) == Some(ppn))
+                lpn.filter(|lpn| lpn.raw() < self.logical_pages && self.place_of(*lpn) == Some(ppn))
             {
                 return Ok(lpn);
             }
@@ -307,20 +318,21 @@ impl<S: Store> MlamFtl<S> {
             .space
             .flash
             .read_oob(ppn, cause)?
-            .map(|oob| oob.tag.lpn);
-        match said.filter(|lpn| *lpn < self.logical_pages && self.place_of(*lpn) == Some(ppn)) {
+            .map(|oob| Lpn::new(oob.tag.lpn));
+        let is_it = |lpn: &Lpn| lpn.raw() < self.logical_pages && self.place_of(*lpn) == Some(ppn);
+        match said.filter(is_it) {
             Some(lpn) => Ok(lpn),
             None => self
                 .buffered_at(ppn)
-                .ok_or_else(|| misplaced(ppn, said.unwrap_or(UNMAPPED))),
+                .ok_or_else(|| misplaced(ppn, said.map_or(UNMAPPED, Lpn::raw))),
         }
     }
 
-    fn buffered_at(&self, ppn: Ppn) -> Option<u32> {
+    fn buffered_at(&self, ppn: Ppn) -> Option<Lpn> {
         self.map
             .buffer
             .iter()
-            .find(|(_, entry)| entry.ppn == ppn.raw())
+            .find(|(_, entry)| entry.place() == Some(ppn))
             .map(|(lpn, _)| lpn)
     }
 
@@ -351,8 +363,9 @@ impl<S: Store> MlamFtl<S> {
             flags: tag.flags.with(Flags::COPY),
             ..tag
         };
+        let lpn = Lpn::new(tag.lpn);
         let is_its_place =
-            |ftl: &Self| tag.lpn < ftl.logical_pages && ftl.place_of(tag.lpn) == Some(from);
+            |ftl: &Self| tag.lpn < ftl.logical_pages && ftl.place_of(lpn) == Some(from);
         if tag.role != Role::Trim && !is_its_place(self) {
             return Err(misplaced(from, tag.lpn));
         }
@@ -361,8 +374,8 @@ impl<S: Store> MlamFtl<S> {
             self.map.trims.moved(from, to);
             self.space.table.clear_live(from);
         } else {
-            self.map.buffer.moved(tag.lpn, to.raw());
-            self.give_up_place(tag.lpn, from);
+            self.map.buffer.moved(lpn, to);
+            self.give_up_place(lpn, from);
         }
         Ok(())
     }
@@ -382,16 +395,16 @@ impl<S: Store> MlamFtl<S> {
                 .is_some()
             {
                 let lpn = self.owner_in_superblock(ppn, cause)?;
-                pages.name(i, Role::Data, lpn, ver);
+                pages.name(i, Role::Data, lpn.raw(), ver);
             } else if let Some(lpn) = self.buffered_at(ppn) {
-                pages.name(i, Role::Data, lpn, ver);
+                pages.name(i, Role::Data, lpn.raw(), ver);
             }
         }
         Ok(())
     }
 
     /// The superblock and location of a page by where it lies, whatever the tables say.
-    pub(super) fn place_by_position(&self, lpn: u32, ppn: Ppn) -> Option<Place> {
+    pub(super) fn place_by_position(&self, lpn: Lpn, ppn: Ppn) -> Option<Place> {
         let (psb, chip) = self
             .map
             .superblocks

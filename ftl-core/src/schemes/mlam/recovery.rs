@@ -5,10 +5,10 @@
 use super::mapping::Place;
 use super::shape::QUARTERS;
 use super::{COMMON, MlamFtl, SPARE_BYTES};
+use crate::addr::Lpn;
 use crate::block_table::State;
-use crate::convert::index;
 use crate::error::FtlError;
-use crate::format::{COUNTER_FOUND_MAX, UNMAPPED};
+use crate::format::COUNTER_FOUND_MAX;
 use crate::recovery::{MountByRecords, Newest, Unmounted};
 use nand_model::{Cause, Pbn, Ppn, Store};
 use std::collections::BTreeMap;
@@ -96,7 +96,7 @@ impl<S: Store> MlamFtl<S> {
         let is_regular = oob.tag.role.is_host_data()
             && oob.tag.lpn < self.logical_pages
             && serial <= COUNTER_FOUND_MAX;
-        Ok(is_regular.then(|| (serial, self.map.shape.spot(oob.tag.lpn).chip)))
+        Ok(is_regular.then(|| (serial, self.map.shape.spot(Lpn::new(oob.tag.lpn)).chip)))
     }
 
     fn adopt_superblock(&mut self, logical: u32, newest: &Newest) {
@@ -115,10 +115,9 @@ impl<S: Store> MlamFtl<S> {
     fn adopt_quarter(&mut self, quarter: u32, newest: &Newest) -> Option<Place> {
         let first = quarter * self.map.shape.quarter_pages();
         let end = (first + self.map.shape.quarter_pages()).min(self.logical_pages);
-        let on_flash: Vec<(u32, Ppn)> = (first..end)
-            .map(|lpn| (lpn, newest.map[index(lpn)]))
-            .filter(|(_, ppn)| *ppn != UNMAPPED)
-            .map(|(lpn, ppn)| (lpn, Ppn::new(ppn)))
+        let on_flash: Vec<(Lpn, Ppn)> = (first..end)
+            .map(Lpn::new)
+            .filter_map(|lpn| Some((lpn, newest.place(lpn)?)))
             .collect();
         let mut counts: BTreeMap<Place, u32> = BTreeMap::new();
         let is_free = |place: &Place| {
@@ -142,7 +141,7 @@ impl<S: Store> MlamFtl<S> {
         let place = most.map(|(place, _)| place);
         for (lpn, ppn) in on_flash {
             if place.is_none() || self.place_by_position(lpn, ppn) != place {
-                self.map.buffer.moved(lpn, ppn.raw());
+                self.map.buffer.moved(lpn, ppn);
             }
         }
         place

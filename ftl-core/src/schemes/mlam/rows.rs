@@ -4,6 +4,7 @@
 use super::flush::Writing;
 use super::shape::Spot;
 use super::{MlamFtl, SPARE_BYTES, chip_stream};
+use crate::addr::Lpn;
 use crate::convert::{index, to_u64};
 use crate::error::FtlError;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
@@ -35,7 +36,7 @@ impl Rows {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) chip: u32,
-    pub(super) lpn: u32,
+    pub(super) lpn: Lpn,
     pub(super) source: Source,
     /// Of what was read: what its copy says.
     pub(super) tag: Option<PageTag>,
@@ -54,7 +55,7 @@ pub(super) enum Source {
 
 /// A page that was programmed; its version where RAM has its content.
 pub(super) struct Placed {
-    pub(super) lpn: u32,
+    pub(super) lpn: Lpn,
     pub(super) ppn: Ppn,
     pub(super) ver: u64,
 }
@@ -103,7 +104,7 @@ impl<S: Store> MlamFtl<S> {
         columns.clear();
         for chip in 0..self.map.shape.chips {
             let lpn = self.map.shape.lpn(Spot { quarter, row, chip });
-            if lpn >= self.logical_pages {
+            if lpn.raw() >= self.logical_pages {
                 break;
             }
             let in_ram = self.map.buffer.get(lpn).and_then(|entry| {
@@ -132,6 +133,15 @@ impl<S: Store> MlamFtl<S> {
         block_row: u32,
         cause: Cause,
     ) -> Result<bool, FtlError> {
+        assert_eq!(
+            rows.data.len(),
+            index(self.map.shape.chips) * rows.blank.len(),
+            "room for a row"
+        );
+        debug_assert!(
+            rows.columns.is_sorted_by_key(|column| column.chip),
+            "pages of a row out of order"
+        );
         let begin = self.space.flash.now();
         let (mut read, mut end) = (begin, begin);
         for column in &mut rows.columns {
@@ -231,7 +241,7 @@ impl<S: Store> MlamFtl<S> {
         let part = serial_part(writing.serial);
         let Some(ppn) = self
             .space
-            .append_copyback(stream, column.lpn, from, cause, part)?
+            .append_copyback(stream, column.lpn.raw(), from, cause, part)?
         else {
             // A program failed if the stream goes on elsewhere; otherwise the page is unreadable.
             return Ok((self.space.next_page(stream)? != to).then_some(false));
@@ -249,12 +259,12 @@ impl<S: Store> MlamFtl<S> {
     /// to read, and is as new as it was, or newer.
     pub(super) fn read_for_copy(
         &mut self,
-        lpn: u32,
+        lpn: Lpn,
         from: Ppn,
         data: &mut [u8],
         cause: Cause,
     ) -> Result<PageTag, FtlError> {
-        let is_it = |tag: &PageTag| tag.lpn == lpn && tag.role.is_host_data();
+        let is_it = |tag: &PageTag| tag.lpn == lpn.raw() && tag.role.is_host_data();
         let copy = |tag: PageTag| PageTag {
             role: Role::Data,
             flags: tag.flags.with(Flags::COPY),
@@ -277,7 +287,7 @@ impl<S: Store> MlamFtl<S> {
         let unknown = PageTag {
             role: Role::Data,
             flags: Flags::NONE,
-            lpn,
+            lpn: lpn.raw(),
             ver: self.next_ver,
         };
         if known.is_none() {
@@ -308,7 +318,7 @@ impl<S: Store> MlamFtl<S> {
         let tag = PageTag {
             role: Role::Data,
             flags,
-            lpn: column.lpn,
+            lpn: column.lpn.raw(),
             ver,
         };
         let stream = chip_stream(column.chip);

@@ -1,6 +1,7 @@
 //! Where a logical page lies inside a superblock. Consecutive pages are striped over the chips; a
 //! quarter takes as many whole rows (superpages) of all chips as fit four times into a block.
 
+use crate::addr::Lpn;
 use crate::convert::to_usize;
 use crate::error::FtlError;
 use nand_model::{Geometry, Ppn};
@@ -64,32 +65,40 @@ impl Shape {
         logical_pages.div_ceil(self.superblock_pages())
     }
 
-    pub(super) fn superblock_of(&self, lpn: u32) -> u32 {
-        lpn / self.superblock_pages()
+    pub(super) fn superblock_of(&self, lpn: Lpn) -> u32 {
+        lpn.raw() / self.superblock_pages()
     }
 
-    pub(super) fn spot(&self, lpn: u32) -> Spot {
-        let inside = lpn % self.quarter_pages();
+    pub(super) fn spot(&self, lpn: Lpn) -> Spot {
+        let inside = lpn.raw() % self.quarter_pages();
         Spot {
-            quarter: lpn / self.quarter_pages(),
+            quarter: lpn.raw() / self.quarter_pages(),
             row: inside / self.chips,
             chip: inside % self.chips,
         }
     }
 
-    pub(super) fn lpn(&self, Spot { quarter, row, chip }: Spot) -> u32 {
-        quarter * self.quarter_pages() + row * self.chips + chip
+    pub(super) fn lpn(&self, Spot { quarter, row, chip }: Spot) -> Lpn {
+        debug_assert!(
+            row < self.rows && chip < self.chips,
+            "a quarter has no row {row} on chip {chip}"
+        );
+        Lpn::new(quarter * self.quarter_pages() + row * self.chips + chip)
     }
 
     /// The logical block (an eighth of the superblock; the paper's chips make it one) that a page
     /// is in.
-    pub(super) fn eighth(&self, lpn: u32) -> usize {
-        let inside = u64::from(lpn % self.superblock_pages());
+    pub(super) fn eighth(&self, lpn: Lpn) -> usize {
+        let inside = u64::from(lpn.raw() % self.superblock_pages());
         to_usize(inside * 8 / u64::from(self.superblock_pages()))
     }
 
     /// Row of the block in which a row of the quarter at `loc` lies.
     pub(super) fn block_row(&self, loc: u32, row: u32) -> u32 {
+        debug_assert!(
+            loc < QUARTERS && row < self.rows,
+            "a superblock has no row {row} at {loc}"
+        );
         loc * self.rows + row
     }
 
@@ -107,6 +116,7 @@ impl Shape {
 
     /// The die of a superchip's n-th chip: one of each channel, then the next way of each.
     pub(super) fn die(&self, superchip: u32, chip: u32) -> u32 {
+        debug_assert!(chip < self.chips, "a superchip has no chip {chip}");
         let n = (superchip * self.chips + chip) % self.geometry.dies();
         let (channel, way) = (n % self.geometry.channels, n / self.geometry.channels);
         channel * self.geometry.ways + way

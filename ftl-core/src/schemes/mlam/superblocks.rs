@@ -67,6 +67,7 @@ impl Superblocks {
         });
         match self.free.pop() {
             Some(psb) => {
+                assert!(self.all[index(psb)].is_none(), "superblock {psb} is in use");
                 self.all[index(psb)] = new;
                 psb
             }
@@ -105,6 +106,7 @@ impl Superblocks {
 
     /// The block is that of a chip from now on, instead of another.
     pub(super) fn set_block(&mut self, psb: u32, chip: u32, block: Pbn) {
+        assert_eq!(self.owner(block), None, "block {block} has a superblock");
         let old = std::mem::replace(&mut self.get_mut(psb).blocks[index(chip)], block.raw());
         if old != NONE {
             self.owners[index(old)] = (NONE, NONE);
@@ -116,7 +118,8 @@ impl Superblocks {
     pub(super) fn remove_block(&mut self, block: Pbn) {
         let (psb, chip) = std::mem::replace(&mut self.owners[block.index()], (NONE, NONE));
         if psb != NONE {
-            self.get_mut(psb).blocks[index(chip)] = NONE;
+            let old = std::mem::replace(&mut self.get_mut(psb).blocks[index(chip)], NONE);
+            assert_eq!(old, block.raw(), "superblock {psb} has another block");
         }
     }
 
@@ -128,13 +131,23 @@ impl Superblocks {
 
     /// A quarter lies here from now on, with so many live pages.
     pub(super) fn hold(&mut self, place: Place, quarter: u32, live: u32) {
-        self.get_mut(place.psb).holds[index(place.loc)] = (quarter, live);
+        assert!(live > 0, "quarter {quarter} is held without live pages");
+        let old = &mut self.get_mut(place.psb).holds[index(place.loc)];
+        assert_eq!(
+            old.0, NONE,
+            "{place:?} holds another quarter than {quarter}"
+        );
+        *old = (quarter, live);
     }
 
     /// A page of the quarter that is held here is live no more. Returns whether it was the last
     /// one: it is held no longer.
     pub(super) fn page_died(&mut self, place: Place) -> bool {
         let held = &mut self.get_mut(place.psb).holds[index(place.loc)];
+        debug_assert!(
+            held.0 != NONE && held.1 > 0,
+            "{place:?} holds no live pages"
+        );
         held.1 -= 1;
         let last = held.1 == 0;
         if last {
@@ -161,6 +174,10 @@ impl Superblocks {
     /// Dissolves a superblock. Returns its blocks, which belong to nobody now.
     pub(super) fn dissolve(&mut self, psb: u32) -> Vec<Pbn> {
         let superblock = self.all[index(psb)].take().expect("a superblock in use");
+        assert!(
+            superblock.held().next().is_none(),
+            "superblock {psb} is dissolved with quarters"
+        );
         self.free.push(psb);
         let blocks: Vec<Pbn> = superblock.blocks().collect();
         blocks

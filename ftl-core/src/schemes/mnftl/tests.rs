@@ -86,7 +86,7 @@ fn the_papers_example() {
     assert_eq!(ftl.head_of(4, 1), Some(Ppn::new(138)));
     Mapping::begin(&mut ftl);
     let before = ftl.space.flash.chip().counters().total();
-    assert_eq!(ftl.look_up(36, Cause::Host).unwrap(), 89);
+    assert_eq!(ftl.look_up(Lpn::new(36), Cause::Host).unwrap(), 89);
     let after = ftl.space.flash.chip().counters().total();
     assert_eq!(
         (after.partial_reads - before.partial_reads, after.reads),

@@ -75,7 +75,7 @@ impl Policy for Nftl1 {
     }
 
     fn route(&mut self, write: &Write, _: &View) -> Route {
-        Route::Log(write.lbn)
+        Route::Log(write.lbn.raw())
     }
 
     fn due(&mut self, stream: LogStream, view: &View) -> Option<Due> {

@@ -24,6 +24,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::addr::Lbn;
 use crate::config::{FtlConfig, ParamDoc};
 use crate::error::FtlError;
 use crate::families::hybrid::{
@@ -80,13 +81,13 @@ struct Nftln {
     added: u32,
     /// The logical block whose list was folded last; what is left of that is erased before anything
     /// else.
-    folded: Option<u32>,
+    folded: Option<Lbn>,
 }
 
 impl Nftln {
     /// Log streams of a logical block, in the order of its list.
-    fn streams(&self, lbn: u32) -> std::ops::Range<LogStream> {
-        lbn * self.added..(lbn + 1) * self.added
+    fn streams(&self, lbn: Lbn) -> std::ops::Range<LogStream> {
+        lbn.raw() * self.added..(lbn.raw() + 1) * self.added
     }
 
     /// What is left of the list that was folded last.
@@ -102,7 +103,7 @@ impl Nftln {
     }
 
     /// The last block of the list.
-    fn last(&self, lbn: u32, view: &View) -> Option<(LogStream, Pbn)> {
+    fn last(&self, lbn: Lbn, view: &View) -> Option<(LogStream, Pbn)> {
         self.streams(lbn)
             .rev()
             .find_map(|stream| Some((stream, view.logs.newest(stream)?.block)))
@@ -159,7 +160,7 @@ impl Policy for Nftln {
                 .map(|stream| (stream % self.added, std::cmp::Reverse(stream)))
         };
         let (_, longest) = view.logs.iter().filter_map(place).max()?;
-        let lbn = longest.0 / self.added;
+        let lbn = Lbn::new(longest.0 / self.added);
         self.folded = Some(lbn);
         self.last(lbn, view).map(|(_, block)| block)
     }

@@ -42,6 +42,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::addr::Lbn;
 use crate::config::{FtlConfig, ParamDoc, Params};
 use crate::convert::{real, to_u64};
 use crate::error::FtlError;
@@ -191,7 +192,7 @@ impl Rose {
     /// What merging the log block costs: copies, of which those of pages that are dead in their
     /// data block weigh `alpha`, and erases.
     fn merge_cost(&self, log: &LogBlock, view: &View, alpha: f64) -> f64 {
-        let copies = |lbn: u32| {
+        let copies = |lbn: Lbn| {
             f64::from(view.live_in_data(lbn)) + alpha * f64::from(view.logs.pages_of(lbn))
         };
         let copied: f64 = log.associated.iter().map(|(lbn, _)| copies(*lbn)).sum();
@@ -201,6 +202,11 @@ impl Rose {
     /// The higher, the sooner the log block is merged. Blocks without valid pages come first by any
     /// rule that looks at blocks: they cost an erase.
     fn score(&self, log: &LogBlock, view: &View) -> f64 {
+        debug_assert!(
+            log.live <= log.written,
+            "log block {} has more live pages than pages",
+            log.block
+        );
         let age = real(view.logs.reclaimed() - log.born);
         match self.victim {
             // Not even that a block has nothing to merge counts.

@@ -199,6 +199,10 @@ impl Policy for Superblock {
 
     fn wrote(&mut self, unit: u32) {
         self.now += 1;
+        debug_assert!(
+            self.written[index(unit)] < self.now,
+            "superblock {unit} was written later"
+        );
         self.written[index(unit)] = self.now;
     }
 
