@@ -114,6 +114,15 @@ impl<S: Store> Space<S> {
         first
     }
 
+    /// Adds so many streams that belong to no unit, as if they had been there from the beginning,
+    /// and returns the first. Streams of units come after them.
+    pub(crate) fn add_fixed_streams(&mut self, spec: StreamSpec, count: usize) -> StreamId {
+        assert_eq!(self.fixed, self.streams.len(), "units have streams already");
+        let first = self.add_streams(spec, count);
+        self.fixed = self.streams.len();
+        first
+    }
+
     /// Puts every good block into the pool: the device is new.
     pub(crate) fn format(&mut self) {
         for block in self.geometry().all_blocks() {

@@ -86,7 +86,7 @@ impl DataStreams {
         let (hosts, others) = placement.streams();
         let mut add = |(first, spec): (StreamId, StreamSpec), count: u32| {
             let mut streams = vec![first];
-            let more = space.add_streams(spec, count.max(1) as usize - 1);
+            let more = space.add_fixed_streams(spec, count.max(1) as usize - 1);
             streams.extend(more..more + count.max(1) as usize - 1);
             streams
         };
