@@ -214,6 +214,11 @@ impl<S: Store> Space<S> {
         self.next_epoch
     }
 
+    /// Pages written since the block with this allocation number was opened, roughly.
+    pub(crate) fn written_since(&self, epoch: u64) -> u64 {
+        (self.next_epoch - epoch) * self.geometry().pages_per_block as u64
+    }
+
     /// Mount found a block with this allocation number.
     pub(crate) fn saw_epoch(&mut self, epoch: u64) {
         self.next_epoch = self.next_epoch.max(epoch + 1);

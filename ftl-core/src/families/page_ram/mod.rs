@@ -281,14 +281,9 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     fn stream_of_write(&mut self, lpn: Lpn) -> StreamId {
         let lifespan = self.map.pages.get(lpn).map(|old| {
             let block = self.space.geometry().block_of(old);
-            self.written_since(self.space.table.epoch(block))
+            self.space.written_since(self.space.table.epoch(block))
         });
         self.map.streams.of_write(lpn, lifespan)
-    }
-
-    /// Pages written since the block with this epoch was opened, roughly.
-    fn written_since(&self, epoch: u64) -> u64 {
-        (self.space.next_epoch() - epoch) * self.space.geometry().pages_per_block as u64
     }
 
     /// Writes any number of pages.

@@ -42,7 +42,7 @@ impl<S: Store, M: PageMap> Collect<S> for PageMapFtl<S, M> {
     }
 
     fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
-        let age = self.written_since(self.space.table.epoch(block));
+        let age = self.space.written_since(self.space.table.epoch(block));
         let stream = self.map.streams.of_copy(&self.space, block, age, false);
         self.space.set_cold_apart(stream)
     }
@@ -67,7 +67,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
     fn copy_live_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         self.gc.pages.load(&mut self.space, victim, cause)?;
         self.name_unknown_pages();
-        let lifetime = self.written_since(self.space.table.epoch(victim));
+        let lifetime = self.space.written_since(self.space.table.epoch(victim));
         self.map.streams.collected(victim, lifetime);
         let reserve = self.gc.reserve;
         let page = self.space.geometry().page_bytes as usize;

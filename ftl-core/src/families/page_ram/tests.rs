@@ -213,3 +213,26 @@ fn flushed_data_survives_cuts_with_every_outcome() {
         }
     }
 }
+
+/// A refresh would empty the open block of a unit; the streams of a placement belong to none.
+#[test]
+fn open_blocks_of_a_placement_are_no_units() {
+    let profile = torture(40);
+    let chip = Chip::open(profile, MemStore::new(profile.geometry)).unwrap();
+    let config = config(250, &[("gc.placement", "sepbit")]);
+    let mut ftl = create::<_, FlatMap>(chip, &config, Start::Format).unwrap();
+    let mut rng = SplitMix::new(1);
+    for step in 0..4_000 {
+        let lpn = Lpn::new(rng.below(250) as u32);
+        ftl.write(0, lpn, &page(&profile.geometry, step)).unwrap();
+    }
+    let open: Vec<_> = (0..ftl.space.streams())
+        .filter_map(|stream| ftl.space.open_block(stream))
+        .collect();
+    assert!(open.len() > 3, "{open:?}");
+    assert!(
+        !open
+            .iter()
+            .any(|(block, _)| ftl.space.is_open_for_unit(*block))
+    );
+}

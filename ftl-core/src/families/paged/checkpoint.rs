@@ -5,7 +5,7 @@
 //! The content is that of the moment the checkpoint begins. Whatever was programmed later lies in
 //! the named blocks or in blocks opened later, and a mount looks into those.
 
-use super::{CHECKPOINT, Paged, Policy, STREAMS, UNMAPPED};
+use super::{CHECKPOINT, Paged, Policy, UNMAPPED};
 use crate::checkpoint::{Checkpoints, Found};
 use crate::error::FtlError;
 use crate::format::COUNTER_FOUND_MAX;
@@ -168,13 +168,14 @@ impl<S: Store, P: Policy> Paged<S, P> {
     fn begin_checkpoint(&mut self, clean: bool) -> Result<(), FtlError> {
         if clean {
             // Mount never continues a block, so it need not look into these again.
-            for stream in STREAMS {
+            for stream in self.streams_of_content() {
                 self.space.seal(stream)?;
             }
         } else {
             self.make_room(CHECKPOINT)?;
         }
-        let open = STREAMS
+        let open = self
+            .streams_of_content()
             .filter_map(|stream| self.space.open_block(stream))
             .map(|(block, _)| block.raw());
         let mut scan: Vec<u32> = self

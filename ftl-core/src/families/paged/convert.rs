@@ -8,7 +8,7 @@
 
 use super::map::{entry_at, set_entry};
 use super::pending::Pending;
-use super::{COLD, HOST, MAP, Paged, Policy};
+use super::{MAP, Paged, Policy};
 use crate::block_table::State;
 use crate::error::FtlError;
 use crate::events::EventKind;
@@ -49,15 +49,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let Some(block) = victim else {
             return Ok(false);
         };
-        for stream in [HOST, COLD] {
-            if self
-                .space
-                .open_block(stream)
-                .is_some_and(|(open, _)| open == block)
-            {
-                self.space.seal(stream)?;
-            }
-        }
+        self.space.seal_block(block)?;
         self.convert(block)?;
         Ok(true)
     }
@@ -247,11 +239,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
 
     /// Leaves nothing pending; every page is safe before.
     pub(crate) fn convert_everything(&mut self) -> Result<(), FtlError> {
-        self.space.seal(HOST)?;
-        self.space.seal(COLD)?;
+        self.seal_data()?;
         loop {
             self.make_room(MAP)?;
-            self.space.seal(COLD)?;
+            self.seal_data()?;
             let Some((block, _)) = self.oldest_buffer() else {
                 break;
             };

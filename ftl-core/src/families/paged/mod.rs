@@ -2,11 +2,11 @@
 //! a [`Policy`], which says what part of the map is in RAM and when the rest is written.
 //!
 //! The map is an array of mapping pages, one entry per logical page; a directory in RAM tells where
-//! they are. Host writes and pages moved by collection go to streams of their own. Of those the map
-//! on flash learns later: until then they are *pending* in RAM, and only as long as their blocks
-//! are among the youngest `age_window` ones. Then, or when the policy says so, the mapping page is
-//! written with all that is pending for it (LazyFTL's conversion; the batched updates of DFTL and
-//! TPFTL).
+//! they are. Host writes and pages moved by collection go to streams of their own, as the placement
+//! says (`streams.rs`). Of those the map on flash learns later: until then they are *pending* in
+//! RAM, and only as long as their blocks are among the youngest `age_window` ones. Then, or when
+//! the policy says so, the mapping page is written with all that is pending for it (LazyFTL's
+//! conversion; the batched updates of DFTL and TPFTL).
 //!
 //! - A mapping page never names a page that can still be lost. Such an entry stays pending when its
 //!   mapping page is written;
@@ -36,6 +36,7 @@ mod policy;
 mod reclaim;
 mod recovery;
 mod settings;
+mod streams;
 #[cfg(test)]
 pub(crate) mod tests;
 mod trims;
@@ -50,12 +51,13 @@ use crate::error::FtlError;
 use crate::flash::Flash;
 use crate::format::{Flags, PageTag, Role, UNMAPPED};
 use crate::ftl::Start;
+use crate::gc::placement::{self, DataStreams};
 use crate::gc::{Gc, policy as victims};
 use crate::space::{Space, StreamId, StreamSpec};
 use crate::stats::{RamReport, SchemeStats};
 use checkpoint::Writer;
 use map::Mapped;
-use nand_model::{Cause, Chip, Geometry, Pbn, Ppn, Profile, Store};
+use nand_model::{Cause, Chip, Geometry, Ppn, Profile, Store};
 use pending::Pending;
 pub(crate) use policy::Policy;
 pub(crate) use settings::{Settings, docs};
@@ -66,7 +68,7 @@ pub(crate) const HOST: StreamId = 0;
 pub(crate) const COLD: StreamId = 1;
 pub(crate) const MAP: StreamId = 2;
 const CHECKPOINT: StreamId = 3;
-/// Streams that hold pages of the host or the map.
+/// Streams that hold pages of the host or the map. A placement adds more, behind the last one.
 const STREAMS: std::ops::Range<StreamId> = HOST..CHECKPOINT;
 
 /// Mapping pages of a device.
@@ -102,6 +104,7 @@ pub(crate) fn overhead_blocks(
         + trims
         + checkpoints
         + 4
+        + settings.more_streams
         + 3
         + settings.free_threshold
 }
@@ -152,6 +155,7 @@ pub(crate) struct PagedMap<P> {
     scheme: &'static str,
     pub(crate) settings: Settings,
     pub(crate) policy: P,
+    pub(crate) streams: DataStreams,
     pub(crate) pending: Pending,
     /// Mapping page -> where it is; [`UNMAPPED`] if all its entries are unmapped.
     pub(crate) directory: Vec<u32>,
@@ -228,13 +232,14 @@ impl<S: Store, P: Policy> Mapping<S> for Paged<S, P> {
         let count = (data.len() / page) as u32;
         let mut done = 0;
         while done < count {
-            self.make_room(HOST)?;
-            let room = match self.space.room(HOST) {
+            let (stream, most, is_known) = self.stream_of_write(first.plus(done), count - done)?;
+            self.make_room(stream)?;
+            let room = match self.space.room(stream) {
                 0 => self.space.geometry().pages_per_block,
                 room => room,
             };
-            let wanted = (count - done).min(room);
-            if P::LOOKS_UP_WRITES {
+            let wanted = most.min(room);
+            if P::LOOKS_UP_WRITES && !is_known {
                 for i in 0..wanted {
                     self.locate(first.plus(done + i), wanted - i - 1)?;
                 }
@@ -250,9 +255,9 @@ impl<S: Store, P: Policy> Mapping<S> for Paged<S, P> {
             let seq = self.space.flash.pseq() + 1;
             let (ppn, taken) = self
                 .space
-                .append(HOST, &self.map.tags, bytes, Cause::Host)?;
+                .append(stream, &self.map.tags, bytes, Cause::Host)?;
             self.next_ver += taken as u64;
-            self.enlist_block_of(ppn);
+            self.enlist_block_of(ppn, stream);
             for i in 0..taken {
                 let (lpn, to) = (first.raw() + done + i, Ppn::new(ppn.raw() + i));
                 self.repoint(lpn, Some(to), seq, Cause::Host)?;
@@ -281,7 +286,8 @@ impl<S: Store, P: Policy> Mapping<S> for Paged<S, P> {
     fn make_durable(&mut self) -> Result<(), FtlError> {
         // What replaces something else needs no hurry: moved pages and mapping pages have their
         // source until they are safe.
-        self.space.make_stream_safe(HOST)?;
+        let mut host = self.map.streams.host().iter();
+        host.try_for_each(|stream| self.space.make_stream_safe(*stream))?;
         let mut records = self.map.trims.iter();
         if records.any(|(_, record)| !self.space.is_safe(record.ppn)) {
             self.space.make_stream_safe(MAP)?;
@@ -337,7 +343,12 @@ impl<S: Store, P: Policy> Mapping<S> for Paged<S, P> {
                 0,
                 bitmap + self.map.mapped.bytes(),
             ),
-            ram_entry("gc", geometry.blocks as u64, 0, victims + blocks),
+            ram_entry(
+                "gc",
+                geometry.blocks as u64,
+                0,
+                victims + blocks + self.map.streams.bytes(),
+            ),
             ram_entry(
                 "other",
                 self.map.trims.len() as u64,
@@ -385,6 +396,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
         ];
         let mut space = Space::new(Flash::new(chip), &streams);
         space.set_pair_protection(settings.pair_protection);
+        let placement = placement::from_params(&config.params)?;
+        let (host, copies) = ((HOST, streams[HOST]), (COLD, streams[COLD]));
+        let streams = DataStreams::new(placement, &mut space, host, copies);
         let mut gc = Gc::new(
             &geometry,
             settings.free_threshold,
@@ -400,6 +414,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             map_page: vec![0; geometry.page_bytes as usize],
             settings,
             policy,
+            streams,
             directory: vec![UNMAPPED; vtpns],
             upto: vec![0; vtpns],
             mapped: Mapped::new(logical_pages),
@@ -424,17 +439,6 @@ impl<S: Store, P: Policy> Paged<S, P> {
                     && geometry.block_of(found) == geometry.block_of(from)
             }
             _ => false,
-        }
-    }
-
-    /// Pages of this block, just programmed, are not known to the flash.
-    #[inline]
-    fn enlist_block_of(&mut self, ppn: Ppn) {
-        let block: Pbn = self.space.flash.geometry().block_of(ppn);
-        if !self.map.pending.holds(block) {
-            self.map
-                .pending
-                .enlist(block, self.space.table.epoch(block));
         }
     }
 }

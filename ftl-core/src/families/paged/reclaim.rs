@@ -9,7 +9,7 @@
 //! If power fails, the victim is still there: it is erased only when no copy can be lost.
 
 use super::map::entry_at;
-use super::{COLD, HOST, MAP, Paged, Policy, UNMAPPED};
+use super::{MAP, Paged, Policy, UNMAPPED};
 use crate::block_table::State;
 use crate::copy::misplaced;
 use crate::error::FtlError;
@@ -27,12 +27,11 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
     /// conversion that makes room for it; and what the mapping pages of the moved pages take.
     fn blocks_to_move(&self, victim: Pbn) -> u32 {
         let live = self.space.table.valid(victim);
+        let for_copies = || self.map.streams.blocks_for_copies(&self.space, live);
         match self.space.table.role(victim) {
             Role::Map => self.space.blocks_for(MAP, live),
-            _ if P::LOOKS_UP_WRITES => {
-                2 * self.space.blocks_for(COLD, live) + self.space.blocks_for(MAP, live)
-            }
-            _ => 2 * self.space.blocks_for(COLD, live),
+            _ if P::LOOKS_UP_WRITES => 2 * for_copies() + self.space.blocks_for(MAP, live),
+            _ => 2 * for_copies(),
         }
     }
 
@@ -83,7 +82,7 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
         if is_map {
             self.move_map_pages(cause)
         } else {
-            self.move_data_pages(cause)
+            self.move_data_pages(victim, cause)
         }
     }
 
@@ -95,12 +94,13 @@ impl<S: Store, P: Policy> Collect<S> for Paged<S, P> {
     }
 
     fn set_cold_apart(&mut self, block: Pbn) -> Result<(), FtlError> {
-        self.space
-            .set_cold_apart(if self.space.table.role(block) == Role::Map {
-                MAP
-            } else {
-                COLD
-            })
+        let stream = if self.space.table.role(block) == Role::Map {
+            MAP
+        } else {
+            let age = self.space.written_since(self.space.table.epoch(block));
+            self.map.streams.of_copy(&self.space, block, age, false)
+        };
+        self.space.set_cold_apart(stream)
     }
 }
 
@@ -113,7 +113,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
             return Ok(());
         }
         self.upkeep()?;
-        self.make_blocks((stream == HOST && self.space.room(stream) == 0) as u32)
+        let joins = self.map.streams.host().contains(&stream) && self.space.room(stream) == 0;
+        self.make_blocks(joins as u32)
     }
 
     /// Makes sure that the pool is full, and that the areas have their size and age if `more`
@@ -172,8 +173,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(self.gc.pages.from.len() as u32)
     }
 
-    fn move_data_pages(&mut self, cause: Cause) -> Result<u32, FtlError> {
+    fn move_data_pages(&mut self, victim: Pbn, cause: Cause) -> Result<u32, FtlError> {
         self.name_unknown_pages()?;
+        self.note_collected(victim);
         let page = self.space.geometry().page_bytes as usize;
         let (mut next, mut moved) = (0, 0);
         let total = self.gc.pages.from.len();
@@ -188,10 +190,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 next += 1;
                 continue;
             }
-            if self.space.room(COLD) == 0 {
-                while self.convert_one(1)? {}
-                self.settle_window()?;
-            }
+            let (stream, run) = self.place_copies(victim, next, run)?;
             let pages = &mut self.gc.pages;
             let (records, data) = (
                 &mut pages.records[next..next + run],
@@ -201,8 +200,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 .iter_mut()
                 .for_each(|record| Oob::assume(record, self.map.settings.copy_role));
             let seq = self.space.flash.pseq() + 1;
-            let (first, taken) = self.space.append_copies(COLD, records, data, cause)?;
-            self.enlist_block_of(first);
+            let (first, taken) = self.space.append_copies(stream, records, data, cause)?;
+            self.enlist_block_of(first, stream);
             for i in 0..taken {
                 let ((_, lpn), from) = (self.gc.pages.owner(next), self.gc.pages.from[next]);
                 let to = Some(Ppn::new(first.raw() + i));

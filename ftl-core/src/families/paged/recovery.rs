@@ -14,7 +14,7 @@
 
 use super::checkpoint::Content;
 use super::window::Window;
-use super::{COLD, MAP, Paged, Policy};
+use super::{MAP, Paged, Policy};
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::gc::Collect;
@@ -173,7 +173,7 @@ impl<S: Store, P: Policy> Rescuer<S> for Paged<S, P> {
     fn copies_of(&self, role: Role) -> (StreamId, Role) {
         match role {
             Role::Map | Role::Trim => (MAP, role),
-            _ => (COLD, self.map.settings.copy_role),
+            _ => (self.map.streams.copies()[0], self.map.settings.copy_role),
         }
     }
 
@@ -186,7 +186,7 @@ impl<S: Store, P: Policy> Rescuer<S> for Paged<S, P> {
         if tag.role == Role::Trim {
             self.map.trims.moved(tag.ver, to);
         } else {
-            self.enlist_block_of(to);
+            self.enlist_block_of(to, self.map.streams.copies()[0]);
             self.map.pending.point(tag.lpn, Some(to), false, seq);
         }
         self.space.table.clear_live(rescue.from);

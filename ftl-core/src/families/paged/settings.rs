@@ -5,11 +5,13 @@ use crate::config::{ParamDoc, Params};
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::gc::Scrub;
+use crate::gc::placement::{self, more_streams};
 use crate::wear::ColdToWorn;
 
 /// Documentation of the common parameters, for the tables of schemes.
 pub(crate) mod docs {
     use super::ParamDoc;
+    use crate::gc::placement::PLACEMENT_PARAM;
     use crate::gc::policy;
 
     pub(crate) const TOMBSTONES: ParamDoc = ParamDoc {
@@ -39,6 +41,7 @@ pub(crate) mod docs {
         TOMBSTONES,
         policy::POLICY_PARAM,
         policy::CHOICES_PARAM,
+        PLACEMENT_PARAM,
         FREE_THRESHOLD,
         CHECKPOINT_INTERVAL,
         WEAR_POLICY,
@@ -61,6 +64,8 @@ pub(crate) struct Settings {
     pub(crate) max_pending: Option<u32>,
     /// Superseded pages are marked in their spare bytes.
     pub(crate) oob_mark: bool,
+    /// Streams of data beside one for the host and one for copies.
+    pub(crate) more_streams: u32,
     /// Roles of blocks that hold what the host wrote, and what was moved.
     pub(crate) host_role: Role,
     pub(crate) copy_role: Role,
@@ -88,7 +93,8 @@ impl Settings {
         let pair_protection = params.choice(docs::PAIR_POLICY.key, "defer_erase", "none")?;
         // With fewer, a mount after a cut would use up by what it programs again what it needs to
         // collect.
-        let of_mount = STREAMS.len() as u32;
+        let more_streams = more_streams(placement::from_params(params)?.streams());
+        let of_mount = STREAMS.len() as u32 + more_streams;
         let least = reserve + if pair_protection { of_mount } else { 0 };
         let free_threshold = params.get(
             docs::FREE_THRESHOLD.key,
@@ -106,6 +112,7 @@ impl Settings {
             max_tombstones: params.get(docs::TOMBSTONES.key, 1024)?,
             max_pending: None,
             oob_mark: false,
+            more_streams,
             host_role: Role::Data,
             copy_role: Role::Data,
             reserve,

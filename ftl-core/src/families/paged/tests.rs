@@ -6,7 +6,7 @@ use super::*;
 use crate::config::{FtlConfig, Params};
 use crate::ftl::Ftl;
 use nand_model::store::MemStore;
-use nand_model::{BlockFacts, Cut, FaultPlan, Health, Profile, SplitMix};
+use nand_model::{BlockFacts, Cut, FaultPlan, Health, Pbn, Profile, SplitMix};
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -366,4 +366,15 @@ pub(crate) fn cached_map_survives_cuts<T: Subject>(cache: (&str, &str)) {
     let window = [("ckpt.interval", "0"), ("map.age_window", "32"), cache];
     survives_cuts::<T>(profile("torture", 64), 400, 4, 20, &window);
     survives_cuts::<T>(small_slc(), 400, 5, 20, &checkpointed);
+}
+
+/// [`agrees_with_a_model`] and [`survives_cuts`] under every placement but the default, on both
+/// kinds of cells.
+pub(crate) fn every_placement_keeps_what_it_must<T: Subject>() {
+    for (seed, placement) in (6..).zip(["single", "age", "sepbit", "mida"]) {
+        let params = [("gc.placement", placement), ("ckpt.interval", "120")];
+        agrees_with_a_model::<T>(profile("torture", 80), 560, 8_000, seed, &params);
+        agrees_with_a_model::<T>(small_slc(), 400, 8_000, seed, &params[..1]);
+        survives_cuts::<T>(profile("torture", 80), 400, seed, 4, &params);
+    }
 }

@@ -34,7 +34,8 @@ pub trait Placement: Send {
     fn streams(&self) -> (u32, u32);
 
     /// The stream of a host write of this page. `lifespan`: pages written since the version that it
-    /// replaces was written or moved; `None` if there was none. Asked only where there are several.
+    /// replaces was written or moved; `None` if there was none, the largest number if RAM does not
+    /// know it any more. Asked only where there are several.
     fn of_write(&mut self, _lpn: Lpn, _lifespan: Option<u64>) -> u32 {
         0
     }
@@ -132,6 +133,11 @@ impl DataStreams {
     /// Streams of host data.
     pub(crate) fn host(&self) -> &[StreamId] {
         &self.host
+    }
+
+    /// Streams of copies; with one stream for all, that of the host.
+    pub(crate) fn copies(&self) -> &[StreamId] {
+        &self.copies
     }
 
     /// Whether all copies go to one stream.

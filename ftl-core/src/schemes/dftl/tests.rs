@@ -23,6 +23,11 @@ fn what_was_written_is_read_back() {
 }
 
 #[test]
+fn every_placement_keeps_what_it_must() {
+    common::every_placement_keeps_what_it_must::<Dftl>();
+}
+
+#[test]
 fn it_survives_cuts_anywhere() {
     common::cached_map_survives_cuts::<Dftl>(SMALL);
 }

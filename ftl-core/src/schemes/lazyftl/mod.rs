@@ -24,6 +24,9 @@
 //!   third recovery method); checkpoints name them as well (its second);
 //! - recovery compares versions, not only page states; trims leave records;
 //! - the pages of a data block carry role UPDATE or COLD for ever: conversion is a change in RAM;
+//! - with another `gc.placement` than the default, which is the paper's, the two areas together have
+//!   an open block for each stream. `single` makes one area of both. `sepbit` takes what neither the
+//!   UMT nor the cache knows for written long ago, because a write looks nothing up;
 //! - when space is short, a filled block with fewer live pages than any collectable one is
 //!   converted ahead of its turn.
 //!
@@ -62,7 +65,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     params: &[
         ParamDoc {
             key: "lazy.buffer_blocks",
-            help: "blocks of the update and cold area together (default 1.5625 %, at least 4)",
+            help: "blocks of the update and cold area together (default 1.5625 %, at least two more than streams of data: 4)",
         },
         ParamDoc {
             key: "lazy.cache_pages",
@@ -92,10 +95,15 @@ fn settings(
     checkpoint: u32,
 ) -> Result<(Settings, u32), FtlError> {
     let refuse = |text: String| Err(FtlError::Config(text));
-    let buffer_blocks = params.get("lazy.buffer_blocks", default_buffer(blocks))?;
-    if buffer_blocks < 4 {
+    // A cold block, a mapping block, a failing program, and on MLC a pair backup.
+    let reserve = if profile.is_mlc() { 5 } else { 3 };
+    let common = Settings::new(params, blocks, checkpoint, reserve)?;
+    // An open block for each stream, and two that are filled.
+    let least = 4 + common.more_streams;
+    let buffer_blocks = params.get("lazy.buffer_blocks", least.max(default_buffer(blocks)))?;
+    if buffer_blocks < least {
         return refuse(format!(
-            "parameter lazy.buffer_blocks: {buffer_blocks} is too few, need at least 4"
+            "parameter lazy.buffer_blocks: {buffer_blocks} is too few, need at least {least} with the streams of this gc.placement"
         ));
     }
     let age_window = params.get("lazy.age_window", 4 * buffer_blocks as u64)?;
@@ -108,15 +116,13 @@ fn settings(
     if cache_pages == 0 {
         return refuse("parameter lazy.cache_pages: need at least 1".into());
     }
-    // A cold block, a mapping block, a failing program, and on MLC a pair backup.
-    let reserve = if profile.is_mlc() { 5 } else { 3 };
     let settings = Settings {
         buffer_blocks: Some(buffer_blocks),
         age_window,
         oob_mark: marks(params, profile)?,
         host_role: Role::Update,
         copy_role: Role::Cold,
-        ..Settings::new(params, blocks, checkpoint, reserve)?
+        ..common
     };
     Ok((settings, cache_pages))
 }
@@ -146,7 +152,7 @@ fn marks(params: &Params, profile: &Profile) -> Result<bool, FtlError> {
 
 /// 128 of the paper's 8192.
 fn default_buffer(blocks: u32) -> u32 {
-    4.max(((blocks as f64) * 0.015_625).round() as u32)
+    ((blocks as f64) * 0.015_625).round() as u32
 }
 
 fn overhead_blocks(

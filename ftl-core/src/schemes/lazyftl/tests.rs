@@ -123,6 +123,11 @@ fn slc_survives_cuts_anywhere() {
     );
 }
 
+#[test]
+fn every_placement_keeps_what_it_must() {
+    common::every_placement_keeps_what_it_must::<LazyFtl>();
+}
+
 /// The paper's device with few blocks.
 fn small_paper_device() -> (Lazy<MemStore>, FtlConfig) {
     let config = config(3000, &[("ckpt.interval", "0"), ("wear.policy", "none")]);
@@ -399,6 +404,22 @@ fn impossible_parameters_are_refused_with_a_reason() {
             }
             _ => panic!("{key}={value} was taken"),
         }
+    }
+}
+
+#[test]
+fn the_areas_have_room_for_an_open_block_of_every_stream() {
+    let device = profile("torture", 80);
+    let start = |params: &[(&str, &str)]| {
+        let chip = Chip::open(device, MemStore::new(device.geometry)).unwrap();
+        new(chip, &config(300, params), Start::Format)
+    };
+    // Age has seven streams of data.
+    let raised = start(&[("gc.placement", "age")]).unwrap();
+    assert_eq!(raised.map.settings.buffer_blocks, Some(9));
+    match start(&[("gc.placement", "age"), ("lazy.buffer_blocks", "8")]) {
+        Err(FtlError::Config(text)) => assert!(text.contains("at least 9"), "{text}"),
+        _ => panic!("eight blocks for seven streams were taken"),
     }
 }
 

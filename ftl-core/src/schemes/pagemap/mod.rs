@@ -13,6 +13,7 @@ use crate::author::PageMap;
 use crate::config::Params;
 use crate::convert::{index, to_u64};
 use crate::error::FtlError;
+use crate::families::page_ram;
 use crate::format::UNMAPPED;
 use crate::schemes::Scheme;
 use nand_model::Ppn;
@@ -24,6 +25,8 @@ pub(super) const SCHEME: Scheme = Scheme {
             fewest valid pages. Every other scheme is measured against it; it pays with the most RAM.",
     paper: "folklore; the reference of every paper here",
     ram: "4 B per logical page + 1 bit per physical page",
+    params: page_ram::PARAMS,
+    shared_params: &[],
     ..Scheme::of_page_map::<FlatMap>()
 };
 

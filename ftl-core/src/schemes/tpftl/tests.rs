@@ -22,6 +22,11 @@ fn what_was_written_is_read_back() {
 }
 
 #[test]
+fn every_placement_keeps_what_it_must() {
+    common::every_placement_keeps_what_it_must::<Tpftl>();
+}
+
+#[test]
 fn it_survives_cuts_anywhere() {
     common::cached_map_survives_cuts::<Tpftl>(SMALL);
 }

@@ -1,0 +1,113 @@
+//! Which stream a page goes to, as the placement says, and what holds for all streams of data.
+
+use super::{CHECKPOINT, Paged, Policy};
+use crate::addr::Lpn;
+use crate::error::FtlError;
+use crate::format::Oob;
+use crate::space::StreamId;
+use nand_model::{Pbn, Ppn, Store};
+
+/// The lifespan of a version that is mapped, and neither pending nor cached.
+const LONG_AGO: u64 = u64::MAX;
+
+impl<S: Store, P: Policy> Paged<S, P> {
+    /// Where the host's next pages go, of `count` from `first` on; how many of them; and whether
+    /// they were looked up for it.
+    #[inline]
+    pub(super) fn stream_of_write(
+        &mut self,
+        first: Lpn,
+        count: u32,
+    ) -> Result<(StreamId, u32, bool), FtlError> {
+        match self.map.streams.host() {
+            [only] => Ok((*only, count, false)),
+            _ => {
+                let (lifespan, is_known) = self.lifespan(first, count - 1)?;
+                let stream = self.map.streams.of_write(first, lifespan);
+                Ok((stream, 1, is_known))
+            }
+        }
+    }
+
+    /// Pages written since the page's version, which a write is about to replace, was written or
+    /// moved; and whether the page was looked up. Where writes look nothing up, this does neither:
+    /// what RAM does not know was written long ago.
+    fn lifespan(&mut self, lpn: Lpn, more: u32) -> Result<(Option<u64>, bool), FtlError> {
+        let pending = self.map.pending.get(lpn.raw()).map(|entry| entry.ppn());
+        let (old, is_known) = match pending.or_else(|| self.map.policy.peek(lpn.raw())) {
+            Some(old) => (old, false),
+            None if !self.map.mapped.has(lpn.raw()) => (None, false),
+            None if P::LOOKS_UP_WRITES => (self.locate(lpn, more)?, true),
+            None => return Ok((Some(LONG_AGO), false)),
+        };
+        let lifespan = old.map(|old| {
+            let block = self.space.geometry().block_of(old);
+            self.space.written_since(self.space.table.epoch(block))
+        });
+        Ok((lifespan, is_known))
+    }
+
+    /// A block of data is about to be emptied.
+    pub(super) fn note_collected(&mut self, victim: Pbn) {
+        let lifetime = self.space.written_since(self.space.table.epoch(victim));
+        self.map.streams.collected(victim, lifetime);
+    }
+
+    /// Where copies out of the victim go next: `run` pages in the copy buffer from `next` on. Tells
+    /// the stream, and how many of them. If it has to open a block, the areas have room for it.
+    pub(super) fn place_copies(
+        &mut self,
+        victim: Pbn,
+        next: usize,
+        run: usize,
+    ) -> Result<(StreamId, usize), FtlError> {
+        let (stream, some) = self.stream_of_copies(victim, next, run);
+        if self.space.room(stream) > 0 {
+            return Ok((stream, some));
+        }
+        while self.convert_one(1)? {}
+        self.settle_window()?;
+        // That took blocks, so the copies may now have to join others.
+        Ok(self.stream_of_copies(victim, next, run))
+    }
+
+    /// A mount opens as few blocks as it can: each is one that the next mount does not have.
+    fn stream_of_copies(&mut self, victim: Pbn, next: usize, run: usize) -> (StreamId, usize) {
+        if let Some(only) = self.map.streams.one_for_copies() {
+            return (only, run);
+        }
+        let (space, now, streams) = (&self.space, self.next_ver, &mut self.map.streams);
+        let is_short = space.free_blocks() <= self.gc.reserve || space.is_mounting();
+        let mut ages = self.gc.pages.records[next..next + run]
+            .iter()
+            .map(|record| now.saturating_sub(Oob::ver(record)));
+        let mut of = |age| streams.of_copy(space, victim, age, is_short);
+        let first = of(ages.next().expect("a run has pages"));
+        let others = ages.take_while(|age| of(*age) == first).count();
+        (first, 1 + others)
+    }
+
+    /// Closes the open blocks of all streams of data.
+    pub(super) fn seal_data(&mut self) -> Result<(), FtlError> {
+        let streams = self.map.streams.host().iter();
+        let mut streams = streams.chain(self.map.streams.copies());
+        streams.try_for_each(|stream| self.space.seal(*stream))
+    }
+
+    /// Streams that hold pages of the host or the map.
+    pub(super) fn streams_of_content(&self) -> impl Iterator<Item = StreamId> + use<S, P> {
+        (0..self.space.streams()).filter(|stream| *stream != CHECKPOINT)
+    }
+
+    /// Pages of this block, just programmed by this stream, are not known to the flash.
+    #[inline]
+    pub(super) fn enlist_block_of(&mut self, ppn: Ppn, stream: StreamId) {
+        let block = self.space.flash.geometry().block_of(ppn);
+        self.map.streams.note(block, stream);
+        if !self.map.pending.holds(block) {
+            self.map
+                .pending
+                .enlist(block, self.space.table.epoch(block));
+        }
+    }
+}
