@@ -396,7 +396,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         ];
         let mut space = Space::new(Flash::new(chip), &streams);
         space.set_pair_protection(settings.pair_protection);
-        let placement = placement::from_params(&config.params)?;
+        let placement = placement::from_params(&config.params, &[])?;
         let (host, copies) = ((HOST, streams[HOST]), (COLD, streams[COLD]));
         let streams = DataStreams::new(placement, &mut space, host, copies);
         let mut gc = Gc::new(

@@ -93,7 +93,7 @@ impl Settings {
         let pair_protection = params.choice(docs::PAIR_POLICY.key, "defer_erase", "none")?;
         // With fewer, a mount after a cut would use up by what it programs again what it needs to
         // collect.
-        let more_streams = more_streams(placement::from_params(params)?.streams());
+        let more_streams = more_streams(placement::from_params(params, &[])?.streams());
         let of_mount = STREAMS.len() as u32 + more_streams;
         let least = reserve + if pair_protection { of_mount } else { 0 };
         let free_threshold = params.get(
