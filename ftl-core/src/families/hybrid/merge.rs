@@ -235,7 +235,7 @@ impl<S: Store, P: Policy> HybridFtl<S, P> {
         };
         let log = self.map.logs.get(block).and_then(|log| log.stream);
         let stream = log
-            .map(|log| log_stream(log))
+            .map(log_stream)
             .filter(|stream| self.is_filling(*stream, block));
         if !missing.is_empty() {
             let Some(stream) =
