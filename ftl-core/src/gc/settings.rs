@@ -1,4 +1,5 @@
-//! Parameters of schemes that collect without a map on flash.
+//! Parameters that the families `hybrid` and `units` share; `page_ram`, `paged` and `mlam` have
+//! settings of their own.
 
 use super::Scrub;
 use crate::config::{ParamDoc, Params};
