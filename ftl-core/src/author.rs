@@ -4,7 +4,7 @@
 //! [`VictimPolicy`], which open block a page goes to a [`Placement`]; both are optional. Programs,
 //! collection, FLUSH, trims, checkpoints, wear and what a mount makes of a power cut are the
 //! controller's, the same that every scheme of the table has. `docs/examples/my-scheme` is a crate
-//! to start from, docs/SCHEMES.md ("Write your own") the way through it.
+//! to start from, docs/SCHEMES.md ("Writing a scheme in a crate of your own") the way through it.
 //!
 //! ```
 //! use ftl_core::author::{Candidates, NewPolicy, PageMap, VictimPolicy};

@@ -102,7 +102,12 @@ impl Gc {
             table: &space.table,
             erases: &|block| chip.erase_count(block),
         };
-        let pays = |block: &Pbn| space.table.valid(*block) < space.pages_per_block();
+        // A policy may come from outside: only a block that may be collected is.
+        let pays = |block: &Pbn| {
+            block.raw() < space.geometry().blocks
+                && space.table.is_collectable(*block)
+                && space.table.valid(*block) < space.pages_per_block()
+        };
         policy.choose(&candidates).filter(pays).or(Some(emptiest))
     }
 

@@ -122,8 +122,8 @@ pub fn all() -> impl Iterator<Item = &'static Scheme> + Clone {
 }
 
 impl Scheme {
-    /// A scheme that keeps this page map in RAM, without a word about it: name, parameters of its
-    /// own and what people read are for its author to fill in.
+    /// A scheme that keeps this page map in RAM. Its name is the map's; parameters of its own and
+    /// what people read are for its author to fill in.
     pub const fn of_page_map<M: PageMap>() -> Scheme {
         Scheme {
             name: M::NAME,

@@ -91,7 +91,7 @@ impl<S: Store, M: PageMap> PageMapFtl<S, M> {
                     let stream = of(&records[0]);
                     (
                         stream,
-                        records.iter().take_while(|r| of(r) == stream).count(),
+                        1 + records[1..].iter().take_while(|r| of(r) == stream).count(),
                     )
                 }
             };

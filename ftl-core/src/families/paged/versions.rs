@@ -59,9 +59,11 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let found = read_trims(space, records.clone(), suspects, discarded, decode)?;
         // One that a cut may have torn was not safe yet: no block was erased because of it.
         let is_found = |ver: u64| found.iter().any(|trim| trim.at.oob.tag.ver == ver);
-        window.trims_lost |= records
+        let lost = records
             .iter()
-            .any(|v| !is_found(v.oob.tag.ver) && !suspects.contains(v.ppn));
+            .filter(|v| !is_found(v.oob.tag.ver) && !suspects.contains(v.ppn));
+        let newest = lost.map(|v| v.oob.tag.ver).max().unwrap_or(0);
+        window.lost_trim = window.lost_trim.max(newest);
         for trim in &found {
             if let Some(data) = &trim.shaky {
                 rescues.add(&trim.at, data.clone());
@@ -141,15 +143,6 @@ impl<S: Store, P: Policy> Paged<S, P> {
             }
         }
         Ok(false)
-    }
-
-    /// Whether a page may be what an entry says, without a look at the page: its block is in use,
-    /// and no other entry names it.
-    fn may_be_valid(&self, named: Ppn) -> bool {
-        let geometry = self.space.geometry();
-        geometry.contains(named)
-            && self.space.table.state(geometry.block_of(named)) == State::Full
-            && !self.space.table.is_live(named)
     }
 
     /// Whether an entry may be right: its page is there, and its record, if it can be read, says
@@ -302,8 +295,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 // The common case: the map knows, and nothing speaks against it.
                 let Some(named) = named else { continue };
                 // But the mapping page may not know of a trim: if it is outdated, or the record of
-                // the trim cannot be read any more.
-                let doubtful = window.whole || window.trims_lost || !self.may_be_valid(named);
+                // a trim after it cannot be read any more.
+                let doubtful = window.whole || upto < window.lost_trim;
                 if !doubtful || self.may_hold(lpn, named)? {
                     self.adopt_live(named)?;
                     self.map.mapped.set(lpn, true);

@@ -29,9 +29,9 @@ pub(super) struct Window {
     pub(super) touched: bool,
     /// Whether every block was scanned.
     pub(super) whole: bool,
-    /// Whether the record of a trim can no longer be read: mapping pages may name pages that were
-    /// erased since.
-    pub(super) trims_lost: bool,
+    /// The newest trim of which no record can be read any more: mapping pages before it may name
+    /// pages that were erased since. 0 if there is none.
+    pub(super) lost_trim: u64,
 }
 
 impl Window {
