@@ -46,6 +46,14 @@ pub(crate) enum HeaderFault {
     Version(u32),
     Damaged,
     Contradiction(String),
+    /// A section must be known and is not.
+    Unknown(String),
+}
+
+impl From<String> for HeaderFault {
+    fn from(reason: String) -> Self {
+        HeaderFault::Contradiction(reason)
+    }
 }
 
 /// Returns the newest valid copy and its index.
@@ -67,8 +75,10 @@ pub(crate) fn choose_header(copies: [&[u8]; 2]) -> Result<(Header, usize), Heade
             }
             // A whole header of another version: another build rewrote the file, and the other copy
             // is obsolete.
-            Err(HeaderFault::Version(version)) if checks(copies[copy]) => {
-                return Err(HeaderFault::Version(*version));
+            Err(fault @ (HeaderFault::Version(_) | HeaderFault::Unknown(_)))
+                if checks(copies[copy]) =>
+            {
+                return Err(fault.clone());
             }
             _ => {}
         }
@@ -81,6 +91,7 @@ pub(crate) fn choose_header(copies: [&[u8]; 2]) -> Result<(Header, usize), Heade
         HeaderFault::Damaged => 1,
         HeaderFault::Version(_) => 2,
         HeaderFault::Contradiction(_) => 3,
+        HeaderFault::Unknown(_) => 4,
     };
     let faults = decoded.into_iter().filter_map(Result::err);
     Err(faults.max_by_key(rank).expect("two copies, none good"))
@@ -156,10 +167,10 @@ impl Header {
             return Err(HeaderFault::Damaged);
         }
         let body = Take(&copy[copy.len() - take.0.len()..CHECK_AT]);
-        Header::decode_fields(version, body).map_err(HeaderFault::Contradiction)
+        Header::decode_fields(version, body)
     }
 
-    fn decode_fields(version: u32, mut take: Take<'_>) -> Result<Header, String> {
+    fn decode_fields(version: u32, mut take: Take<'_>) -> Result<Header, HeaderFault> {
         let flags = take.u32()?;
         let uuid = take.array()?;
         let (generation, synced_seq) = (take.u64()?, take.u64()?);
@@ -167,13 +178,15 @@ impl Header {
         let length = take.length()?;
         take.u64()?;
         if synced_seq > SEQ_MAX || generation > SEQ_MAX {
-            return Err("a sequence number or generation that cannot have been reached".into());
+            return Err(HeaderFault::Contradiction(
+                "a sequence number or generation that cannot have been reached".into(),
+            ));
         }
         let mut sections = sections::decode(take.bytes(length)?)?;
         let mut known = |id| take_section(&mut sections, id);
         let (device, part, scheme) = (known(DEVICE)?, known(PART)?, known(SCHEME)?);
         if let Some(section) = sections.iter().find(|section| section.is_needed) {
-            return Err(section.unknown());
+            return Err(HeaderFault::Unknown(section.unknown()));
         }
 
         let profile = profile_of(Take(&part))?;
@@ -182,10 +195,10 @@ impl Header {
         take.end()?;
         Layout::new(profile.geometry, profile.nop, spare_slots)?;
         if spare_slots > profile.geometry.blocks / 8 + 65_536 {
-            return Err(format!(
+            return Err(HeaderFault::Contradiction(format!(
                 "{spare_slots} spare slots for {} blocks",
                 profile.geometry.blocks
-            ));
+            )));
         }
         let mut take = Take(&scheme);
         let (scheme, params) = (take.text(NAME_BYTES_MAX)?, take.text(PARAMS_BYTES_MAX)?);
@@ -215,13 +228,13 @@ impl Header {
 }
 
 /// Takes the fields of a section that this build knows in version 1.
-fn take_section(sections: &mut Vec<Section>, id: u16) -> Result<Vec<u8>, String> {
+fn take_section(sections: &mut Vec<Section>, id: u16) -> Result<Vec<u8>, HeaderFault> {
     let found = sections.iter().position(|section| section.id == id);
     let found = found.ok_or_else(|| format!("there is no section {id}"))?;
     let section = sections.remove(found);
     match section.version {
         1 => Ok(section.bytes),
-        _ => Err(section.unknown()),
+        _ => Err(HeaderFault::Unknown(section.unknown())),
     }
 }
 

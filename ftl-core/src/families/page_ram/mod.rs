@@ -1,8 +1,8 @@
 //! Page maps in RAM: the whole table LPN -> PPN, with checkpoints of it on flash.
 //!
 //! What always holds: the map says `ppn` of a page if and only if the page at `ppn` is live and
-//! carries its number. A write is acknowledged when its page is programmed. If power fails, mount takes the
-//! newest readable version of every page (`recovery.rs`).
+//! carries its number. A write is acknowledged when its page is programmed. If power fails, mount
+//! takes the newest readable version of every page (`recovery.rs`).
 
 mod checkpoint;
 mod map;

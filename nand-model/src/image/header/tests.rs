@@ -71,11 +71,17 @@ fn a_section_that_is_unknown_is_kept_or_refuses_the_image() {
     assert_eq!(Header::decode(&newer.encode()), Ok(newer.clone()));
 
     let refused = |header: &Header, part: &str| match Header::decode(&header.encode()) {
-        Err(HeaderFault::Contradiction(reason)) => assert!(reason.contains(part), "{reason}"),
+        Err(HeaderFault::Contradiction(reason) | HeaderFault::Unknown(reason)) => {
+            assert!(reason.contains(part), "{reason}")
+        }
         other => panic!("{part}: {other:?}"),
     };
     newer.unknown[1].is_needed = true;
     refused(&newer, "section 900, version 1, is unknown here");
+    // An older copy without the section does not take its place.
+    let older = header(&PROFILES[0]).encode();
+    let fault = choose_header([&newer.encode(), &older]).unwrap_err();
+    assert!(matches!(fault, HeaderFault::Unknown(_)), "{fault:?}");
     newer.unknown = vec![section(7, false), section(7, false)];
     refused(&newer, "section 7 stands twice");
     newer.unknown = vec![section(PART, false)];
@@ -91,7 +97,7 @@ fn a_section_of_another_version_or_length_refuses_the_image() {
         let check = crc32c(&bytes[..CHECK_AT]);
         bytes[CHECK_AT..].copy_from_slice(&check.to_le_bytes());
         match Header::decode(&bytes) {
-            Err(HeaderFault::Contradiction(reason)) => {
+            Err(HeaderFault::Contradiction(reason) | HeaderFault::Unknown(reason)) => {
                 assert!(reason.contains(part), "{reason}, not {part}");
             }
             other => panic!("{part}: {other:?}"),

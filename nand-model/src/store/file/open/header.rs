@@ -85,10 +85,12 @@ pub(super) fn read_header(
             found,
             known: FORMAT_VERSION,
         },
-        HeaderFault::Contradiction(reason) => ImageError::Contradiction {
-            path: path.into(),
-            reason,
-        },
+        HeaderFault::Contradiction(reason) | HeaderFault::Unknown(reason) => {
+            ImageError::Contradiction {
+                path: path.into(),
+                reason,
+            }
+        }
     })
 }
 
