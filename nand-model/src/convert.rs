@@ -8,26 +8,26 @@ const _: () = assert!(usize::BITS == 64, "offsets in an image need 64-bit usize"
 
 /// A number or count as an index or a length.
 #[inline(always)]
-pub(crate) const fn index(n: u32) -> usize {
+pub const fn index(n: u32) -> usize {
     n as usize
 }
 
 /// A length in memory as one of the file.
 #[inline(always)]
-pub(crate) const fn to_u64(length: usize) -> u64 {
+pub const fn to_u64(length: usize) -> u64 {
     length as u64
 }
 
 /// An offset or length of the file as one in memory.
 #[inline(always)]
-pub(crate) const fn to_usize(bytes: u64) -> usize {
+pub const fn to_usize(bytes: u64) -> usize {
     bytes as usize
 }
 
 /// A length as the number or count that it is the length of: of blocks, of pages of a block, of
 /// slots.
 #[inline(always)]
-pub(crate) const fn to_u32(length: usize) -> u32 {
+pub const fn to_u32(length: usize) -> u32 {
     debug_assert!(length >> 32 == 0, "a count of more than 32 bits");
     length as u32
 }
@@ -35,7 +35,7 @@ pub(crate) const fn to_u32(length: usize) -> u32 {
 /// A page offset, or one past the last, in the 16 bits that tables keep: a block has at most 4096
 /// pages.
 #[inline(always)]
-pub(crate) const fn to_u16(offset: u32) -> u16 {
+pub const fn to_u16(offset: u32) -> u16 {
     debug_assert!(offset >> 16 == 0, "a page offset of more than 16 bits");
     offset as u16
 }

@@ -21,7 +21,7 @@
 mod addr;
 mod cause;
 mod chip;
-mod convert;
+pub mod convert;
 mod decay;
 mod error;
 mod fault;

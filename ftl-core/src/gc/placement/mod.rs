@@ -120,7 +120,7 @@ impl DataStreams {
             0 => vec![host.0],
             _ => add(copies, others),
         };
-        let is_asked = hosts + others > 2;
+        let is_asked = hosts > 1 || others > 1;
         let blocks = space.geometry().blocks as usize;
         DataStreams {
             placement,

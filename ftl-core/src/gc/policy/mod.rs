@@ -77,7 +77,7 @@ impl Candidates<'_> {
     /// Collectable blocks drawn at random, with repetition; none where hardly any block is.
     pub fn draw(&self, rng: &mut SplitMix, count: u32) -> impl Iterator<Item = Pbn> {
         let blocks = self.table.blocks() as u64;
-        let drawn = (0..16 * count).map(move |_| Pbn::new(rng.below(blocks) as u32));
+        let drawn = (0..16 * u64::from(count)).map(move |_| Pbn::new(rng.below(blocks) as u32));
         drawn
             .filter(|block| self.table.is_collectable(*block))
             .take(count as usize)
