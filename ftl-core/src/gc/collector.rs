@@ -93,8 +93,9 @@ impl Gc {
         let Some(policy) = &mut self.policy else {
             return Some(emptiest);
         };
-        // What is dead costs nothing; and a device that runs short takes what helps most.
-        if space.table.valid(emptiest) == 0 || self.is_short {
+        // What is dead costs nothing; and a device that runs short takes what helps most. So does a
+        // mount: another cut costs it the blocks that it has opened.
+        if space.table.valid(emptiest) == 0 || self.is_short || space.is_mounting() {
             return Some(emptiest);
         }
         let chip = space.flash.chip();
@@ -226,7 +227,7 @@ pub(crate) trait Collect<S: Store> {
             // Space that so many collections could not free is not there.
             let pages = space.geometry().pages_per_block;
             let endless = futile > 2 * pages;
-            self.parts().1.is_short = futile > u32::max(pages / 4, 8);
+            self.parts().1.is_short = free < reserve || futile > u32::max(pages / 4, 8);
             if endless || !(self.collect_together()? || self.collect_one()?) {
                 return self.no_victim(wanted);
             }

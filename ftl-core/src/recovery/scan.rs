@@ -125,8 +125,12 @@ pub(crate) fn scan_block<S: Store>(
     scanned: &mut u64,
     mut each: impl FnMut(Ppn, Oob),
 ) -> Result<Ends, FtlError> {
-    let mut ends = Ends::default();
-    for (ppn, oob) in standing_pages(flash, block, scanned)? {
+    let slots = read_slots(flash, block, scanned)?;
+    let mut ends = Ends {
+        lost_before: lost_before(flash, block, &slots),
+        ..Ends::default()
+    };
+    for (ppn, oob) in committed_pages(flash, block, slots) {
         let of_mount = oob.tag.flags.has(Flags::PROVISIONAL) || !is_content(&(ppn, oob));
         ends.newest = ends.newest.max(if of_mount { 0 } else { oob.pseq });
         ends.last = (flash.geometry().offset_of(ppn) + 1 == flash.chip().frontier(block))
@@ -148,15 +152,18 @@ pub(crate) struct Ends {
     pub(super) newest: u64,
     /// The page with the newest readable record.
     pub(super) latest: Option<(u64, Ppn)>,
+    /// The program before which the last page with a lost record was programmed, if there is one
+    /// that no cut can have torn.
+    pub(crate) lost_before: Option<u64>,
 }
 
-/// The pages of a block whose record can be read and counts, upwards. The numbers of those that do
-/// not count are not used again.
-fn standing_pages<S: Store>(
+/// The records of a block's pages, upwards; `None` where the record is unreadable. None of their
+/// program numbers is used again.
+fn read_slots<S: Store>(
     flash: &mut Flash<S>,
     block: Pbn,
     scanned: &mut u64,
-) -> Result<Vec<(Ppn, Oob)>, FtlError> {
+) -> Result<Vec<(Ppn, Option<Oob>)>, FtlError> {
     let geometry = *flash.geometry();
     let frontier = flash.chip().frontier(block);
     assert!(
@@ -164,20 +171,60 @@ fn standing_pages<S: Store>(
         "block {block} has {frontier} pages"
     );
     *scanned += u64::from(frontier);
-    let mut pages = Vec::with_capacity(index(frontier));
+    let mut slots = Vec::with_capacity(index(frontier));
     for offset in 0..frontier {
         let ppn = geometry.page(block, offset);
         let oob = flash.read_oob(ppn, Cause::Recovery)?;
         flash.saw_pseq(oob.map_or(0, |oob| oob.pseq));
-        pages.push((ppn, oob));
+        slots.push((ppn, oob));
     }
+    Ok(slots)
+}
+
+/// The program before which the last page with a lost record was programmed; `u64::MAX` if no
+/// readable page follows it. `None` if no record is lost.
+///
+/// A cut tears the last page of a block, and its LSB partner; a mount does not continue the block.
+/// Such a page does not count while the block is not full: its record may never have been complete.
+fn lost_before<S: Store>(
+    flash: &Flash<S>,
+    block: Pbn,
+    slots: &[(Ppn, Option<Oob>)],
+) -> Option<u64> {
+    let is_full = index(flash.geometry().pages_per_block) == slots.len();
+    let torn: Vec<Ppn> = if is_full && flash.chip().bad(block).is_none() {
+        Vec::new()
+    } else {
+        suspects(flash, block).collect()
+    };
+    let is_lost = |(ppn, slot): &(Ppn, Option<Oob>)| slot.is_none() && !torn.contains(ppn);
+    let last = slots.iter().rposition(is_lost)?;
+    let next = slots[last..].iter().find_map(|(_, slot)| *slot);
+    Some(next.map_or(u64::MAX, |oob| oob.pseq))
+}
+
+/// The pages of a block whose record can be read and counts, upwards.
+fn standing_pages<S: Store>(
+    flash: &mut Flash<S>,
+    block: Pbn,
+    scanned: &mut u64,
+) -> Result<Vec<(Ppn, Oob)>, FtlError> {
+    let slots = read_slots(flash, block, scanned)?;
+    Ok(committed_pages(flash, block, slots))
+}
+
+fn committed_pages<S: Store>(
+    flash: &Flash<S>,
+    block: Pbn,
+    mut slots: Vec<(Ppn, Option<Oob>)>,
+) -> Vec<(Ppn, Oob)> {
     // Where a program failed and was survived, no filler could follow, and nothing is missing.
     if flash.chip().bad(block).is_none() {
         let suspects: Vec<Ppn> = suspects(flash, block).collect();
-        provisional::drop_unvouched(&mut pages, &suspects);
+        provisional::drop_unvouched(&mut slots, &suspects);
     }
-    Ok(pages
+    slots
         .into_iter()
         .filter_map(|(ppn, slot)| Some((ppn, slot?)))
-        .collect())
+        .collect()
 }

@@ -329,6 +329,34 @@ impl<S: Store> Chip<S> {
         Ok(false)
     }
 
+    /// Makes the OOB area of a programmed page unreadable until its block is erased, also after the
+    /// store is opened again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Chip::flip_bits`].
+    ///
+    /// # Panics
+    ///
+    /// If the chip has no such page, or the page is erased.
+    pub fn lose_oob(&mut self, ppn: Ppn) -> Result<(), NandError> {
+        self.check_page(ppn)?;
+        assert!(
+            self.is_programmed(ppn),
+            "law: a lost OOB area of the erased page {ppn}"
+        );
+        let mut health = [Health::Good];
+        self.store.read(ppn, &mut [], &mut [], &mut health)?;
+        let [before] = health;
+        let after = if before.data_ok() {
+            Health::OobLost
+        } else {
+            Health::Lost
+        };
+        self.store.set_health(ppn, after)?;
+        Ok(())
+    }
+
     /// Ends a power cut and removes the fault plan. The scheme must mount again.
     pub fn power_on(&mut self) {
         self.powered = true;

@@ -15,6 +15,7 @@
 use super::checkpoint::Content;
 use super::window::Window;
 use super::{MAP, Paged, Policy};
+use crate::block_table::State;
 use crate::error::FtlError;
 use crate::format::Role;
 use crate::gc::Collect;
@@ -61,6 +62,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
             self.scan_rest(&heads, &mut window, &mut trims, &mut rescues, &mut scanned)?;
         }
         let rebuilt: Vec<u32> = outdated.iter().map(|found| found.vtpn).collect();
+        let first_page = |block: &Pbn| self.space.geometry().page(*block, 0);
+        let with_lost_records = window.with_lost_records.iter().map(first_page);
+        rescues.pin(&self.space.geometry(), with_lost_records);
         for found in outdated {
             rescues.pin(&self.space.geometry(), found.lost.iter().copied());
             self.resolve(found, &window, &trims, &mut rescues)?;
@@ -78,6 +82,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         let unwritten = !rebuilt.is_empty() && self.gc.is_read_only();
         self.settle_blocks(&rescues, unwritten);
         self.refill_pool()?;
+        self.empty_blocks_with_lost_records(&window.with_lost_records)?;
         self.space.end_mount()?;
         self.end_step("refill pool");
         self.stats.mount.pages_scanned = scanned;
@@ -96,6 +101,24 @@ impl<S: Store, P: Policy> Paged<S, P> {
             Err(FtlError::ReadOnly(_)) => Ok(()),
             other => other,
         }
+    }
+
+    /// Relocates what these blocks still hold. The mount has written what their lost records may
+    /// have contained; while they stay, every mount has to read all blocks again.
+    fn empty_blocks_with_lost_records(&mut self, blocks: &[Pbn]) -> Result<(), FtlError> {
+        for block in blocks {
+            // The mount may have collected it already, and opened it again.
+            let holds_map = self.space.table.state(*block) == State::Full
+                && self.space.table.role(*block) == Role::Map;
+            if !holds_map || self.gc.is_read_only() {
+                continue;
+            }
+            match self.renew(*block, Cause::Recovery) {
+                Err(FtlError::ReadOnly(reason)) => self.gc.set_read_only(reason),
+                other => drop(other?),
+            }
+        }
+        Ok(())
     }
 
     /// Gives every block its state and role; live pages come later.

@@ -56,14 +56,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         };
         let (space, discarded) = (&mut self.space, &mut self.stats.mount.pages_discarded);
         let suspects = &window.evidence.suspects;
-        let found = read_trims(space, records.clone(), suspects, discarded, decode)?;
-        // One that a cut may have torn was not safe yet: no block was erased because of it.
-        let is_found = |ver: u64| found.iter().any(|trim| trim.at.oob.tag.ver == ver);
-        let lost = records
-            .iter()
-            .filter(|v| !is_found(v.oob.tag.ver) && !suspects.contains(v.ppn));
-        let newest = lost.map(|v| v.oob.tag.ver).max().unwrap_or(0);
-        window.lost_trim = window.lost_trim.max(newest);
+        let found = read_trims(space, records, suspects, discarded, decode)?;
         for trim in &found {
             if let Some(data) = &trim.shaky {
                 rescues.add(&trim.at, data.clone());
@@ -81,8 +74,9 @@ impl<S: Store, P: Policy> Paged<S, P> {
         read_page(&mut self.space, version.ppn, discarded)
     }
 
-    /// Reads the newest readable version of a mapping page. It is outdated if a newer one rotted;
-    /// of one that a cut may have torn that shows where entries point to pages that are gone.
+    /// Reads the newest readable version of a mapping page. It is outdated if a newer one rotted, or
+    /// may have lost its record; of one that a cut may have torn that shows where entries point to
+    /// pages that are gone.
     pub(super) fn find_map(
         &mut self,
         vtpn: u32,
@@ -104,6 +98,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
             lost.push(version.ppn);
             rotten |= !window.evidence.suspects.contains(version.ppn);
         }
+        let found = newest.as_ref().map_or(0, |(version, _)| version.oob.pseq);
+        rotten |= found < window.lost_map;
         let outdated = rotten
             || !lost.is_empty()
                 && match &newest {
@@ -138,25 +134,32 @@ impl<S: Store, P: Policy> Paged<S, P> {
                     && t.content.lpn <= lpn
                     && lpn - t.content.lpn < t.content.count
             });
-            if !rewritten && !trimmed && !self.may_hold(lpn, named)? {
+            if !rewritten && !trimmed && !self.may_hold(lpn, named, upto, window)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Whether an entry may be right: its page is there, and its record, if it can be read, says
-    /// the same.
-    pub(super) fn may_hold(&mut self, lpn: u32, named: Ppn) -> Result<bool, FtlError> {
+    /// Whether a mapping page's entry may be right: its page is there. Where the block was begun
+    /// after `upto`, the page may be another one since: then its record has to be readable and to
+    /// name the logical page. The record of what replaced it, or trimmed it, can be lost.
+    pub(super) fn may_hold(
+        &mut self,
+        lpn: u32,
+        named: Ppn,
+        upto: u64,
+        window: &Window,
+    ) -> Result<bool, FtlError> {
         let geometry = self.space.geometry();
-        if !geometry.contains(named)
-            || self.space.table.state(geometry.block_of(named)) != State::Full
-            || !self.space.flash.chip().is_programmed(named)
-        {
-            return Ok(false);
+        let is_there = geometry.contains(named)
+            && self.space.table.state(geometry.block_of(named)) == State::Full
+            && self.space.flash.chip().is_programmed(named);
+        if !is_there || window.begun[geometry.block_of(named).index()] <= upto {
+            return Ok(is_there);
         }
         let oob = self.space.flash.read_oob(named, Cause::Recovery)?;
-        Ok(oob.is_none_or(|oob| is_data(&oob) && oob.tag.lpn == lpn))
+        Ok(oob.is_some_and(|oob| is_data(&oob) && oob.tag.lpn == lpn))
     }
 
     /// Takes a mapping page, and the newest version of every logical page in it.
@@ -294,10 +297,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             {
                 // The common case: the map knows, and nothing speaks against it.
                 let Some(named) = named else { continue };
-                // But the mapping page may not know of a trim: if it is outdated, or the record of
-                // a trim after it cannot be read any more.
-                let doubtful = window.whole || upto < window.lost_trim;
-                if !doubtful || self.may_hold(lpn, named)? {
+                if self.may_hold(lpn, named, upto, window)? {
                     self.adopt_live(named)?;
                     self.map.mapped.set(lpn, true);
                     continue;
@@ -326,7 +326,10 @@ impl<S: Store, P: Policy> Paged<S, P> {
             let (space, discarded) = (&mut self.space, &mut self.stats.mount.pages_discarded);
             let evidence = &window.evidence;
             let newest = resolve(space, evidence, &claim, group, rescues, discarded)?;
-            self.adopt_newest(lpn, named, newest)?;
+            // A mapping page from before the trim may name the newest version by coincidence: its
+            // block was erased and used again. The next mount would take that for trimmed.
+            let is_contained = newest == named && (newest.is_none() || trim.is_none());
+            self.adopt_newest(lpn, newest, is_contained)?;
         }
         Ok(())
     }
@@ -352,18 +355,18 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .map(|oob| Version { oob, ppn: named }))
     }
 
-    /// Takes the newest version of a logical page; what the mapping page does not say is pending.
+    /// Takes the newest version of a logical page; it is pending unless the mapping page contains it.
     pub(super) fn adopt_newest(
         &mut self,
         lpn: u32,
-        named: Option<Ppn>,
         newest: Option<Ppn>,
+        is_contained: bool,
     ) -> Result<(), FtlError> {
         if let Some(ppn) = newest {
             self.adopt_live(ppn)?;
             self.map.mapped.set(lpn, true);
         }
-        if newest != named {
+        if !is_contained {
             newest.into_iter().for_each(|ppn| self.enlist_found(ppn));
             self.map
                 .pending

@@ -27,11 +27,13 @@ pub(super) struct Window {
     pub(super) evidence: Evidence,
     /// Whether any block but checkpoints was used after the checkpoint began.
     pub(super) touched: bool,
-    /// Whether every block was scanned.
-    pub(super) whole: bool,
-    /// The newest trim of which no record can be read any more: mapping pages before it may name
-    /// pages that were erased since. 0 if there is none.
-    pub(super) lost_trim: u64,
+    /// By block: the first program since its erase that can be read.
+    pub(super) begun: Vec<u64>,
+    /// Versions of mapping pages before this program may have lost their record: an older version
+    /// is not known to be the newest. 0 if there is none.
+    pub(super) lost_map: u64,
+    /// Blocks of the map in which a record is lost.
+    pub(super) with_lost_records: Vec<Pbn>,
 }
 
 impl Window {
@@ -85,7 +87,14 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .saturating_sub(self.map.settings.age_window + WINDOW_SLACK);
         let named: HashSet<u32> =
             base.map_or(HashSet::new(), |base| base.scan.iter().copied().collect());
-        let mut window = Window::default();
+        let begun = heads.iter().map(|head| match *head {
+            Head::Found { pseq, .. } => pseq,
+            _ => u64::MAX,
+        });
+        let mut window = Window {
+            begun: begun.collect(),
+            ..Window::default()
+        };
         for (block, head) in (0..).map(Pbn::new).zip(heads) {
             let Head::Found {
                 first,
@@ -135,7 +144,6 @@ impl<S: Store, P: Policy> Paged<S, P> {
                 self.scan_into(block, window, scanned)?;
             }
         }
-        window.whole = true;
         window.sort();
         let expired: Vec<Version> = window
             .trims
@@ -179,7 +187,12 @@ impl<S: Store, P: Policy> Paged<S, P> {
             };
             role.get_or_insert(of_block);
         })?;
-        window.roles.insert(block.raw(), role.unwrap_or(Role::Data));
+        let role = role.unwrap_or(Role::Data);
+        window.roles.insert(block.raw(), role);
+        if let Some(before) = ends.lost_before.filter(|_| role == Role::Map) {
+            window.lost_map = window.lost_map.max(before);
+            window.with_lost_records.push(block);
+        }
         let suspects = &mut window.evidence.suspects;
         suspects.note(&self.space.flash, block, ends);
         Ok(())
@@ -228,14 +241,18 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(())
     }
 
-    /// Mapping pages of the checkpoint of which no version was found.
+    /// Mapping pages of which neither the version that the checkpoint names nor a newer one was
+    /// found.
     pub(super) fn missing(&self, base: &Content, window: &Window) -> HashSet<u32> {
-        let named = (0..)
+        let is_found = |vtpn: &u32, ppn: Ppn| {
+            let mut versions = window.maps.get(vtpn).into_iter().flatten();
+            versions.any(|v| v.ppn == ppn || v.oob.pseq >= base.begin_pseq)
+        };
+        (0..)
             .zip(&base.directory)
-            .filter(|(_, ppn)| **ppn != UNMAPPED);
-        named
+            .filter(|(_, ppn)| **ppn != UNMAPPED)
+            .filter(|(vtpn, ppn)| !is_found(vtpn, Ppn::new(**ppn)))
             .map(|(vtpn, _)| vtpn)
-            .filter(|vtpn| !window.maps.contains_key(vtpn))
             .collect()
     }
 }

@@ -10,7 +10,7 @@
 
 use crate::model::ZEROS;
 use crate::payload::Seen;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The losses that the faults of a run may cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +31,8 @@ pub enum Older {
     /// None: a decayed page is an error.
     #[default]
     Never,
+    /// This page: its newest value is indistinguishable from a torn program, or its record is lost.
+    Page(u32),
     /// Trimmed pages: the record of the trim is lost.
     Trimmed,
     /// Any: the newest value is indistinguishable from a torn program, or its record is lost.
@@ -52,6 +54,8 @@ pub struct Oracle {
     seed: u64,
     cost: Cost,
     older: Older,
+    /// Pages that may read as an older value, beside those of `older`.
+    older_pages: BTreeSet<u32>,
     /// The durable and current value of pages with only one.
     settled: Vec<u64>,
     open: BTreeMap<u32, Open>,
@@ -67,6 +71,7 @@ impl Oracle {
             seed,
             cost: Cost::Nothing,
             older: Older::Never,
+            older_pages: BTreeSet::new(),
             settled,
             open: BTreeMap::new(),
             history: BTreeMap::new(),
@@ -86,7 +91,10 @@ impl Oracle {
 
     /// From now on these pages may read as an older value after a restart.
     pub fn may_read_as_older(&mut self, which: Older) {
-        self.older = self.older.max(which);
+        match which {
+            Older::Page(lpn) => drop(self.older_pages.insert(lpn)),
+            which => self.older = self.older.max(which),
+        }
     }
 
     /// The losses that the faults may cause.
@@ -201,7 +209,10 @@ impl Oracle {
             Some(open) => open.current.clone(),
         };
         let trimmed = possible.contains(&ZEROS);
-        if self.older == Older::Any || self.older == Older::Trimmed && trimmed {
+        if self.older == Older::Any
+            || self.older == Older::Trimmed && trimmed
+            || self.older_pages.contains(&lpn)
+        {
             possible.extend(self.history.get(&lpn).into_iter().flatten());
         }
         possible
@@ -307,6 +318,10 @@ mod tests {
             oracle.clone().settle(1, mine(1, 5), true).is_err(),
             "no such value"
         );
+        oracle.may_read_as_older(Older::Page(1));
+        assert!(oracle.clone().settle(0, mine(0, 5), true).is_err());
+        oracle.may_read_as_older(Older::Page(0));
+        assert!(oracle.clone().settle(0, mine(0, 5), true).is_ok());
         oracle.may_read_as_older(Older::Any);
         assert!(oracle.judge(0, mine(0, 5)).is_err());
         oracle.settle(0, mine(0, 5), true).unwrap();

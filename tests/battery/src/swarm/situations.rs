@@ -52,6 +52,7 @@ pub const KINDS: &[(&str, &[&str])] = &[
         &[
             "bits corrected",
             "wrong bits beyond the ECC",
+            "lost OOB area",
             "retention",
             "read disturb",
         ],

@@ -105,6 +105,9 @@ pub enum Step {
     /// A programmed page gets this many wrong bits; the number chooses the page, optionally among
     /// mapping pages.
     WrongBits(u32, u32, bool),
+    /// The OOB area of a programmed page becomes unreadable; the number chooses the page,
+    /// optionally among mapping pages.
+    LostOob(u32, bool),
     /// A die stops working.
     DieFails(u32),
     /// The next program, erase or read of its kind on a block fails; the number chooses the block.

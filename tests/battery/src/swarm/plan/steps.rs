@@ -312,6 +312,9 @@ impl<'a> Steps<'a> {
                     60
                 };
                 let of_map = self.rng.one_in(3);
+                if self.rng.one_in(4) {
+                    return Step::LostOob(self.rng.next_u64() as u32, of_map);
+                }
                 let most = if self.rng.one_in(if of_map { 2 } else { 3 }) {
                     2 * corrected
                 } else {

@@ -11,8 +11,11 @@ pub(super) fn cost_of(plan: &Plan) -> Cost {
         Step::DieFails(_) => true,
         _ => false,
     };
-    let rots =
-        |step: &Step| matches!(step, Step::WrongBits(_, bits, _) if *bits > correctable_bits(plan));
+    let rots = |step: &Step| match step {
+        Step::WrongBits(_, bits, _) => *bits > correctable_bits(plan),
+        Step::LostOob(..) => true,
+        _ => false,
+    };
     // With frequent bit errors, records are lost, too.
     let harsh = plan.parts.bit_errors > mild_bit_errors(plan);
     let silent = plan.parts.rates.iter().any(|(fault, _)| fault.is_silent());

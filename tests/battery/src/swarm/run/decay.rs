@@ -42,25 +42,39 @@ impl<'p, W: World> Runner<'p, W> {
         let geometry = *chip.geometry();
         let (block, offset) = (geometry.block_of(page), geometry.offset_of(page));
         let mut oob = vec![0; geometry.oob_bytes as usize];
-        let record = read_record(chip, page, &mut oob);
-        let newer = |other: &Oob| record.is_some_and(|own| own.pseq < other.pseq);
+        let Some(record) = read_record(chip, page, &mut oob) else {
+            return Older::Any;
+        };
         let behind = chip.frontier(block) - 1 - offset;
         let later = (0..pages_per_block)
             .filter(|other| *other != offset)
             .filter_map(|other| read_record(chip, geometry.page(block, other), &mut oob))
-            .filter(newer)
+            .filter(|other| record.pseq < other.pseq)
             .count();
-        match record {
-            // Its position or number makes it indistinguishable from a torn page, or from one of
-            // the same word line.
-            _ if behind.min(later as u32) <= span => Older::Any,
-            Some(record) if record.tag.role.is_host_data() => Older::Never,
-            Some(_) => Older::Trimmed,
-            None => Older::Any,
+        // Its position or number makes it indistinguishable from a torn page, or from one of the
+        // same word line.
+        let like_torn = behind.min(later as u32) <= span;
+        match (record.tag.role.is_host_data(), like_torn) {
+            (true, true) => Older::Page(record.tag.lpn),
+            (true, false) => Older::Never,
+            (false, true) => Older::Any,
+            (false, false) => Older::Trimmed,
         }
     }
 
-    pub(super) fn wrong_bits(&mut self, choice: u32, bits: u32, of_map: bool) -> Verdict {
+    /// The same if its OOB area is lost.
+    fn what_comes_back_without_oob(&mut self, page: Ppn) -> Older {
+        let mut oob = vec![0; self.chip().geometry().oob_bytes as usize];
+        match read_record(self.chip(), page, &mut oob) {
+            Some(record) if record.tag.role.is_host_data() => {
+                self.what_comes_back(page).max(Older::Page(record.tag.lpn))
+            }
+            _ => self.what_comes_back(page),
+        }
+    }
+
+    /// Chooses a programmed page, optionally among mapping pages.
+    fn choose_page(&mut self, choice: u32, of_map: bool) -> Option<Ppn> {
         let mut rng = SplitMix::new(u64::from(choice));
         let chip = self.chip();
         let geometry = *chip.geometry();
@@ -75,33 +89,55 @@ impl<'p, W: World> Runner<'p, W> {
             if !chip.is_programmed(page) {
                 continue;
             }
-            if of_map && !matches!(read_role(chip, page, &mut oob), Some((Role::Map, _))) {
-                continue;
+            if !of_map || matches!(read_role(chip, page, &mut oob), Some((Role::Map, _))) {
+                return Some(page);
             }
-            // Wrong bits of a page add up until it is erased; the oracle considers each of these
-            // steps alone.
-            let sum = self.wrong.get(&page).copied().unwrap_or(0) + bits;
-            if sum > correctable_bits(self.plan) && self.oracle.cost() == Cost::Nothing {
-                return Ok(());
-            }
-            self.wrong.insert(page, sum);
-            let older = self.what_comes_back(page);
-            return match self.chip().flip_bits(page, bits) {
-                Ok(true) => {
-                    self.classes.note("wrong bits");
-                    Ok(())
-                }
-                Ok(false) => {
-                    self.classes.note("wrong bits beyond the ECC");
-                    self.oracle.may_read_as_older(older);
-                    Ok(())
-                }
-                // The image's disk fails.
-                Err(_) if self.host_fails() => Ok(()),
-                Err(error) => Err(format!("wrong bits: {error}")),
-            };
         }
-        Ok(())
+        None
+    }
+
+    pub(super) fn wrong_bits(&mut self, choice: u32, bits: u32, of_map: bool) -> Verdict {
+        let Some(page) = self.choose_page(choice, of_map) else {
+            return Ok(());
+        };
+        // Wrong bits of a page add up until it is erased; the oracle considers each of these steps
+        // alone.
+        let sum = self.wrong.get(&page).copied().unwrap_or(0) + bits;
+        if sum > correctable_bits(self.plan) && self.oracle.cost() == Cost::Nothing {
+            return Ok(());
+        }
+        self.wrong.insert(page, sum);
+        let older = self.what_comes_back(page);
+        match self.chip().flip_bits(page, bits) {
+            Ok(true) => {
+                self.classes.note("wrong bits");
+                Ok(())
+            }
+            Ok(false) => {
+                self.classes.note("wrong bits beyond the ECC");
+                self.oracle.may_read_as_older(older);
+                Ok(())
+            }
+            // The image's disk fails.
+            Err(_) if self.host_fails() => Ok(()),
+            Err(error) => Err(format!("wrong bits: {error}")),
+        }
+    }
+
+    pub(super) fn lost_oob(&mut self, choice: u32, of_map: bool) -> Verdict {
+        let Some(page) = self.choose_page(choice, of_map) else {
+            return Ok(());
+        };
+        let older = self.what_comes_back_without_oob(page);
+        match self.chip().lose_oob(page) {
+            Ok(()) => {
+                self.classes.note("lost OOB area");
+                self.oracle.may_read_as_older(older);
+                Ok(())
+            }
+            Err(_) if self.host_fails() => Ok(()),
+            Err(error) => Err(format!("lost OOB area: {error}")),
+        }
     }
 }
 

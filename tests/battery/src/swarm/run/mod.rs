@@ -159,6 +159,7 @@ impl<'p, W: World> Runner<'p, W> {
             }
             Step::Hammer(lpn, times) => self.hammer(*lpn, *times),
             Step::WrongBits(page, bits, of_map) => self.wrong_bits(*page, *bits, *of_map),
+            Step::LostOob(page, of_map) => self.lost_oob(*page, *of_map),
             // A failed die stays failed, and the chip survives the loss of only one.
             Step::DieFails(_) if self.dead_die.is_some() => Ok(()),
             Step::DieFails(die) => {

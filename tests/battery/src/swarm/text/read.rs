@@ -211,6 +211,7 @@ impl FromStr for Step {
             "age" => Step::Age(line.number()?),
             "hammer" => Step::Hammer(line.number()?, line.number()?),
             "wrong_bits" => Step::WrongBits(line.number()?, line.number()?, line.has("map")),
+            "lost_oob" => Step::LostOob(line.number()?, line.has("map")),
             "die_fails" => Step::DieFails(line.number()?),
             "block_fails" => Step::BlockFails(line.number()?, line.fault()?),
             "disk" => Step::Disk(match line.word()? {

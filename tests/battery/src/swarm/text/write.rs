@@ -75,6 +75,9 @@ impl Display for Step {
                     if *of_map { " map" } else { "" }
                 )
             }
+            Step::LostOob(page, of_map) => {
+                write!(f, "lost_oob {page}{}", if *of_map { " map" } else { "" })
+            }
             Step::DieFails(die) => write!(f, "die_fails {die}"),
             Step::BlockFails(block, fault) => write!(f, "block_fails {block} {}", fault.name()),
             Step::Disk(DiskFault::Writes(WriteFault {
