@@ -250,7 +250,6 @@ impl<S: Store, P: Policy> Mapping<S> for UnitFtl<S, P> {
                 self.program_home(tag, bytes, Cause::Host)?;
             }
             self.next_ver += 1;
-            self.map.trims.map(lpn);
             self.stats.host_pages_written += 1;
         }
         Ok(())
@@ -426,7 +425,8 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
             }
         };
         // Before anything else is read: should a table have to be rebuilt, one live page of each
-        // must be left.
+        // must be left, and only mapped ones are searched for.
+        self.map.trims.map(Lpn::new(tag.lpn));
         self.give_up_place(old);
         self.note_block(geometry.block_of(ppn));
         if !said {
@@ -449,6 +449,7 @@ impl<S: Store, P: Policy> UnitFtl<S, P> {
         let (unit, k, slot) = self.split(Lpn::new(tag.lpn));
         self.take_group(unit, k / self.map.shape.fan, cause)?;
         let ppn = self.space.append_page(COMMON, tag, data, cause)?;
+        self.map.trims.map(Lpn::new(tag.lpn));
         let block = self.space.geometry().block_of(ppn);
         let owner = self.map.lists.owner(block);
         assert_eq!(owner, None, "common block {block} has a unit");
