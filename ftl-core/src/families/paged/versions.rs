@@ -141,7 +141,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         Ok(false)
     }
 
-    /// Whether a mapping page's entry may be right: its page is there. Where the block was begun
+    /// Whether a mapping page's entry may be right: its block is there. Where the block was begun
     /// after `upto`, the page may be another one since: then its record has to be readable and to
     /// name the logical page. The record of what replaced it, or trimmed it, can be lost.
     pub(super) fn may_hold(
@@ -153,8 +153,8 @@ impl<S: Store, P: Policy> Paged<S, P> {
     ) -> Result<bool, FtlError> {
         let geometry = self.space.geometry();
         let is_there = geometry.contains(named)
-            && self.space.table.state(geometry.block_of(named)) == State::Full
-            && self.space.flash.chip().is_programmed(named);
+            && self.space.table.state(geometry.block_of(named)) == State::Full;
+        // A blank page here was never programmed, though its program succeeded: reads of it fail.
         if !is_there || window.begun[geometry.block_of(named).index()] <= upto {
             return Ok(is_there);
         }
