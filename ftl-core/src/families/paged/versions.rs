@@ -74,7 +74,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
         read_page(&mut self.space, version.ppn, discarded)
     }
 
-    /// Reads the newest readable version of a mapping page. It is outdated if a newer one rotted, or
+    /// Reads the newest readable version of a mapping page. It is outdated if a newer one rotted or
     /// may have lost its record; of one that a cut may have torn that shows where entries point to
     /// pages that are gone.
     pub(super) fn find_map(
@@ -355,7 +355,7 @@ impl<S: Store, P: Policy> Paged<S, P> {
             .map(|oob| Version { oob, ppn: named }))
     }
 
-    /// Takes the newest version of a logical page; it is pending unless the mapping page contains it.
+    /// Takes the newest version of a logical page, pending unless the mapping page contains it.
     pub(super) fn adopt_newest(
         &mut self,
         lpn: u32,
